@@ -1,0 +1,114 @@
+"""Edgewise: one attention, any graph.
+
+A transformer is a graph network on the complete graph; a graph network is a transformer whose attention is restricted
+to a graph. The names below load on first use, so `import edgewise` costs nothing and `edgewise --help` needs no torch.
+
+    >>> import edgewise
+    >>> edgewise.causal(3).dense_mask().int().tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from edgewise.errors import BackendRefusal as BackendRefusal
+    from edgewise.errors import CheckpointError as CheckpointError
+    from edgewise.errors import ConfigError as ConfigError
+    from edgewise.errors import DataError as DataError
+    from edgewise.errors import EdgewiseError as EdgewiseError
+    from edgewise.errors import GraphError as GraphError
+    from edgewise.errors import NonFiniteError as NonFiniteError
+    from edgewise.errors import ShapeError as ShapeError
+    from edgewise.graphs import PATTERNS as PATTERNS
+    from edgewise.graphs import Graph as Graph
+    from edgewise.graphs import bipartite as bipartite
+    from edgewise.graphs import blocks as blocks
+    from edgewise.graphs import causal as causal
+    from edgewise.graphs import complete as complete
+    from edgewise.graphs import grid as grid
+    from edgewise.graphs import k_nearest as k_nearest
+    from edgewise.graphs import radius_graph as radius_graph
+    from edgewise.graphs import strided as strided
+    from edgewise.graphs import window as window
+    from edgewise.kernels import BACKENDS as BACKENDS
+    from edgewise.kernels import Additive as Additive
+    from edgewise.kernels import Dot as Dot
+    from edgewise.kernels import EdgeBias as EdgeBias
+    from edgewise.kernels import GatedAdditive as GatedAdditive
+    from edgewise.kernels import Gaussian as Gaussian
+    from edgewise.kernels import Kernel as Kernel
+    from edgewise.kernels import RelativeBias as RelativeBias
+    from edgewise.kernels import SenderBias as SenderBias
+    from edgewise.kernels import Uniform as Uniform
+    from edgewise.kernels import aggregate as aggregate
+    from edgewise.kernels import attend as attend
+    from edgewise.kernels import collect as collect
+    from edgewise.kernels import ends as ends
+    from edgewise.kernels import plan as plan
+    from edgewise.kernels import record as record
+    from edgewise.layers import LAYERS as LAYERS
+    from edgewise.models import MODELS as MODELS
+    from edgewise.tasks import TASKS as TASKS
+
+_NAMES = {
+    "edgewise.errors": (
+        "BackendRefusal",
+        "CheckpointError",
+        "ConfigError",
+        "DataError",
+        "EdgewiseError",
+        "GraphError",
+        "NonFiniteError",
+        "ShapeError",
+    ),
+    "edgewise.graphs": (
+        "PATTERNS",
+        "Graph",
+        "bipartite",
+        "blocks",
+        "causal",
+        "complete",
+        "grid",
+        "k_nearest",
+        "radius_graph",
+        "strided",
+        "window",
+    ),
+    "edgewise.kernels": (
+        "BACKENDS",
+        "Additive",
+        "Dot",
+        "EdgeBias",
+        "GatedAdditive",
+        "Gaussian",
+        "Kernel",
+        "RelativeBias",
+        "SenderBias",
+        "Uniform",
+        "aggregate",
+        "attend",
+        "collect",
+        "ends",
+        "plan",
+        "record",
+    ),
+    "edgewise.layers": ("LAYERS",),
+    "edgewise.models": ("MODELS",),
+    "edgewise.tasks": ("TASKS",),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'edgewise' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({"__version__", *_HOME, *(name for name in globals() if name.startswith("__"))})

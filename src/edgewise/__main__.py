@@ -1,0 +1,8 @@
+"""`python -m edgewise` is the `edgewise` command."""
+
+import sys
+
+from edgewise.apps.command_line import main
+
+if __name__ == "__main__":
+    sys.exit(main())
