@@ -1,0 +1,111 @@
+"""The linear map of dense features and of sparse ones: a bag of words is a graph, documents listening to words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ShapeError
+from edgewise.graphs import Graph
+from edgewise.kernels import aggregate
+
+if TYPE_CHECKING:
+    from scipy.sparse import spmatrix
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """Node features x [N, C] of which only the non-zeros are kept, as a graph: document i listens to word c.
+
+    Args:
+        graph: N receivers (documents) and C senders (words), one edge per non-zero.
+        weight: [E] the non-zeros, in the graph's own edge order.
+
+    Errors: a weight that is not one number per edge is a `ShapeError`.
+
+    Example:
+        >>> words = Graph.from_csr(torch.tensor([0, 2, 2]), torch.tensor([0, 2]), num_senders=3)
+        >>> SparseFeatures(words, torch.tensor([0.5, 0.5])).to_dense()
+        tensor([[0.5000, 0.0000, 0.5000],
+                [0.0000, 0.0000, 0.0000]])
+    """
+
+    graph: Graph
+    weight: Tensor
+
+    def __post_init__(self) -> None:
+        if self.weight.shape != (self.graph.num_edges,):
+            expected = f"[{self.graph.num_edges}], one number per edge"
+            raise ShapeError(f"the weight of sparse features is {list(self.weight.shape)}; expected {expected}")
+
+    @classmethod
+    def from_scipy(cls, matrix: spmatrix, dtype: torch.dtype = torch.float32) -> SparseFeatures:
+        """Read any scipy sparse matrix [N, C]; duplicate entries are added up."""
+        rows = matrix.tocsr(copy=True)
+        rows.sum_duplicates()
+        offsets, words = (torch.from_numpy(part.astype("int64")) for part in (rows.indptr, rows.indices))
+        graph = Graph.from_csr(offsets, words, num_senders=rows.shape[1])
+        return cls(graph, torch.from_numpy(rows.data).to(dtype))
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((self.graph.num_receivers, self.graph.num_senders))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.weight.device
+
+    def dropout(self, p: float, training: bool) -> SparseFeatures:
+        """Drop each non-zero with probability p: the zeros would stay zeros, so this is dropout of the dense x."""
+        if p == 0.0 or not training:
+            return self
+        return SparseFeatures(self.graph, functional.dropout(self.weight, p, training))
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseFeatures:
+        weight = self.weight.to(device=device, dtype=dtype)
+        return SparseFeatures(self.graph if device is None else self.graph.to(device), weight)
+
+    def to_dense(self) -> Tensor:
+        """The features as an ordinary tensor [N, C]."""
+        dense = self.weight.new_zeros(self.shape)
+        return dense.index_put((self.graph.receivers, self.graph.senders), self.weight, accumulate=True)
+
+
+class Linear(nn.Linear):
+    """The linear map, which also reads sparse features without ever building the dense ones.
+
+    Equation: y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
+    Symbols: `weight` = W [C', C] (W_c is its column c), `bias` = b.
+    Shapes: x [*, N, C] -> [*, N, C']; `SparseFeatures` [N, C] -> [N, C'].
+    Errors: features of another width than C are a `ShapeError`.
+    Edge cases: a document without words -> b.
+    Cost: time N·C·C' dense and E·C' sparse, for E non-zeros.
+    Differs: `torch.nn.Linear` reads dense tensors only; everything else is inherited from it.
+
+    Example:
+        >>> words = SparseFeatures.from_scipy(__import__("scipy").sparse.eye(3))
+        >>> linear = Linear(3, 2, bias=False)
+        >>> torch.equal(linear(words), linear.weight.T)
+        True
+    """
+
+    def forward(self, x: Tensor | SparseFeatures) -> Tensor:
+        if x.shape[-1] != self.in_features:
+            raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {self.in_features}]")
+        if isinstance(x, Tensor):
+            return functional.linear(x, self.weight, self.bias)
+        y = aggregate(x.graph, self.weight.T, x.weight)
+        return y if self.bias is None else y + self.bias
+
+
+def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | SparseFeatures:
+    """Dropout of dense or of sparse features: each entry becomes 0 with probability p, the rest grow by 1/(1 - p)."""
+    return functional.dropout(x, p, training) if isinstance(x, Tensor) else x.dropout(p, training)
