@@ -1,0 +1,40 @@
+"""Floor 2: scores, the three verbs, the planner and one file per backend."""
+
+from edgewise.kernels.dispatch import BACKENDS, Recorded, record, use_backend
+from edgewise.kernels.planner import Plan
+from edgewise.kernels.scores import (
+    Additive,
+    Dot,
+    EdgeBias,
+    GatedAdditive,
+    Gaussian,
+    Kernel,
+    RelativeBias,
+    Score,
+    SenderBias,
+    Uniform,
+)
+from edgewise.kernels.verbs import aggregate, attend, collect, ends, plan
+
+__all__ = [
+    "BACKENDS",
+    "Additive",
+    "Dot",
+    "EdgeBias",
+    "GatedAdditive",
+    "Gaussian",
+    "Kernel",
+    "Plan",
+    "Recorded",
+    "RelativeBias",
+    "Score",
+    "SenderBias",
+    "Uniform",
+    "aggregate",
+    "attend",
+    "collect",
+    "ends",
+    "plan",
+    "record",
+    "use_backend",
+]

@@ -1,0 +1,162 @@
+"""The three calls that a backend may be asked to run, checked once on their way in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ShapeError
+from edgewise.graphs import Graph
+from edgewise.kernels.scores import Gaussian, Score
+
+REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+@dataclass(slots=True)
+class Attend:
+    """y_i = Σ_j softmax_j(s_ij) v_j. q, k are None where the score reads no ends."""
+
+    graph: Graph
+    q: Tensor | None
+    k: Tensor | None
+    v: Tensor
+    score: Score
+    dropout: float = 0.0
+    return_weights: bool = False
+
+    @property
+    def heads(self) -> int:
+        return self.v.shape[-2] if self.q is None else self.q.shape[-2]
+
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """q and k, for a score that reads them."""
+        assert self.q is not None and self.k is not None
+        return self.q, self.k
+
+    def signature(self) -> tuple[object, ...]:
+        """What a choice of backend may depend on besides the graph: shapes, kinds, options."""
+        ends = () if self.q is None or self.k is None else (self.q.shape, self.k.shape)
+        kinds = (type(self.score), *map(type, self.score.biases), getattr(self.score, "cap", None) is None)
+        return (*ends, self.v.shape, self.v.dtype, self.v.device, kinds, self.dropout > 0, self.return_weights)
+
+    def lowered(self) -> Attend:
+        """The same call in the algebra's simplest terms: Gaussian becomes a dot product with a bias per sender."""
+        if isinstance(self.score, Gaussian):
+            call = self.with_equal_heads()  # the bias of a sender then has a number for every query head
+            return replace(call, score=self.score.as_dot(call.ends()[1]))
+        return self
+
+    def with_equal_heads(self) -> Attend:
+        """Keys and values repeated so that every query head has its own (grouped-query attention spelt out)."""
+        if self.k is None or self.k.shape[-2] == self.heads:
+            return self
+        groups = self.heads // self.k.shape[-2]
+        return replace(self, k=self.k.repeat_interleave(groups, -2), v=self.v.repeat_interleave(groups, -2))
+
+
+@dataclass(slots=True)
+class Aggregate:
+    """y_i = ⊕_j w_ij x_j. x [*, J, C] with weight [E] or None; x [*, J, H, C] with weight [*, E, H]."""
+
+    graph: Graph
+    x: Tensor
+    weight: Tensor | None
+    reduce: str
+
+    @property
+    def node_axis(self) -> int:
+        return -2 if self.weight is None or self.weight.ndim == 1 else -3
+
+    def signature(self) -> tuple[object, ...]:
+        """What a choice of backend may depend on besides the graph."""
+        weight = None if self.weight is None else self.weight.shape
+        return (self.x.shape, weight, self.x.dtype, self.x.device, self.reduce)
+
+    def lowered(self) -> Aggregate:
+        """Already in simplest terms."""
+        return self
+
+
+@dataclass(slots=True)
+class Collect:
+    """y_i = ⊕_j m_ij for messages m [*, E, C] in the graph's edge order."""
+
+    graph: Graph
+    m_ij: Tensor
+    reduce: str
+
+    def signature(self) -> tuple[object, ...]:
+        """What a choice of backend may depend on besides the graph."""
+        return (self.m_ij.shape, self.m_ij.dtype, self.m_ij.device, self.reduce)
+
+    def lowered(self) -> Collect:
+        """Already in simplest terms."""
+        return self
+
+
+Call = Attend | Aggregate | Collect
+
+
+def check_attend(call: Attend) -> None:
+    """Raise ShapeError with the shape that would be right, unless q, k, v fit the graph and one another."""
+    graph, q, k, v, score = call.graph, call.q, call.k, call.v, call.score
+    _check_rows("v", v, -3, graph.num_senders, "senders", "[*, J, H, C]")
+    if not 0.0 <= call.dropout < 1.0:
+        raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout}")
+    if not score.needs_ends:
+        if q is not None or k is not None:
+            raise ShapeError(f"{type(score).__name__} reads neither queries nor keys: pass None for q and k")
+        return
+    if q is None or k is None:
+        raise ShapeError(f"{type(score).__name__} needs queries and keys, but q or k is None")
+    _check_rows("q", q, -3, graph.num_receivers, "receivers", "[*, I, H, C]")
+    _check_rows("k", k, -3, graph.num_senders, "senders", "[*, J, H, C]")
+    if not q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
+        raise ShapeError(
+            f"q, k and v share one leading batch, but have {list(q.shape[:-3])}, {list(k.shape[:-3])} and {list(v.shape[:-3])}"
+        )
+    if q.shape[-1] != k.shape[-1]:
+        raise ShapeError(f"queries have {q.shape[-1]} channels and keys {k.shape[-1]}: they must agree")
+    if k.shape[-2] != v.shape[-2] or k.shape[-2] == 0 or q.shape[-2] % k.shape[-2]:
+        raise ShapeError(
+            f"{q.shape[-2]} query heads, {k.shape[-2]} key heads and {v.shape[-2]} value heads: keys and values need the "
+            "same number, and it must divide the number of query heads"
+        )
+    if not q.dtype == k.dtype == v.dtype:
+        raise ShapeError(f"q, k and v must have one dtype, not {q.dtype}, {k.dtype} and {v.dtype}")
+
+
+def check_aggregate(call: Aggregate) -> None:
+    """Raise ShapeError unless x and the weights fit the graph."""
+    check_reduction(call.reduce)
+    shape = "[*, J, C]" if call.node_axis == -2 else "[*, J, H, C] because the weight has heads"
+    _check_rows("x", call.x, call.node_axis, call.graph.num_senders, "senders", shape)
+    weight = call.weight
+    if weight is None:
+        return
+    edge_axis = -1 if weight.ndim == 1 else -2
+    if weight.ndim == 0 or weight.shape[edge_axis] != call.graph.num_edges:
+        raise ShapeError(f"weight is {list(weight.shape)}, but must be [E] or [*, E, H] with E = {call.graph.num_edges} edges")
+    if weight.ndim > 1 and weight.shape[-1] not in (1, call.x.shape[-2]):
+        raise ShapeError(f"weight has {weight.shape[-1]} heads and x {call.x.shape[-2]}: they must agree")
+
+
+def check_collect(call: Collect) -> None:
+    """Raise ShapeError unless there is one message per edge."""
+    check_reduction(call.reduce)
+    _check_rows("m_ij", call.m_ij, -2, call.graph.num_edges, "edges", "[*, E, C]")
+
+
+def check_reduction(reduce: str) -> None:
+    """Raise ShapeError for a reduction that does not exist."""
+    if reduce not in REDUCTIONS:
+        raise ShapeError(f"unknown reduction {reduce!r}: choose one of {', '.join(REDUCTIONS)}")
+
+
+def _check_rows(name: str, x: Tensor, axis: int, count: int, what: str, shape: str) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise ShapeError(f"{name} must be a tensor {shape}, not {type(x).__name__}")
+    if x.ndim < -axis or x.shape[axis] != count:
+        raise ShapeError(f"{name} is {list(x.shape)}, but must be {shape} with {count} rows, one for each of the graph's {what}")

@@ -1,0 +1,140 @@
+"""From a call to a backend: the table, the choice, and the two contexts that look at or override it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from edgewise.errors import BackendRefusal
+from edgewise.graphs import Graph
+from edgewise.kernels import dense, factored, reference, segment
+from edgewise.kernels.call import Call
+from edgewise.kernels.planner import MACHINES, Candidate, Cost, Plan
+
+
+class Backend(Protocol):
+    """One file with three functions."""
+
+    def refuses(self, call: Call) -> str | None:
+        """Why this backend cannot run the call, or None if it can."""
+
+    def cost(self, call: Call) -> Cost:
+        """What a forward pass would spend; asked only of a backend that does not refuse."""
+
+    def run(self, call: Call) -> Tensor | tuple[Tensor, Tensor]:
+        """Compute the call."""
+
+
+BACKENDS: dict[str, Backend] = {
+    "dense": dense,
+    "factored": factored,
+    "segment": segment,
+    "reference": reference,
+}
+
+_forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
+
+
+@contextmanager
+def use_backend(name: str | None) -> Iterator[None]:
+    """Run every call inside the block on one backend, which raises its reason where it refuses.
+
+    Errors      BackendRefusal for an unknown name, and from the calls that the backend refuses
+    Example
+        >>> import torch
+        >>> from edgewise import Uniform, attend, causal, use_backend
+        >>> with use_backend("reference"):
+        ...     attend(causal(2), None, None, torch.tensor([[[1.0]], [[3.0]]]), Uniform()).flatten().tolist()
+        [1.0, 2.0]
+    """
+    _check_name(name)
+    token = _forced.set(name)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
+    """Run a call on the named backend, else on the forced one, else on the cheapest that does not refuse."""
+    name = backend or _forced.get()
+    if name is None:
+        lowered = call.lowered()
+        # The choice depends on shapes and kinds only: it is made once for each graph and signature.
+        key = ("backend", type(call), *call.signature())
+        return BACKENDS[call.graph.memo(key, lambda: _cheapest(lowered))].run(lowered)
+    _check_name(name)
+    call = call if name == "reference" else call.lowered()
+    reason = BACKENDS[name].refuses(call)
+    if reason is not None:
+        raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
+    return BACKENDS[name].run(call)
+
+
+def candidates(call: Call) -> list[Candidate]:
+    """Every backend's prediction or refusal, the cheapest first and the refusals last."""
+    call = call.lowered()
+    machine = MACHINES.get(call.graph.device.type, MACHINES["cpu"])
+    found = []
+    for name, backend in BACKENDS.items():
+        reason = backend.refuses(call)
+        seconds = None if reason is not None else machine.seconds(backend.cost(call))
+        found.append(Candidate(name, seconds, reason))
+    return sorted(found, key=lambda one: float("inf") if one.seconds is None else one.seconds)
+
+
+def explain(call: Call, what: str) -> Plan:
+    """The candidates as a printable plan."""
+    return Plan(what, tuple(candidates(call)))
+
+
+def _cheapest(call: Call) -> str:
+    return candidates(call)[0].backend
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and name not in BACKENDS:
+        raise BackendRefusal(f"there is no backend {name!r}: choose one of {', '.join(BACKENDS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One call of `attend`: the graph and the attention weights [*, E, H] in its edge order, before dropout."""
+
+    graph: Graph
+    weights: Tensor
+
+
+_recording: ContextVar[list[Recorded] | None] = ContextVar("recording", default=None)
+
+
+@contextmanager
+def record() -> Iterator[list[Recorded]]:
+    """Keep the attention weights of every `attend` inside the block, in the order of the calls.
+
+    Cost        O(E·H) memory for each call; calls run on a backend that can return its weights
+    Example
+        >>> import torch
+        >>> from edgewise import Dot, attend, causal, record
+        >>> q = torch.zeros(2, 1, 4)
+        >>> with record() as seen:
+        ...     y = attend(causal(2), q, q, q, Dot())
+        >>> seen[0].weights.flatten().tolist()
+        [1.0, 0.5, 0.5]
+    """
+    seen: list[Recorded] = []
+    token = _recording.set(seen)
+    try:
+        yield seen
+    finally:
+        _recording.reset(token)
+
+
+def recording() -> list[Recorded] | None:
+    """The list that an enclosing `record` fills, or None."""
+    return _recording.get()

@@ -1,0 +1,219 @@
+"""Scores: how much receiver i listens to sender j, as data that a kernel can read and refuse.
+
+A score is a small frozen record. Its method `pairwise` is its equation on broadcastable ends; backends that know the
+score do better than calling it. Biases are added with `+`: ``Dot() + RelativeBias(table)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from edgewise.errors import ShapeError
+from edgewise.graphs import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeBias:
+    """One learned or given number per edge and head: s_ij + b_e.
+
+    Shapes      values [*, E, H] or [*, E, 1], in the graph's own edge order (`graph.sort_edges`)
+    Cost        O(E·H)
+    """
+
+    values: Tensor
+
+    def on_edges(self, graph: Graph) -> Tensor:
+        """The bias of every edge, [*, E, H]."""
+        if self.values.ndim < 2 or self.values.shape[-2] != graph.num_edges:
+            raise ShapeError(f"EdgeBias holds {list(self.values.shape)}, but must be [*, E, H] with E = {graph.num_edges} edges")
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeBias:
+    """A function of the distance i − j held as a table: s_ij + t[h, clamp(i − j, −R, R) + R].
+
+    Shapes      table [H, 2R + 1]; column R is distance 0, later columns are senders further in the past
+    Edge cases  distances beyond R share the table's ends; positions include the graph's receiver offset
+    Cost        O(E·H) on edges, O(I·J·H) dense
+    Reference   Shaw et al. 2018; Raffel et al. 2020 (buckets); Press et al. 2022 (slopes): each is such a table
+    """
+
+    table: Tensor
+
+    def __post_init__(self) -> None:
+        if self.table.ndim != 2 or self.table.shape[1] % 2 == 0:
+            raise ShapeError(f"RelativeBias needs a table [H, 2R + 1] with an odd width, not {list(self.table.shape)}")
+
+    def at(self, distance: Tensor) -> Tensor:
+        """The bias at integer distances i − j of any shape: [..., H]."""
+        reach = self.table.shape[1] // 2
+        index = distance.clamp(-reach, reach) + reach
+        return self.table.t().index_select(0, index.reshape(-1)).unflatten(0, distance.shape)
+
+    def on_edges(self, graph: Graph) -> Tensor:
+        """The bias of every edge, [E, H]."""
+        return self.at(graph.receivers + graph.offset - graph.senders)
+
+
+@dataclass(frozen=True, eq=False)
+class SenderBias:
+    """One number per sender and head, whoever listens: s_ij + b_j.
+
+    Shapes      values [*, J, H] or [*, J, 1]
+    Cost        O(J·H), gathered to O(E·H) on edges
+    """
+
+    values: Tensor
+
+    def on_edges(self, graph: Graph) -> Tensor:
+        """The bias of every edge, [*, E, H]."""
+        if self.values.ndim < 2 or self.values.shape[-2] != graph.num_senders:
+            raise ShapeError(
+                f"SenderBias holds {list(self.values.shape)}, but must be [*, J, H] with J = {graph.num_senders} senders"
+            )
+        return self.values.index_select(-2, graph.senders)
+
+
+Bias = EdgeBias | RelativeBias | SenderBias
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """What all scores share: a tuple of biases, added with `+`."""
+
+    biases: tuple[Bias, ...] = field(default=(), kw_only=True)
+    needs_ends: ClassVar[bool] = True
+
+    def __add__(self, bias: Bias) -> Self:
+        return replace(self, biases=(*self.biases, bias))
+
+    def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
+        """s_ij for ends [..., H, C] that broadcast against each other: [..., H]."""
+        raise NotImplementedError(f"{type(self).__name__} has no equation of its own: use one of the scores")
+
+    def edge_bias(self, graph: Graph) -> Tensor | None:
+        """The sum of all biases on the edges, [*, E, H], or None without any."""
+        total = None
+        for bias in self.biases:
+            total = bias.on_edges(graph) if total is None else total + bias.on_edges(graph)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Dot(Score):
+    """Scaled dot product: s_ij = scale · qᵢ·kⱼ, optionally soft-capped to cap · tanh(s_ij / cap).
+
+    Symbols     scale = 1/√C unless given (a number, or a tensor that broadcasts over heads [H]); cap > 0
+    Shapes      q [*, I, H, C], k [*, J, H, C]
+    Edge cases  biases are added after the cap
+    Reference   Vaswani et al. 2017, eq. 1; soft cap: Gemma 2 (2024)
+    """
+
+    scale: float | Tensor | None = None
+    cap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.cap is not None and not self.cap > 0:
+            raise ShapeError(f"Dot: cap must be positive, not {self.cap}")
+
+    def factor(self, channels: int) -> float | Tensor:
+        """The scale in use for C channels."""
+        return channels**-0.5 if self.scale is None else self.scale
+
+    def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
+        """s_ij = scale · qᵢ·kⱼ, capped."""
+        s_ij = (q_i * k_j).sum(-1) * self.factor(q_i.shape[-1])
+        return s_ij if self.cap is None else self.cap * torch.tanh(s_ij / self.cap)
+
+
+@dataclass(frozen=True, eq=False)
+class Additive(Score):
+    """Additive attention with the linear map already applied: s_ij = LeakyReLU(qᵢ + kⱼ).
+
+    Symbols     q_i = aᵀ_receiver W h_i, k_j = a_senderᵀ W h_j: the split of aᵀ[W h_i ‖ W h_j]
+    Shapes      q [*, I, H, 1], k [*, J, H, 1]
+    Reference   Veličković et al. 2018 (GAT), eq. 3
+    """
+
+    slope: float = 0.2
+
+    def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
+        """s_ij = LeakyReLU(qᵢ + kⱼ)."""
+        return F.leaky_relu(q_i + k_j, self.slope).squeeze(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class GatedAdditive(Score):
+    """Additive attention with the nonlinearity inside: s_ij = aᵀ LeakyReLU(qᵢ + kⱼ).
+
+    Shapes      a [H, C], q [*, I, H, C], k [*, J, H, C]
+    Reference   Brody et al. 2022 (GATv2), eq. 7
+    """
+
+    a: Tensor
+    slope: float = 0.2
+
+    def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
+        """s_ij = aᵀ LeakyReLU(qᵢ + kⱼ)."""
+        return (F.leaky_relu(q_i + k_j, self.slope) * self.a).sum(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(Score):
+    """Gaussian kernel: s_ij = −‖qᵢ − kⱼ‖² / 2σ².
+
+    Symbols     sigma = σ, a positive number or tensor that broadcasts over heads [H]
+    Shapes      q [*, I, H, C], k [*, J, H, C]
+    Cost        that of `Dot`: ‖qᵢ‖² cancels in the softmax, so it runs as a dot product with a bias per sender
+    Reference   Nadaraya 1964, Watson 1964
+    """
+
+    sigma: float | Tensor = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sigma, float | int) and not self.sigma > 0:
+            raise ShapeError(f"Gaussian: sigma must be positive, not {self.sigma}")
+
+    def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
+        """s_ij = −‖qᵢ − kⱼ‖² / 2σ²."""
+        return -(q_i - k_j).square().sum(-1) / (2 * self.sigma**2)
+
+    def as_dot(self, k: Tensor) -> Dot:
+        """The same attention as a dot product: scale 1/σ² and the sender bias −‖kⱼ‖² / 2σ²."""
+        precision = 1 / self.sigma**2
+        return Dot(scale=precision, biases=(SenderBias(-0.5 * precision * k.square().sum(-1)), *self.biases))
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Score):
+    """Everybody counts the same: s_ij = 0, so that y_i is the mean over N(i).
+
+    Shapes      q and k are None
+    """
+
+    needs_ends: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel(Score):
+    """A kernel with a feature map instead of an exponential: w_ij = φ(qᵢ)·φ(kⱼ), p_ij = w_ij / Σ_j w_ij.
+
+    Symbols     feature_map = φ: [..., C] -> [..., F], non-negative for a true average
+    Shapes      q [*, I, H, C], k [*, J, H, C]
+    Edge cases  a row whose weights sum to 0 gives 0
+    Cost        O((I + J)·H·F·C) on complete and causal graphs (`factored`), O(E·H·F) elsewhere
+    Reference   Katharopoulos et al. 2020, eq. 4
+    """
+
+    feature_map: Callable[[Tensor], Tensor]
+
+    def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
+        """w_ij = φ(qᵢ)·φ(kⱼ), the weight itself and not its logarithm."""
+        return (self.feature_map(q_i) * self.feature_map(k_j)).sum(-1)

@@ -1,0 +1,186 @@
+"""The three verbs: `attend` with learned weights, `aggregate` with fixed weights, `collect` for messages on edges."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ShapeError
+from edgewise.graphs import Graph
+from edgewise.kernels import dispatch
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect, check_aggregate, check_attend, check_collect, check_reduction
+from edgewise.kernels.planner import Plan
+from edgewise.kernels.scores import Dot, Score, Uniform
+
+
+@overload
+def attend(
+    graph: Graph, q: Tensor | None, k: Tensor | None, v: Tensor, score: Score = ..., *,
+    dropout: float = ..., return_weights: Literal[False] = ..., backend: str | None = ...,
+) -> Tensor: ...  # fmt: skip
+@overload
+def attend(
+    graph: Graph, q: Tensor | None, k: Tensor | None, v: Tensor, score: Score = ..., *,
+    dropout: float = ..., return_weights: Literal[True], backend: str | None = ...,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+def attend(
+    graph: Graph,
+    q: Tensor | None,
+    k: Tensor | None,
+    v: Tensor,
+    score: Score = Dot(),  # noqa: B008 (immutable)
+    *,
+    dropout: float = 0.0,
+    return_weights: bool = False,
+    backend: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Let every receiver average its senders' values, with weights that it learns from the scores.
+
+    Equation    y_i = Σ_{j ∈ N(i)} p_ij v_j,  p_ij = exp(s_ij) / Σ_{j' ∈ N(i)} exp(s_ij'),  s_ij = score(q_i, k_j)
+    Symbols     graph = N, q = queries, k = keys, v = values; dropout = probability that a weight is zeroed
+    Shapes      q [*, I, H, C], k [*, J, G, C], v [*, J, G, D] -> [*, I, H, D]; G divides H (grouped queries);
+                with return_weights also p [*, E, H] in the graph's edge order, before dropout
+    Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
+    Edge cases  a receiver without senders gives 0; parallel edges count once each
+    Cost        that of the backend chosen: print `plan(graph, ...)`
+    Reference   Vaswani et al. 2017, eq. 1; Veličković et al. 2018, eqs. 2–4
+    Example
+        >>> import torch
+        >>> from edgewise import Dot, attend, causal
+        >>> v = torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1)
+        >>> q = torch.zeros(3, 1, 4)  # equal scores: every token averages its past
+        >>> attend(causal(3), q, q, v, Dot()).flatten().tolist()
+        [1.0, 1.5, 3.0]
+    """
+    call = Attend(graph, q, k, v, score, dropout, return_weights)
+    check_attend(call)
+    seen = dispatch.recording()
+    if seen is not None and not return_weights:
+        y, weights = attend(graph, q, k, v, score, dropout=dropout, return_weights=True, backend=backend)
+        seen.append(dispatch.Recorded(graph, weights.detach()))
+        return y
+    if isinstance(score, Uniform) and not (score.biases or dropout or return_weights or backend):
+        return aggregate(graph, v.flatten(-2), reduce="mean").unflatten(-1, v.shape[-2:])
+    return dispatch.run(call, backend)
+
+
+def aggregate(
+    graph: Graph, x: Tensor, weight: Tensor | None = None, reduce: str = "sum", *, backend: str | None = None
+) -> Tensor:
+    """Combine every receiver's senders with fixed weights.
+
+    Equation    y_i = ⊕_{j ∈ N(i)} w_ij x_j with ⊕ one of sum, mean, max, min; the sum is the matrix product A X
+    Shapes      x [*, J, C], weight None or [E] -> [*, I, C];
+                x [*, J, H, C], weight [*, E, H] (one set of weights for each head) -> [*, I, H, C];
+                weights in the graph's edge order (`graph.sort_edges`)
+    Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
+    Edge cases  a receiver without senders gives 0; the mean divides by the number of senders, not by Σ_j w_ij
+    Cost        O(E·C) time; O((I + J)·C + E) memory for sums and means of float32 and float64
+    Reference   Gilmer et al. 2017, eqs. 1–2
+    Example
+        >>> import torch
+        >>> from edgewise import Graph, aggregate
+        >>> graph = Graph.from_edge_index([[0, 1, 2], [2, 2, 0]], num_nodes=3)  # 0 → 2, 1 → 2, 2 → 0
+        >>> aggregate(graph, torch.tensor([[1.0], [10.0], [100.0]])).flatten().tolist()
+        [100.0, 0.0, 11.0]
+    """
+    call = Aggregate(graph, x, weight, reduce)
+    check_aggregate(call)
+    return _tensor(dispatch.run(call, backend))
+
+
+def collect(graph: Graph, m_ij: Tensor, reduce: str = "sum", *, backend: str | None = None) -> Tensor:
+    """Combine the messages that arrive at every receiver.
+
+    Equation    y_i = ⊕_{j ∈ N(i)} m_ij with ⊕ one of sum, mean, max, min
+    Shapes      m_ij [*, E, C] in the graph's edge order -> [*, I, C]
+    Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
+    Edge cases  a receiver without senders gives 0
+    Cost        O(E·C)
+    Reference   Gilmer et al. 2017, eq. 1
+    Example
+        >>> import torch
+        >>> from edgewise import Graph, collect
+        >>> graph = Graph.from_edge_index([[0, 1, 2], [2, 2, 0]], num_nodes=3)
+        >>> m_ij = graph.sort_edges(torch.tensor([[5.0], [7.0], [1.0]]))
+        >>> collect(graph, m_ij, "max").flatten().tolist()
+        [1.0, 0.0, 7.0]
+    """
+    call = Collect(graph, m_ij, reduce)
+    check_collect(call)
+    return _tensor(dispatch.run(call, backend))
+
+
+def ends(graph: Graph, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Both ends of every edge: x_i of its receiver and x_j of its sender.
+
+    Shapes      x [*, I, C] of the receivers, senders [*, J, C'] (the same nodes unless given)
+                -> x_i [*, E, C], x_j [*, E, C'] in the graph's edge order
+    Errors      ShapeError where a tensor does not fit
+    Cost        O(E·C) time and memory
+    Example
+        >>> import torch
+        >>> from edgewise import Graph, ends
+        >>> graph = Graph.from_edge_index([[0, 1], [2, 2]], num_nodes=3)
+        >>> x_i, x_j = ends(graph, torch.tensor([[1.0], [10.0], [100.0]]))
+        >>> (x_i - x_j).flatten().tolist()
+        [99.0, 90.0]
+    """
+    x_senders = x if senders is None else senders
+    for name, rows, count, what in (("x", x, graph.num_receivers, "receivers"), ("senders", x_senders, graph.num_senders, "senders")):
+        if rows.ndim < 2 or rows.shape[-2] != count:
+            raise ShapeError(f"{name} is {list(rows.shape)}, but must be [*, N, C] with {count} rows, one for each of the {what}")
+    return x.index_select(-2, graph.receivers), x_senders.index_select(-2, graph.senders)
+
+
+def plan(
+    graph: Graph,
+    score: Score | None = None,
+    *,
+    verb: str = "attend",
+    heads: int = 1,
+    channels: int = 64,
+    batch: tuple[int, ...] = (),
+    dtype: torch.dtype = torch.float32,
+    reduce: str = "sum",
+) -> Plan:
+    """What would run, and why: every backend's predicted time or its refusal, without computing anything.
+
+    Symbols     score = that of `attend` (default `Dot()`); verb = "attend", "aggregate" or "collect"; C = channels
+    Shapes      tensors of [*batch, N, heads, channels] are assumed, [*batch, N, channels] for aggregate and collect
+    Errors      ShapeError for a verb, reduction or size that does not exist
+    Cost        microseconds; no tensor is filled
+    Example
+        >>> from edgewise import causal, plan
+        >>> plan(causal(1024), heads=8, channels=16).choice
+        'dense'
+    """
+    if min(heads, channels, *batch, 1) < 1:
+        raise ShapeError(f"heads, channels and batch must be at least 1, not {heads}, {channels} and {batch}")
+    call: Call
+    if verb == "attend":
+        score = Dot() if score is None else score
+        width = 1 if type(score).__name__ == "Additive" else channels
+        q = torch.empty(*batch, graph.num_receivers, heads, width, dtype=dtype, device="meta")
+        k = torch.empty(*batch, graph.num_senders, heads, width, dtype=dtype, device="meta")
+        v = torch.empty(*batch, graph.num_senders, heads, channels, dtype=dtype, device="meta")
+        call = Attend(graph, q, k, v, score) if score.needs_ends else Attend(graph, None, None, v, score)
+        what = f"attend, {type(score).__name__}, {heads} heads × {channels}"
+    elif verb == "aggregate":
+        check_reduction(reduce)
+        x = torch.empty(*batch, graph.num_senders, channels * heads, dtype=dtype, device="meta")
+        call, what = Aggregate(graph, x, None, reduce), f"aggregate ({reduce}), {channels * heads} channels"
+    elif verb == "collect":
+        check_reduction(reduce)
+        m_ij = torch.empty(*batch, graph.num_edges, channels * heads, dtype=dtype, device="meta")
+        call, what = Collect(graph, m_ij, reduce), f"collect ({reduce}), {channels * heads} channels"
+    else:
+        raise ShapeError(f"there is no verb {verb!r}: choose attend, aggregate or collect")
+    return dispatch.explain(call, f"{graph}: {what}{f', batch {list(batch)}' if batch else ''}")
+
+
+def _tensor(result: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    assert isinstance(result, Tensor)
+    return result

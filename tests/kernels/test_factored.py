@@ -1,0 +1,75 @@
+"""Kernel scores in linear cost: the same numbers as edge by edge, without an n × n matrix."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgewise import BackendRefusal, EdgeBias, Kernel, SenderBias, aggregate, attend, causal, complete, window
+
+
+def features(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.elu(x) + 1
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of entries of the largest tensor that any operation makes."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.entries = max(self.entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
+def test_causal_chunks_join_without_a_seam(n):
+    q, k, v = (torch.randn(2, n, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    results = [attend(causal(n), q, k, v, Kernel(features), backend=name) for name in ("factored", "reference")]
+    torch.testing.assert_close(*results)
+    gradients = [torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in results]
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("pattern", [complete, causal])
+def test_memory_grows_linearly(pattern):
+    def largest(n: int) -> int:
+        x = torch.randn(n, 2, 8, requires_grad=True)
+        with LargestTensor() as mode:
+            attend(pattern(n), x, x, x, Kernel(features), backend="factored").sum().backward()
+        return mode.entries
+
+    assert largest(4096) <= 4.1 * largest(1024)
+    assert largest(4096) < 4096 * 4096 / 8
+
+
+def test_a_sender_bias_factorises_and_others_do_not():
+    x = torch.randn(5, 2, 4, dtype=torch.float64)
+    sender = torch.randn(5, 2, dtype=torch.float64)
+    score = Kernel(features) + SenderBias(sender)
+    torch.testing.assert_close(
+        attend(causal(5), x, x, x, score, backend="factored"), attend(causal(5), x, x, x, score, backend="reference")
+    )
+    with pytest.raises(BackendRefusal, match="both ends"):
+        attend(complete(5), x, x, x, Kernel(features) + EdgeBias(torch.zeros(25, 2)), backend="factored")
+    with pytest.raises(BackendRefusal, match="only complete and causal"):
+        attend(window(5, 1), x, x, x, Kernel(features), backend="factored")
+    with pytest.raises(BackendRefusal, match="one by one"):
+        attend(complete(5), x, x, x, Kernel(features), dropout=0.5, backend="factored")
+
+
+def test_sums_over_everybody_are_one_vector():
+    x = torch.randn(2, 6, 3)
+    y = aggregate(complete(4, 6), x, reduce="mean", backend="factored")
+    torch.testing.assert_close(y, x.mean(1, keepdim=True).expand(2, 4, 3))
+    with pytest.raises(BackendRefusal, match="unweighted sums and means"):
+        aggregate(complete(4, 6), x, reduce="max", backend="factored")
+
+
+def test_weights_that_sum_to_zero_give_zero():
+    x = torch.randn(4, 1, 3, requires_grad=True)
+    y = attend(complete(4), x, x, x, Kernel(torch.zeros_like), backend="factored")
+    y.sum().backward()
+    assert (y == 0).all() and x.grad.isfinite().all()

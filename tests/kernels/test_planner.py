@@ -1,0 +1,81 @@
+"""The planner's choices where they are beyond doubt, its table, and that a choice is made once."""
+
+from unittest import mock
+
+import pytest
+import torch
+
+from edgewise import Additive, Dot, Graph, Kernel, ShapeError, Uniform, attend, causal, complete, plan, window
+from edgewise.kernels import BACKENDS, dispatch
+from edgewise.kernels.planner import Cost, Machine
+
+
+def ring(n: int) -> Graph:
+    nodes = torch.arange(n)
+    return Graph.from_edge_index(torch.stack([nodes, (nodes + 1) % n]), n)
+
+
+@pytest.mark.parametrize(
+    ("graph", "score", "choice"),
+    [
+        (complete(1024), Dot(), "dense"),
+        (causal(64), Dot(), "dense"),
+        (ring(20_000), Dot(), "segment"),
+        (window(8192, 4), Dot(), "segment"),
+        (complete(64), Additive(), "segment"),
+        (complete(4096), Kernel(torch.exp), "factored"),
+        (ring(1000), Kernel(torch.exp), "segment"),
+        (complete(64), Uniform(), "dense"),
+    ],
+)
+def test_the_cheapest_backend_wins(graph, score, choice):
+    assert plan(graph, score, heads=4, channels=16).choice == choice
+
+
+def test_a_plan_prints_candidates_times_and_refusals():
+    text = str(plan(ring(20_000), Dot(cap=5.0), heads=4, channels=16))
+    lines = text.splitlines()
+    assert "20000 edges" in lines[0] and "Dot, 4 heads × 16" in lines[0]
+    assert lines[1].startswith("→ segment") and " ms" in lines[1]
+    assert {line.split()[0] for line in lines[2:]} == set(BACKENDS) - {"segment"}
+    assert any("refuses" in line and "no soft cap" in line for line in lines)
+
+
+def test_predictions_are_ordered_and_computed_without_tensors():
+    made = plan(complete(100_000), heads=8, channels=64)  # 10¹⁰ pairs: nothing may be computed
+    seconds = [one.seconds for one in made.candidates if one.seconds is not None]
+    assert seconds == sorted(seconds) and seconds[0] > 0
+
+
+@pytest.mark.parametrize("verb", ["attend", "aggregate", "collect"])
+def test_every_verb_can_be_planned(verb):
+    assert plan(causal(16), verb=verb, heads=2, channels=4).choice in BACKENDS
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"verb": "atend"}, "no verb 'atend'"),
+        ({"heads": 0}, "at least 1"),
+        ({"channels": -1}, "at least 1"),
+        ({"batch": (0,)}, "at least 1"),
+        ({"verb": "aggregate", "reduce": "median"}, "unknown reduction"),
+    ],
+)
+def test_impossible_plans_are_refused(options, message):
+    with pytest.raises(ShapeError, match=message):
+        plan(causal(4), **options)
+
+
+def test_a_choice_is_made_once_per_graph_and_shape():
+    graph = causal(8)
+    x, wider = torch.randn(8, 2, 4), torch.randn(8, 2, 6)
+    with mock.patch.object(dispatch, "candidates", wraps=dispatch.candidates) as asked:
+        for q in (x, x, wider, wider):
+            attend(graph, q, q, q)
+    assert asked.call_count == 2
+
+
+def test_seconds_add_up():
+    machine = Machine(flops=10, bandwidth=20, gather=5, launch=0.5)
+    assert machine.seconds(Cost(flops=10, bytes=40, gathered=5, launches=2)) == 1 + 2 + 1 + 1

@@ -1,0 +1,163 @@
+"""What the verbs accept, refuse and promise, whichever backend runs."""
+
+import pytest
+import torch
+
+from edgewise import (
+    BackendRefusal,
+    Dot,
+    Graph,
+    ShapeError,
+    Uniform,
+    aggregate,
+    attend,
+    causal,
+    collect,
+    complete,
+    ends,
+    record,
+    use_backend,
+)
+
+
+def zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(*shape)
+
+
+GRAPH = complete(3, 4)
+WRONG = {
+    "v has too few rows": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(3, 1, 2)), "v is .* with 4 rows"),
+    "q has too many rows": (lambda: attend(GRAPH, zeros(4, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2)), "q is .* with 3 rows"),
+    "k has too few rows": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(3, 1, 2), zeros(4, 1, 2)), "k is .* with 4 rows"),
+    "no head axis": (lambda: attend(GRAPH, zeros(3, 2), zeros(4, 2), zeros(4, 2)), r"must be \[\*, J, H, C\]"),
+    "q is a list": (lambda: attend(GRAPH, [1.0], zeros(4, 1, 2), zeros(4, 1, 2)), "must be a tensor"),
+    "q is missing": (lambda: attend(GRAPH, None, zeros(4, 1, 2), zeros(4, 1, 2)), "needs queries and keys"),
+    "uniform with q": (lambda: attend(GRAPH, zeros(3, 1, 2), None, zeros(4, 1, 2), Uniform()), "pass None"),
+    "channels": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 3), zeros(4, 1, 2)), "2 channels and keys 3"),
+    "key and value heads": (lambda: attend(GRAPH, zeros(3, 4, 2), zeros(4, 2, 2), zeros(4, 4, 2)), "must divide"),
+    "heads do not divide": (lambda: attend(GRAPH, zeros(3, 4, 2), zeros(4, 3, 2), zeros(4, 3, 2)), "must divide"),
+    "leading batch": (lambda: attend(GRAPH, zeros(2, 3, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2)), "one leading batch"),
+    "dtypes": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2).double(), zeros(4, 1, 2)), "one dtype"),
+    "dropout 1": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2), dropout=1.0), "probability"),
+    "dropout < 0": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2), dropout=-0.1), "probability"),
+    "aggregate rows": (lambda: aggregate(GRAPH, zeros(3, 2)), "x is .* with 4 rows"),
+    "aggregate vector": (lambda: aggregate(GRAPH, zeros(4)), r"must be \[\*, J, C\]"),
+    "aggregate weight": (lambda: aggregate(GRAPH, zeros(4, 2), zeros(5)), "with E = 12 edges"),
+    "aggregate scalar weight": (lambda: aggregate(GRAPH, zeros(4, 2), torch.tensor(1.0)), "with E = 12 edges"),
+    "aggregate heads": (lambda: aggregate(GRAPH, zeros(4, 3, 2), zeros(12, 2)), "2 heads and x 3"),
+    "aggregate reduction": (lambda: aggregate(GRAPH, zeros(4, 2), reduce="median"), "choose one of sum"),
+    "collect edges": (lambda: collect(GRAPH, zeros(4, 2)), "m_ij is .* with 12 rows"),
+    "collect reduction": (lambda: collect(GRAPH, zeros(12, 2), "prod"), "choose one of sum"),
+    "ends rows": (lambda: ends(complete(3), zeros(4, 2)), "x is .* with 3 rows"),
+    "ends senders": (lambda: ends(GRAPH, zeros(3, 2), zeros(3, 2)), "senders is .* with 4 rows"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_tensors_that_do_not_fit_are_refused_with_the_shape_that_would(name):
+    call, message = WRONG[name]
+    with pytest.raises(ShapeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("backend", ["reference", "segment", "dense", None])
+def test_a_receiver_without_senders_gives_zero_and_finite_gradients(backend):
+    graph = Graph.from_edge_index([[0, 2], [1, 1]], num_nodes=3)
+    x = torch.randn(3, 2, 4, requires_grad=True)
+    y = attend(graph, x, x, x, backend=backend)
+    y.square().sum().backward()
+    assert (y[0] == 0).all() and (y[2] == 0).all() and (y[1] != 0).any()
+    assert x.grad is not None and x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("backend", ["reference", "segment", "dense", None])
+@pytest.mark.parametrize("graph", [complete(0, 0), complete(3, 0), complete(0, 3), Graph.from_edge_index([[], []], 3)])
+def test_empty_graphs_are_legal(graph, backend):
+    q = torch.randn(graph.num_receivers, 2, 4, requires_grad=True)
+    k = torch.randn(graph.num_senders, 2, 4, requires_grad=True)
+    y = attend(graph, q, k, k, backend=backend)
+    y.sum().backward()
+    assert y.shape == q.shape and (y == 0).all()
+    assert (aggregate(graph, k.flatten(1), reduce="mean", backend=backend) == 0).all()
+
+
+def test_parallel_edges_count_once_each():
+    graph = Graph.from_edge_index([[0, 0, 1], [0, 0, 0]], num_nodes=2)
+    v = torch.tensor([3.0, 9.0]).view(2, 1, 1)
+    q = torch.zeros(2, 1, 4)
+    for backend in ("reference", "segment"):
+        assert attend(graph, q, q, v, backend=backend)[0].item() == pytest.approx(5.0)  # (3 + 3 + 9) / 3
+    with pytest.raises(BackendRefusal, match="parallel edges"):
+        attend(graph, q, q, v, backend="dense")
+
+
+@pytest.mark.parametrize("backend", ["reference", "segment"])
+def test_weights_are_returned_on_edges_and_sum_to_one(backend):
+    graph = Graph.from_edge_index([[0, 1, 1, 2], [0, 0, 2, 2]], num_nodes=3)
+    q, k, v = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
+    y, weights = attend(graph, q, k, v, return_weights=True, backend=backend)
+    assert weights.shape == (2, 4, 4)
+    torch.testing.assert_close(collect(graph, weights)[:, [0, 2]], torch.ones(2, 2, 4))
+    torch.testing.assert_close(aggregate(graph, v, weights), y)
+
+
+@pytest.mark.parametrize("backend", ["reference", "segment", "dense"])
+def test_dropout_keeps_the_mean_and_drops_the_asked_share(backend):
+    n, p = 400, 0.25
+    v = torch.ones(n, 1, 1)
+    q = torch.zeros(n, 1, 4)
+    y = attend(complete(n), q, q, v, dropout=p, backend=backend)  # each y_i is a binomial mean
+    assert y.mean().item() == pytest.approx(1.0, abs=5 * (p / (1 - p)) ** 0.5 / n)
+    assert y.var().item() == pytest.approx(p / (1 - p) / n, rel=0.3)
+    assert attend(complete(n), q, q, v, backend=backend).flatten().tolist() == pytest.approx([1.0] * n)
+
+
+def test_a_backend_asked_for_by_name_raises_its_reason():
+    x = torch.zeros(3, 1, 4)
+    with pytest.raises(BackendRefusal, match="backend 'factored' cannot run this call: the Dot score"):
+        attend(complete(3), x, x, x, backend="factored")
+    with pytest.raises(BackendRefusal, match="no backend 'desne': choose one of dense, factored, segment, reference"):
+        attend(complete(3), x, x, x, backend="desne")
+    with use_backend("dense"), pytest.raises(BackendRefusal, match="messages live on edges"):
+        collect(complete(3), torch.zeros(9, 2))
+
+
+def test_use_backend_ends_with_its_block():
+    with pytest.raises(ValueError, match="inside"), use_backend("factored"):
+        raise ValueError("inside")
+    attend(complete(3), *[torch.zeros(3, 1, 4)] * 3)
+
+
+def test_record_sees_every_call_and_changes_no_result():
+    x = torch.randn(4, 2, 3)
+    plain = attend(causal(4), x, x, x)
+    with record() as seen:
+        recorded = attend(causal(4), x, x, x)
+        attend(complete(4), None, None, x, Uniform())
+    attend(causal(4), x, x, x)
+    torch.testing.assert_close(recorded, plain)
+    assert [one.weights.shape for one in seen] == [(10, 2), (16, 2)]
+    assert seen[1].weights.unique().tolist() == [0.25]
+
+
+def test_ends_of_a_bipartite_graph():
+    graph = Graph.from_edge_index([[3, 0], [1, 0]], num_nodes=4, num_receivers=2)
+    x_i, x_j = ends(graph, torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0], [30.0], [40.0]]))
+    assert x_i.flatten().tolist() == [1.0, 2.0] and x_j.flatten().tolist() == [10.0, 40.0]
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_aggregate_is_collect_of_the_senders(reduce):
+    graph = Graph.from_edge_index([[0, 1, 1, 2], [0, 0, 2, 2]], num_nodes=4)
+    x, weight = torch.randn(2, 4, 3), torch.randn(4)
+    _, x_j = ends(graph, x)
+    expected = collect(graph, weight.unsqueeze(-1) * x_j, reduce)
+    torch.testing.assert_close(aggregate(graph, x, weight, reduce), expected)
+    assert (expected[:, 3] == 0).all()
+
+
+def test_grouped_queries_share_keys_and_values():
+    q, k, v = torch.randn(5, 6, 4), torch.randn(5, 2, 4), torch.randn(5, 2, 3)
+    expected = attend(causal(5), q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1), backend="reference")
+    for backend in ("reference", "segment", "dense", None):
+        torch.testing.assert_close(attend(causal(5), q, k, v, Dot(), backend=backend), expected)
