@@ -1,0 +1,29 @@
+"""Floor 1: graphs. Who listens to whom, and nothing else."""
+
+from edgewise.graphs.graph import Graph
+from edgewise.graphs.patterns import (
+    PATTERNS,
+    bipartite,
+    blocks,
+    causal,
+    complete,
+    draw,
+    grid,
+    strided,
+    window,
+)
+from edgewise.graphs.rule import Rule
+
+__all__ = [
+    "PATTERNS",
+    "Graph",
+    "Rule",
+    "bipartite",
+    "blocks",
+    "causal",
+    "complete",
+    "draw",
+    "grid",
+    "strided",
+    "window",
+]

@@ -1,0 +1,260 @@
+"""Graphs by rule: each pattern is its predicate on positions, the same predicate as intervals, and one function.
+
+`draw(graph)` shows any small graph as text: one row per receiver, one column per sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import GraphError
+from edgewise.graphs.checks import whole_number
+from edgewise.graphs.graph import Graph
+from edgewise.graphs.rule import Blocks, Complete, Intervals, Rule, ascending, clip
+
+
+def complete(receivers: int, senders: int | None = None) -> Graph:
+    """Everyone listens to everyone: attention of a transformer's encoder, and cross-attention.
+
+    >>> print(draw(complete(2, 3)))
+    ###
+    ###
+    """
+    receivers = whole_number(receivers, "receivers")
+    return Graph(Complete(), receivers, receivers if senders is None else whole_number(senders, "senders"))
+
+
+@dataclass(frozen=True)
+class Causal(Rule):
+    """Listen to the past and to oneself: j <= i."""
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        return j <= i
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        return clip(torch.zeros_like(i)[:, None], i[:, None] + 1, senders)
+
+
+def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
+    """j <= i: a decoder's attention. n receivers at positions offset, ..., with offset + n senders if not told.
+
+    >>> print(draw(causal(3)))
+    #..
+    ##.
+    ###
+    >>> print(draw(causal(1, offset=2)))  # decoding one token with two in the cache
+    ###
+    """
+    n, offset = whole_number(n, "n"), whole_number(offset, "offset")
+    return Graph(Causal(), n, offset + n if senders is None else whole_number(senders, "senders"), offset)
+
+
+@dataclass(frozen=True)
+class Window(Rule):
+    """Listen to the `radius` nearest positions on one or both sides, `dilation` apart, and to oneself."""
+
+    radius: int
+    dilation: int = 1
+    sides: Literal["both", "past"] = "both"
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        back, reach = i - j, self.radius * self.dilation
+        near = (back <= reach) & (back >= (0 if self.sides == "past" else -reach))
+        return near & (back % self.dilation == 0)
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        ahead = 0 if self.sides == "past" else self.radius
+        if self.dilation == 1:
+            return clip(i[:, None] - self.radius, i[:, None] + ahead + 1, senders)
+        steps = torch.arange(-self.radius, ahead + 1, device=i.device)
+        starts = i[:, None] + steps * self.dilation
+        return clip(starts, starts + 1, senders)
+
+    def transposed(self) -> Rule | None:
+        return self if self.sides == "both" else None
+
+
+def window(n: int, radius: int, dilation: int = 1, sides: Literal["both", "past"] = "both") -> Graph:
+    """|i - j| <= radius * dilation in steps of dilation; sides="past" keeps j <= i only.
+
+    >>> print(draw(window(4, 1)))
+    ##..
+    ###.
+    .###
+    ..##
+    """
+    rule = Window(whole_number(radius, "radius"), whole_number(dilation, "dilation", least=1), sides)
+    if sides not in ("both", "past"):
+        raise GraphError(f"sides must be 'both' or 'past', not {sides!r}")
+    n = whole_number(n, "n")
+    return Graph(rule, n, n)
+
+
+def blocks(sizes: int | Sequence[int], size: int | None = None, senders: Sequence[int] | None = None) -> Graph:
+    """Blocks of nodes, each complete in itself: `blocks(n, size)` cuts n nodes, `blocks([3, 4])` gives the sizes.
+
+    The last block of `blocks(n, size)` is the smaller one where size does not divide n. `senders` gives the blocks
+    other numbers of senders than of receivers.
+
+    >>> print(draw(blocks(5, 2)))
+    ##...
+    ##...
+    ..##.
+    ..##.
+    ....#
+    """
+    if isinstance(sizes, Sequence):
+        if size is not None:
+            raise GraphError("blocks takes a list of sizes, or n and one size, not a list and a size")
+        receivers = tuple(whole_number(s, f"sizes[{b}]") for b, s in enumerate(sizes))
+    else:
+        n = whole_number(sizes, "n")
+        if size is None:
+            raise GraphError("blocks(n, size) needs the size of a block; or give a list of sizes")
+        size = whole_number(size, "size", least=1)
+        receivers = tuple(min(size, n - start) for start in range(0, n, size))
+    others = receivers if senders is None else tuple(whole_number(s, f"senders[{b}]") for b, s in enumerate(senders))
+    if len(others) != len(receivers):
+        raise GraphError(f"senders must give one size per block: {len(receivers)} blocks, {len(others)} sizes")
+    return Graph(Blocks(receivers, others))
+
+
+@dataclass(frozen=True)
+class Strided(Rule):
+    """Listen to the last `stride` positions and to every stride-th one before: causal."""
+
+    stride: int
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        back = i - j
+        return (back >= 0) & ((back < self.stride) | (back % self.stride == 0))
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        i = i[:, None]
+        local = i - self.stride + 1
+        column = i % self.stride + torch.arange(0, senders, self.stride, device=i.device)
+        starts = torch.cat([torch.minimum(column, local), local], dim=1)
+        stops = torch.cat([torch.minimum(column + 1, local), i + 1], dim=1)
+        return clip(starts, stops, senders)
+
+
+def strided(n: int, stride: int) -> Graph:
+    """The strided pattern of the Sparse Transformer: j <= i, and i - j < stride or stride divides i - j.
+
+    Reference   Child, Gray, Radford and Sutskever, Generating Long Sequences with Sparse Transformers, 2019
+
+    >>> print(draw(strided(5, 2)))
+    #....
+    ##...
+    ###..
+    .###.
+    #.###
+    """
+    n = whole_number(n, "n")
+    return Graph(Strided(whole_number(stride, "stride", least=1)), n, n)
+
+
+@dataclass(frozen=True)
+class Grid(Rule):
+    """Pixels of a height x width image, row by row: listen to the 4 or 8 around, and to oneself if `loops`."""
+
+    height: int
+    width: int
+    neighbors: int = 8
+    loops: bool = True
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.height * self.width, self.height * self.width
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        down = (i // self.width - j // self.width).abs()
+        across = (i % self.width - j % self.width).abs()
+        near = (down <= 1) & (across <= 1) if self.neighbors == 8 else down + across <= 1
+        return near if self.loops else near & (i != j)
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        if self.width == 0:
+            return i.new_zeros(0, 1), i.new_zeros(0, 1)
+        x = (i % self.width)[:, None]
+        left, right = i[:, None] - (x > 0).long(), i[:, None] + (x < self.width - 1).long()
+        if self.neighbors == 8:
+            starts, stops = [left - self.width, left, left + self.width], [right - self.width, right, right + self.width]
+        else:
+            starts, stops = [i[:, None] - self.width, left, i[:, None] + self.width], []
+            stops = [starts[0], right, starts[2]]
+        if not self.loops:
+            starts, stops = starts[:2] + [i[:, None] + 1] + starts[2:], stops[:1] + [i[:, None] - 1] + stops[1:]
+        return clip(torch.cat(starts, 1), torch.cat(stops, 1) + 1, senders)
+
+    def transposed(self) -> Rule:
+        return self
+
+
+def grid(height: int, width: int, neighbors: int = 8, loops: bool = True) -> Graph:
+    """A height x width image, node y * width + x: each listens to its 4 or 8 neighbours, and itself if `loops`.
+
+    >>> print(draw(grid(2, 2, neighbors=4)))
+    ###.
+    ##.#
+    #.##
+    .###
+    """
+    height, width = whole_number(height, "height"), whole_number(width, "width")
+    if neighbors not in (4, 8):
+        raise GraphError(f"neighbors must be 4 or 8, not {neighbors!r}")
+    return Graph(Grid(height, width, neighbors, bool(loops)))
+
+
+@dataclass(frozen=True)
+class Bipartite(Rule):
+    """Nodes 0 .. left - 1 and the `right` ones after them listen to the other side only."""
+
+    left: int
+    right: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.left + self.right, self.left + self.right
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i < self.left) != (j < self.left)
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        on_left = (i < self.left)[:, None]
+        return clip(on_left * self.left, torch.where(on_left, self.left + self.right, self.left), senders)
+
+    def transposed(self) -> Rule:
+        return self
+
+
+def bipartite(left: int, right: int) -> Graph:
+    """The complete bipartite graph: left + right nodes, each side listens to all of the other.
+
+    >>> print(draw(bipartite(1, 2)))
+    .##
+    #..
+    #..
+    """
+    return Graph(Bipartite(whole_number(left, "left"), whole_number(right, "right")))
+
+
+def draw(graph: Graph) -> str:
+    """The graph as text: row = receiver, column = sender, '#' where i listens to j."""
+    return "\n".join("".join("#" if listens else "." for listens in row) for row in graph.dense_mask().tolist())
+
+
+PATTERNS: dict[str, Callable[..., Graph]] = {
+    "complete": complete,
+    "causal": causal,
+    "window": window,
+    "blocks": blocks,
+    "strided": strided,
+    "grid": grid,
+    "bipartite": bipartite,
+}
