@@ -18,6 +18,7 @@ from edgewise.layers.linear import SparseFeatures
 from edgewise.models.signature import Signature
 
 Pattern = Callable[..., Graph] | None
+Kind = Literal["node", "image", "text"]
 Split = Literal["train", "valid", "test"]
 
 
@@ -93,7 +94,7 @@ class Task(Protocol):
     """
 
     name: str
-    kind: Literal["node", "image", "text"]
+    kind: Kind
     signature: Signature
     metric: str
     """Which of the scores chooses the best checkpoint."""

@@ -1,0 +1,145 @@
+"""Where data comes from: the user's folder, the data folder, the cache, or, only when asked, a verified download."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import ssl
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, Any
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from uuid import uuid4
+
+from edgewise.errors import ConfigError, DataError
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file as its public source publishes it.
+
+    Args:
+        name: The file's name in a data folder.
+        url: Its https address.
+        sha256: The hash that the download must have, 64 hexadecimal digits.
+        max_bytes: The download stops with an error beyond this size.
+    """
+
+    name: str
+    url: str
+    sha256: str
+    max_bytes: int
+
+
+def find_folder(sub: str, files: Iterable[Remote], folder: str | None = None, download: bool = False) -> Path:
+    """The folder that holds all of `files`: `folder` if given, else $EDGEWISE_DATA/sub, else ~/.cache/edgewise/sub.
+
+    With `download`, what is missing is fetched into `folder`, or into the cache where none is given.
+
+    Errors      DataError: no folder holds the files; a download that fails or has another hash
+    Edge cases  a file x.gz may also lie there unpacked, as x
+    """
+    files = list(files)
+    places = [Path(folder).expanduser()] if folder else _default_places(sub)
+    for place in places:
+        if not missing(place, files):
+            return place
+    if download:
+        for file in missing(places[-1], files):
+            fetch(file.url, file.sha256, places[-1] / file.name, file.max_bytes)
+        return places[-1]
+    absent = {place: ", ".join(file.name for file in missing(place, files)) for place in places}
+    looked = "; ".join(f"{place} lacks {names}" for place, names in absent.items())
+    advice = "Give folder=, set EDGEWISE_DATA or say download=true"
+    raise DataError(f"no folder with all files of {sub!r}: {looked}. {advice}")
+
+
+def _default_places(sub: str) -> list[Path]:
+    root = os.environ.get("EDGEWISE_DATA")
+    cache = Path.home() / ".cache" / "edgewise" / sub
+    return [Path(root).expanduser() / sub, cache] if root else [cache]
+
+
+def missing(folder: Path, files: Iterable[Remote]) -> list[Remote]:
+    """Which of the files a folder lacks."""
+    return [file for file in files if not unpacked(folder / file.name).exists()]
+
+
+def unpacked(path: Path) -> Path:
+    """The path itself, or for x.gz the path x where only that exists."""
+    plain = path.with_suffix("")
+    return plain if path.suffix == ".gz" and not path.exists() and plain.exists() else path
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """A whole file, or a DataError that names it: missing, a directory, unreadable, or longer than max_bytes."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(content) > max_bytes:
+        raise DataError(f"{path}: longer than the {max_bytes:,} bytes that such a file may have")
+    return content
+
+
+class _StayOnHttps(HTTPRedirectHandler):
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        if not newurl.lower().startswith("https://"):
+            raise DataError(f"{req.full_url}: redirects to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def fetch(url: str, sha256: str, destination: Path, max_bytes: int, *, context: ssl.SSLContext | None = None) -> Path:
+    """Download one file over TLS, keep it only if its hash is the expected one, and leave nothing behind otherwise.
+
+    Symbols     context = the certificates to trust (default: the system's)
+    Errors      ConfigError: an address that is not https, a sha256 that is not 64 hexadecimal digits
+                DataError: no answer, a redirect away from https, more than max_bytes, another hash
+    Edge cases  the destination is replaced in one step: a reader sees the old file or the whole new one
+    """
+    if not url.lower().startswith("https://"):
+        raise ConfigError(f"{url}: only https addresses are downloaded")
+    if not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise ConfigError(f"{url}: its sha256 must be 64 hexadecimal digits, not {sha256!r}")
+    opener = build_opener(HTTPSHandler(context=context), _StayOnHttps())
+    part = destination.with_name(f".{destination.name}.{uuid4().hex}.part")
+    made = [folder for folder in destination.parents if not folder.exists()]
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with opener.open(url, timeout=60) as answer, part.open("xb") as file:
+            found = _copy(answer, file, url, max_bytes)
+        if found != sha256:
+            raise DataError(f"{url}: its sha256 is {found}, expected {sha256}")
+        part.replace(destination)
+    except (OSError, HTTPException) as error:
+        raise DataError(f"{url}: the download to {destination} failed ({error})") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        for folder in made:  # innermost first; a folder that now holds the file stays
+            with suppress(OSError):
+                folder.rmdir()
+    return destination
+
+
+def _copy(answer: Any, file: IO[bytes], url: str, max_bytes: int) -> str:
+    """Copy an answer to a file, at most max_bytes of it, and return its sha256."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := answer.read(CHUNK):
+        size += len(chunk)
+        if size > max_bytes:
+            raise DataError(f"{url}: longer than the {max_bytes:,} bytes that it may have")
+        digest.update(chunk)
+        file.write(chunk)
+    file.flush()
+    os.fsync(file.fileno())
+    return digest.hexdigest()
