@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from edgewise.graphs import blocks as blocks
     from edgewise.graphs import causal as causal
     from edgewise.graphs import complete as complete
+    from edgewise.graphs import draw as draw
     from edgewise.graphs import grid as grid
     from edgewise.graphs import k_nearest as k_nearest
     from edgewise.graphs import radius_graph as radius_graph
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from edgewise.kernels import ends as ends
     from edgewise.kernels import plan as plan
     from edgewise.kernels import record as record
+    from edgewise.kernels import use_backend as use_backend
     from edgewise.layers import LAYERS as LAYERS
     from edgewise.models import MODELS as MODELS
     from edgewise.tasks import TASKS as TASKS
@@ -71,6 +73,7 @@ _NAMES = {
         "blocks",
         "causal",
         "complete",
+        "draw",
         "grid",
         "k_nearest",
         "radius_graph",
@@ -94,6 +97,7 @@ _NAMES = {
         "ends",
         "plan",
         "record",
+        "use_backend",
     ),
     "edgewise.layers": ("LAYERS",),
     "edgewise.models": ("MODELS",),

@@ -16,7 +16,9 @@ def random_graph(receivers: int, senders: int, edges: int) -> Graph:
 def test_attention_has_first_and_second_derivatives(score):
     graph = random_graph(4, 3, 7)
     width = 1 if isinstance(score, Additive) else 2
-    q, k, v = (torch.randn(n, 2, c, dtype=torch.float64, requires_grad=True) for n, c in ((4, width), (3, width), (3, 2)))
+    q, k, v = (
+        torch.randn(n, 2, c, dtype=torch.float64, requires_grad=True) for n, c in ((4, width), (3, width), (3, 2))
+    )
 
     def call(q, k, v):
         return attend(graph, q, k, v, score, backend="segment")

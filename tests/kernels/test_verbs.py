@@ -26,9 +26,18 @@ def zeros(*shape: int) -> torch.Tensor:
 
 GRAPH = complete(3, 4)
 WRONG = {
-    "v has too few rows": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(3, 1, 2)), "v is .* with 4 rows"),
-    "q has too many rows": (lambda: attend(GRAPH, zeros(4, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2)), "q is .* with 3 rows"),
-    "k has too few rows": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(3, 1, 2), zeros(4, 1, 2)), "k is .* with 4 rows"),
+    "v has too few rows": (
+        lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(3, 1, 2)),
+        "v is .* with 4 rows",
+    ),
+    "q has too many rows": (
+        lambda: attend(GRAPH, zeros(4, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2)),
+        "q is .* with 3 rows",
+    ),
+    "k has too few rows": (
+        lambda: attend(GRAPH, zeros(3, 1, 2), zeros(3, 1, 2), zeros(4, 1, 2)),
+        "k is .* with 4 rows",
+    ),
     "no head axis": (lambda: attend(GRAPH, zeros(3, 2), zeros(4, 2), zeros(4, 2)), r"must be \[\*, J, H, C\]"),
     "q is a list": (lambda: attend(GRAPH, [1.0], zeros(4, 1, 2), zeros(4, 1, 2)), "must be a tensor"),
     "q is missing": (lambda: attend(GRAPH, None, zeros(4, 1, 2), zeros(4, 1, 2)), "needs queries and keys"),
@@ -43,7 +52,7 @@ WRONG = {
     "aggregate rows": (lambda: aggregate(GRAPH, zeros(3, 2)), "x is .* with 4 rows"),
     "aggregate vector": (lambda: aggregate(GRAPH, zeros(4)), r"must be \[\*, J, C\]"),
     "aggregate weight": (lambda: aggregate(GRAPH, zeros(4, 2), zeros(5)), "with E = 12 edges"),
-    "aggregate scalar weight": (lambda: aggregate(GRAPH, zeros(4, 2), torch.tensor(1.0)), "with E = 12 edges"),
+    "aggregate scalar weight": (lambda: aggregate(GRAPH, zeros(4, 2), torch.tensor(1.0)), "a single number"),
     "aggregate heads": (lambda: aggregate(GRAPH, zeros(4, 3, 2), zeros(12, 2)), "2 heads and x 3"),
     "aggregate reduction": (lambda: aggregate(GRAPH, zeros(4, 2), reduce="median"), "choose one of sum"),
     "collect edges": (lambda: collect(GRAPH, zeros(4, 2)), "m_ij is .* with 12 rows"),

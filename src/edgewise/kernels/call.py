@@ -103,6 +103,8 @@ def check_attend(call: Attend) -> None:
     """Raise ShapeError with the shape that would be right, unless q, k, v fit the graph and one another."""
     graph, q, k, v, score = call.graph, call.q, call.k, call.v, call.score
     _check_rows("v", v, -3, graph.num_senders, "senders", "[*, J, H, C]")
+    for bias in score.biases:
+        bias.check(graph, call.heads)
     if not 0.0 <= call.dropout < 1.0:
         raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout}")
     if not score.needs_ends:
@@ -115,14 +117,15 @@ def check_attend(call: Attend) -> None:
     _check_rows("k", k, -3, graph.num_senders, "senders", "[*, J, H, C]")
     if not q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
         raise ShapeError(
-            f"q, k and v share one leading batch, but have {list(q.shape[:-3])}, {list(k.shape[:-3])} and {list(v.shape[:-3])}"
+            "q, k and v share one leading batch, but have "
+            f"{list(q.shape[:-3])}, {list(k.shape[:-3])} and {list(v.shape[:-3])}"
         )
     if q.shape[-1] != k.shape[-1]:
         raise ShapeError(f"queries have {q.shape[-1]} channels and keys {k.shape[-1]}: they must agree")
     if k.shape[-2] != v.shape[-2] or k.shape[-2] == 0 or q.shape[-2] % k.shape[-2]:
         raise ShapeError(
-            f"{q.shape[-2]} query heads, {k.shape[-2]} key heads and {v.shape[-2]} value heads: keys and values need the "
-            "same number, and it must divide the number of query heads"
+            f"{q.shape[-2]} query heads, {k.shape[-2]} key heads and {v.shape[-2]} value heads: "
+            "keys and values need the same number, and it must divide the number of query heads"
         )
     if not q.dtype == k.dtype == v.dtype:
         raise ShapeError(f"q, k and v must have one dtype, not {q.dtype}, {k.dtype} and {v.dtype}")
@@ -131,14 +134,18 @@ def check_attend(call: Attend) -> None:
 def check_aggregate(call: Aggregate) -> None:
     """Raise ShapeError unless x and the weights fit the graph."""
     check_reduction(call.reduce)
+    if call.weight is not None and call.weight.ndim == 0:
+        raise ShapeError("weight is a single number, but must be [E] or [*, E, H]")
     shape = "[*, J, C]" if call.node_axis == -2 else "[*, J, H, C] because the weight has heads"
     _check_rows("x", call.x, call.node_axis, call.graph.num_senders, "senders", shape)
     weight = call.weight
     if weight is None:
         return
     edge_axis = -1 if weight.ndim == 1 else -2
-    if weight.ndim == 0 or weight.shape[edge_axis] != call.graph.num_edges:
-        raise ShapeError(f"weight is {list(weight.shape)}, but must be [E] or [*, E, H] with E = {call.graph.num_edges} edges")
+    if weight.shape[edge_axis] != call.graph.num_edges:
+        raise ShapeError(
+            f"weight is {list(weight.shape)}, but must be [E] or [*, E, H] with E = {call.graph.num_edges} edges"
+        )
     if weight.ndim > 1 and weight.shape[-1] not in (1, call.x.shape[-2]):
         raise ShapeError(f"weight has {weight.shape[-1]} heads and x {call.x.shape[-2]}: they must agree")
 
@@ -159,4 +166,6 @@ def _check_rows(name: str, x: Tensor, axis: int, count: int, what: str, shape: s
     if not isinstance(x, torch.Tensor):
         raise ShapeError(f"{name} must be a tensor {shape}, not {type(x).__name__}")
     if x.ndim < -axis or x.shape[axis] != count:
-        raise ShapeError(f"{name} is {list(x.shape)}, but must be {shape} with {count} rows, one for each of the graph's {what}")
+        raise ShapeError(
+            f"{name} is {list(x.shape)}, but must be {shape} with {count} rows, one for each of the graph's {what}"
+        )

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns import Blocks, Causal
+from edgewise.graphs.patterns import Causal
+from edgewise.graphs.rule import Blocks
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
@@ -75,7 +76,9 @@ def run(call: Call) -> Tensor:
     else:
         causal = not score.biases and _is_causal(graph)
         mask = None if causal else _mask(call)
-        y = scaled_dot_product_attention(q, k, v, mask, call.dropout, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+        y = scaled_dot_product_attention(
+            q, k, v, mask, call.dropout, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        )
     y = y.transpose(1, 2)  # [B, I, H, D]
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
 
@@ -120,7 +123,7 @@ def _is_blocks(graph: Graph) -> bool:
 
 
 def _mask(call: Attend) -> Tensor | None:
-    """What to add to the scores, broadcastable to [B, H, I, J]: boolean without biases, None where nothing is masked."""
+    """What masks the scores, broadcastable to [B, H, I, J]: boolean without biases, None where nothing is masked."""
     graph = call.graph
     unmasked = graph.is_complete or _is_last_row(graph)
     mask = None if unmasked else graph.memo("dense mask", graph.dense_mask)
@@ -149,7 +152,7 @@ def _bias_of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> 
     values = bias.on_edges(graph).transpose(-1, -2)  # [*, H, E]
     flat = values.new_zeros(*values.shape[:-1], graph.num_receivers * graph.num_senders)
     pair = graph.receivers * graph.num_senders + graph.senders
-    return flat.index_copy(-1, pair, values).unflatten(-1, (graph.num_receivers, graph.num_senders))
+    return flat.index_copy(-1, pair, values).reshape(*flat.shape[:-1], graph.num_receivers, graph.num_senders)
 
 
 def _blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None, dropout: float) -> Tensor:

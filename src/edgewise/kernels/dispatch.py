@@ -37,6 +37,8 @@ BACKENDS: dict[str, Backend] = {
     "reference": reference,
 }
 
+ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
+
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
 
 
@@ -69,7 +71,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor
         key = ("backend", type(call), *call.signature())
         return BACKENDS[call.graph.memo(key, lambda: _cheapest(lowered))].run(lowered)
     _check_name(name)
-    call = call if name == "reference" else call.lowered()
+    call = call if name == ORACLE else call.lowered()
     reason = BACKENDS[name].refuses(call)
     if reason is not None:
         raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
@@ -77,7 +79,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor
 
 
 def candidates(call: Call) -> list[Candidate]:
-    """Every backend's prediction or refusal, the cheapest first and the refusals last."""
+    """Every backend's prediction or refusal: the cheapest first, then the oracle, then the refusals."""
     call = call.lowered()
     machine = MACHINES.get(call.graph.device.type, MACHINES["cpu"])
     found = []
@@ -85,7 +87,7 @@ def candidates(call: Call) -> list[Candidate]:
         reason = backend.refuses(call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
         found.append(Candidate(name, seconds, reason))
-    return sorted(found, key=lambda one: float("inf") if one.seconds is None else one.seconds)
+    return sorted(found, key=lambda one: (one.seconds is None, one.backend == ORACLE, one.seconds))
 
 
 def explain(call: Call, what: str) -> Plan:

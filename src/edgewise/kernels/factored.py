@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from edgewise.graphs.patterns import Causal
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
@@ -56,13 +57,14 @@ def run(call: Call) -> Tensor:
     """Compute the call through its factors."""
     graph = call.graph
     if isinstance(call, Aggregate):
-        y = call.x.sum(-2, keepdim=True) if call.reduce == "sum" or not graph.num_senders else call.x.mean(-2, keepdim=True)
+        y = call.x.sum(-2, keepdim=True)
+        y = y / max(1, graph.num_senders) if call.reduce == "mean" else y
         return y.expand(*y.shape[:-2], graph.num_receivers, y.shape[-1])
     assert isinstance(call, Attend) and isinstance(call.score, Kernel)
-    call = call.with_equal_heads()
+    score, call = call.score, call.with_equal_heads()
     q, k = call.ends()
-    phi_q, phi_k = call.score.feature_map(q), call.score.feature_map(k)
-    for bias in call.score.biases:
+    phi_q, phi_k = score.feature_map(q), score.feature_map(k)
+    for bias in score.biases:
         assert isinstance(bias, SenderBias)
         phi_k = phi_k * bias.values.exp().unsqueeze(-1)
     if graph.is_complete:
@@ -79,15 +81,15 @@ def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     chunks = -(-max(receivers, senders) // CHUNK)
     phi_q = _chunked(phi_q, chunks)  # [*, H, chunks, CHUNK, F]
     phi_k = _chunked(phi_k, chunks)
-    v = torch.nn.functional.pad(_chunked(v, chunks), (0, 1), value=1.0)  # a column of ones sums the weights as well
+    v = F.pad(_chunked(v, chunks), (0, 1), value=1.0)  # a column of ones sums the weights as well
     state = phi_k.transpose(-1, -2) @ v  # [*, H, chunks, F, D + 1]
-    before = state.cumsum(-3) - state
+    before = F.pad(state.cumsum(-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))  # what the earlier chunks add up to
     y = phi_q @ before + (phi_q @ phi_k.transpose(-1, -2)).tril() @ v
     y = y.flatten(-3, -2)[..., :receivers, :]
     return y[..., :-1], y[..., -1:]
 
 
 def _chunked(x: Tensor, chunks: int) -> Tensor:
-    """[*, N, F] -> [*, chunks, CHUNK, F], zeros at the end; senders beyond the last chunk are heard by nobody."""
-    x = torch.nn.functional.pad(x, (0, 0, 0, chunks * CHUNK - x.shape[-2]))
-    return x.unflatten(-2, (chunks, CHUNK))
+    """[*, N, F] -> [*, chunks, CHUNK, F], with zeros at the end."""
+    x = F.pad(x, (0, 0, 0, chunks * CHUNK - x.shape[-2]))
+    return x.reshape(*x.shape[:-2], chunks, CHUNK, x.shape[-1])

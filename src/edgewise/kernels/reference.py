@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgewise.graphs import Graph
-from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Kernel
 
@@ -18,14 +18,15 @@ def refuses(call: Call) -> str | None:
 
 
 def cost(call: Call) -> Cost:
-    """Every pair of nodes is computed, edge or not, in several passes."""
+    """Every receiver meets every sender, or every edge, in several passes over a dense tensor."""
     graph = call.graph
-    pairs = graph.num_receivers * graph.num_senders
     if isinstance(call, Attend):
-        numbers = pairs * call.v.numel() // max(1, graph.num_senders)
-        return Cost(flops=6 * numbers, bytes=24 * numbers, launches=40)
-    x = call.x if isinstance(call, Aggregate) else call.m_ij
-    return Cost(flops=2 * pairs * x.shape[-1], bytes=24 * pairs * x.shape[-1], launches=20)
+        per_sender = max(call.q.shape[-1] if call.q is not None else 1, 6) * call.v[..., 0].numel()
+        return Cost(
+            flops=2 * graph.num_receivers * per_sender, bytes=12 * graph.num_receivers * per_sender, launches=40
+        )
+    numbers = graph.num_receivers * graph.num_edges * (call.x if isinstance(call, Aggregate) else call.m_ij).shape[-1]
+    return Cost(flops=numbers, bytes=12 * numbers, launches=20)
 
 
 def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
@@ -42,7 +43,11 @@ def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
 def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     graph, score = call.graph, call.score
     zero = call.v.new_zeros(())
-    s_ij = score.pairwise(call.q.unsqueeze(-3), call.k.unsqueeze(-4)) if call.q is not None and call.k is not None else zero
+    s_ij = (
+        score.pairwise(call.q.unsqueeze(-3), call.k.unsqueeze(-4))
+        if call.q is not None and call.k is not None
+        else zero
+    )
     bias_e = score.edge_bias(graph)  # [*, E, H]
     bias_e = call.v.new_zeros(graph.num_edges, call.heads) if bias_e is None else bias_e
     # Parallel edges count together: B_ij = log Σ_e exp(b_e), and −∞ where there is no edge.
@@ -69,7 +74,8 @@ def _scatter(graph: Graph, values: Tensor) -> Tensor:
     """[*, E, H] summed into [*, I, J, H]."""
     pair = graph.receivers * graph.num_senders + graph.senders
     flat = values.new_zeros(*values.shape[:-2], graph.num_receivers * graph.num_senders, values.shape[-1])
-    return flat.index_add(-2, pair, values).unflatten(-2, (graph.num_receivers, graph.num_senders))
+    shape = (*values.shape[:-2], graph.num_receivers, graph.num_senders, values.shape[-1])
+    return flat.index_add(-2, pair, values).reshape(shape)
 
 
 def _collect(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:

@@ -28,10 +28,12 @@ class EdgeBias:
 
     values: Tensor
 
+    def check(self, graph: Graph, heads: int) -> None:
+        """Raise ShapeError unless the values fit."""
+        _check_rows("EdgeBias", self.values, "E", graph.num_edges, heads)
+
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""
-        if self.values.ndim < 2 or self.values.shape[-2] != graph.num_edges:
-            raise ShapeError(f"EdgeBias holds {list(self.values.shape)}, but must be [*, E, H] with E = {graph.num_edges} edges")
         return self.values
 
 
@@ -51,11 +53,16 @@ class RelativeBias:
         if self.table.ndim != 2 or self.table.shape[1] % 2 == 0:
             raise ShapeError(f"RelativeBias needs a table [H, 2R + 1] with an odd width, not {list(self.table.shape)}")
 
+    def check(self, graph: Graph, heads: int) -> None:
+        """Raise ShapeError unless there is one row for every head."""
+        if self.table.shape[0] not in (1, heads):
+            raise ShapeError(f"RelativeBias has a table for {self.table.shape[0]} heads, but there are {heads}")
+
     def at(self, distance: Tensor) -> Tensor:
         """The bias at integer distances i − j of any shape: [..., H]."""
         reach = self.table.shape[1] // 2
         index = distance.clamp(-reach, reach) + reach
-        return self.table.t().index_select(0, index.reshape(-1)).unflatten(0, distance.shape)
+        return self.table.t().index_select(0, index.reshape(-1)).view(*distance.shape, self.table.shape[0])
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [E, H]."""
@@ -72,16 +79,22 @@ class SenderBias:
 
     values: Tensor
 
+    def check(self, graph: Graph, heads: int) -> None:
+        """Raise ShapeError unless the values fit."""
+        _check_rows("SenderBias", self.values, "J", graph.num_senders, heads)
+
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""
-        if self.values.ndim < 2 or self.values.shape[-2] != graph.num_senders:
-            raise ShapeError(
-                f"SenderBias holds {list(self.values.shape)}, but must be [*, J, H] with J = {graph.num_senders} senders"
-            )
         return self.values.index_select(-2, graph.senders)
 
 
 Bias = EdgeBias | RelativeBias | SenderBias
+
+
+def _check_rows(name: str, values: Tensor, letter: str, rows: int, heads: int) -> None:
+    if values.ndim < 2 or values.shape[-2] != rows or values.shape[-1] not in (1, heads):
+        shape = f"[*, {letter}, H] with {letter} = {rows} and H = {heads}"
+        raise ShapeError(f"{name} holds {list(values.shape)}, but must be {shape}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgewise.graphs import Graph
-from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Kernel
 
@@ -87,7 +87,7 @@ def _aggregate(call: Aggregate) -> Tensor:
     graph, x, weight = call.graph, call.x, call.weight
     if call.reduce in ("sum", "mean") and call.node_axis == -2 and x.dtype in (torch.float32, torch.float64):
         by_node = x.movedim(-2, 0)
-        y = WeightedSum.apply(graph, weight, by_node.reshape(graph.num_senders, by_node.shape[1:].numel()))
+        y = weighted_sum(graph, weight, by_node.reshape(graph.num_senders, by_node.shape[1:].numel()))
         y = y.reshape(graph.num_receivers, *by_node.shape[1:]).movedim(0, -2)
         return _divide_by_degree(graph, y, -2) if call.reduce == "mean" else y
     x_j = x.index_select(call.node_axis, graph.senders)
@@ -115,11 +115,17 @@ class WeightedSum(torch.autograd.Function):
         weight_grad = x_grad = None
         if ctx.needs_input_grad[2]:
             transpose, order = ctx.graph.transpose()
-            x_grad = WeightedSum.apply(transpose, None if weight is None else weight.index_select(0, order), y_grad)
+            x_grad = weighted_sum(transpose, None if weight is None else weight.index_select(0, order), y_grad)
         if ctx.needs_input_grad[1]:
             y_i = y_grad.index_select(0, ctx.graph.receivers)
             weight_grad = (y_i * x.index_select(0, ctx.graph.senders)).sum(-1)
         return None, weight_grad, x_grad
+
+
+def weighted_sum(graph: Graph, weight: Tensor | None, x: Tensor) -> Tensor:
+    """A X by `WeightedSum`."""
+    y: Tensor = WeightedSum.apply(graph, weight, x)  # type: ignore[no-untyped-call]
+    return y
 
 
 def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
@@ -139,7 +145,9 @@ def _reduce(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:
     shape[axis] = graph.num_receivers
     index = graph.receivers.reshape(-1, *[1] * (-axis - 1)).expand_as(m_ij)
     # Receivers without senders keep the initial 0.
-    return m_ij.new_zeros(shape).scatter_reduce(axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False)
+    return m_ij.new_zeros(shape).scatter_reduce(
+        axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False
+    )
 
 
 def _divide_by_degree(graph: Graph, y: Tensor, axis: int) -> Tensor:

@@ -10,7 +10,16 @@ from torch import Tensor
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import dispatch
-from edgewise.kernels.call import Aggregate, Attend, Call, Collect, check_aggregate, check_attend, check_collect, check_reduction
+from edgewise.kernels.call import (
+    Aggregate,
+    Attend,
+    Call,
+    Collect,
+    check_aggregate,
+    check_attend,
+    check_collect,
+    check_reduction,
+)
 from edgewise.kernels.planner import Plan
 from edgewise.kernels.scores import Dot, Score, Uniform
 
@@ -62,7 +71,7 @@ def attend(
         seen.append(dispatch.Recorded(graph, weights.detach()))
         return y
     if isinstance(score, Uniform) and not (score.biases or dropout or return_weights or backend):
-        return aggregate(graph, v.flatten(-2), reduce="mean").unflatten(-1, v.shape[-2:])
+        return aggregate(graph, v.flatten(-2), reduce="mean").reshape(*v.shape[:-3], graph.num_receivers, *v.shape[-2:])
     return dispatch.run(call, backend)
 
 
@@ -129,9 +138,14 @@ def ends(graph: Graph, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor
         [99.0, 90.0]
     """
     x_senders = x if senders is None else senders
-    for name, rows, count, what in (("x", x, graph.num_receivers, "receivers"), ("senders", x_senders, graph.num_senders, "senders")):
+    for name, rows, count, what in (
+        ("x", x, graph.num_receivers, "receivers"),
+        ("senders", x_senders, graph.num_senders, "senders"),
+    ):
         if rows.ndim < 2 or rows.shape[-2] != count:
-            raise ShapeError(f"{name} is {list(rows.shape)}, but must be [*, N, C] with {count} rows, one for each of the {what}")
+            raise ShapeError(
+                f"{name} is {list(rows.shape)}, but must be [*, N, C] with {count} rows, one for each of the {what}"
+            )
     return x.index_select(-2, graph.receivers), x_senders.index_select(-2, graph.senders)
 
 
