@@ -1,0 +1,48 @@
+# The two commands are `make demo` and `make test`; each builds .venv on first use.
+#   PYTHON=python3.12       another interpreter (3.11 or newer)
+#   TORCH_INDEX=https://…   where a smaller torch is, such as the CPU build's wheel index
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+
+BIN := .venv/bin
+# --no-compile halves the install: Python compiles the few modules that are used when they are first imported.
+INSTALL := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check install --no-compile
+RUNTIME := .venv/runtime.stamp
+TOOLS := .venv/tools.stamp
+
+.PHONY: demo test lint docs lock clean
+
+demo: $(RUNTIME)
+	$(BIN)/edgewise demo
+
+test: $(TOOLS)
+	$(BIN)/python -m pytest
+
+lint: $(TOOLS)
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+docs: $(TOOLS)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
+	@echo "docs/_build/index.html"
+
+# torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
+$(RUNTIME): requirements/lock.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Edgewise needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --constraint requirements/lock.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
+	$(INSTALL) --no-deps --requirement requirements/lock.txt
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(TOOLS): $(RUNTIME) requirements/lock-tools.txt
+	$(INSTALL) --no-deps --requirement requirements/lock-tools.txt
+	@touch $@
+
+# Rewrites both lock files from pyproject.toml's ranges; torch keeps the version that the lock names.
+lock:
+	PYTHON=$(PYTHON) TORCH_INDEX=$(TORCH_INDEX) requirements/relock
+
+clean:
+	rm -rf .venv build dist docs/_build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
