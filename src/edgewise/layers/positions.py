@@ -1,0 +1,176 @@
+"""Positions: a graph forgets the order of its nodes; these layers tell it back.
+
+A receiver i of a graph sits at position `graph.offset + i`; in a batch of graphs every member starts at 0 again.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import Graph, causal
+
+
+def positions(graph: Graph) -> Tensor:
+    """The position of every receiver, int64 [I], computed once per graph.
+
+    Example
+        >>> from edgewise.graphs import Graph, causal
+        >>> positions(causal(4).rows(2, 4)).tolist()
+        [2, 3]
+        >>> positions(Graph.batch([causal(2), causal(3)])).tolist()
+        [0, 1, 0, 1, 2]
+    """
+
+    def build() -> Tensor:
+        i = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
+        if len(graph.sizes) == 1:
+            return i
+        first = graph.sizes.cumsum(0) - graph.sizes
+        return i - first.repeat_interleave(graph.sizes)
+
+    result: Tensor = graph.memo("positions", build)
+    return result
+
+
+class Sinusoidal(nn.Module):
+    """Sinusoidal positions: adds waves of geometrically growing length to the features.
+
+    Equation    x_p + PE_p,  PE_(p, 2c) = sin(p / 10000^(2c/d)),  PE_(p, 2c+1) = cos(p / 10000^(2c/d))
+    Symbols     p = position of the receiver; channels = d; base = 10000
+    Shapes      x [*, N, d] -> [*, N, d]
+    Errors      ConfigError for an odd number of channels
+    Edge cases  not permutation-equivariant, by design: what a node gets depends on where it sits
+    Cost        O(N d); the waves are computed once per graph
+    Reference   Vaswani et al., 2017, §3.5
+
+    Example
+        >>> graph, layer = causal(2), Sinusoidal(2)
+        >>> layer(graph, torch.zeros(2, 2))  # sin 0, cos 0; sin 1, cos 1
+        tensor([[0.0000, 1.0000],
+                [0.8415, 0.5403]])
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(self, channels: int, base: float = 10000.0) -> None:
+        super().__init__()
+        if channels % 2:
+            raise ConfigError(f"sinusoidal positions come in pairs (sin, cos): channels={channels} must be even")
+        self.channels = channels
+        self.base = base
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        waves: Tensor = graph.memo(("sinusoidal", self.channels, self.base), lambda: self.waves(positions(graph)))
+        return x + waves.to(x.dtype)
+
+    def waves(self, p: Tensor) -> Tensor:
+        """PE at positions p [I], in float64: [I, d]."""
+        angles = _angles(p, self.channels, self.base)
+        return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return Sinusoidal(4), causal(5), (torch.randn(5, 4),)
+
+
+class Learned(nn.Module):
+    """Learned positions: adds a trained vector per position to the features.
+
+    Equation    x_p + W_p
+    Symbols     weight [length, channels] = W; p = position of the receiver
+    Shapes      x [*, N, channels] -> [*, N, channels]
+    Errors      ShapeError for a position that the table does not hold
+    Edge cases  not permutation-equivariant, by design
+    Cost        O(N channels)
+    Reference   Gehring et al., 2017; Radford et al., 2019 (GPT-2)
+
+    Example
+        >>> layer = Learned(length=2, channels=1)
+        >>> layer.weight.data = torch.tensor([[10.0], [20.0]])
+        >>> layer(causal(2), torch.tensor([[1.0], [2.0]])).tolist()
+        [[11.0], [22.0]]
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(self, length: int, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(length, channels))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        if len(graph.sizes) == 1:
+            start, stop = graph.offset, graph.offset + graph.num_receivers
+            self._check(stop)
+            return x + self.weight[start:stop]  # a slice, because it costs less than a gather in both directions
+        self._check(graph.memo("longest member", lambda: int(graph.sizes.max()) if len(graph.sizes) else 0))
+        return x + self.weight[positions(graph)]
+
+    def _check(self, stop: int) -> None:
+        if stop > len(self.weight):
+            raise ShapeError(f"position {stop - 1} is outside the {len(self.weight)} positions that were learned")
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return Learned(8, 4), causal(5), (torch.randn(5, 4),)
+
+
+class Rotary(nn.Module):
+    """Rotary positions: turns each pair of channels of a query or key by an angle that grows with its position.
+
+    Equation    R_p x: (x_c, x_{c+d/2}) turned by the angle p θ_c,  θ_c = base^(-2c/d),  c < d/2,
+                so that ⟨R_i q, R_j k⟩ depends on q, k and i - j only
+    Symbols     channels = d (per head); p = position
+    Shapes      x [*, N, H, d] -> [*, N, H, d]
+    Errors      ConfigError for an odd number of channels
+    Edge cases  not permutation-equivariant, by design; position 0 is left as it is
+    Cost        O(N H d); the angles are computed once per graph
+    Differs     pairs are (c, c + d/2), as in LLaMA and Hugging Face; the paper pairs (2c, 2c+1): the same up to a fixed
+                permutation of the channels of q and k
+    Reference   Su et al., "RoFormer", 2021, eq. (14)-(16)
+
+    Example
+        >>> x = torch.tensor([1.0, 0.0]).expand(2, 1, 2)  # two positions, one head
+        >>> Rotary(2)(causal(2), x)[:, 0]  # (1, 0) turned by 0 and by 1 radian
+        tensor([[1.0000, 0.0000],
+                [0.5403, 0.8415]])
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(self, channels: int, base: float = 10000.0) -> None:
+        super().__init__()
+        if channels % 2:
+            raise ConfigError(f"rotary positions turn pairs of channels: channels={channels} must be even")
+        self.channels = channels
+        self.base = base
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        key = ("rotary", self.channels, self.base, x.dtype)
+        cos, sin = graph.memo(key, lambda: self.angles(positions(graph), x.dtype))
+        return _turn(x, cos, sin)
+
+    def at(self, p: Tensor, x: Tensor) -> Tensor:
+        """x turned at positions p [N]: for the senders of a cross-attention."""
+        return _turn(x, *self.angles(p, x.dtype))
+
+    def angles(self, p: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of p θ, each [N, 1, d/2], in float64 until the last moment: p θ can be large."""
+        angles = _angles(p, self.channels, self.base)[:, None]
+        return angles.cos().to(dtype), angles.sin().to(dtype)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return Rotary(4), causal(5), (torch.randn(5, 2, 4),)
+
+
+def _angles(p: Tensor, channels: int, base: float) -> Tensor:
+    c = torch.arange(0, channels, 2, device=p.device, dtype=torch.float64)
+    return p.to(torch.float64)[:, None] * base ** (-c / channels)
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)

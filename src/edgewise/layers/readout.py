@@ -1,0 +1,127 @@
+"""Readouts: one vector for each graph of a batch. A graph listens to its nodes, so a readout is attention too."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import Graph
+from edgewise.kernels import SenderBias, Uniform, aggregate, attend
+
+
+class MeanReadout(nn.Module):
+    """Mean of the nodes of each graph.
+
+    Equation    z_g = 1/|V_g| Σ_{i ∈ V_g} x_i    (5.7)
+    Shapes      x [*, N, C] -> [*, G, C] for a batch of G graphs; one graph is a batch of one
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  a graph without nodes gives 0
+    Cost        O(N C)
+    Reference   Baggag & Saad, §5.2
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> two = Graph.batch([complete(1), complete(2)])
+        >>> MeanReadout()(two, torch.tensor([[5.0], [1.0], [3.0]])).tolist()
+        [[5.0], [2.0]]
+    """
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return aggregate(graph.membership(), x, reduce="mean")
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return MeanReadout(), _two_graphs(), (torch.randn(5, 3),)
+
+
+class SumReadout(nn.Module):
+    """Sum of the nodes of each graph: unlike the mean, it tells how many there are (Xu et al., 2019).
+
+    Equation    z_g = Σ_{i ∈ V_g} x_i
+    Shapes      x [*, N, C] -> [*, G, C]
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  a graph without nodes gives 0
+    Cost        O(N C)
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> SumReadout()(complete(2), torch.tensor([[1.0], [3.0]])).tolist()
+        [[4.0]]
+    """
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return aggregate(graph.membership(), x, reduce="sum")
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return SumReadout(), _two_graphs(), (torch.randn(5, 3),)
+
+
+class MaxReadout(nn.Module):
+    """Largest value of each channel over the nodes of each graph.
+
+    Equation    z_g = max_{i ∈ V_g} x_i, channel by channel
+    Shapes      x [*, N, C] -> [*, G, C]
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  a graph without nodes gives 0
+    Cost        O(N C)
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> MaxReadout()(complete(2), torch.tensor([[1.0, 7.0], [3.0, 2.0]])).tolist()
+        [[3.0, 7.0]]
+    """
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return aggregate(graph.membership(), x, reduce="max")
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return MaxReadout(), _two_graphs(), (torch.randn(5, 3),)
+
+
+class AttentionReadout(nn.Module):
+    """Weighted mean of the nodes of each graph, with weights learned from their features.
+
+    Equation    z_g = Σ_{i ∈ V_g} softmax_{i ∈ V_g}(wᵀ x_i) x_i
+    Symbols     gate = wᵀ
+    Shapes      x [*, N, C] -> [*, G, C]
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  a graph without nodes gives 0; with w = 0 it is MeanReadout
+    Cost        O(N C)
+    Differs     there gate and value are networks, and the gate a sigmoid; here the gate is a softmax of a linear map
+    Reference   Li et al., "Gated graph sequence neural networks", 2016, (7)
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> readout = AttentionReadout(1)
+        >>> readout.gate.weight.data.fill_(100.0)
+        tensor([[100.]])
+        >>> readout(complete(2), torch.tensor([[1.0], [3.0]])).tolist()  # nearly the largest
+        [[3.0]]
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, 1, bias=False)  # a bias would cancel in the softmax
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        score = Uniform() + SenderBias(self.gate(x))
+        return attend(graph.membership(), None, None, x.unsqueeze(-2), score).squeeze(-2)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return AttentionReadout(3), _two_graphs(), (torch.randn(5, 3),)
+
+
+READOUTS: dict[str, Callable[[int], nn.Module]] = {
+    "mean": lambda width: MeanReadout(),
+    "sum": lambda width: SumReadout(),
+    "max": lambda width: MaxReadout(),
+    "attention": AttentionReadout,
+}
+
+
+def _two_graphs() -> Graph:
+    path = Graph.from_edge_index([[0, 1, 2, 1], [1, 0, 1, 2]], num_nodes=3)
+    return Graph.batch([path, Graph.from_edge_index([[0], [1]], num_nodes=2)])
