@@ -1,0 +1,36 @@
+"""Floor 4: the few assemblies of layers; a model is built from its settings and the task's signature."""
+
+from typing import Any
+
+from torch import nn
+
+from edgewise.layers import chosen
+from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
+from edgewise.models.mlp import MLPSettings, Perceptron
+from edgewise.models.signature import Signature
+from edgewise.models.transformer import Transformer, TransformerSettings
+
+MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
+    "mlp": (MLPSettings, Perceptron),
+    "transformer": (TransformerSettings, Transformer),
+    "gnn": (GNNSettings, GNN),
+}
+
+
+def model_named(name: str) -> tuple[type[Any], type[nn.Module]]:
+    """The settings and the model of that name; an unknown name is a ConfigError that lists the known ones."""
+    return chosen("model", name, MODELS)
+
+
+__all__ = [
+    "GNN",
+    "GRAPH_LAYERS",
+    "MODELS",
+    "GNNSettings",
+    "MLPSettings",
+    "Perceptron",
+    "Signature",
+    "Transformer",
+    "TransformerSettings",
+    "model_named",
+]

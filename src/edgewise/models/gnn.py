@@ -1,0 +1,161 @@
+"""The graph network: a stack of graph layers, an output per node or, through a readout, per graph."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.layers import (
+    ACTIVATIONS,
+    GAT,
+    GCN,
+    GIN,
+    MLP,
+    NORMS,
+    READOUTS,
+    SAGELSTM,
+    GATv2,
+    SAGEMean,
+    SAGEPool,
+    SparseFeatures,
+    chosen,
+    dropout,
+)
+from edgewise.models.signature import Signature
+from edgewise.models.transformer import check_readout
+
+
+@dataclass(frozen=True)
+class GNNSettings:
+    """What a graph network can be.
+
+    Args:
+        layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2" or "gin".
+        width: Channels of every node between layers, all heads together.
+        depth: Number of graph layers, the output layer included.
+        heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
+        output_heads: Attention heads of the output layer, averaged ("gat", "gatv2").
+        connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" keeps both side by side.
+        norm: A name of NORMS, between a hidden layer and its activation.
+        dropout: Probability for the inputs of every layer.
+        attention_dropout: Probability for attention weights ("gat", "gatv2").
+        activation: A name of ACTIVATIONS.
+        readout: "none", or a name of READOUTS where the task wants one output per graph.
+    """
+
+    layer: str = "gcn"
+    width: int = 16
+    depth: int = 2
+    heads: int = 1
+    output_heads: int = 1
+    connection: str = "none"
+    norm: str = "none"
+    dropout: float = 0.5
+    attention_dropout: float = 0.0
+    activation: str = "relu"
+    readout: str = "none"
+
+
+def _attention(
+    layer: type[GAT] | type[GATv2], settings: GNNSettings, inputs: int, outputs: int, last: bool
+) -> nn.Module:
+    if last:
+        return layer(inputs, outputs, settings.output_heads, concatenate=False, dropout=settings.attention_dropout)
+    if settings.heads < 1 or outputs % settings.heads:
+        raise ConfigError(f"{settings.heads} heads do not divide a width of {outputs}")
+    return layer(inputs, outputs // settings.heads, settings.heads, dropout=settings.attention_dropout)
+
+
+# Each makes a layer of `inputs` -> `outputs` channels; `last`: it is the output layer of a task on nodes.
+GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
+    "gcn": lambda settings, inputs, outputs, last: GCN(inputs, outputs),
+    "sage-mean": lambda settings, inputs, outputs, last: SAGEMean(inputs, outputs),
+    "sage-pool": lambda settings, inputs, outputs, last: SAGEPool(inputs, outputs, settings.width),
+    "sage-lstm": lambda settings, inputs, outputs, last: SAGELSTM(inputs, outputs, settings.width),
+    "gat": lambda settings, inputs, outputs, last: _attention(GAT, settings, inputs, outputs, last),
+    "gatv2": lambda settings, inputs, outputs, last: _attention(GATv2, settings, inputs, outputs, last),
+    "gin": lambda settings, inputs, outputs, last: GIN(MLP([inputs, settings.width, outputs], settings.activation)),
+}
+
+
+# From what a hidden layer read, x, and what came of it, y.
+CONNECTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "none": lambda x, y: y,
+    "residual": lambda x, y: x + y,
+    "concatenate": lambda x, y: torch.cat([x, y], -1),
+}
+
+
+class GraphOutput(nn.Module):
+    """One output per graph: a readout, then a linear map; called `output(graph, x)`, as a graph layer is."""
+
+    def __init__(self, readout: str, width: int, outputs: int) -> None:
+        super().__init__()
+        self.readout = chosen("readout", readout, READOUTS)(width)
+        self.linear = nn.Linear(width, outputs)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return self.linear(self.readout(graph, x))
+
+
+class GNN(nn.Module):
+    """A stack of graph layers: the hidden ones with normalisation, activation and a connection around them.
+
+    Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
+                on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = W readout(X^(L+1))    (5.6)
+    Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W
+    Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs]
+    Errors      ConfigError for settings that do not fit the task or one another
+    Edge cases  depth 1 on nodes is one layer from inputs to outputs; the first hidden layer, which changes the width,
+                has no connection around it
+    Cost        that of its layers
+    Differs     (5.6) has an MLP after the readout, here it is linear
+    Reference   Kipf & Welling, 2017; Veličković et al., 2018; Xu et al., 2019; Baggag & Saad, §5
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> GNN(GNNSettings("gat", width=64, heads=8), Signature(3, 7))(pair, torch.ones(2, 3)).shape
+        torch.Size([2, 7])
+    """
+
+    def __init__(self, settings: GNNSettings, signature: Signature) -> None:
+        super().__init__()
+        _check(settings, signature)
+        self.settings, self.signature = settings, signature
+        width = settings.width
+        self.embed = nn.Embedding(signature.inputs, width) if signature.tokens else None
+        widths = _input_widths(settings, width if signature.tokens else signature.inputs)
+        on_nodes = not signature.whole_graph
+        make, hidden = chosen("layer", settings.layer, GRAPH_LAYERS), settings.depth - on_nodes
+        self.hidden = nn.ModuleList(make(settings, inputs, width, False) for inputs in widths[:hidden])
+        self.norms = nn.ModuleList(chosen("norm", settings.norm, NORMS)(width) for _ in range(hidden))
+        if on_nodes:
+            self.output = make(settings, widths[hidden], signature.outputs, True)
+        else:
+            self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
+        self.activation = chosen("activation", settings.activation, ACTIVATIONS)
+
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        p, training = self.settings.dropout, self.training
+        x = x if self.embed is None else self.embed(x)
+        for index, (layer, norm) in enumerate(zip(self.hidden, self.norms, strict=True)):
+            connect = CONNECTIONS[self.settings.connection if index else "none"]
+            x = connect(x, self.activation(norm(layer(graph, dropout(x, p, training)))))
+        return self.output(graph, dropout(x, p, training))
+
+
+def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
+    """What each layer reads, and after the last the output: concatenation grows by one width per hidden layer."""
+    grows = settings.connection == "concatenate"
+    return [inputs, *(settings.width * (layer if grows else 1) for layer in range(1, settings.depth + 1))]
+
+
+def _check(settings: GNNSettings, signature: Signature) -> None:
+    if settings.width < 1 or settings.depth < 1:
+        raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
+    chosen("connection", settings.connection, CONNECTIONS)
+    check_readout(settings.readout, signature)

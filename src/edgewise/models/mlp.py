@@ -1,0 +1,61 @@
+"""The perceptron as a model: the baseline that reads no graph."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import Graph
+from edgewise.layers import MLP, SparseFeatures
+from edgewise.models.signature import Signature
+
+
+@dataclass(frozen=True)
+class MLPSettings:
+    """What a perceptron can be.
+
+    Args:
+        hidden: Width of each hidden layer.
+        activation: A name of ACTIVATIONS.
+        dropout: Probability for the hidden layers.
+    """
+
+    hidden: tuple[int, ...] = (256, 256)
+    activation: str = "relu"
+    dropout: float = 0.0
+
+
+class Perceptron(nn.Module):
+    """A multilayer perceptron on each node or, where the task wants one output per graph, on all its nodes in a row.
+
+    Equation    φ(x) of `MLP`, x = the node's features, or [x_1 ‖ ... ‖ x_N]    (3.4)
+    Shapes      on nodes: x [*, N, inputs] or SparseFeatures -> [*, N, outputs];
+                on graphs: x [*, length, inputs] -> [*, 1, outputs]
+    Errors      ConfigError for tokens, or graphs without a fixed length; ShapeError for graphs of another length
+    Edge cases  the graph is ignored and may be None
+    Cost        that of `MLP`
+    Reference   Baggag & Saad, §3.1
+
+    Example
+        >>> import torch
+        >>> model = Perceptron(MLPSettings((8,)), Signature(1, 10, length=64, whole_graph=True))
+        >>> model(None, torch.zeros(5, 64, 1)).shape
+        torch.Size([5, 1, 10])
+    """
+
+    def __init__(self, settings: MLPSettings, signature: Signature) -> None:
+        super().__init__()
+        if signature.tokens:
+            raise ConfigError("a perceptron reads features, and this task gives tokens: choose a transformer or a gnn")
+        if signature.whole_graph and signature.length is None:
+            raise ConfigError("a perceptron reads graphs of one length, and this task's graphs have none")
+        self.settings, self.signature = settings, signature
+        inputs = signature.inputs * (signature.length or 1) if signature.whole_graph else signature.inputs
+        self.mlp = MLP([inputs, *settings.hidden, signature.outputs], settings.activation, settings.dropout)
+
+    def forward(self, graph: Graph | None, x: Tensor | SparseFeatures) -> Tensor:
+        if not self.signature.whole_graph:
+            return self.mlp(x)
+        if isinstance(x, SparseFeatures) or x.shape[-2] != self.signature.length:
+            raise ShapeError(f"this perceptron reads graphs of {self.signature.length} nodes, got x {list(x.shape)}")
+        return self.mlp(x.flatten(-2)).unsqueeze(-2)

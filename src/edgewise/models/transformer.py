@@ -1,0 +1,192 @@
+"""The transformer: an encoder on a complete graph, a decoder on a causal one, a vision transformer on patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.layers import (
+    NORMS,
+    READOUTS,
+    FeedForward,
+    GatedFeedForward,
+    KeyValueCache,
+    Learned,
+    Linear,
+    MultiHeadAttention,
+    PostNormBlock,
+    PreNormBlock,
+    Rotary,
+    Sinusoidal,
+    SparseFeatures,
+    chosen,
+)
+from edgewise.models.generation import generate
+from edgewise.models.signature import Signature
+
+
+@dataclass(frozen=True)
+class TransformerSettings:
+    """What a transformer can be.
+
+    Args:
+        width: Channels of every node, d_model.
+        depth: Number of blocks, L.
+        heads: Attention heads, which share the width.
+        key_value_heads: Heads of keys and values, shared by groups of query heads; None: as many as heads.
+        hidden: Width inside the feed-forward network; None: 4 * width.
+        activation: "swiglu" for a gated feed-forward network, else a name of ACTIVATIONS.
+        norm: A name of NORMS: "layer", "rms", "batch" or "none".
+        order: "pre" normalises what each stage reads, "post" what it leaves.
+        positions: "none", "sinusoidal", "learned" or "rotary".
+        dropout: Probability for embeddings, attention weights and what each stage adds.
+        bias: Whether the blocks' linear maps have one.
+        readout: "none", or a name of READOUTS where the task wants one output per graph.
+        tied: Whether the output layer is the token embedding, transposed.
+    """
+
+    width: int = 128
+    depth: int = 4
+    heads: int = 4
+    key_value_heads: int | None = None
+    hidden: int | None = None
+    activation: str = "gelu"
+    norm: str = "layer"
+    order: str = "pre"
+    positions: str = "learned"
+    dropout: float = 0.0
+    bias: bool = True
+    readout: str = "none"
+    tied: bool = False
+
+
+ORDERS = {"pre": PreNormBlock, "post": PostNormBlock}
+
+
+class Transformer(nn.Module):
+    """A stack of transformer blocks between an embedding and an output layer; the graph says who attends to whom.
+
+    Equation    X_L = T_L ∘ ... ∘ T_1 (X_0)    (4.3);  pre-norm: X_L ← LN(X_L)    (4.6);  output = X_L W
+    Symbols     X_0 = embed(x) + positions; blocks[l] = T_{l+1}; head = W, without bias for tokens
+    Shapes      tokens x [*, N] int64 or features x [*, N, inputs] -> [*, N, outputs], with a readout [*, G, outputs]
+    Errors      ConfigError for settings that do not fit the task or one another
+    Edge cases  a graph with its own positions (a batch, rows of a longer graph) is read at those positions
+    Cost        time O(depth (N width² + E width)); memory O(depth N width) plus what the attention backend keeps
+    Differs     weights start as GPT-2's: normal of 0.02, and of 0.02 / √(2 depth) where a stage adds its result
+    Reference   Vaswani et al., 2017; Radford et al., 2019; Baggag & Saad, §4.2
+
+    Example
+        >>> from edgewise.graphs import causal
+        >>> settings = TransformerSettings(width=8, depth=1, heads=2)
+        >>> model = Transformer(settings, Signature(65, 65, tokens=True, length=4))
+        >>> model(causal(4), torch.zeros(2, 4, dtype=torch.int64)).shape
+        torch.Size([2, 4, 65])
+    """
+
+    def __init__(self, settings: TransformerSettings, signature: Signature) -> None:
+        super().__init__()
+        _check(settings, signature)
+        width = settings.width
+        self.settings, self.signature = settings, signature
+        self.embed = nn.Embedding(signature.inputs, width) if signature.tokens else Linear(signature.inputs, width)
+        self.positions = chosen("positions", settings.positions, POSITIONS)(settings, signature)
+        rotary = Rotary(width // settings.heads) if settings.positions == "rotary" else None
+        self.blocks = nn.ModuleList(_block(settings, rotary) for _ in range(settings.depth))
+        self.norm = chosen("norm", settings.norm if settings.order == "pre" else "none", NORMS)(width)
+        self.readout = None if settings.readout == "none" else chosen("readout", settings.readout, READOUTS)(width)
+        self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=not signature.tokens)
+        self._initialise()
+
+    def forward(
+        self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[KeyValueCache | None] | None = None
+    ) -> Tensor:
+        h: Tensor = self.embed(x)
+        if self.positions is not None:
+            h = self.positions(graph, h)
+        h = functional.dropout(h, self.settings.dropout, self.training)
+        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
+            h = block(graph, h, cache)
+        h = self.norm(h)
+        if self.readout is not None:
+            h = self.readout(graph, h)
+        return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+
+    def generate(
+        self,
+        tokens: Tensor,
+        steps: int,
+        pattern: Callable[[int], Graph],
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        cache: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Continue the tokens [*, T] by `steps` more: see `edgewise.models.generation.generate`."""
+        return generate(self, tokens, steps, pattern, temperature, top_k, cache, generator)
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        for stage in self.modules():  # 2 * depth of them add up on the residual stream: keep its variance
+            if isinstance(stage, MultiHeadAttention | FeedForward | GatedFeedForward):
+                last = stage.output if isinstance(stage, MultiHeadAttention) else stage.down
+                nn.init.normal_(last.weight, std=0.02 / (2 * self.settings.depth) ** 0.5)
+
+
+def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
+    attention = MultiHeadAttention(
+        settings.width,
+        settings.heads,
+        key_value_heads=settings.key_value_heads,
+        rotary=rotary,
+        bias=settings.bias,
+        dropout=settings.dropout,
+    )
+    hidden = settings.hidden or 4 * settings.width
+    feed_forward = (
+        GatedFeedForward(settings.width, hidden, settings.bias)
+        if settings.activation == "swiglu"
+        else FeedForward(settings.width, hidden, settings.activation, settings.bias)
+    )
+    block = chosen("order", settings.order, ORDERS)
+    return block(settings.width, attention, feed_forward, settings.norm, settings.dropout)
+
+
+def _learned(settings: TransformerSettings, signature: Signature) -> nn.Module:
+    if signature.length is None:
+        raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
+    return Learned(signature.length, settings.width)
+
+
+# What is added to the embedding; rotary positions act inside the attention instead.
+POSITIONS: dict[str, Callable[[TransformerSettings, Signature], nn.Module | None]] = {
+    "none": lambda settings, signature: None,
+    "sinusoidal": lambda settings, signature: Sinusoidal(settings.width),
+    "learned": _learned,
+    "rotary": lambda settings, signature: None,
+}
+
+
+def _check(settings: TransformerSettings, signature: Signature) -> None:
+    if settings.width < 1 or settings.depth < 0:
+        raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
+    if settings.tied and not (signature.tokens and signature.inputs == signature.outputs):
+        raise ConfigError("tied=True needs a task that reads and writes the same tokens")
+    check_readout(settings.readout, signature)
+
+
+def check_readout(readout: str, signature: Signature) -> None:
+    """A readout exactly where the task wants one output per graph, else a ConfigError."""
+    if signature.whole_graph and readout == "none":
+        raise ConfigError("the task wants one output per graph: choose a readout, for example readout='mean'")
+    if readout != "none" and not signature.whole_graph:
+        raise ConfigError(f"the task wants one output per node: readout={readout!r} must be 'none'")
