@@ -1,0 +1,455 @@
+"""Checks for layers and backends, yours included: what must hold for any of them, with messages that say what did not.
+
+    from edgewise.testing import check_layer
+    check_layer(MyLayer(3, 4), graph, x)
+
+A failed check is an AssertionError whose message names the property.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+from edgewise.errors import BackendRefusal, ConfigError
+from edgewise.graphs import PATTERNS, Graph
+from edgewise.kernels import (
+    BACKENDS,
+    Additive,
+    Dot,
+    EdgeBias,
+    GatedAdditive,
+    Gaussian,
+    Kernel,
+    RelativeBias,
+    Score,
+    SenderBias,
+    Uniform,
+    aggregate,
+    attend,
+    collect,
+    use_backend,
+)
+
+EXACT = 1e-9  # float64: the same equation, summed in another order
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A layer with a graph and inputs that suit it: what each property is checked on."""
+
+    layer: nn.Module
+    graph: Graph
+    inputs: tuple[Tensor, ...]
+    equivariant: bool
+
+    def to(self, dtype: torch.dtype) -> Trial:
+        """A copy in another precision; integers (tokens) stay integers."""
+        inputs = tuple(x.detach().to(dtype) if x.is_floating_point() else x for x in self.inputs)
+        return replace(self, layer=copy.deepcopy(self.layer).to(dtype), inputs=inputs)
+
+    def on(self, graph: Graph, inputs: tuple[Tensor, ...] | None = None) -> Trial:
+        """The same layer on another graph."""
+        return replace(self, graph=graph, inputs=self.inputs if inputs is None else inputs)
+
+    def output(self) -> Tensor:
+        with torch.no_grad():
+            y = self.layer(self.graph, *self.inputs)
+        _expect(isinstance(y, Tensor), f"the layer returns {type(y).__name__}, expected a tensor")
+        return y
+
+    def output_and_gradients(self) -> dict[str, Tensor]:
+        """The output and the gradients of a fixed random projection of it, by name of the input or parameter."""
+        inputs = [x.detach().requires_grad_(x.is_floating_point()) for x in self.inputs]
+        y = self.layer(self.graph, *inputs)
+        leaves = {f"input {n}": x for n, x in enumerate(inputs) if x.requires_grad} | dict(
+            self.layer.named_parameters()
+        )
+        projection = torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        total = (y * projection.to(y)).sum()
+        found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
+        return {"output": y.detach()} | {f"gradient of {name}": g for name, g in zip(leaves, found, strict=True)}
+
+
+def check_layer(
+    layer: nn.Module, graph: Graph, *inputs: Tensor, equivariant: bool | None = None, skip: Collection[str] = ()
+) -> None:
+    """Check every property in PROPERTIES of a layer called `layer(graph, *inputs)`.
+
+    Symbols     inputs = tensors with one row per node, [N, ...]; the output has one row per node, or per graph of a
+                batch; equivariant = whether the order of the nodes must not matter, by default the layer's attribute
+                `equivariant`, else True; skip = names of PROPERTIES to leave out
+    Errors      AssertionError, which names the layer and the property
+    Edge cases  the layer is copied and checked in evaluation mode: the caller's is left as it is
+    Cost        a few hundred forward passes: use a graph of some five nodes
+
+    Example
+        >>> from edgewise.layers import GCN
+        >>> check_layer(*GCN.example()[:2], *GCN.example()[2], skip=["compile"])
+    """
+    unknown = set(skip) - set(PROPERTIES)
+    if unknown:
+        raise ConfigError(f"skip names {sorted(unknown)}, which are no properties: choose from {', '.join(PROPERTIES)}")
+    if equivariant is None:
+        equivariant = getattr(layer, "equivariant", True)
+    trial = Trial(copy.deepcopy(layer).eval(), graph, inputs, equivariant).to(torch.float64)
+    for name, check in PROPERTIES.items():
+        if name in skip:
+            continue
+        try:
+            check(trial)
+        except AssertionError as failure:
+            raise AssertionError(f"{type(layer).__name__}: {name}: {failure}") from failure
+        except Exception as error:
+            raise AssertionError(f"{type(layer).__name__}: {name}: raised {type(error).__name__}: {error}") from error
+
+
+def _permutation(trial: Trial) -> None:
+    """f(P graph, P x) = P f(graph, x); a layer that says it is not equivariant must not be."""
+    y = trial.output()
+    generator = torch.Generator().manual_seed(0)
+    worst = 0.0
+    for _ in range(8):
+        perm = torch.cat([first + torch.randperm(n, generator=generator) for first, n in _members(trial.graph)])
+        permuted = trial.on(trial.graph.permute(perm), tuple(x[perm] for x in trial.inputs))
+        expected = y[perm] if len(y) == trial.graph.num_receivers else y
+        worst = max(worst, _distance(permuted.output(), expected))
+    if trial.equivariant:
+        _expect(worst <= EXACT, f"numbering the nodes in another order changes the result by {worst:.1e}")
+    else:
+        _expect(worst > EXACT, "the layer says equivariant = False, yet the order of the nodes does not matter")
+
+
+def _leading_batch(trial: Trial) -> None:
+    """Inputs [2, N, ...] are two independent inputs on one graph."""
+    other = tuple(x.flip(0) for x in trial.inputs)
+    both = trial.on(trial.graph, tuple(torch.stack(pair) for pair in zip(trial.inputs, other, strict=True))).output()
+    each = torch.stack([trial.output(), trial.on(trial.graph, other).output()])
+    _same(both, each, "two inputs in one batch give another result than one after the other")
+
+
+def _isolated_nodes(trial: Trial) -> None:
+    """A node without edges has a finite result and gradient, and nobody hears it; no edges at all is fine too."""
+    graph, first = trial.graph, _members(trial.graph)[0][0]
+    index = graph.edge_index()
+    kept = index[:, (index != first).all(0)]
+    for edges, whose in ((kept, "an isolated node"), (index[:, :0], "a graph without edges")):
+        for name, value in trial.on(_like(graph, edges)).output_and_gradients().items():
+            _expect(bool(value.isfinite().all()), f"{whose} makes the {name} infinite or NaN")
+    cut = trial.on(_like(graph, kept))
+    y = cut.output()
+    if len(y) != graph.num_receivers:
+        return  # a readout hears every node of its graph
+    moved = cut.on(cut.graph, tuple(_with_first_row_changed(x, first) for x in cut.inputs)).output()
+    others = [n for n in range(len(y)) if n != first]
+    _same(moved[others], y[others], "other nodes hear a node that has no edges")
+
+
+def _empty_graph(trial: Trial) -> None:
+    """No nodes: no rows (a readout: one finite row per graph), and a backward pass that works."""
+    nothing = trial.on(
+        Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=0), tuple(x[:0] for x in trial.inputs)
+    )
+    found = nothing.output_and_gradients()
+    rows, expected = len(found["output"]), 0 if len(trial.output()) == trial.graph.num_receivers else 1
+    _expect(rows == expected, f"the output has {rows} rows, expected {expected}")
+    for name, value in found.items():
+        _expect(bool(value.isfinite().all()), f"the {name} is infinite or NaN")
+
+
+def _gradients(trial: Trial) -> None:
+    """Gradients to inputs and parameters agree with finite differences."""
+    names = [name for name, _ in trial.layer.named_parameters()]
+    places = [n for n, x in enumerate(trial.inputs) if x.is_floating_point()]
+
+    def function(*leaves: Tensor) -> Tensor:
+        inputs = list(trial.inputs)
+        for place, leaf in zip(places, leaves, strict=False):
+            inputs[place] = leaf
+        parameters = dict(zip(names, leaves[len(places) :], strict=True))
+        y: Tensor = torch.func.functional_call(trial.layer, parameters, (trial.graph, *inputs))
+        return y
+
+    leaves = [trial.inputs[n] for n in places] + [p.detach() for p in trial.layer.parameters()]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    try:
+        gradcheck(function, leaves)
+    except GradcheckError as error:
+        raise AssertionError(f"autograd and finite differences disagree: {error}") from error
+    finally:
+        for leaf in leaves:
+            leaf.requires_grad_(False)
+
+
+def _dtypes(trial: Trial) -> None:
+    """float64, float32 and bfloat16 run, keep their dtype and agree within their precision."""
+    exact = trial.output_and_gradients()
+    for dtype, tolerance in ((torch.float64, EXACT), (torch.float32, 1e-4), (torch.bfloat16, 0.1)):
+        for name, value in trial.to(dtype).output_and_gradients().items():
+            _expect(value.dtype == dtype, f"the {name} is {value.dtype} for {dtype} inputs")
+            error = _distance(value.double(), exact[name])
+            _expect(error <= tolerance, f"in {dtype} the {name} is off by {error:.1e}, at most {tolerance} expected")
+
+
+def _backends(trial: Trial) -> None:
+    """Every backend that does not refuse agrees with `reference`, forward and backward."""
+    with use_backend("reference"):
+        expected = trial.output_and_gradients()
+    for backend in BACKENDS:
+        try:
+            with use_backend(backend):
+                found = trial.output_and_gradients()
+        except BackendRefusal:
+            continue
+        for name, value in found.items():
+            _same(value, expected[name], f"backend {backend!r} disagrees with reference: the {name}")
+
+
+def _state_dict(trial: Trial) -> None:
+    """Weights survive a round trip through a safetensors file, and there is no state besides them."""
+    for path, module in trial.layer.named_modules():
+        for name, value in vars(module).items():
+            where = f"{path}.{name}".lstrip(".")
+            _expect(not isinstance(value, Tensor), f"{where} is a tensor that state_dict() leaves out: register it")
+    saved = safetensors.torch.save(trial.layer.state_dict())
+    fresh = copy.deepcopy(trial.layer)
+    with torch.no_grad():
+        for value in fresh.state_dict().values():
+            value.add_(1)
+    fresh.load_state_dict(safetensors.torch.load(saved))
+    found = replace(trial, layer=fresh).output()
+    _expect(torch.equal(found, trial.output()), "another result after its weights were saved and loaded")
+
+
+def _compile(trial: Trial) -> None:
+    """torch.compile runs forward and backward, graph breaks allowed, with the same result."""
+    expected = trial.output_and_gradients()
+    torch._dynamo.reset()
+    compiled = torch.compile(trial.layer, backend="aot_eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's own: it reads .grad of tensors inside the graph
+        found = replace(trial, layer=compiled).output_and_gradients()  # type: ignore[arg-type]
+    for name, value in found.items():
+        _same(value, expected[name.replace("_orig_mod.", "")], f"torch.compile changes the {name}")
+
+
+PROPERTIES: dict[str, Callable[[Trial], None]] = {
+    "permutation": _permutation,
+    "leading batch": _leading_batch,
+    "isolated nodes": _isolated_nodes,
+    "empty graph": _empty_graph,
+    "gradients": _gradients,
+    "dtypes": _dtypes,
+    "backends": _backends,
+    "state dict": _state_dict,
+    "compile": _compile,
+}
+
+
+def assert_equivariant(
+    function: Callable[..., Tensor],
+    transform_in: Callable[..., tuple[Tensor, ...]],
+    transform_out: Callable[[Tensor], Tensor],
+    *inputs: Tensor,
+    tolerance: float = EXACT,
+) -> None:
+    """Check that transforming the inputs transforms the output: f(T x) = T' f(x).
+
+    Symbols     function = f; transform_in = T, takes all inputs and returns them all; transform_out = T'
+    Errors      AssertionError with the difference, relative to the largest entry
+    Edge cases  an invariant function has the identity as T'
+
+    Example
+        >>> assert_equivariant(torch.relu, lambda x: (x.flip(0),), lambda y: y.flip(0), torch.randn(3))
+        >>> assert_equivariant(torch.relu, lambda x: (-x,), lambda y: -y, torch.tensor([1.0, -2.0]))
+        Traceback (most recent call last):
+            ...
+        AssertionError: f(T x) and T' f(x) differ by 2.0e+00, at most 1e-09 expected
+    """
+    found, expected = function(*transform_in(*inputs)), transform_out(function(*inputs))
+    error = _distance(found, expected)
+    _expect(error <= tolerance, f"f(T x) and T' f(x) differ by {error:.1e}, at most {tolerance:.0e} expected")
+
+
+def check_kernel(
+    backend: str, dtype: torch.dtype = torch.float64, device: str = "cpu", tolerance: float = EXACT
+) -> dict[str, str]:
+    """Compare a backend with `reference` on small graphs of every kind x every score and reduction, and gradients.
+
+    Shapes      batches of 2, 4 query heads that share 2 key/value heads; graphs with isolated nodes, parallel edges, an
+                offset, other senders than receivers, no nodes
+    Returns     what the backend refused, as {case: its reason}
+    Errors      AssertionError that names the case and the tensor, or when everything is refused; BackendRefusal for a
+                backend that does not exist
+    Cost        a second or two
+
+    Example
+        >>> check_kernel("segment")  # refuses nothing
+        {}
+    """
+    refused, ran = {}, 0
+    for case, leaves, function in _kernel_cases(dtype, device):
+        expected = _values_and_gradients(function, leaves, "reference")
+        try:
+            found = _values_and_gradients(function, leaves, backend)
+        except BackendRefusal as refusal:
+            refused[case] = str(refusal)
+            continue
+        ran += 1
+        for name, value in found.items():
+            error = _distance(value, expected[name])
+            _expect(
+                error <= tolerance, f"{backend}: {case}: the {name} is off by {error:.1e}, {tolerance:.0e} expected"
+            )
+    _expect(ran > 0, f"{backend} refuses everything: {next(iter(refused.values()), '')}")
+    return refused
+
+
+Leaves = dict[str, Tensor]
+Function = Callable[[Leaves, str], Tensor]
+
+
+def _kernel_cases(dtype: torch.dtype, device: str) -> Iterator[tuple[str, Leaves, Function]]:
+    """Every graph x every score and reduction: a name, the tensors that need gradients, and the call."""
+    for shape, graph in _kernel_graphs().items():
+        graph = graph.to(device)
+        generator = torch.Generator().manual_seed(0)
+
+        def draw(*sizes: int, generator: torch.Generator = generator) -> Tensor:
+            return torch.randn(*sizes, dtype=torch.float64, generator=generator).to(device, dtype)
+
+        receivers, senders, edges = graph.num_receivers, graph.num_senders, graph.num_edges
+        leaves = {
+            "q": draw(2, receivers, 4, 6),
+            "k": draw(2, senders, 2, 6),
+            "v": draw(2, senders, 2, 5),
+            "a": draw(4, 6),
+            "edge bias": draw(edges, 4),
+            "sender bias": draw(2, senders, 4),
+            "table": draw(4, 5),
+            "weight": draw(edges),
+            "x": draw(2, senders, 3),
+            "m_ij": draw(2, edges, 3),
+        }
+        for name, (reads, attention) in _attention_calls(graph).items():
+            yield f"attend {name} on {shape}", {key: leaves[key] for key in reads}, attention
+        for reduce in ("sum", "mean", "max", "min"):
+            yield f"aggregate {reduce} on {shape}", {"x": leaves["x"]}, _aggregated(graph, reduce)
+            needs = {"x": leaves["x"], "weight": leaves["weight"]}
+            yield f"aggregate weighted {reduce} on {shape}", needs, _aggregated(graph, reduce)
+            yield f"collect {reduce} on {shape}", {"m_ij": leaves["m_ij"]}, _collected(graph, reduce)
+
+
+def _kernel_graphs() -> dict[str, Graph]:
+    edges = [[0, 2, 2, 4, 1, 1, 3], [1, 1, 1, 0, 0, 4, 4]]  # 2 -> 1 twice; 2 and 3 hear nobody; nobody hears 0 but 1
+    given = Graph.from_edge_index(edges, num_nodes=5)
+    return {
+        "complete": PATTERNS["complete"](5),
+        "complete, other senders": PATTERNS["complete"](3, 5),
+        "causal": PATTERNS["causal"](6),
+        "causal, last rows": PATTERNS["causal"](6).rows(4, 6),
+        "window": PATTERNS["window"](7, 1),
+        "window of the past": PATTERNS["window"](7, 2, sides="past"),
+        "blocks": PATTERNS["blocks"]([2, 3]),
+        "strided": PATTERNS["strided"](6, 2),
+        "grid": PATTERNS["grid"](2, 3),
+        "bipartite": PATTERNS["bipartite"](2, 3),
+        "given edges": given,
+        "given edges, two graphs": Graph.batch([given, PATTERNS["causal"](2)]),
+        "no edges": Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=3),
+        "no nodes": Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=0),
+    }
+
+
+def _attention_calls(graph: Graph) -> dict[str, tuple[tuple[str, ...], Function]]:
+    """The scores, alone and with biases: the tensors that each reads, and its call."""
+
+    def call(score: Callable[[Leaves], Score], *needs: str) -> tuple[tuple[str, ...], Function]:
+        def function(leaves: Leaves, backend: str) -> Tensor:
+            q, k = leaves.get("q"), leaves.get("k")
+            of_score = score(leaves)
+            if isinstance(of_score, Additive) and q is not None and k is not None:
+                q, k = q[..., :1], k[..., :1]
+            return attend(graph, q, k, leaves["v"], of_score, backend=backend)
+
+        return (*needs, "v"), function
+
+    ends = ("q", "k")
+    return {
+        "Dot": call(lambda leaves: Dot(), *ends),
+        "Dot, scaled and capped": call(lambda leaves: Dot(scale=0.3, cap=2.0), *ends),
+        "Dot + EdgeBias": call(lambda leaves: Dot() + EdgeBias(leaves["edge bias"]), *ends, "edge bias"),
+        "Dot + RelativeBias": call(lambda leaves: Dot() + RelativeBias(leaves["table"]), *ends, "table"),
+        "Dot + SenderBias": call(lambda leaves: Dot() + SenderBias(leaves["sender bias"]), *ends, "sender bias"),
+        "Additive": call(lambda leaves: Additive(), *ends),
+        "GatedAdditive": call(lambda leaves: GatedAdditive(leaves["a"]), *ends, "a"),
+        "Gaussian": call(lambda leaves: Gaussian(1.5), *ends),
+        "Uniform": call(lambda leaves: Uniform()),
+        "Kernel": call(lambda leaves: Kernel(torch.nn.functional.softplus), *ends),
+    }
+
+
+def _aggregated(graph: Graph, reduce: str) -> Function:
+    return lambda leaves, backend: aggregate(graph, leaves["x"], leaves.get("weight"), reduce, backend=backend)
+
+
+def _collected(graph: Graph, reduce: str) -> Function:
+    return lambda leaves, backend: collect(graph, leaves["m_ij"], reduce, backend=backend)
+
+
+def _values_and_gradients(function: Function, leaves: Leaves, backend: str) -> dict[str, Tensor]:
+    leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
+    y = function(leaves, backend)
+    projection = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    total = (y * projection.to(y)).sum()
+    found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return {"output": y.detach()} | {f"gradient of {name}": g for name, g in zip(leaves, found, strict=True)}
+
+
+def _expect(holds: bool, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)
+
+
+def _same(found: Tensor, expected: Tensor, message: str) -> None:
+    error = _distance(found, expected)
+    _expect(error <= EXACT, f"{message} (by {error:.1e}, at most {EXACT:.0e} expected)")
+
+
+def _distance(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the largest entry above 1; infinite for another shape or a NaN."""
+    if found.shape != expected.shape:
+        return float("inf")
+    if found.numel() == 0:
+        return 0.0
+    error = float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
+    return float("inf") if error != error else error
+
+
+def _members(graph: Graph) -> list[tuple[int, int]]:
+    """First node and number of nodes of each graph in a batch."""
+    sizes = graph.sizes.tolist()
+    return [(sum(sizes[:number]), size) for number, size in enumerate(sizes)]
+
+
+def _like(graph: Graph, edge_index: Tensor) -> Graph:
+    """The same nodes, batched as in `graph`, with other edges."""
+    members = []
+    for first, size in _members(graph):
+        inside = ((edge_index >= first) & (edge_index < first + size)).all(0)
+        members.append(Graph.from_edge_index(edge_index[:, inside] - first, num_nodes=size))
+    return Graph.batch(members)
+
+
+def _with_first_row_changed(x: Tensor, row: int) -> Tensor:
+    changed = x.clone()
+    changed[row] = changed[row] + 1 if x.is_floating_point() else changed[(row + 1) % len(x)]
+    return changed
