@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from edgewise.graphs.patterns import Causal
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
@@ -81,9 +81,9 @@ def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     chunks = -(-max(receivers, senders) // CHUNK)
     phi_q = _chunked(phi_q, chunks)  # [*, H, chunks, CHUNK, F]
     phi_k = _chunked(phi_k, chunks)
-    v = F.pad(_chunked(v, chunks), (0, 1), value=1.0)  # a column of ones sums the weights as well
+    v = functional.pad(_chunked(v, chunks), (0, 1), value=1.0)  # a column of ones sums the weights as well
     state = phi_k.transpose(-1, -2) @ v  # [*, H, chunks, F, D + 1]
-    before = F.pad(state.cumsum(-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))  # what the earlier chunks add up to
+    before = functional.pad(state.cumsum(-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))  # what the earlier chunks add up to
     y = phi_q @ before + (phi_q @ phi_k.transpose(-1, -2)).tril() @ v
     y = y.flatten(-3, -2)[..., :receivers, :]
     return y[..., :-1], y[..., -1:]
@@ -91,5 +91,5 @@ def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def _chunked(x: Tensor, chunks: int) -> Tensor:
     """[*, N, F] -> [*, chunks, CHUNK, F], with zeros at the end."""
-    x = F.pad(x, (0, 0, 0, chunks * CHUNK - x.shape[-2]))
+    x = functional.pad(x, (0, 0, 0, chunks * CHUNK - x.shape[-2]))
     return x.reshape(*x.shape[:-2], chunks, CHUNK, x.shape[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.kernels.call import Aggregate, Attend, Call
@@ -66,7 +66,7 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     pair = graph.receivers * graph.num_senders + graph.senders
     share = weight_e / weight_ij.flatten(-3, -2).index_select(-2, pair)
     p_e = p_ij.flatten(-3, -2).index_select(-2, pair) * share  # [*, E, H]
-    y = torch.einsum("...ijh,...jhc->...ihc", _scatter(graph, F.dropout(p_e, call.dropout)), call.v)
+    y = torch.einsum("...ijh,...jhc->...ihc", _scatter(graph, functional.dropout(p_e, call.dropout)), call.v)
     return (y, p_e) if call.return_weights else y
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
@@ -159,7 +159,7 @@ class Additive(Score):
 
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """s_ij = LeakyReLU(qᵢ + kⱼ)."""
-        return F.leaky_relu(q_i + k_j, self.slope).squeeze(-1)
+        return functional.leaky_relu(q_i + k_j, self.slope).squeeze(-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class GatedAdditive(Score):
 
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """s_ij = aᵀ LeakyReLU(qᵢ + kⱼ)."""
-        return (F.leaky_relu(q_i + k_j, self.slope) * self.a).sum(-1)
+        return (functional.leaky_relu(q_i + k_j, self.slope) * self.a).sum(-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.kernels.call import Aggregate, Attend, Call
@@ -62,7 +62,7 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     total = torch.where(total == 0, 1, total)  # a receiver without senders divides 0 by 1
     v_j = call.v.index_select(-3, graph.senders)  # [*, E, H, D]
     # Dividing nodes by their total is the softmax, without another tensor of E·H numbers.
-    y = _sum(graph, F.dropout(w_ij, call.dropout).unsqueeze(-1) * v_j, -3) / total.unsqueeze(-1)
+    y = _sum(graph, functional.dropout(w_ij, call.dropout).unsqueeze(-1) * v_j, -3) / total.unsqueeze(-1)
     y = y.to(call.v.dtype)
     return (y, w_ij / total.index_select(-2, graph.receivers)) if call.return_weights else y
 
