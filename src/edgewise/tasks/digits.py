@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from edgewise.errors import ConfigError
 from edgewise.tasks.images import ImageClassification, Images
 
 TRAIN, VALID, TEST = 1297, 140, 360
@@ -31,6 +32,8 @@ def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
     """
     from sklearn.datasets import load_digits
 
+    if not 0 <= seed < 1 << 32:
+        raise ConfigError(f"seed must be a number from 0 to 2**32 - 1, not {seed}")
     data = load_digits()
     pixels = torch.from_numpy(data.images.astype("uint8"))
     order = torch.from_numpy(np.random.RandomState(seed).permutation(len(pixels)))

@@ -100,10 +100,13 @@ class ImageClassification:
             yield self._batch(chosen, pattern)
 
     def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
-        return Batch(self.graph(pattern), self._normalise(self._patches[chosen]), self.images.labels[chosen])
+        return Batch(
+            self.graph(pattern), self._normalise(self._patches.index_select(0, chosen)), self.images.labels[chosen]
+        )
 
     def _normalise(self, grey: Tensor) -> Tensor:
-        return (grey.float() - self.images.mean) / self.images.deviation
+        # In place, because grey values are never float32 yet: a batch is one pass over memory less.
+        return grey.float().sub_(self.images.mean).div_(self.images.deviation)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return mean_cross_entropy(outputs, batch)
