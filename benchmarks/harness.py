@@ -1,4 +1,4 @@
-"""Time contenders side by side: each in its own process, rounds interleaved, medians with spread, peak memory beside."""
+"""Time contenders side by side: each in its own process, rounds interleaved, medians with spread and peak memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Contender = Callable[[], Step]  # makes a step; a function of a module, since ev
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds a step over the rounds, and the process's peak resident memory above what it had before the steps."""
+    """Milliseconds a step over the rounds, and the peak resident memory above what was there before the steps."""
 
     name: str
     milliseconds: float

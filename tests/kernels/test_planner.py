@@ -77,5 +77,6 @@ def test_a_choice_is_made_once_per_graph_and_shape():
 
 
 def test_seconds_add_up():
-    machine = Machine(flops=10, bandwidth=20, gather=5, launch=0.5)
-    assert machine.seconds(Cost(flops=10, bytes=40, gathered=5, launches=2)) == 1 + 2 + 1 + 1
+    machine = Machine(flops=10, bandwidth=20, gather=5, gather_fresh=1, reused=100, launch=0.5)
+    assert machine.seconds(Cost(flops=10, bytes=40, gathered=5, largest=100, launches=2)) == 1 + 2 + 1 + 1
+    assert machine.seconds(Cost(gathered=5, largest=101)) == 5

@@ -58,7 +58,8 @@ def cost(call: Call) -> Cost:
         pairs = graph.num_edges
     channels = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
     flops = 2 * batch * call.heads * pairs * (channels + 8)  # a pair's exponential costs about 8 products
-    return Cost(flops=flops, bytes=(5 * batch * call.heads * pairs if masked else 0) + 16 * call.v.numel(), launches=6)
+    mask = batch * call.heads * pairs * (5 if call.score.biases else 1) if masked else 0
+    return Cost(flops=flops, bytes=mask + 16 * call.v.numel(), launches=10)
 
 
 def run(call: Call) -> Tensor:

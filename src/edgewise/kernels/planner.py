@@ -10,22 +10,28 @@ class Cost:
     """What a backend would spend on a call.
 
     Symbols     flops = multiplications and additions; bytes = contiguous traffic; gathered = traffic of rows picked
-                one by one; launches = PyTorch operations
+                one by one, through temporaries of at most `largest` bytes; launches = PyTorch operations
     """
 
     flops: int = 0
     bytes: int = 0
     gathered: int = 0
+    largest: int = 0
     launches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Speeds that turn a `Cost` into seconds: per second for flops and bytes, seconds for a launch."""
+    """Speeds that turn a `Cost` into seconds: per second for flops and bytes, seconds for a launch.
+
+    Temporaries beyond `reused` bytes are fresh memory every time: gathering through them runs at `gather_fresh`.
+    """
 
     flops: float
     bandwidth: float
     gather: float
+    gather_fresh: float
+    reused: int
     launch: float
 
     def seconds(self, cost: Cost) -> float:
@@ -33,14 +39,14 @@ class Machine:
         return (
             cost.flops / self.flops
             + cost.bytes / self.bandwidth
-            + cost.gathered / self.gather
+            + cost.gathered / (self.gather if cost.largest <= self.reused else self.gather_fresh)
             + cost.launches * self.launch
         )
 
 
 MACHINES = {
-    "cpu": Machine(flops=6e10, bandwidth=8e9, gather=3e9, launch=5e-6),
-    "cuda": Machine(flops=3e13, bandwidth=1e12, gather=4e11, launch=6e-6),
+    "cpu": Machine(flops=7e10, bandwidth=1e10, gather=1.8e10, gather_fresh=3.5e9, reused=32_000_000, launch=8e-6),
+    "cuda": Machine(flops=3e13, bandwidth=1e12, gather=4e11, gather_fresh=4e11, reused=0, launch=6e-6),
 }
 
 

@@ -34,7 +34,12 @@ def cost(call: Call) -> Cost:
         batch = call.v.shape[:-3].numel()
         width = call.v.shape[-1] + (2 * call.q.shape[-1] if call.q is not None else 0)
         numbers = batch * edges * call.heads
-        return Cost(flops=numbers * (width + 20), gathered=4 * numbers * (3 * width + 8), launches=15)
+        return Cost(
+            flops=numbers * (width + 20),
+            gathered=4 * numbers * (3 * width + 8),
+            largest=4 * numbers * call.v.shape[-1],
+            launches=20,
+        )
     if isinstance(call, Aggregate):
         nodes = max(1, call.graph.num_senders)
         return Cost(flops=2 * edges * call.x.numel() // nodes, gathered=4 * edges * call.x.numel() // nodes, launches=4)
