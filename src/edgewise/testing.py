@@ -295,6 +295,8 @@ def check_kernel(
         >>> check_kernel("segment")  # refuses nothing
         {}
     """
+    if backend not in BACKENDS:
+        raise BackendRefusal(f"there is no backend {backend!r}: choose one of {', '.join(BACKENDS)}")
     refused, ran = {}, 0
     for case, leaves, function in _kernel_cases(dtype, device):
         expected = _values_and_gradients(function, leaves, "reference")

@@ -106,6 +106,8 @@ class PreNormBlock(nn.Module):
     Symbols     attention = ATT, any module called attention(graph, x, cache=cache); feed_forward = MLP;
                 norm = the name of LN in NORMS
     Shapes      x [*, N, width] -> [*, N, width]
+    Errors      ConfigError for an unknown norm
+    Edge cases  a receiver without senders gets nothing from ATT but its output bias
     Cost        that of its two stages
     Differs     `dropout` acts on what each stage adds, while training
     Reference   Xiong et al., 2020; Baggag & Saad, (4.4)-(4.5), Table 2, Fig. 9
@@ -144,6 +146,8 @@ class PostNormBlock(nn.Module):
     Equation    Y = LayerNorm(X + ATT(X)),  X' = LayerNorm(Y + MLP(Y))    (Table 2, left)
     Symbols     as PreNormBlock
     Shapes      x [*, N, width] -> [*, N, width]
+    Errors      ConfigError for an unknown norm
+    Edge cases  a receiver without senders gets nothing from ATT but its output bias
     Cost        that of its two stages
     Differs     `dropout` acts on what each stage adds, while training
     Reference   Vaswani et al., 2017; Baggag & Saad, Table 2, Fig. 8

@@ -1,0 +1,140 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise import ConfigError, Graph, ShapeError, causal, complete, window
+from edgewise.layers import KeyValueCache, MultiHeadAttention, Rotary
+from layers.parity import assert_parity, leaf
+
+
+def _peer(width=12, heads=3, bias=True):
+    torch.manual_seed(0)
+    peer = nn.MultiheadAttention(width, heads, bias=bias, batch_first=True, dtype=torch.float64)
+    for parameter in peer.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return peer
+
+
+def _weights(peer):
+    weights = {"projection.weight": peer.in_proj_weight, "output.weight": peer.out_proj.weight}
+    if peer.in_proj_bias is not None:
+        weights |= {"projection.bias": peer.in_proj_bias, "output.bias": peer.out_proj.bias}
+    return weights
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "graph",
+    [complete(6), causal(6), window(6, 1), Graph.from_edge_index(window(6, 2).edge_index(), num_nodes=6)],
+    ids=["complete", "causal", "window", "edges"],
+)
+def test_self_attention_is_torchs(graph, bias):
+    peer, x = _peer(bias=bias), leaf(2, 6, 12)
+    expected, _ = peer(x, x, x, attn_mask=~graph.dense_mask(), need_weights=False)
+    layer = MultiHeadAttention(12, 3, bias=bias).double()
+    assert_parity(layer, _weights(peer), (graph, x), expected, [x, *peer.parameters()])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_cross_attention_is_torchs(bias):
+    peer, x, senders = _peer(bias=bias), leaf(2, 4, 12), leaf(2, 7, 12, seed=1)
+    expected, _ = peer(x, senders, senders, need_weights=False)
+    layer = MultiHeadAttention(12, 3, bias=bias).double()
+    arguments = (complete(4, 7), x, senders)
+    assert_parity(layer, _weights(peer), arguments, expected, [x, senders, *peer.parameters()])
+
+
+def test_heads_are_independent_and_their_outputs_add_up():
+    """(4.10)-(4.12): each head by itself, through its own block of W_O."""
+    layer = MultiHeadAttention(8, 2, bias=False).double()
+    x = leaf(5, 8)
+    w_q, w_k, w_v = (w.view(2, 4, 8) for w in layer.projection.weight.chunk(3))
+    w_o = layer.output.weight.view(8, 2, 4)
+    expected = sum(
+        torch.softmax((x @ w_q[h].T) @ (x @ w_k[h].T).T / math.sqrt(4), -1) @ (x @ w_v[h].T) @ w_o[:, h].T
+        for h in range(2)
+    )
+    assert torch.allclose(layer(complete(5), x), expected, atol=1e-12)
+
+
+def test_grouped_queries_share_keys_and_values():
+    grouped = MultiHeadAttention(12, 6, key_value_heads=2, bias=False).double()
+    q, k, v = grouped.projection.weight.split((12, 4, 4))
+    repeated = [part.view(2, 2, 12).repeat_interleave(3, 0).flatten(0, 1) for part in (k, v)]
+    weights = {"projection.weight": torch.cat([q, *repeated]), "output.weight": grouped.output.weight}
+    x = leaf(2, 5, 12)
+    expected = grouped(causal(5), x)
+    full = MultiHeadAttention(12, 6, bias=False).double()
+    assert_parity(full, weights, (causal(5), x), expected, [x, *grouped.parameters()])
+
+
+def test_a_receiver_without_senders_gets_the_output_bias():
+    layer = MultiHeadAttention(4, 2)
+    nn.init.ones_(layer.output.bias)
+    graph = Graph.from_edge_index([[0], [1]], num_nodes=2)
+    assert layer(graph, torch.randn(2, 4))[0].tolist() == [1.0] * 4
+
+
+def test_sibling_classes_replace_the_score():
+    from edgewise import Gaussian
+
+    class GaussianAttention(MultiHeadAttention):
+        def score(self):
+            return Gaussian(sigma=1e-3)  # everybody hears only the one at its own place
+
+    layer = GaussianAttention(4, 1, bias=False)
+    q, _, _ = layer.projection.weight.data.chunk(3)
+    layer.projection.weight.data = torch.cat([q, q, torch.eye(4)])
+    layer.output.weight.data = torch.eye(4)
+    x = torch.randn(5, 4)
+    assert torch.allclose(layer(complete(5), x), x, atol=1e-5)
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("steps", [[5], [1, 1, 1, 1, 1], [3, 1, 1], [2, 3]])
+def test_cached_attention_is_attention(rotary, steps):
+    layer = MultiHeadAttention(8, 2, key_value_heads=1, rotary=Rotary(4) if rotary else None).double()
+    x, graph, cache = leaf(3, 5, 8).detach(), window(5, 2, sides="past"), KeyValueCache()
+    found, start = [], 0
+    for n in steps:
+        rows = window(start + n, 2, sides="past").rows(start, start + n)
+        with torch.no_grad():
+            found.append(layer(rows, x[:, start : start + n], cache=cache))
+        start += n
+    assert torch.allclose(torch.cat(found, 1), layer(graph, x), atol=1e-12)
+
+
+def test_cache_grows_by_doubling_and_keeps_what_it_held():
+    cache, room = KeyValueCache(), []
+    for n in range(1, 10):
+        k, _ = cache.append(torch.full((1, 1, 2), float(n)), torch.zeros(1, 1, 3))
+        room.append(k.untyped_storage().size() // 8)
+    assert k[:, 0, 0].tolist() == list(range(1, 10))
+    assert room == [1, 2, 4, 4, 8, 8, 8, 8, 16]
+
+
+def test_cache_refuses_keys_of_another_shape():
+    cache = KeyValueCache()
+    cache.append(torch.zeros(2, 1, 1, 4), torch.zeros(2, 1, 1, 4))
+    with pytest.raises(ShapeError, match="cannot follow"):
+        cache.append(torch.zeros(3, 1, 1, 4), torch.zeros(3, 1, 1, 4))
+
+
+def test_attention_weights_are_dropped_while_training_only():
+    layer, x = MultiHeadAttention(4, 2, dropout=0.5), torch.randn(6, 4)
+    assert not torch.equal(layer(complete(6), x), layer(complete(6), x))
+    layer.eval()
+    assert torch.equal(layer(complete(6), x), layer(complete(6), x))
+
+
+@pytest.mark.parametrize(("heads", "shared"), [(5, None), (0, None), (4, 3), (4, 0)])
+def test_heads_that_do_not_divide_are_refused(heads, shared):
+    with pytest.raises(ConfigError, match="do not divide"):
+        MultiHeadAttention(12, heads, key_value_heads=shared)
+
+
+def test_features_that_do_not_fit_the_graph_are_refused():
+    with pytest.raises(ShapeError, match="5"):
+        MultiHeadAttention(4, 2)(complete(5), torch.zeros(6, 4))

@@ -1,0 +1,39 @@
+"""Every layer of the table passes every check: a new line in LAYERS is tested here without another word."""
+
+import pytest
+import torch
+
+from edgewise import LAYERS
+from edgewise.testing import PROPERTIES, check_layer
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_conforms(name):
+    layer, graph, inputs = LAYERS[name].example()
+    assert type(layer) is LAYERS[name]
+    check_layer(layer, graph, *inputs, skip=["compile"])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_compiles(name):
+    layer, graph, inputs = LAYERS[name].example()
+    check_layer(layer, graph, *inputs, skip=[other for other in PROPERTIES if other != "compile"])
+
+
+def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
+    stated = {name for name, layer in LAYERS.items() if not getattr(layer, "equivariant", True)}
+    assert stated == {"sinusoidal", "learned", "rotary", "sage-lstm"}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_docstring_has_every_section(name):
+    text = LAYERS[name].__doc__
+    missing = [s for s in ("Equation", "Shapes", "Edge cases", "Cost", "Example") if f"    {s}" not in text]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_example_is_small_and_runs(name):
+    layer, graph, inputs = LAYERS[name].example()
+    assert graph.num_receivers <= 8
+    assert isinstance(layer(graph, *inputs), torch.Tensor)

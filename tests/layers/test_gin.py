@@ -1,0 +1,43 @@
+import pytest
+import torch
+from torch import nn
+
+from edgewise import Graph
+from edgewise.layers import GIN, MLP, SAGEMean, SparseFeatures
+from layers.parity import assert_parity, leaf, messy_graph
+
+
+def test_gin_is_pygs():
+    pyg = pytest.importorskip("torch_geometric.nn")
+    graph, x = messy_graph(), leaf(7, 5)
+    network = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4))
+    peer = pyg.GINConv(network, eps=0.3, train_eps=True).double()
+    weights = {
+        "epsilon": peer.eps[0],
+        "mlp.linears.0.weight": network[0].weight,
+        "mlp.linears.0.bias": network[0].bias,
+        "mlp.linears.1.weight": network[2].weight,
+        "mlp.linears.1.bias": network[2].bias,
+    }
+    expected = peer(x, graph.edge_index())
+    assert_parity(GIN(MLP([5, 6, 4])).double(), weights, (graph, x), expected, [x, *peer.parameters()])
+
+
+def test_sparse_features_give_what_dense_ones_give_in_value_and_gradient():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    dense = torch.rand(7, 5, dtype=torch.float64).where(torch.rand(7, 5) < 0.4, 0)
+    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()), dtype=torch.float64)
+    layer = GIN(MLP([5, 6, 4]), epsilon=0.7).double()
+    weights = dict(layer.named_parameters())
+    expected = layer(messy_graph(), dense)
+    assert_parity(layer, weights, (messy_graph(), sparse), expected, list(layer.parameters()))
+
+
+def test_sums_tell_multisets_apart_that_means_confuse():
+    """One neighbour, or two equal ones: the mean is the same, the sum is not."""
+    one = Graph.from_edge_index([[1], [0]], num_nodes=3)
+    two = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+    x = torch.ones(3, 2)
+    mean, total = SAGEMean(2, 4), GIN(MLP([2, 4]))
+    assert torch.allclose(mean(one, x)[0], mean(two, x)[0])
+    assert not torch.allclose(total(one, x)[0], total(two, x)[0])

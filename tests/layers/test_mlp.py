@@ -1,0 +1,99 @@
+import math
+
+import pytest
+import torch
+
+from edgewise import ConfigError, ShapeError
+from edgewise.layers import ACTIVATIONS, MLP, SparseFeatures, probabilities
+from layers.parity import leaf
+
+
+@pytest.mark.parametrize(
+    ("name", "sigma"),
+    [
+        ("relu", lambda t: max(0.0, t)),
+        ("sigmoid", lambda t: 1 / (1 + math.exp(-t))),
+        ("tanh", lambda t: (math.exp(t) - math.exp(-t)) / (math.exp(t) + math.exp(-t))),
+        ("gelu", lambda t: t * (1 + math.erf(t / math.sqrt(2))) / 2),
+        ("silu", lambda t: t / (1 + math.exp(-t))),
+        ("elu", lambda t: t if t > 0 else math.exp(t) - 1),
+    ],
+)
+def test_activation_is_its_formula(name, sigma):
+    t = torch.linspace(-3, 3, 13, dtype=torch.float64)
+    expected = torch.tensor([sigma(value) for value in t.tolist()], dtype=torch.float64)
+    assert torch.allclose(ACTIVATIONS[name](t), expected, atol=1e-12)
+
+
+def test_every_activation_is_tested():
+    assert set(ACTIVATIONS) == {"relu", "sigmoid", "tanh", "gelu", "silu", "elu"}
+
+
+def test_forward_propagation_is_algorithm_1():
+    mlp = MLP([3, 5, 4, 2], "tanh").double()
+    x = leaf(6, 3)
+    z = x
+    for number, linear in enumerate(mlp.linears):
+        z = z @ linear.weight.T + linear.bias  # (3.6)
+        z = torch.tanh(z) if number < 2 else z
+    assert torch.allclose(mlp(x), z, atol=1e-12)
+
+
+def test_dropout_acts_on_hidden_values_while_training_only():
+    mlp = MLP([2, 8, 1], dropout=0.5)
+    x = torch.ones(1, 2)
+    assert len({mlp(x).item() for _ in range(20)}) > 1
+    mlp.eval()
+    assert len({mlp(x).item() for _ in range(20)}) == 1
+
+
+def test_sparse_features_give_what_dense_ones_give():
+    dense = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0]])
+    sparse = SparseFeatures.from_scipy(__import__("scipy.sparse").sparse.csr_matrix(dense.numpy()))
+    mlp = MLP([3, 4, 2])
+    assert torch.allclose(mlp(sparse), mlp(dense), atol=1e-6)
+
+
+@pytest.mark.parametrize(("sizes", "activation"), [([3], "relu"), ([3, 2], "rectified")])
+def test_impossible_networks_are_refused(sizes, activation):
+    with pytest.raises(ConfigError, match=r"needs an input and an output|choose one of relu, sigmoid"):
+        MLP(sizes, activation)
+
+
+def test_features_of_another_width_are_refused():
+    with pytest.raises(ShapeError, match="3"):
+        MLP([3, 2])(torch.zeros(1, 4))
+
+
+def test_probabilities_are_the_softmax_with_temperature():
+    z = leaf(4, 5).detach()
+    for temperature in (0.5, 1.0, 3.0):
+        e = (z / temperature).exp()
+        assert torch.allclose(probabilities(z, temperature), e / e.sum(-1, keepdim=True), atol=1e-12)  # (3.9)
+    assert torch.allclose(probabilities(z, 1e-4), torch.nn.functional.one_hot(z.argmax(-1), 5).double())
+    assert torch.allclose(probabilities(z, 1e9), torch.full_like(z, 0.2))
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
+def test_temperature_must_be_positive(temperature):
+    with pytest.raises(ConfigError, match="must be positive"):
+        probabilities(torch.zeros(2), temperature)
+
+
+def test_cross_entropy_of_one_hot_targets_is_the_negative_log_likelihood():
+    phi, labels = leaf(6, 3), torch.tensor([0, 2, 1, 1, 0, 2])
+    one_hot = torch.nn.functional.one_hot(labels, 3).double()
+    y_hat = probabilities(phi)
+    inner = -(one_hot * y_hat.log()).sum(-1).mean()  # (3.11)
+    likelihood = -((one_hot * y_hat).sum(-1).log()).mean()  # (3.12), left
+    loss = torch.nn.functional.cross_entropy(phi, labels)
+    assert torch.allclose(inner, loss, atol=1e-12)
+    assert torch.allclose(likelihood, loss, atol=1e-12)
+    (gradient,) = torch.autograd.grad(loss, phi)
+    assert torch.allclose(gradient, (y_hat - one_hot) / 6, atol=1e-12)
+
+
+def test_squared_error_is_the_frobenius_norm():
+    phi, y = leaf(6, 3), leaf(6, 3, seed=1)
+    frobenius = torch.linalg.matrix_norm(y - phi, "fro") ** 2  # (3.7), left
+    assert torch.allclose(frobenius, torch.nn.functional.mse_loss(phi, y, reduction="sum"), atol=1e-12)

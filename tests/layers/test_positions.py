@@ -1,0 +1,88 @@
+import math
+
+import pytest
+import torch
+
+from edgewise import ConfigError, Graph, ShapeError, causal, complete
+from edgewise.layers import Learned, MultiHeadAttention, Rotary, Sinusoidal, positions
+from layers.parity import leaf
+
+
+def test_positions_follow_rows_and_restart_in_every_member_of_a_batch():
+    assert positions(causal(6).rows(4, 6)).tolist() == [4, 5]
+    assert positions(Graph.batch([complete(2), complete(0), complete(3)])).tolist() == [0, 1, 0, 1, 2]
+
+
+def test_sinusoids_are_their_formula():
+    table = Sinusoidal(6)(causal(40), torch.zeros(40, 6, dtype=torch.float64))
+    for p in (0, 1, 39):
+        for c in range(3):
+            angle = p / 10000 ** (2 * c / 6)
+            assert table[p, 2 * c].item() == pytest.approx(math.sin(angle), abs=1e-12)
+            assert table[p, 2 * c + 1].item() == pytest.approx(math.cos(angle), abs=1e-12)
+
+
+def test_a_shift_of_sinusoids_is_a_linear_map():
+    """PE_(p + k) = M_k PE_p with one M_k for all p."""
+    table = Sinusoidal(8)(causal(50), torch.zeros(50, 8, dtype=torch.float64))
+    solution = torch.linalg.lstsq(table[:40], table[5:45]).solution
+    assert torch.allclose(table[:40] @ solution, table[5:45], atol=1e-9)
+
+
+def test_learned_positions_are_rows_of_the_table():
+    layer = Learned(6, 3)
+    x = torch.zeros(6, 3)
+    assert torch.equal(layer(causal(6), x), layer.weight)
+    assert torch.equal(layer(causal(6).rows(4, 6), x[:2]), layer.weight[4:])
+    members = Graph.batch([complete(2), complete(3)])
+    assert torch.equal(layer(members, x[:5]), layer.weight[[0, 1, 0, 1, 2]])
+
+
+@pytest.mark.parametrize("graph", [causal(7), causal(7).rows(6, 7), Graph.batch([complete(1), complete(7)])])
+def test_positions_that_were_not_learned_are_refused(graph):
+    with pytest.raises(ShapeError, match="position 6 is outside the 6 positions"):
+        Learned(6, 3)(graph, torch.zeros(graph.num_receivers, 3))
+
+
+def test_rotated_products_depend_on_the_distance_only():
+    rotary, q, k = Rotary(8), leaf(8), leaf(8, seed=1)
+    p = torch.arange(30)
+    turned_q, turned_k = (rotary.at(p, x.expand(30, 1, 8))[:, 0] for x in (q, k))
+    products = turned_q @ turned_k.T
+    for distance in (-3, 0, 1, 17):
+        diagonal = products.diagonal(-distance)
+        assert torch.allclose(diagonal, diagonal[0].expand_as(diagonal), atol=1e-12)
+    assert products[:, 0].std() > 1e-3  # and it does depend on it
+    assert products[0, 0].item() == pytest.approx((q @ k).item())  # distance 0: not turned at all
+
+
+def test_rotation_is_half_split():
+    """As a complex number x_c + i x_{c + d/2}, multiplied by exp(i p θ_c)."""
+    x = leaf(5, 2, 6).detach()
+    theta = 10000 ** (-2 * torch.arange(3, dtype=torch.float64) / 6)
+    turns = torch.polar(torch.ones(5, 3, dtype=torch.float64), torch.arange(5)[:, None] * theta)[:, None]
+    expected = torch.complex(x[..., :3], x[..., 3:]) * turns
+    assert torch.allclose(Rotary(6)(causal(5), x), torch.cat([expected.real, expected.imag], -1), atol=1e-12)
+
+
+def test_rotary_attention_ignores_a_common_shift_and_sees_a_relative_one():
+    layer = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
+    x = leaf(4, 8)
+    moved = complete(4, 7).rows(0, 4)  # receivers at 0..3, senders at 0..6
+    senders = torch.cat([x, torch.zeros(3, 8, dtype=torch.float64)])
+    assert layer(complete(4), x).shape == layer(moved, x, senders).shape
+    shifted = Graph.from_rule(complete(1).rule, receivers=4, senders=4, offset=2)
+    assert torch.allclose(layer(shifted, x), layer(complete(4), x), atol=1e-12)  # both ends move: nothing changes
+    assert not torch.allclose(layer(shifted, x, x), layer(complete(4), x), atol=1e-3)  # only the receivers move
+
+
+def test_rotary_cross_attention_equals_self_attention_on_the_same_positions():
+    layer = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
+    x = leaf(5, 8)
+    assert torch.allclose(layer(complete(5, 5), x, x), layer(complete(5), x), atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [Sinusoidal, Rotary])
+def test_odd_channels_are_refused(layer):
+    with pytest.raises(ConfigError, match="even"):
+        layer(5)

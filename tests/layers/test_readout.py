@@ -1,0 +1,57 @@
+import pytest
+import torch
+from torch import nn
+
+from edgewise import Graph, ShapeError, complete
+from edgewise.layers import READOUTS, AttentionReadout, MeanReadout
+from layers.parity import assert_parity, leaf
+
+
+@pytest.fixture
+def graph():
+    path = Graph.from_edge_index([[0, 1], [1, 2]], num_nodes=3)
+    return Graph.batch([path, complete(1), complete(2)])
+
+
+@pytest.mark.parametrize(("name", "pool"), [("mean", "mean"), ("sum", "add"), ("max", "max")])
+def test_readouts_are_pygs_global_pools(graph, name, pool):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    x, member = leaf(6, 4), torch.tensor([0, 0, 0, 1, 2, 2])
+    expected = getattr(pyg, f"global_{pool}_pool")(x, member)
+    assert_parity(READOUTS[name](4), {}, (graph, x), expected, [x])
+
+
+def test_attention_readout_is_pygs_attentional_aggregation(graph):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    x, member = leaf(6, 4), torch.tensor([0, 0, 0, 1, 2, 2])
+    gate = nn.Linear(4, 1, bias=False).double()
+    expected = pyg.aggr.AttentionalAggregation(gate)(x, member)
+    weights = {"gate.weight": gate.weight}
+    assert_parity(AttentionReadout(4).double(), weights, (graph, x), expected, [x, gate.weight])
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_one_graph_is_a_batch_of_one_and_leading_dimensions_stay(name):
+    x = torch.randn(2, 3, 5, 4)
+    readout = READOUTS[name](4)
+    y = readout(complete(5), x)
+    assert y.shape == (2, 3, 1, 4)
+    assert torch.allclose(y[1, 2], readout(complete(5), x[1, 2]), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_a_graph_without_nodes_gives_zero(name):
+    y = READOUTS[name](4)(Graph.batch([complete(2), complete(0)]), torch.randn(2, 4))
+    assert y[1].tolist() == [0.0] * 4
+
+
+def test_attention_readout_with_equal_scores_is_the_mean(graph):
+    readout, x = AttentionReadout(4), torch.randn(6, 4)
+    nn.init.zeros_(readout.gate.weight)
+    assert torch.allclose(readout(graph, x), MeanReadout()(graph, x), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_nodes_that_do_not_fit_the_graph_are_refused(graph, name):
+    with pytest.raises(ShapeError):
+        READOUTS[name](4)(graph, torch.zeros(5, 4))

@@ -1,0 +1,132 @@
+import pytest
+import torch
+from torch import nn
+
+from edgewise import ConfigError, Graph, ShapeError, causal, complete
+from edgewise.layers import (
+    NORMS,
+    BatchNorm,
+    FeedForward,
+    GatedFeedForward,
+    MultiHeadAttention,
+    PostNormBlock,
+    PreNormBlock,
+)
+from layers.parity import assert_parity, leaf
+
+BLOCKS = [PreNormBlock, PostNormBlock]
+
+
+def _block(kind, norm="layer", dropout=0.0, attention_dropout=0.0):
+    attention = MultiHeadAttention(8, 2, dropout=attention_dropout)
+    return kind(8, attention, FeedForward(8, 16, "relu"), norm, dropout).double()
+
+
+def _as_edges(graph):
+    return Graph.from_edge_index(graph.edge_index(), num_nodes=graph.num_receivers)
+
+
+@pytest.mark.parametrize("graph", [complete(7), causal(7)], ids=["complete", "causal"])
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_transformer_is_a_graph_network(kind, graph):
+    """The documents' claim: attention over all tokens is message passing on the complete graph, to the same numbers."""
+    edges, x = _as_edges(graph), leaf(7, 8)
+    assert edges.rule is None
+    block = _block(kind)
+    assert_parity(block, dict(block.named_parameters()), (edges, x), block(graph, x), [x], 1e-12)
+    expected = block(graph, x)
+    for parameter, ours, theirs in zip(
+        dict(block.named_parameters()),
+        *(torch.autograd.grad(block(g, x).square().sum(), list(block.parameters())) for g in (graph, edges)),
+        strict=True,
+    ):
+        assert (ours - theirs).abs().max() <= 1e-12 * max(1, theirs.abs().max()), parameter
+    single = block.float()
+    assert (single(edges, x.float()) - expected).abs().max() <= 1e-5
+    assert (single(graph, x.float()) - expected).abs().max() <= 1e-5
+
+
+def test_pre_norm_block_is_equations_4_4_and_4_5():
+    block, x = _block(PreNormBlock), leaf(2, 5, 8)
+    y = x + block.attention(causal(5), block.norm_1(x))
+    assert torch.allclose(block(causal(5), x), y + block.feed_forward(block.norm_2(y)), atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "norm_first"), [(PreNormBlock, True), (PostNormBlock, False)])
+def test_blocks_are_torchs_encoder_layer(kind, norm_first):
+    peer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64)
+    for parameter in peer.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    names = {
+        "attention.projection.weight": peer.self_attn.in_proj_weight,
+        "attention.projection.bias": peer.self_attn.in_proj_bias,
+        "attention.output": peer.self_attn.out_proj,
+        "norm_1": peer.norm1,
+        "norm_2": peer.norm2,
+        "feed_forward.up": peer.linear1,
+        "feed_forward.down": peer.linear2,
+    }
+    weights = {}
+    for name, part in names.items():
+        weights |= {name: part} if isinstance(part, torch.Tensor) else dict(part.named_parameters(prefix=name))
+    x = leaf(2, 6, 8)
+    expected = peer(x, src_mask=~causal(6).dense_mask())
+    assert_parity(_block(kind), weights, (causal(6), x), expected, [x, *peer.parameters()])
+
+
+def test_norms_are_their_formulas():
+    x = leaf(4, 6, 5).detach()
+    centred = x - x.mean(-1, keepdim=True)
+    layer = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()  # (4.16)
+    rms = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    over_nodes = x - x.mean((0, 1))
+    batch = over_nodes / (over_nodes.square().mean((0, 1)) + 1e-5).sqrt()
+    expected = {"layer": layer, "rms": rms, "batch": batch, "none": x}
+    assert expected.keys() == NORMS.keys()
+    for name, value in expected.items():
+        assert torch.allclose(NORMS[name](5).double()(x), value, atol=1e-12), name
+
+
+def test_batch_norm_runs_on_its_averages_in_evaluation():
+    norm, x = BatchNorm(2), torch.randn(50, 2) * 3 + 1
+    for _ in range(200):
+        norm(x)
+    norm.eval()
+    assert torch.allclose(norm(x).mean(0), torch.zeros(2), atol=1e-3)
+    assert torch.allclose(norm(x[:1]), norm(x)[:1])
+    assert norm(x[:0]).shape == (0, 2)
+
+
+def test_batch_norm_cannot_train_on_one_node():
+    with pytest.raises(ShapeError, match="single node"):
+        BatchNorm(2)(torch.zeros(1, 2))
+    assert BatchNorm(2)(torch.zeros(0, 2)).shape == (0, 2)
+
+
+def test_feed_forward_is_equation_4_13():
+    layer, y = FeedForward(3, 7, "relu").double(), leaf(4, 3)
+    up, down = layer.up, layer.down
+    expected = (y @ up.weight.T + up.bias).clamp(min=0) @ down.weight.T + down.bias
+    assert torch.allclose(layer(y), expected, atol=1e-12)
+
+
+def test_gated_feed_forward_is_swiglu():
+    layer, x = GatedFeedForward(3, 7, bias=False).double(), leaf(4, 3)
+    w, v = layer.gate_and_value.weight.chunk(2)
+    gate = x @ w.T
+    expected = (gate * torch.sigmoid(gate) * (x @ v.T)) @ layer.down.weight.T
+    assert torch.allclose(layer(x), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_dropout_acts_while_training_only(kind):
+    x = torch.randn(6, 8, dtype=torch.float64)
+    block = _block(kind, dropout=0.5)
+    assert not torch.equal(block(complete(6), x), block(complete(6), x))
+    block.eval()
+    assert torch.equal(block(complete(6), x), block(complete(6), x))
+
+
+def test_unknown_norm_is_refused():
+    with pytest.raises(ConfigError, match="choose one of layer, rms, batch, none"):
+        _block(PreNormBlock, "group")

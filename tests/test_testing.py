@@ -1,0 +1,215 @@
+"""The checks must fail: for each property, a layer that has all of them but this one."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise import BackendRefusal, ConfigError, Graph, aggregate, causal
+from edgewise.kernels import BACKENDS, segment
+from edgewise.layers import GCN, MeanReadout
+from edgewise.testing import PROPERTIES, assert_equivariant, check_kernel, check_layer
+
+GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)
+
+
+class Sound(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, graph, x):
+        return self.linear(aggregate(graph, x) + x)
+
+
+class ReadsTheNumbering(Sound):
+    def forward(self, graph, x):
+        return super().forward(graph, x) + torch.arange(x.shape[-2])[:, None]
+
+
+class DeniesItsSymmetry(Sound):
+    equivariant = False
+
+
+class MixesTheBatch(Sound):
+    def forward(self, graph, x):
+        return super().forward(graph, x) * (x.shape[0] if x.ndim == 3 else 1)
+
+
+class DividesByTheDegree(Sound):
+    def forward(self, graph, x):
+        return self.linear(aggregate(graph, x) / graph.in_degrees()[:, None] + x)
+
+
+class TellsEverybody(Sound):
+    def forward(self, graph, x):
+        return super().forward(graph, x) + self.linear(x.sum(-2, keepdim=True))
+
+
+class NeedsANode(Sound):
+    def forward(self, graph, x):
+        return super().forward(graph, x) + 0 * x[..., :1, :].amax()
+
+
+class AddsARow(Sound):
+    def forward(self, graph, x):
+        y = super().forward(graph, x)
+        return y if x.shape[-2] else self.linear(x.new_zeros(1, 3))
+
+
+class HidesAGradient(Sound):
+    def forward(self, graph, x):
+        return super().forward(graph, x * x.detach())
+
+
+class ReturnsSinglePrecision(Sound):
+    def forward(self, graph, x):
+        y = super().forward(graph, x)
+        return y.float() if x.dtype == torch.bfloat16 else y
+
+
+class LosesPrecision(Sound):
+    def forward(self, graph, x):
+        y = super().forward(graph, x)
+        return y.round(decimals=1) if x.dtype == torch.float32 else y
+
+
+class HoldsALooseTensor(Sound):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(2)
+
+
+class SharesItsWeight(Sound):
+    def __init__(self):
+        super().__init__()
+        self.again = nn.Linear(3, 2)
+        self.again.weight = self.linear.weight
+
+
+class ForgetsItsBias(Sound):
+    def state_dict(self, **options):
+        return super().state_dict(**options) | {"linear.bias": torch.zeros(2, dtype=self.linear.bias.dtype)}
+
+
+class ComputesAnotherThingCompiled(Sound):
+    def forward(self, graph, x):
+        y = super().forward(graph, x)
+        return 2 * y if torch.compiler.is_compiling() else y
+
+
+BROKEN = [
+    (ReadsTheNumbering, "permutation", "in another order changes the result"),
+    (DeniesItsSymmetry, "permutation", "says equivariant = False"),
+    (MixesTheBatch, "leading batch", "one after the other"),
+    (DividesByTheDegree, "isolated nodes", "infinite or NaN"),
+    (TellsEverybody, "isolated nodes", "other nodes hear"),
+    (NeedsANode, "empty graph", "raised"),
+    (AddsARow, "empty graph", "1 rows, expected 0"),
+    (HidesAGradient, "gradients", "finite differences disagree"),
+    (ReturnsSinglePrecision, "dtypes", "is torch.float32 for torch.bfloat16"),
+    (LosesPrecision, "dtypes", "in torch.float32 the output is off"),
+    (HoldsALooseTensor, "state dict", "scale is a tensor that state_dict"),
+    (SharesItsWeight, "state dict", "raised RuntimeError"),
+    (ForgetsItsBias, "state dict", "another result"),
+    (ComputesAnotherThingCompiled, "compile", "torch.compile changes the output"),
+]
+
+
+@pytest.mark.parametrize(("layer", "name", "message"), BROKEN, ids=[layer.__name__ for layer, _, _ in BROKEN])
+def test_a_broken_layer_fails_its_check_and_no_other(layer, name, message):
+    broken, x = layer(), torch.randn(5, 3)
+    with pytest.raises(AssertionError, match=f"^{layer.__name__}: {name}: .*{message}"):
+        check_layer(broken, GRAPH, x, skip=[other for other in PROPERTIES if other != name])
+    others = {other for one, other, _ in BROKEN if one is layer} | {"compile"}
+    if layer not in (MixesTheBatch, DividesByTheDegree, HidesAGradient, HoldsALooseTensor):  # these break more than one
+        check_layer(broken, GRAPH, x, skip=others)
+
+
+def test_every_property_has_a_layer_that_breaks_it():
+    assert {name for _, name, _ in BROKEN} | {"backends"} == set(PROPERTIES)
+
+
+def test_a_sound_layer_passes_and_is_left_as_it_was():
+    layer, x = Sound(), torch.randn(5, 3)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    check_layer(layer, GRAPH, x)
+    assert layer.training
+    assert not x.requires_grad
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+
+
+def test_a_readout_may_hear_every_node_but_not_their_order():
+    class FirstNode(nn.Module):
+        def forward(self, graph, x):
+            return MeanReadout()(graph, x) + x[..., :1, :]
+
+    two = Graph.batch([causal(3), causal(2)])
+    check_layer(MeanReadout(), two, torch.randn(5, 3), skip=["compile"])
+    with pytest.raises(AssertionError, match="permutation"):
+        check_layer(FirstNode(), causal(5), torch.randn(5, 3), skip=["compile"])
+
+
+def test_an_unknown_property_is_refused():
+    with pytest.raises(ConfigError, match="no properties"):
+        check_layer(GCN(3, 2), GRAPH, torch.randn(5, 3), skip=["permutations"])
+
+
+def _backend(run=segment.run, refuses=segment.refuses):
+    return SimpleNamespace(run=run, refuses=refuses, cost=segment.cost)
+
+
+def _wrong_output(call):
+    return segment.run(call) * (1 + 1e-6)
+
+
+class WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y):
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [(_wrong_output, "the output"), (lambda call: WrongGradient.apply(segment.run(call)), "the gradient of")],
+    ids=["output", "gradient"],
+)
+def test_a_wrong_backend_fails_both_checks(monkeypatch, run, message):
+    monkeypatch.setitem(BACKENDS, "wrong", _backend(run))
+    with pytest.raises(AssertionError, match=f"wrong: .*{message}"):
+        check_kernel("wrong")
+    with pytest.raises(AssertionError, match=f"backends: backend 'wrong' disagrees with reference: {message}"):
+        check_layer(Sound(), GRAPH, torch.randn(5, 3), skip=set(PROPERTIES) - {"backends"})
+
+
+def test_a_backend_that_refuses_everything_proves_nothing(monkeypatch):
+    monkeypatch.setitem(BACKENDS, "idle", _backend(refuses=lambda call: "not today"))
+    with pytest.raises(AssertionError, match=r"idle refuses everything: .*not today"):
+        check_kernel("idle")
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(BackendRefusal, match="segment"):
+        check_kernel("swift")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_backends_agree_with_the_reference(backend):
+    refused = check_kernel(backend)
+    assert all(reason for reason in refused.values())
+
+
+def test_equivariance_is_what_it_says():
+    turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64)).Q
+    x = torch.randn(4, 3, dtype=torch.float64)
+    assert_equivariant(lambda x: x * x.norm(dim=-1, keepdim=True), lambda x: (x @ turn,), lambda y: y @ turn, x)
+    assert_equivariant(torch.cdist, lambda a, b: (a @ turn, b @ turn), lambda y: y, x, x + 1)
+    with pytest.raises(AssertionError, match="differ by"):
+        assert_equivariant(torch.relu, lambda x: (x @ turn,), lambda y: y @ turn, x)
+    with pytest.raises(AssertionError, match="differ by inf"):
+        assert_equivariant(lambda x: x / 0, lambda x: (x,), lambda y: y, 0 * x)
