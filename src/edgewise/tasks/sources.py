@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO, Any
+from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 from uuid import uuid4
 
@@ -94,6 +95,7 @@ class _StayOnHttps(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if not newurl.lower().startswith("https://"):
+            fp.close()
             raise DataError(f"{req.full_url}: redirects to {newurl}, which is not https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -121,6 +123,8 @@ def fetch(url: str, sha256: str, destination: Path, max_bytes: int, *, context: 
             raise DataError(f"{url}: its sha256 is {found}, expected {sha256}")
         part.replace(destination)
     except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
         raise DataError(f"{url}: the download to {destination} failed ({error})") from error
     finally:
         with suppress(OSError):

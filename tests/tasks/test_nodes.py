@@ -1,0 +1,114 @@
+"""Node classification, on the karate club."""
+
+import json
+
+import pytest
+import torch
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, DataError, GraphError
+from edgewise.graphs import Graph, complete
+from edgewise.tasks import NodeClassification, PatternChoice, karate
+
+EVERYONE = PatternChoice("complete")
+
+
+@pytest.fixture
+def task() -> NodeClassification:
+    return karate()
+
+
+def test_batches_read_their_split_only(task: NodeClassification) -> None:
+    for split in ("train", "valid", "test"):
+        (batch,) = task.batches(split, 7)
+        assert torch.equal(batch.rows, task.nodes.splits[split])
+        assert torch.equal(batch.target, task.nodes.labels[batch.rows])
+        assert batch.x is task.nodes.x
+        assert batch.graph is task.graph()
+
+
+def test_batches_and_graphs_are_built_once(task: NodeClassification) -> None:
+    generator = torch.Generator()
+    assert task.train_batch(1, generator) is task.train_batch(5, generator)
+    first = task.train_batch(1, generator, PatternChoice("complete"))
+    assert first is task.train_batch(1, generator, EVERYONE)
+    assert first.graph is task.graph(EVERYONE)
+    assert first.graph is next(task.batches("test", 1, EVERYONE)).graph
+
+
+def test_train_batch_leaves_the_generator_alone(task: NodeClassification) -> None:
+    generator = torch.Generator().manual_seed(3)
+    before = generator.get_state()
+    task.train_batch(1, generator)
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_pattern_replaces_the_data_graph(task: NodeClassification) -> None:
+    assert task.graph(PatternChoice()) is task.graph()
+    assert task.graph(EVERYONE).is_complete
+    assert task.graph(complete).num_receivers == 34
+    with pytest.raises(ConfigError, match=r"grid\(\) does not fit 34 positions"):
+        task.graph(PatternChoice("grid"))
+    with pytest.raises(GraphError, match="34 positions"):
+        task.graph(lambda n: complete(3))
+
+
+def test_loss_and_score_are_those_of_the_rows(task: NodeClassification) -> None:
+    outputs = torch.randn(34, 2, dtype=torch.float64)
+    (batch,) = task.batches("valid", 1)
+    chosen, labels = outputs[2::2], task.nodes.labels[2::2]
+    score = task.score(outputs, batch)
+    assert task.loss(outputs, batch).item() == pytest.approx(functional.cross_entropy(chosen, labels).item())
+    assert score["count"].item() == 16
+    assert score["accuracy"].item() == (chosen.argmax(1) == labels).sum().item()
+    assert score["loss"].item() == pytest.approx(16 * functional.cross_entropy(chosen, labels).item())
+    assert all(value.is_floating_point() for value in score.values())
+
+
+def test_loss_has_a_gradient_and_score_none(task: NodeClassification) -> None:
+    outputs = torch.zeros(34, 2, requires_grad=True)
+    (batch,) = task.batches("train", 1)
+    task.loss(outputs, batch).backward()
+    assert outputs.grad[[0, 33]].abs().sum() > 0
+    assert outputs.grad[1:33].abs().sum() == 0
+    assert not any(value.requires_grad for value in task.score(outputs, batch).values())
+
+
+def test_predict_all_and_some(task: NodeClassification, echo) -> None:
+    model = echo(34, 2)
+    everyone = task.predict(model, None, "all", "cpu")["nodes"]
+    assert [answer["node"] for answer in everyone] == list(range(34))
+    some = task.predict(model, EVERYONE, " 33, 0 ", "cpu")["nodes"]
+    assert some == [everyone[33], everyone[0]]
+    assert everyone[33]["class"] == model.weight[33].argmax().item() * "Officer"
+    assert everyone[33]["label"] == "Officer"
+    probabilities = everyone[5]["probabilities"]
+    assert list(probabilities.values()) == sorted(probabilities.values(), reverse=True)
+    assert sum(probabilities.values()) == pytest.approx(1)
+    json.dumps(everyone)
+
+
+@pytest.mark.parametrize("request_", ["", "34", "-1", "a", "1,,2", "1 2", "0.5", "٣", "9" * 30, "ALL"])
+def test_predict_names_a_node_that_is_not_there(task: NodeClassification, echo, request_: str) -> None:
+    with pytest.raises(DataError, match="in karate: give 'all' or numbers 0 to 33"):
+        task.predict(echo(34, 2), None, request_, "cpu")
+
+
+def test_karate_is_the_real_club(task: NodeClassification) -> None:
+    graph = task.graph()
+    assert (graph.num_receivers, graph.num_edges) == (34, 2 * 78)
+    assert torch.equal(graph.dense_mask(), graph.dense_mask().T)
+    assert not graph.dense_mask().diagonal().any()
+    assert graph.in_degrees()[[0, 33]].tolist() == [16, 17]
+    assert task.nodes.labels.bincount().tolist() == [17, 17]
+    assert task.nodes.labels[[0, 33]].tolist() == [0, 1]
+    assert sorted(torch.cat(list(task.nodes.splits.values())).tolist()) == list(range(34))
+    assert task.signature.inputs == 34
+    assert task.signature.outputs == 2
+    assert not task.signature.whole_graph
+
+
+def test_karate_with_loops_lets_everyone_hear_themselves() -> None:
+    graph: Graph = karate(loops=True).graph()
+    assert graph.has_self_loops
+    assert graph.num_edges == 2 * 78 + 34
