@@ -1,6 +1,7 @@
 """Floor 1: graphs. Who listens to whom, and nothing else."""
 
 from edgewise.graphs.graph import Graph
+from edgewise.graphs.neighbors import k_nearest, radius_graph
 from edgewise.graphs.patterns import (
     PATTERNS,
     bipartite,
@@ -24,6 +25,8 @@ __all__ = [
     "complete",
     "draw",
     "grid",
+    "k_nearest",
+    "radius_graph",
     "strided",
     "window",
 ]

@@ -1,8 +1,7 @@
-"""Graphs from graphs: unions, loops, subgraphs, batches. Rules stay rules where the answer is one."""
+"""Graphs from graphs: transposes, unions, loops, subgraphs, batches. A rule stays a rule where the answer is one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,43 +14,46 @@ from edgewise.graphs.rule import Blocks, Both, Complete, Either, Itself, Others,
 if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph
 
+Forms = dict[str, Any]  # what `Graph._of` takes: rule, _ranges, or offsets and senders; sizes, _order
+
 
 def transpose(graph: Graph) -> tuple[Graph, Tensor]:
-    by_sender = torch.sort(graph.senders, stable=True).indices
-    forms: dict[str, Any] = {
-        "offsets": lowering.offsets_of(graph.out_degrees()),
-        "senders": graph.receivers[by_sender],
-        "rule": graph.rule.transposed() if graph.rule is not None and graph.offset == 0 else None,
-        "_order": None if graph._order is None else graph._order[by_sender],
-    }
+    by_sender = torch.sort(graph.senders, stable=True).indices  # stable: receivers ascend inside each row
+    forms: Forms = {"offsets": lowering.offsets_of(graph.out_degrees()), "senders": graph.receivers[by_sender]}
+    if graph.rule is not None and graph.offset == 0:
+        forms["rule"] = graph.rule.transposed()
+    if graph._order is not None:
+        forms["_order"] = graph._order[by_sender]
     if graph.is_square:
         forms["sizes"] = graph.sizes
-    return graph._of(graph.num_senders, graph.num_receivers, 0, graph.device, **forms), by_sender
+    return graph._of(graph.num_senders, graph.num_receivers, device=graph.device, **forms), by_sender
 
 
-def union(graph: Graph, other: Graph) -> Graph:
-    _same_nodes(graph, other, "union")
-    if graph.rule is not None and other.rule is not None:
-        return _by_rule(graph, _either(graph.rule, other.rule), _common_sizes(graph, other))
-    if graph.is_complete or other.is_complete:
-        return _by_rule(graph, Complete(), _common_sizes(graph, other))
-    receivers = torch.cat([graph.receivers, other.receivers])
-    return _distinct(graph, receivers, torch.cat([graph.senders, other.senders]), _common_sizes(graph, other))
+def add_self_loops(graph: Graph) -> Graph:
+    _needs_square(graph, "add_self_loops")
+    if graph.rule is not None:
+        return _with_rule(graph, _either(graph.rule, Itself()), graph.sizes)
+    looped = lowering.counts(graph.senders[graph.senders == graph.receivers], graph.num_senders)
+    missing = (looped == 0).nonzero().flatten()
+    receivers, senders = torch.cat([graph.receivers, missing]), torch.cat([graph.senders, missing])
+    return _with_edges(graph, receivers, senders, graph.sizes)
 
 
-def intersection(graph: Graph, other: Graph) -> Graph:
-    _same_nodes(graph, other, "intersection")
-    sizes = _common_sizes(graph, other)
-    if graph.rule is not None and other.rule is not None:
-        return _by_rule(graph, _both(graph.rule, other.rule), sizes)
-    pairs = [coalesce(g).edge_index() for g in (graph, other)]
-    senders, receivers = torch.cat(pairs, dim=1)
-    merged = _distinct(graph, receivers, senders, sizes)
-    twice = lowering.counts(
-        torch.searchsorted(_keys(merged.receivers, merged.senders, graph), _keys(receivers, senders, graph)),
-        merged.num_edges,
-    )
-    return _keep(merged, twice == 2)
+def remove_self_loops(graph: Graph) -> Graph:
+    _needs_square(graph, "remove_self_loops")
+    if graph.rule is not None:
+        return _with_rule(graph, _both(graph.rule, Others()), graph.sizes)
+    kept = graph.receivers != graph.senders
+    return graph if bool(kept.all()) else _keep(graph, kept)
+
+
+def symmetrise(graph: Graph) -> Graph:
+    _needs_square(graph, "symmetrise")
+    reverse = graph.rule.transposed() if graph.rule is not None else None
+    if graph.rule is not None and reverse is not None:
+        return _with_rule(graph, _either(graph.rule, reverse), graph.sizes)
+    receivers, senders = torch.cat([graph.receivers, graph.senders]), torch.cat([graph.senders, graph.receivers])
+    return coalesce(_with_edges(graph, receivers, senders, graph.sizes))
 
 
 def coalesce(graph: Graph) -> Graph:
@@ -62,36 +64,33 @@ def coalesce(graph: Graph) -> Graph:
     return _keep(graph, first)
 
 
-def add_self_loops(graph: Graph) -> Graph:
-    _needs_square(graph, "add_self_loops")
-    if graph.rule is not None:
-        return _by_rule(graph, _either(graph.rule, Itself()), graph.sizes)
-    looped = lowering.counts(graph.receivers[graph.receivers == graph.senders], graph.num_receivers) > 0
-    missing = (~looped).nonzero().flatten()
-    return _sorted(graph, torch.cat([graph.receivers, missing]), torch.cat([graph.senders, missing]), graph.sizes)
+def union(graph: Graph, other: Graph) -> Graph:
+    sizes = _common_sizes(graph, other, "union")
+    if graph.is_complete or other.is_complete:
+        return _with_rule(graph, Complete(), sizes)
+    if graph.rule is not None and other.rule is not None:
+        return _with_rule(graph, _either(graph.rule, other.rule), sizes)
+    receivers = torch.cat([graph.receivers, other.receivers])
+    return coalesce(_with_edges(graph, receivers, torch.cat([graph.senders, other.senders]), sizes))
 
 
-def remove_self_loops(graph: Graph) -> Graph:
-    _needs_square(graph, "remove_self_loops")
-    if graph.rule is not None:
-        return _by_rule(graph, _both(graph.rule, Others()), graph.sizes)
-    return _keep(graph, graph.receivers != graph.senders)
-
-
-def symmetrise(graph: Graph) -> Graph:
-    _needs_square(graph, "symmetrise")
-    reverse = graph.rule.transposed() if graph.rule is not None else None
-    if graph.rule is not None and reverse is not None:
-        return _by_rule(graph, _either(graph.rule, reverse), graph.sizes)
-    receivers = torch.cat([graph.receivers, graph.senders])
-    return _distinct(graph, receivers, torch.cat([graph.senders, graph.receivers]), graph.sizes)
+def intersection(graph: Graph, other: Graph) -> Graph:
+    sizes = _common_sizes(graph, other, "intersection")
+    if graph.rule is not None and other.rule is not None:
+        return _with_rule(graph, _both(graph.rule, other.rule), sizes)
+    graph, other = coalesce(graph), coalesce(other)
+    receivers = torch.cat([graph.receivers, other.receivers])
+    together = _with_edges(graph, receivers, torch.cat([graph.senders, other.senders]), sizes)
+    again = torch.zeros_like(together.senders, dtype=torch.bool)  # the second of two equal edges: in both graphs
+    again[1:] = (together.senders[1:] == together.senders[:-1]) & (together.receivers[1:] == together.receivers[:-1])
+    return _keep(together, again)
 
 
 def permute(graph: Graph, perm: Any) -> Graph:
     _needs_square(graph, "permute")
     nodes = checks.node_list(perm, graph.num_receivers)
     if len(nodes) != graph.num_receivers:
-        raise GraphError(f"a permutation of {graph.num_receivers} nodes lists each of them, this one lists {len(nodes)}")
+        raise GraphError(f"a permutation must list all {graph.num_receivers} nodes, not {len(nodes)} of them")
     return subgraph(graph, nodes)
 
 
@@ -99,50 +98,47 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
     _needs_square(graph, "subgraph")
     nodes = checks.node_list(nodes, graph.num_receivers).to(graph.device)
     if graph.is_complete and len(graph.sizes) == 1:
-        return graph._of(len(nodes), len(nodes), 0, graph.device, rule=Complete())
-    new = torch.full((graph.num_receivers,), -1, device=graph.device)
-    new[nodes] = torch.arange(len(nodes), device=graph.device)
-    receivers, senders = new[graph.receivers], new[graph.senders]
+        return graph._of(len(nodes), len(nodes), device=graph.device, rule=Complete())
+    place = torch.full((graph.num_receivers,), -1, device=graph.device)
+    place[nodes] = torch.arange(len(nodes), device=graph.device)
+    receivers, senders = place[graph.receivers], place[graph.senders]
     inside = (receivers >= 0) & (senders >= 0)
-    offsets, senders, _ = lowering.sorted_edges(receivers[inside], senders[inside], len(nodes))
-    forms: dict[str, Any] = {"offsets": offsets, "senders": senders}
-    members = torch.repeat_interleave(torch.arange(len(graph.sizes), device=graph.device), graph.sizes)[nodes]
+    offsets, senders, _ = lowering.sorted_edges(receivers[inside], senders[inside], (len(nodes), len(nodes)))
+    forms: Forms = {"offsets": offsets, "senders": senders}
+    members = torch.repeat_interleave(graph.sizes)[nodes]
     if bool((members.diff() >= 0).all()):
         forms["sizes"] = lowering.counts(members, len(graph.sizes))
-    return graph._of(len(nodes), len(nodes), 0, graph.device, **forms)
+    return graph._of(len(nodes), len(nodes), device=graph.device, **forms)
 
 
 def rows(graph: Graph, start: int, stop: int) -> Graph:
     start, stop = checks.whole_number(start, "start"), checks.whole_number(stop, "stop")
     if not start <= stop <= graph.num_receivers:
-        raise GraphError(f"rows {start}:{stop} are out of range: the graph has {graph.num_receivers} receivers")
-    forms: dict[str, Any] = {"rule": graph.rule}
+        raise GraphError(f"rows {start} to {stop} are out of range: the graph has {graph.num_receivers} receivers")
+    forms: Forms = {"rule": graph.rule}
     if graph.rule is None and graph._ranges is not None:
-        starts, stops = graph._ranges
-        forms["_ranges"] = starts[start:stop], stops[start:stop]
+        forms["_ranges"] = tuple(bounds[start:stop] for bounds in graph._ranges)
     elif graph.rule is None:
-        first, last = graph.offsets[start], graph.offsets[stop]
-        forms |= {"offsets": graph.offsets[start : stop + 1] - first, "senders": graph.senders[first:last]}
+        offsets = graph.offsets[start : stop + 1]
+        forms |= {"offsets": offsets - offsets[0], "senders": graph.senders[int(offsets[0]) : int(offsets[-1])]}
     return graph._of(stop - start, graph.num_senders, graph.offset + start, graph.device, **forms)
 
 
-def batch(graphs: Sequence[Graph]) -> Graph:
-    if len(graphs) == 0:
+def batch(graphs: list[Graph]) -> Graph:
+    if not graphs:
         raise GraphError("a batch needs at least one graph")
+    device = graphs[0].device
     for number, graph in enumerate(graphs):
-        if not hasattr(graph, "num_receivers"):
-            raise GraphError(f"graph {number} of the batch is a {type(graph).__name__}, not a Graph")
         if graph.offset:
             raise GraphError(f"graph {number} of the batch has offset {graph.offset}: only offset 0 can be batched")
-        if graph.device != graphs[0].device:
-            raise GraphError(f"graph {number} of the batch is on {graph.device}, graph 0 on {graphs[0].device}")
-    receivers, senders = [g.num_receivers for g in graphs], [g.num_senders for g in graphs]
-    forms = _batched_blocks(graphs) or _batched_ranges(graphs) or _batched_edges(graphs)
-    forms["sizes"] = torch.cat([g.sizes for g in graphs])
-    return graphs[0]._of(sum(receivers), sum(senders), 0, graphs[0].device, **forms)
+        if graph.device != device:
+            raise GraphError(f"graph {number} of the batch is on {graph.device}, but graph 0 is on {device}")
+    receivers, senders = sum(g.num_receivers for g in graphs), sum(g.num_senders for g in graphs)
+    forms = _batch_of_blocks(graphs) or _batch_of_ranges(graphs) or _batch_of_edges(graphs)
+    return graphs[0]._of(receivers, senders, device=device, sizes=torch.cat([g.sizes for g in graphs]), **forms)
 
 
-def _batched_blocks(graphs: Sequence[Graph]) -> dict[str, Any] | None:
+def _batch_of_blocks(graphs: list[Graph]) -> Forms | None:
     receivers: list[int] = []
     senders: list[int] = []
     for graph in graphs:
@@ -157,28 +153,31 @@ def _batched_blocks(graphs: Sequence[Graph]) -> dict[str, Any] | None:
     return {"rule": Blocks(tuple(receivers), tuple(senders))}
 
 
-def _batched_ranges(graphs: Sequence[Graph]) -> dict[str, Any] | None:
-    members = [g.ranges() for g in graphs]
-    if any(member is None for member in members):
+def _batch_of_ranges(graphs: list[Graph]) -> Forms | None:
+    ranges = [r for r in (graph.ranges() for graph in graphs) if r is not None]
+    if len(ranges) < len(graphs):
         return None
-    most = max(starts.shape[1] for starts, _ in members)
-    all_starts, all_stops, shift = [], [], 0
-    for graph, (starts, stops) in zip(graphs, members, strict=True):
-        end = stops[:, -1:].expand(-1, most - stops.shape[1]) if stops.shape[1] else stops.new_zeros(len(stops), most)
-        all_starts.append(torch.cat([starts, end], 1) + shift)
-        all_stops.append(torch.cat([stops, end], 1) + shift)
+    most, shift = max(starts.shape[1] for starts, _ in ranges), 0
+    rows = []
+    for graph, (starts, stops) in zip(graphs, ranges, strict=True):
+        missing = most - starts.shape[1]
+        end = stops[:, -1:].expand(-1, missing) if starts.shape[1] else stops.new_zeros(stops.shape[0], missing)
+        rows.append((torch.cat([starts, end], 1) + shift, torch.cat([stops, end], 1) + shift))
         shift += graph.num_senders
+    all_starts, all_stops = zip(*rows, strict=True)
     return {"_ranges": (torch.cat(all_starts), torch.cat(all_stops))}
 
 
-def _batched_edges(graphs: Sequence[Graph]) -> dict[str, Any]:
-    senders, edges = torch.tensor([[g.num_senders, g.num_edges] for g in graphs], device=graphs[0].device).T
-    shift = torch.repeat_interleave(senders.cumsum(0) - senders, edges)
-    degrees = torch.cat([g.in_degrees() for g in graphs])
-    forms: dict[str, Any] = {"offsets": lowering.offsets_of(degrees), "senders": torch.cat([g.senders for g in graphs]) + shift}
-    orders = [g._order for g in graphs]
-    if all(order is not None for order in orders):
-        forms["_order"] = torch.cat(orders) + torch.repeat_interleave(edges.cumsum(0) - edges, edges)
+def _batch_of_edges(graphs: list[Graph]) -> Forms:
+    sizes = torch.tensor([[g.num_senders, g.num_edges] for g in graphs], device=graphs[0].device)
+    first_sender, first_edge = (sizes.cumsum(0) - sizes).repeat_interleave(sizes[:, 1], dim=0).T
+    forms: Forms = {
+        "offsets": lowering.offsets_of(torch.cat([g.in_degrees() for g in graphs])),
+        "senders": torch.cat([g.senders for g in graphs]) + first_sender,
+    }
+    orders = [g._order for g in graphs if g._order is not None]
+    if len(orders) == len(graphs):
+        forms["_order"] = torch.cat(orders) + first_edge
     return forms
 
 
@@ -194,52 +193,44 @@ def _both(first: Rule, second: Rule) -> Rule:
     return second if isinstance(first, Complete) else Both(first, second)
 
 
-def _by_rule(graph: Graph, rule: Rule, sizes: Tensor | None) -> Graph:
-    if rule == graph.rule and sizes is graph.sizes:
+def _with_rule(graph: Graph, rule: Rule, sizes: Tensor | None) -> Graph:
+    """The graph of another rule on the same nodes."""
+    if rule == graph.rule and sizes is not None:
         return graph
-    forms: dict[str, Any] = {"rule": rule} if sizes is None else {"rule": rule, "sizes": sizes}
-    return graph._of(graph.num_receivers, graph.num_senders, graph.offset, graph.device, **forms)
+    return _of(graph, sizes, rule=rule)
+
+
+def _with_edges(graph: Graph, receivers: Tensor, senders: Tensor, sizes: Tensor | None) -> Graph:
+    """The graph of other edges, in any order, on the same nodes."""
+    shape = graph.num_receivers, graph.num_senders
+    offsets, senders, _ = lowering.sorted_edges(receivers, senders, shape)
+    return _of(graph, sizes, offsets=offsets, senders=senders)
 
 
 def _keep(graph: Graph, kept: Tensor) -> Graph:
-    """The graph of the edges in a mask [E]: already in order, so nothing to sort."""
+    """The graph of those edges that a mask [E] keeps: they are in order already."""
     degrees = lowering.counts(graph.receivers[kept], graph.num_receivers)
-    forms = {"offsets": lowering.offsets_of(degrees), "senders": graph.senders[kept], "sizes": graph.sizes}
+    return _of(graph, graph.sizes, offsets=lowering.offsets_of(degrees), senders=graph.senders[kept])
+
+
+def _of(graph: Graph, sizes: Tensor | None, **forms: Any) -> Graph:
+    if sizes is not None:
+        forms["sizes"] = sizes
     return graph._of(graph.num_receivers, graph.num_senders, graph.offset, graph.device, **forms)
 
 
-def _sorted(graph: Graph, receivers: Tensor, senders: Tensor, sizes: Tensor | None) -> Graph:
-    offsets, senders, _ = lowering.sorted_edges(receivers, senders, graph.num_receivers)
-    forms = {"offsets": offsets, "senders": senders} | ({} if sizes is None else {"sizes": sizes})
-    return graph._of(graph.num_receivers, graph.num_senders, graph.offset, graph.device, **forms)
-
-
-def _distinct(graph: Graph, receivers: Tensor, senders: Tensor, sizes: Tensor | None) -> Graph:
-    return coalesce(_sorted(graph, receivers, senders, sizes))
-
-
-def _keys(receivers: Tensor, senders: Tensor, graph: Graph) -> Tensor:
-    return receivers * graph.num_senders + senders
-
-
-def _common_sizes(graph: Graph, other: Graph) -> Tensor | None:
-    return graph.sizes if torch.equal(graph.sizes, other.sizes) else None
-
-
-def _same_nodes(graph: Graph, other: Graph, verb: str) -> None:
-    mine = graph.num_receivers, graph.num_senders, graph.offset, graph.device
-    theirs = other.num_receivers, other.num_senders, other.offset, other.device
+def _common_sizes(graph: Graph, other: Graph, verb: str) -> Tensor | None:
+    """The sizes of both graphs, if those agree; the graphs must be on the same nodes."""
+    mine, theirs = (
+        f"{g.num_receivers} receivers at offset {g.offset} and {g.num_senders} senders on {g.device}"
+        for g in (graph, other)
+    )
     if mine != theirs:
-        raise GraphError(
-            f"{verb} needs two graphs on the same nodes: {mine[0]} receivers, {mine[1]} senders, offset {mine[2]} on "
-            f"{mine[3]}, not {theirs[0]}, {theirs[1]}, {theirs[2]} on {theirs[3]}"
-        )
+        raise GraphError(f"{verb} needs graphs on the same nodes: one has {mine}, the other {theirs}")
+    return graph.sizes if torch.equal(graph.sizes, other.sizes) else None
 
 
 def _needs_square(graph: Graph, verb: str) -> None:
     if not graph.is_square:
-        at = f" at offset {graph.offset}" if graph.offset else ""
-        raise GraphError(
-            f"{verb} needs receivers and senders to be the same nodes: this graph has {graph.num_receivers} "
-            f"receivers{at} and {graph.num_senders} senders"
-        )
+        nodes = f"{graph.num_receivers} receivers at offset {graph.offset} and {graph.num_senders} senders"
+        raise GraphError(f"{verb} needs receivers and senders to be the same nodes: this graph has {nodes}")

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from edgewise.graphs.rule import Intervals, Rule
 
-FEW = 8  # more intervals than this per receiver, and the edges themselves are the smaller form
-CHUNK = 1 << 22  # intervals held at once while a rule with many of them is lowered
+FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
+CHUNK = 1 << 20  # intervals held at once while a rule that has many of them is lowered
 
 
 def positions(receivers: int, offset: int, device: torch.device) -> Tensor:
@@ -21,26 +21,39 @@ def positions(receivers: int, offset: int, device: torch.device) -> Tensor:
     return torch.arange(offset, offset + receivers, device=device)
 
 
-def interval_chunks(rule: Rule, at: Tensor, senders: int) -> Iterator[Intervals]:
-    """The rule's intervals for the positions `at`, some receivers at a time so that memory stays bounded."""
-    per_receiver = max(1, rule.intervals(at[:0], senders)[0].shape[1])
-    for some in at.split(max(1, CHUNK // per_receiver)):
-        yield rule.intervals(some, senders)
-
-
 def few_intervals(rule: Rule, at: Tensor, senders: int) -> Intervals | None:
-    """Ranges [I, R] of a rule, or None when they are too many to be worth keeping."""
+    """Ranges [I, R] for receivers at the positions `at`, or None where R is too large to be worth keeping."""
     if rule.intervals(at[:0], senders)[0].shape[1] > FEW:
         return None
     return rule.intervals(at, senders)
 
 
-def senders_of(starts: Tensor, stops: Tensor) -> Tensor:
-    """All j of all intervals in order [E]: j counts up by one, and jumps where an interval begins."""
+def interval_chunks(rule: Rule, at: Tensor, senders: int) -> Iterator[Intervals]:
+    """The same for any R: some receivers at a time, so that memory stays bounded."""
+    per_receiver = max(1, rule.intervals(at[:0], senders)[0].shape[1])
+    for some in at.split(max(1, CHUNK // per_receiver)):
+        yield rule.intervals(some, senders)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # a traced sum would not be an int
+def count_edges(rule: Rule, receivers: int, senders: int, offset: int) -> int:
+    """E of a rule graph, without edges."""
+    at = positions(receivers, offset, torch.device("cpu"))
+    return sum(int((stops - starts).sum()) for starts, stops in interval_chunks(rule, at, senders))
+
+
+def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> Tensor:
+    """All j of all intervals, in order [E]: they count up by one, and jump where an interval begins."""
     starts, lengths = starts.flatten(), (stops - starts).flatten()
     first_edge = lengths.cumsum(0) - lengths
-    jumps = torch.repeat_interleave(starts - first_edge, lengths)
-    return jumps.add_(torch.arange(jumps.shape[0], device=jumps.device))
+    senders = torch.repeat_interleave(starts - first_edge, lengths, output_size=num_edges)
+    return senders.add_(torch.arange(senders.shape[0], device=senders.device))
+
+
+def receivers_of(offsets: Tensor, num_edges: int) -> Tensor:
+    """The receiver of each edge [E]."""
+    rows = torch.arange(offsets.shape[0] - 1, device=offsets.device)
+    return torch.repeat_interleave(rows, offsets.diff(), output_size=num_edges)
 
 
 def offsets_of(degrees: Tensor) -> Tensor:
@@ -48,54 +61,46 @@ def offsets_of(degrees: Tensor) -> Tensor:
     return torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
 
 
-def receivers_of(offsets: Tensor) -> Tensor:
-    """The receiver of each edge [E]."""
-    rows = torch.arange(offsets.shape[0] - 1, device=offsets.device)
-    return torch.repeat_interleave(rows, offsets.diff())
-
-
-def sorted_edges(receivers: Tensor, senders: Tensor, num_receivers: int) -> tuple[Tensor, Tensor, Tensor]:
-    """CSR (offsets, senders) of an edge list in any order, and the order: edge e was edge order[e] of the list.
-
-    Two stable sorts, by sender and then by receiver: no key i * J + j that could overflow.
-    """
-    by_sender = torch.sort(senders, stable=True).indices
-    by_receiver = torch.sort(receivers[by_sender], stable=True).indices
-    order = by_sender[by_receiver]
-    return offsets_of(counts(receivers, num_receivers)), senders[order], order
-
-
 def counts(index: Tensor, size: int) -> Tensor:
     """How often each of 0 .. size - 1 occurs in `index`."""
-    return torch.bincount(index, minlength=size)
+    # Not bincount: its length depends on the data, which torch.compile cannot trace.
+    return torch.zeros(size, dtype=torch.int64, device=index.device).scatter_add_(0, index, torch.ones_like(index))
+
+
+def sorted_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """CSR (offsets, senders) of an edge list in any order, and that order: edge e of the CSR is edge order[e]."""
+    key = receivers * shape[1] + senders
+    if bool((key[1:] >= key[:-1]).all()):
+        order = torch.arange(key.shape[0], device=key.device)
+    else:
+        order = torch.sort(key, stable=True).indices  # stable: parallel edges keep the caller's order
+    return offsets_of(counts(receivers, shape[0])), senders[order], order
 
 
 def block_counts_of_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int], block: int) -> Tensor:
-    """Edges in each block x block tile, in O(E)."""
-    rows, columns = (-(-n // block) for n in shape)
-    return counts((receivers // block) * columns + senders // block, rows * columns).view(rows, columns)
+    """Edges in each block x block tile, in O(E + tiles)."""
+    rows, columns = (-(-size // block) for size in shape)
+    return counts(receivers // block * columns + senders // block, rows * columns).view(rows, columns)
 
 
 def block_counts_of_ranges(chunks: Iterator[Intervals], shape: tuple[int, int], block: int) -> Tensor:
-    """Edges in each block x block tile, in O(I * R + tiles), without any edge.
+    """Edges in each block x block tile, in O(I * R + tiles), without edges.
 
-    An interval [s, t) has max(0, B - s) - max(0, B - t) senders below B. Summed over the receivers of a tile row,
-    sum_s max(0, B - s) = B * #{s < B} - sum{s : s < B}, so two histograms over tiles are enough.
+    The interval [s, t) has max(0, B - s) - max(0, B - t) senders below B, and summed over the receivers of a row of
+    tiles, sum_s max(0, B - s) = B * #{s < B} - sum{s : s < B}. So two histograms over tiles are enough.
     """
-    device, rows, columns = torch.device("cpu"), -(-shape[0] // block), -(-shape[1] // block)
-    below, first = None, 0
+    rows, columns = (-(-size // block) for size in shape)
+    width = columns + 1  # one more, for intervals that stop at J
+    number = total = torch.zeros(rows * width, dtype=torch.int64)
+    first = 0
     for starts, stops in chunks:
-        device = starts.device
-        if below is None:
-            below = torch.zeros(2, rows * (columns + 1), dtype=torch.int64, device=device)
-        row = torch.arange(first, first + starts.shape[0], device=device) // block
-        for sign, bound in ((1, starts), (-1, stops)):
-            tile = (row[:, None] * (columns + 1) + bound // block).flatten()
-            below[0].index_add_(0, tile, torch.full_like(tile, sign))
-            below[1].index_add_(0, tile, bound.flatten(), alpha=sign)
+        row = torch.arange(first, first + starts.shape[0], device=starts.device)[:, None] // block
         first += starts.shape[0]
-    if below is None:
-        return torch.zeros(rows, columns, dtype=torch.int64, device=device)
-    number, total = below.view(2, rows, columns + 1)[:, :, :columns].cumsum(2)
-    edge = torch.arange(1, columns + 1, device=device) * block
-    return (edge * number - total).diff(dim=1, prepend=torch.zeros_like(number[:, :1]))
+        number, total = number.to(starts.device), total.to(starts.device)
+        for sign, bound in ((1, starts), (-1, stops)):
+            tile = (row * width + bound // block).flatten()
+            number = number.index_add(0, tile, torch.full_like(tile, sign))
+            total = total.index_add(0, tile, sign * bound.flatten())
+    number, total = (h.view(rows, width)[:, :columns].cumsum(1) for h in (number, total))
+    below = torch.arange(1, columns + 1, device=number.device) * block * number - total
+    return below.diff(dim=1, prepend=torch.zeros_like(below[:, :1]))

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.rule import Blocks, Complete, Intervals, Rule, ascending, clip
+from edgewise.graphs.rule import Blocks, Complete, Intervals, Rule, Symmetric, clip
 
 
 def complete(receivers: int, senders: int | None = None) -> Graph:
@@ -160,7 +160,7 @@ def strided(n: int, stride: int) -> Graph:
 
 
 @dataclass(frozen=True)
-class Grid(Rule):
+class Grid(Symmetric):
     """Pixels of a height x width image, row by row: listen to the 4 or 8 around, and to oneself if `loops`."""
 
     height: int
@@ -181,19 +181,14 @@ class Grid(Rule):
     def intervals(self, i: Tensor, senders: int) -> Intervals:
         if self.width == 0:
             return i.new_zeros(0, 1), i.new_zeros(0, 1)
-        x = (i % self.width)[:, None]
-        left, right = i[:, None] - (x > 0).long(), i[:, None] + (x < self.width - 1).long()
-        if self.neighbors == 8:
-            starts, stops = [left - self.width, left, left + self.width], [right - self.width, right, right + self.width]
-        else:
-            starts, stops = [i[:, None] - self.width, left, i[:, None] + self.width], []
-            stops = [starts[0], right, starts[2]]
-        if not self.loops:
-            starts, stops = starts[:2] + [i[:, None] + 1] + starts[2:], stops[:1] + [i[:, None] - 1] + stops[1:]
-        return clip(torch.cat(starts, 1), torch.cat(stops, 1) + 1, senders)
-
-    def transposed(self) -> Rule:
-        return self
+        i = i[:, None]
+        x = i % self.width
+        left, right = i - (x > 0).long(), i + (x < self.width - 1).long()
+        beside = (left, right) if self.neighbors == 8 else (i, i)  # first and last in the rows above and below
+        own = [(left, right)] if self.loops else [(left, i - 1), (i + 1, right)]
+        rows = [tuple(end - self.width for end in beside), *own, tuple(end + self.width for end in beside)]
+        first, last = (torch.cat(ends, dim=1) for ends in zip(*rows, strict=True))
+        return clip(first, last + 1, senders)
 
 
 def grid(height: int, width: int, neighbors: int = 8, loops: bool = True) -> Graph:
@@ -212,7 +207,7 @@ def grid(height: int, width: int, neighbors: int = 8, loops: bool = True) -> Gra
 
 
 @dataclass(frozen=True)
-class Bipartite(Rule):
+class Bipartite(Symmetric):
     """Nodes 0 .. left - 1 and the `right` ones after them listen to the other side only."""
 
     left: int
@@ -228,9 +223,6 @@ class Bipartite(Rule):
     def intervals(self, i: Tensor, senders: int) -> Intervals:
         on_left = (i < self.left)[:, None]
         return clip(on_left * self.left, torch.where(on_left, self.left + self.right, self.left), senders)
-
-    def transposed(self) -> Rule:
-        return self
 
 
 def bipartite(left: int, right: int) -> Graph:

@@ -1,15 +1,16 @@
-"""A rule says who listens to whom by a predicate on positions, and knows the same thing as a few sender intervals."""
+"""A rule says who listens to whom by a predicate on positions, and says the same as a few sender intervals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-Intervals = tuple[Tensor, Tensor]  # starts, stops: [I, R], half-open
+from edgewise.graphs.derived import derived
+
+Intervals = tuple[Tensor, Tensor]  # starts, stops [I, R]: half-open
 
 
 class Rule:
@@ -22,13 +23,13 @@ class Rule:
     Edge cases  a receiver with fewer than R intervals has empty ones (start = stop)
     Cost        listens O(1) a pair; intervals O(I * R), never O(I * J)
 
-    A new pattern is a frozen dataclass with these two methods. Its intervals are ascending and disjoint
-    (`starts <= stops`, each stop at most the next start) and clipped to `0 <= j < senders`.
+    A new pattern is a frozen dataclass with these two methods. Its intervals are clipped to 0 <= j < senders,
+    ascending and disjoint: each starts <= stops, and each stops where the next starts or before.
     """
 
     @property
     def extent(self) -> tuple[int, int] | None:
-        """Receiver and sender positions that the rule covers; None where it covers any."""
+        """How many receiver and sender positions the rule covers; None where it covers any number."""
         return None
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
@@ -38,34 +39,47 @@ class Rule:
         raise NotImplementedError
 
     def transposed(self) -> Rule | None:
-        """The rule of the reversed edges, where it is a rule that we know; None elsewhere."""
+        """The rule of the reversed edges; None where it is no rule that we know."""
         return None
 
 
-def clip(starts: Tensor, stops: Tensor, senders: int) -> Intervals:
-    """Cut ascending intervals to 0 <= j < senders; one that ends before it starts becomes empty."""
-    starts = starts.clamp(0, senders)
-    return starts, torch.maximum(stops.clamp(0, senders), starts)
-
-
-@dataclass(frozen=True)
-class Complete(Rule):
-    """Everyone listens to everyone."""
-
-    def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        return (i >= 0) & (j >= 0)
-
-    def intervals(self, i: Tensor, senders: int) -> Intervals:
-        starts = torch.zeros_like(i)[:, None]
-        return starts, starts + senders
+class Symmetric(Rule):
+    """A rule which says the same about (i, j) and (j, i)."""
 
     def transposed(self) -> Rule:
         return self
 
 
+def clip(starts: Tensor, stops: Tensor, senders: int) -> Intervals:
+    """Cut ascending intervals to 0 <= j < senders; one that stops before it starts becomes empty."""
+    starts = starts.clamp(0, senders)
+    return starts, torch.maximum(stops.clamp(0, senders), starts)
+
+
+def ascending(starts: Tensor, stops: Tensor) -> Intervals:
+    """Move intervals that are empty (stop <= start) to where the ones before them stop, so that each row ascends."""
+    if starts.shape[1] == 0:
+        return starts, stops
+    empty = stops <= starts
+    reached = stops.masked_fill(empty, 0).cummax(dim=1).values
+    return torch.where(empty, reached, starts), torch.where(empty, reached, stops)
+
+
 @dataclass(frozen=True)
-class Itself(Rule):
-    """Everyone listens to itself alone: the self-loops."""
+class Complete(Symmetric):
+    """Everyone listens to everyone."""
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i >= 0) & (j >= 0)  # always, in the shape of i and j broadcast
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        starts = torch.zeros_like(i)[:, None]
+        return starts, starts + senders
+
+
+@dataclass(frozen=True)
+class Itself(Symmetric):
+    """Everyone listens to itself alone: j = i."""
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         return i == j
@@ -73,52 +87,44 @@ class Itself(Rule):
     def intervals(self, i: Tensor, senders: int) -> Intervals:
         return clip(i[:, None], i[:, None] + 1, senders)
 
-    def transposed(self) -> Rule:
-        return self
-
 
 @dataclass(frozen=True)
-class Others(Rule):
-    """Everyone listens to everyone but itself."""
+class Others(Symmetric):
+    """Everyone listens to everyone else: j != i."""
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         return i != j
 
     def intervals(self, i: Tensor, senders: int) -> Intervals:
-        before, after = torch.zeros_like(i), torch.full_like(i, senders)
-        return clip(torch.stack([before, i + 1], 1), torch.stack([i, after], 1), senders)
-
-    def transposed(self) -> Rule:
-        return self
+        first, last = torch.zeros_like(i), torch.full_like(i, senders)
+        return clip(torch.stack([first, i + 1], dim=1), torch.stack([i, last], dim=1), senders)
 
 
 @dataclass(frozen=True)
 class Blocks(Rule):
-    """Receivers of block b listen to all senders of block b: a batch of complete graphs."""
+    """Receivers of block b listen to the senders of block b, all to all: a batch of complete graphs."""
 
     receivers: tuple[int, ...]
     senders: tuple[int, ...]
 
-    @cached_property
+    @property
     def extent(self) -> tuple[int, int]:
         return sum(self.receivers), sum(self.senders)
 
-    @cached_property
-    def _receiver_stops(self) -> Tensor:
-        return torch.tensor(list(accumulate(self.receivers)), dtype=torch.int64)
-
-    @cached_property
-    def _sender_stops(self) -> Tensor:
-        return torch.tensor(list(accumulate(self.senders)), dtype=torch.int64)
+    @derived
+    def _stops(self) -> tuple[Tensor, Tensor]:
+        """Where the blocks of receivers and those of senders stop."""
+        receivers, senders = (list(accumulate(sizes)) for sizes in (self.receivers, self.senders))
+        return torch.tensor(receivers, dtype=torch.int64), torch.tensor(senders, dtype=torch.int64)
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        block_i = torch.bucketize(i, self._receiver_stops.to(i.device), right=True)
-        block_j = torch.bucketize(j, self._sender_stops.to(j.device), right=True)
-        return block_i == block_j
+        receivers, senders = (stops.to(i.device) for stops in self._stops)
+        return torch.bucketize(i, receivers, right=True) == torch.bucketize(j, senders, right=True)
 
     def intervals(self, i: Tensor, senders: int) -> Intervals:
-        block = torch.bucketize(i, self._receiver_stops.to(i.device), right=True)
-        bounds = torch.nn.functional.pad(self._sender_stops, (1, 0)).to(i.device)
+        receiver_stops, sender_stops = (stops.to(i.device) for stops in self._stops)
+        block = torch.bucketize(i, receiver_stops, right=True)
+        bounds = torch.nn.functional.pad(sender_stops, (1, 0))
         return clip(bounds[block][:, None], bounds[block + 1][:, None], senders)
 
     def transposed(self) -> Rule:
@@ -134,7 +140,7 @@ class Either(Rule):
 
     @property
     def extent(self) -> tuple[int, int] | None:
-        return _smaller(self.first.extent, self.second.extent)
+        return _covered_by_both(self.first, self.second)
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.listens(i, j) | self.second.listens(i, j)
@@ -143,13 +149,13 @@ class Either(Rule):
         pairs = zip(self.first.intervals(i, senders), self.second.intervals(i, senders), strict=True)
         starts, stops = (torch.cat(pair, dim=1) for pair in pairs)
         starts, by_start = starts.sort(dim=1)
-        reached = stops.gather(1, by_start).cummax(dim=1).values  # first sender after all intervals so far
+        reached = stops.gather(1, by_start).cummax(dim=1).values  # where all the intervals so far stop
         starts[:, 1:] = torch.maximum(starts[:, 1:], reached[:, :-1])
         return starts, torch.maximum(starts, reached)
 
     def transposed(self) -> Rule | None:
         first, second = self.first.transposed(), self.second.transposed()
-        return Either(first, second) if first and second else None
+        return None if first is None or second is None else Either(first, second)
 
 
 @dataclass(frozen=True)
@@ -161,30 +167,25 @@ class Both(Rule):
 
     @property
     def extent(self) -> tuple[int, int] | None:
-        return _smaller(self.first.extent, self.second.extent)
+        return _covered_by_both(self.first, self.second)
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.listens(i, j) & self.second.listens(i, j)
 
     def intervals(self, i: Tensor, senders: int) -> Intervals:
-        (a, b), (c, d) = self.first.intervals(i, senders), self.second.intervals(i, senders)
-        starts = torch.maximum(a[:, :, None], c[:, None, :]).flatten(1)
-        stops = torch.minimum(b[:, :, None], d[:, None, :]).flatten(1)
-        return ascending(starts, stops)
+        (starts, stops), (starts_2, stops_2) = self.first.intervals(i, senders), self.second.intervals(i, senders)
+        return ascending(
+            torch.maximum(starts[:, :, None], starts_2[:, None, :]).flatten(1),
+            torch.minimum(stops[:, :, None], stops_2[:, None, :]).flatten(1),
+        )
 
     def transposed(self) -> Rule | None:
         first, second = self.first.transposed(), self.second.transposed()
-        return Both(first, second) if first and second else None
+        return None if first is None or second is None else Both(first, second)
 
 
-def ascending(starts: Tensor, stops: Tensor) -> Intervals:
-    """Move empty intervals (stop <= start) to where the ones before them end, so that the row ascends."""
-    empty = stops <= starts
-    reached = stops.masked_fill(empty, 0).cummax(dim=1).values if stops.shape[1] else stops
-    return torch.where(empty, reached, starts), torch.where(empty, reached, stops)
-
-
-def _smaller(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+def _covered_by_both(first: Rule, second: Rule) -> tuple[int, int] | None:
+    a, b = first.extent, second.extent
     if a is None or b is None:
         return a or b
     return min(a[0], b[0]), min(a[1], b[1])

@@ -1,0 +1,189 @@
+"""Graphs from positions: who is near whom, by a k-d tree; in open space or in a periodic box."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgewise.errors import GraphError
+from edgewise.graphs.checks import whole_number
+from edgewise.graphs.graph import Graph
+
+Floats = NDArray[numpy.float64]
+Indices = NDArray[numpy.int64]
+Cell = float | Sequence[float]
+
+ROUNDING = 1e-9  # relative: how far the tree's distances may be from ours, generously
+AT_ONCE = 1 << 22  # candidates held in memory at once
+
+
+def k_nearest(
+    points: Tensor, k: int, queries: Tensor | None = None, cell: Cell | None = None, loops: bool = False
+) -> Graph:
+    """Every receiver listens to the k points nearest to it.
+
+    Equation    N(i) = the k points j with the least (|x_i - x_j|, j): points at equal distance go by index
+    Symbols     points = x_j, the senders; queries = x_i, the receivers (None: the points themselves)
+    Shapes      points [J, D], queries [I, D] -> a graph with I receivers, J senders and k edges per receiver
+    Errors      a shape other than [N, D]; a coordinate that is not finite: its row is named; a cell that is no box
+    Edge cases  a point does not listen to itself, however many others lie on the same spot; with loops=True it does,
+                and it is the first of its k; where there are fewer than k points, to all of them
+    Cost        O((I + J) log J + I k D); points in one spot cost the square of their number
+    Differs     in a periodic cell each point counts once, by its nearest image
+
+    `cell` holds the edges of the periodic box, one per axis or one for all (math.inf: open along that axis), in the
+    unit of the points. Points may lie outside. Distances are taken in float64 on the CPU.
+
+    >>> line = torch.tensor([[0.0], [1.0], [3.0]])
+    >>> k_nearest(line, k=1).senders.tolist()
+    [1, 0, 1]
+    >>> k_nearest(line, k=1, cell=3.5).senders.tolist()  # from 3 it is 0.5 to the next image of 0
+    [2, 0, 0]
+    """
+    k = whole_number(k, "k")
+    senders, receivers, box = _coordinates(points, queries, cell)
+    itself = queries is None
+    k = min(k, max(0, len(senders) - (itself and not loops)))
+    nearest = _nearest(senders, receivers, k, box, itself, loops)
+    offsets = torch.arange(len(receivers) + 1) * k
+    return Graph.from_csr(offsets, torch.from_numpy(nearest.ravel()), len(senders)).to(_device(points))
+
+
+def radius_graph(
+    points: Tensor, radius: float, queries: Tensor | None = None, cell: Cell | None = None, loops: bool = False
+) -> Graph:
+    """Every receiver listens to the points within a radius of it.
+
+    Equation    N(i) = {j : |x_i - x_j| <= radius}
+    Symbols     points = x_j, the senders; queries = x_i, the receivers (None: the points themselves)
+    Shapes      points [J, D], queries [I, D] -> a graph with I receivers and J senders
+    Errors      as `k_nearest`; a radius which is negative or not finite; in a periodic cell, a radius of half its
+                shortest edge or more, because two images of one point could then be neighbours
+    Edge cases  a point does not listen to itself, but to others on the same spot; with loops=True it does
+    Cost        O((I + J) log J + E D)
+
+    `cell` is that of `k_nearest`. Distances are taken in float64 on the CPU.
+
+    >>> line = torch.tensor([[0.0], [1.0], [3.0]])
+    >>> radius_graph(line, 1.0).edge_index().tolist()
+    [[1, 0], [0, 1]]
+    >>> radius_graph(line, 1.0, cell=3.5).edge_index().tolist()
+    [[1, 2, 0, 0], [0, 0, 1, 2]]
+    """
+    try:
+        radius = float(radius)
+    except (TypeError, ValueError):
+        raise GraphError(f"radius must be a number, not {radius!r}") from None
+    if not (math.isfinite(radius) and radius >= 0):
+        raise GraphError(f"radius must be finite and at least 0, not {radius}")
+    senders, receivers, box = _coordinates(points, queries, cell)
+    if 2 * radius >= box.min():
+        raise GraphError(f"radius must be less than half of the cell's shortest edge, {box.min()}, not {radius}")
+    j, i = _within(senders, receivers, radius, box)
+    if queries is None and not loops:
+        j, i = j[i != j], i[i != j]
+    edges = torch.from_numpy(numpy.stack([j, i]))
+    return Graph.from_edge_index(edges, len(senders), len(receivers)).to(_device(points))
+
+
+def _nearest(x_j: Floats, x_i: Floats, k: int, box: Floats, itself: bool, loops: bool) -> Indices:
+    """Senders [I, k], nearest first. The tree orders ties as it likes, so ask it for more until the k-th is no tie."""
+    nearest = numpy.zeros((len(x_i), k), dtype=numpy.int64)
+    if nearest.size == 0:
+        return nearest
+    tree, asked, open_rows = _tree(x_j, box), min(len(x_j), k + 1 + itself), numpy.arange(len(x_i))
+    while len(open_rows):
+        ties = []
+        for rows in numpy.array_split(open_rows, 1 + len(open_rows) * asked // AT_ONCE):
+            candidates = tree.query(x_i[rows], k=numpy.arange(1, asked + 1))[1]
+            distance = _squared_distance(x_i[rows, None], x_j[candidates], box)
+            farthest = distance.max(axis=1)
+            if itself:
+                distance[candidates == rows[:, None]] = -1 if loops else math.inf
+            order = numpy.lexsort((candidates, distance), axis=1)[:, :k]
+            nearest[rows] = numpy.take_along_axis(candidates, order, axis=1)
+            last = numpy.take_along_axis(distance, order[:, -1:], axis=1)[:, 0]
+            ties.append(rows[(farthest <= last * (1 + ROUNDING)) & (asked < len(x_j))])
+        open_rows, asked = numpy.concatenate(ties), min(len(x_j), 2 * asked)
+    return nearest
+
+
+def _within(x_j: Floats, x_i: Floats, radius: float, box: Floats) -> tuple[Indices, Indices]:
+    """Senders and receivers [E] of all pairs within the radius."""
+    if len(x_j) == 0 or len(x_i) == 0:
+        return numpy.zeros(0, dtype=numpy.int64), numpy.zeros(0, dtype=numpy.int64)
+    reach = radius * (1 + ROUNDING)
+    pairs = _tree(x_i, box).sparse_distance_matrix(_tree(x_j, box), reach, output_type="ndarray")
+    i, j = pairs["i"], pairs["j"]
+    near = _squared_distance(x_i[i], x_j[j], box) <= radius * radius
+    return j[near], i[near]
+
+
+def _tree(x: Floats, box: Floats) -> Any:
+    from scipy.spatial import cKDTree
+
+    return cKDTree(x, boxsize=numpy.where(numpy.isinf(box), 0.0, box))  # to scipy, 0 is an open axis
+
+
+def _squared_distance(x_i: Floats, x_j: Floats, box: Floats) -> Floats:
+    """|x_i - x_j|^2 to the nearest image."""
+    x_ij = x_i - x_j
+    periodic = numpy.isfinite(box)
+    x_ij[..., periodic] -= box[periodic] * numpy.rint(x_ij[..., periodic] / box[periodic])
+    return numpy.asarray((x_ij**2).sum(-1))
+
+
+def _coordinates(points: Any, queries: Any, cell: Cell | None) -> tuple[Floats, Floats, Floats]:
+    """Senders x_j, receivers x_i and the box, in float64; coordinates wrapped into the box."""
+    x_j = _rows(points, "points")
+    x_i = x_j if queries is None else _rows(queries, "queries")
+    dimensions = x_j.shape[1]
+    if x_i.shape[1] != dimensions:
+        raise GraphError(f"points have {dimensions} coordinates, but queries have {x_i.shape[1]}")
+    try:
+        box = numpy.array(math.inf if cell is None else cell, dtype=numpy.float64)
+    except (TypeError, ValueError):
+        raise GraphError(f"cell must be a length, or one for each of {dimensions} axes, not {cell!r}") from None
+    if box.shape not in ((), (1,), (dimensions,)):
+        raise GraphError(f"cell must be a length, or one for each of {dimensions} axes, not shape {list(box.shape)}")
+    if not (box > 0).all():
+        raise GraphError(f"cell must hold lengths above 0, not {box.tolist()}")
+    box = numpy.broadcast_to(box, (dimensions,))
+    return _wrapped(x_j, box), _wrapped(x_i, box), box
+
+
+def _rows(value: Any, name: str) -> Floats:
+    """[N, D] of finite numbers."""
+    if isinstance(value, Tensor):
+        if value.is_complex():
+            raise GraphError(f"{name} must hold real numbers, not {str(value.dtype).removeprefix('torch.')}")
+        value = value.detach().cpu().double().numpy()
+    try:
+        x = numpy.array(value, dtype=numpy.float64)
+    except (TypeError, ValueError):
+        raise GraphError(f"{name} must be a tensor [N, D] of numbers, not {type(value).__name__}") from None
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise GraphError(f"{name} must have shape [N, D] with D of at least 1, not {list(x.shape)}")
+    wrong = ~numpy.isfinite(x).all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise GraphError(f"{name} must be finite: row {row} is {x[row].tolist()}")
+    return x
+
+
+def _wrapped(x: Floats, box: Floats) -> Floats:
+    periodic = numpy.isfinite(box)
+    inside = x.copy()
+    inside[:, periodic] %= box[periodic]
+    inside[inside >= box] = 0  # -1e-20 % 1 rounds to 1, which is outside
+    return inside
+
+
+def _device(points: Any) -> torch.device:
+    return points.device if isinstance(points, Tensor) else torch.device("cpu")
