@@ -1,0 +1,71 @@
+"""`edgewise evaluate`, `predict` and `generate`: what a trained run answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise import training
+from edgewise.apps.numbers import shown
+from edgewise.errors import ConfigError
+from edgewise.models import Transformer
+from edgewise.tasks import Split, Text
+from edgewise.training import LoadedRun
+
+
+def evaluate(run: str) -> dict[str, Any]:
+    """Print the scores of a run's best weights on the validation and the test data."""
+    loaded = training.load_run(Path(run))
+    settings = loaded.config.train
+    size = settings.evaluate_batch or settings.batch
+    answer: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
+    splits: tuple[Split, ...] = ("valid", "test")
+    for split in splits:
+        scores = training.evaluate(loaded.model, loaded.task, split, size, loaded.pattern, device_of(loaded))
+        answer[split] = scores
+        print(f"{split}: " + ", ".join(f"{name} {shown(name, value)}" for name, value in scores.items()))
+    return answer
+
+
+def predict(run: str, request: str) -> dict[str, Any]:
+    """Print what a run's best weights say about one input."""
+    loaded = training.load_run(Path(run))
+    answer = loaded.task.predict(loaded.model, loaded.pattern, request, device_of(loaded))
+    print(json.dumps(answer, ensure_ascii=False, indent=2))
+    return answer
+
+
+def generate(
+    run: str, prompt: str, steps: int, temperature: float, top_k: int | None, *, cache: bool = True, seed: int = 0
+) -> dict[str, Any]:
+    """Print a prompt and what a language model's best weights add to it."""
+    loaded = training.load_run(Path(run))
+    task, model, device = loaded.task, loaded.model, device_of(loaded)
+    if not isinstance(task, Text) or not isinstance(model, Transformer):
+        raise ConfigError(
+            f"{run} is no language model: it was trained on {task.name!r} with a {loaded.config.model.name}"
+        )
+    if not prompt:
+        raise ConfigError("the prompt is empty: give at least one character")
+    tokens = task.encode(prompt)[None].to(device)
+    generator = torch.Generator(device).manual_seed(seed)
+    started = time.perf_counter()
+
+    def graph(length: int) -> Any:
+        return task.graph(loaded.pattern, length).to(device)
+
+    continued: Tensor = model.generate(tokens, steps, graph, temperature, top_k, cache, generator)
+    seconds = time.perf_counter() - started
+    text = task.decode(continued[0].cpu())
+    print(text)
+    return {"run": run, "prompt": prompt, "text": text, "seconds": seconds, "cache": cache}
+
+
+def device_of(loaded: LoadedRun) -> torch.device:
+    """Where a run's weights are."""
+    return next(loaded.model.parameters()).device

@@ -1,0 +1,145 @@
+"""HTML pages that stand alone: no script, no request, legible in light and dark, all text escaped by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+# The page may draw what it carries and nothing else.
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+# Figures use the same variables, so that one SVG is legible on light and on dark paper.
+LIGHT = {
+    "paper": "#fdfdfb",
+    "ink": "#1c1d21",
+    "muted": "#6a6d75",
+    "rule": "#dcdcd6",
+    "accent": "#2f6fde",
+    "warm": "#d9601f",
+}
+DARK = {
+    "paper": "#15171b",
+    "ink": "#e9e8e3",
+    "muted": "#9a9da6",
+    "rule": "#33363d",
+    "accent": "#6ea2ff",
+    "warm": "#ff9c5b",
+}
+
+
+def variables(colours: dict[str, str]) -> str:
+    """The colours as CSS declarations."""
+    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
+
+
+STYLE = f"""
+:root{{color-scheme:light dark;{variables(LIGHT)}}}
+@media (prefers-color-scheme:dark){{:root{{{variables(DARK)}}}}}
+*{{box-sizing:border-box}}
+body{{margin:0;background:var(--paper);color:var(--ink);
+font:17px/1.6 Charter,"Bitstream Charter","Iowan Old Style","Palatino Linotype",Georgia,serif;
+font-variant-numeric:oldstyle-nums;text-rendering:optimizeLegibility}}
+main{{max-width:50rem;margin:0 auto;padding:4.5rem 1.5rem 6rem}}
+h1,h2,h3{{font-weight:500;line-height:1.2;margin:0;text-wrap:balance}}
+h1{{font-size:2.5rem;letter-spacing:-.015em}}
+h2{{font-size:1.45rem;margin:4rem 0 1rem;padding-top:1rem;border-top:1px solid var(--rule)}}
+h3{{font-size:1.1rem;margin:2.2rem 0 .5rem}}
+p{{margin:.6rem 0;max-width:42rem}}
+.eyebrow,th,dt,figcaption,footer{{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}}
+.eyebrow{{font-size:.75rem;letter-spacing:.12em;text-transform:uppercase;color:var(--muted);margin:0 0 .8rem}}
+.lead{{font-size:1.2rem;color:var(--muted);margin:.8rem 0 0}}
+.equation{{font-size:1.15rem;font-style:italic;margin:1.4rem 0}}
+dl.headline{{display:flex;flex-wrap:wrap;gap:1.2rem 3.2rem;margin:2.4rem 0 0;padding:1.3rem 0;
+border-top:2px solid var(--ink);border-bottom:1px solid var(--rule)}}
+.headline dt{{font-size:.75rem;color:var(--muted);letter-spacing:.02em}}
+.headline dd{{margin:0;font-size:1.75rem;line-height:1.25;font-variant-numeric:lining-nums tabular-nums}}
+table{{border-collapse:collapse;width:100%;margin:1rem 0;font-size:.95rem;
+font-variant-numeric:lining-nums tabular-nums}}
+th{{text-align:left;font-weight:500;font-size:.75rem;
+color:var(--muted);letter-spacing:.02em}}
+td,th{{padding:.42rem 1.2rem .42rem 0;border-bottom:1px solid var(--rule);vertical-align:baseline;
+overflow-wrap:anywhere}}
+tr>*:last-child{{padding-right:0}}
+.number{{text-align:right;white-space:nowrap;overflow-wrap:normal}}
+tbody th{{width:11rem}}
+figure{{margin:1.6rem 0 2.2rem}}
+figure svg{{display:block;width:100%;height:auto}}
+figcaption{{font-size:.82rem;
+line-height:1.5;color:var(--muted);margin-top:.7rem;max-width:42rem}}
+pre,code{{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.83rem}}
+pre{{line-height:1.5;overflow-x:auto;margin:1rem 0;padding:.9rem 1.1rem;
+border-left:2px solid var(--rule);white-space:pre-wrap;
+overflow-wrap:anywhere}}
+pre b{{color:var(--warm);font-weight:500}}
+details{{margin:1rem 0}}summary{{cursor:pointer;color:var(--muted);font-size:.95rem}}
+a{{color:inherit;text-decoration-color:var(--accent);text-underline-offset:.15em}}
+.problem{{border-left:2px solid var(--warm);padding-left:1rem;color:var(--warm)}}
+footer{{margin-top:5rem;font-size:.78rem;color:var(--muted)}}
+@media print{{body{{font-size:10pt}}main{{padding:0;max-width:none}}figure,table{{break-inside:avoid}}}}
+"""
+
+
+class Markup(str):
+    """Text that is HTML already; any other `str` is escaped on its way into an element."""
+
+
+def element(name: str, *children: str, **attributes: str) -> Markup:
+    """`<name attribute="…">children</name>`. An attribute that is a Python word ends in an underscore: `class_`.
+
+    Example:
+        >>> element("p", "1 < 2", class_="lead")
+        '<p class="lead">1 &lt; 2</p>'
+    """
+    given = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{given}>{join(children)}</{name}>")
+
+
+def join(children: Iterable[str]) -> Markup:
+    """The children one after the other, escaped unless they are `Markup`."""
+    return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children))
+
+
+def figure(svg: str, caption: str) -> Markup:
+    """A drawing made by `figures.svg`, with its caption."""
+    return element("figure", Markup(svg), element("figcaption", caption))
+
+
+def headline(numbers: Mapping[str, str]) -> Markup:
+    """The few numbers that the page is about."""
+    pairs = (element("div", element("dt", name), element("dd", value)) for name, value in numbers.items())
+    return element("dl", *pairs, class_="headline")
+
+
+def properties(rows: Iterable[tuple[str, str]]) -> Markup:
+    """A table of names and values."""
+    return element("table", element("tbody", *(element("tr", element("th", k), element("td", v)) for k, v in rows)))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Markup:
+    """A table with a heading row; the columns named in `numbers` are set flush right."""
+
+    def cells(kind: str, row: Sequence[str]) -> Markup:
+        made = (
+            element(kind, cell, class_="number") if name in numbers else element(kind, cell)
+            for name, cell in zip(head, row, strict=True)
+        )
+        return element("tr", *made)
+
+    body = element("tbody", *(cells("td", row) for row in rows))
+    return element("table", element("thead", cells("th", head)), body)
+
+
+def page(title: str, *body: str) -> Markup:
+    """A whole document."""
+    head = join(
+        (
+            Markup('<meta charset="utf-8">'),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+            Markup('<meta name="viewport" content="width=device-width,initial-scale=1">'),
+            element("title", title),
+            element("style", Markup(STYLE)),
+        )
+    )
+    return Markup(
+        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body><main>{join(body)}</main></body></html>\n'
+    )

@@ -1,0 +1,242 @@
+"""`report.html`: what a run trained, what it reached and what attends to what, on one page that stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+import yaml
+
+import edgewise
+from edgewise.apps import figures, pages, recipes
+from edgewise.apps.attention import Drawing, draw_attention, tensor
+from edgewise.apps.numbers import shown
+from edgewise.apps.options import flat
+from edgewise.apps.pages import Markup, element
+from edgewise.apps.systems import SYSTEMS
+from edgewise.graphs import Graph
+from edgewise.models import Transformer
+from edgewise.tasks import ImageClassification, NodeClassification, Task, Text
+from edgewise.training import LoadedRun, finished, load_run, read_metrics, write_file
+
+Records = list[dict[str, Any]]
+SAMPLE = 300  # characters
+TEMPERATURE = 0.8
+
+
+def report(run: Path) -> list[str]:
+    """Write a run's figures and report; the problems met on the way, which its page names too."""
+    found = Findings(run, load_run(run, device="cpu"), read_metrics(run))
+    body = [*heading(found), *sections(found), *reproduction(found), footer()]
+    write_file(run / "report.html", pages.page(f"{found.name} · Edgewise", *body).encode(errors="replace"))
+    return found.problems
+
+
+class Findings:
+    """A run, and the parts of its page as they are drawn: a part that fails becomes a sentence that says so."""
+
+    def __init__(self, run: Path, loaded: LoadedRun, records: Records) -> None:
+        self.run = run
+        self.loaded = loaded
+        self.records = records
+        self.problems: list[str] = []
+
+    @property
+    def name(self) -> str:
+        return self.loaded.config.recipe or self.run.resolve().name
+
+    @property
+    def packaged(self) -> recipes.Recipe | None:
+        """The recipe that was trained, if it is one that comes with Edgewise."""
+        return recipes.read(self.name) if self.name in recipes.names() else None
+
+    def graph(self) -> Graph | None:
+        """The graph that the model read."""
+        task = self.loaded.task
+        known = isinstance(task, NodeClassification | ImageClassification | Text)
+        return task.graph(self.loaded.pattern) if known else None
+
+    def part(self, title: str, make: Callable[[], Iterable[Drawing | Markup]]) -> list[Markup]:
+        """A titled part of the page: drawings are saved in the run folder too."""
+        try:
+            made = [self.save(one) if isinstance(one, Drawing) else one for one in make()]
+        except Exception as error:  # one picture must not cost the page, nor the page the run
+            problem = f"{title}: could not be drawn ({type(error).__name__}: {error})"
+            self.problems.append(f"{self.run / 'report.html'}: {problem}")
+            made = [element("p", problem, class_="problem")]
+        return [element("h2", title), *made] if made else []
+
+    def save(self, drawing: Drawing) -> Markup:
+        folder = self.run / "figures"
+        folder.mkdir(exist_ok=True)
+        drawn = figures.svg(drawing.figure, f"{self.run.name}-{drawing.name}")
+        write_file(folder / f"{drawing.name}.svg", figures.standalone(drawn).encode())
+        return pages.figure(drawn, drawing.caption)
+
+
+def heading(found: Findings) -> list[Markup]:
+    """The title, the sentence that describes the recipe, and the few numbers that matter."""
+    config, result = found.loaded.config, finished(found.run)
+    numbers = {}
+    if result is not None:
+        numbers[f"test {result.metric}"] = shown(result.metric, result.test)
+        numbers[f"validation {result.metric}"] = shown(result.metric, result.valid)
+    numbers["weights"] = f"{sum(weight.numel() for weight in found.loaded.model.parameters()):,}"
+    graph = found.graph()
+    if graph is not None:
+        numbers["edges"] = f"{graph.num_edges:,}"
+    numbers["seed"] = str(config.train.seed)
+    if result is not None:
+        numbers["seconds"] = f"{result.seconds:.1f}"
+    described = found.packaged.description if found.packaged else f"{config.model.name} on {config.task.name}"
+    return [
+        element("p", "Edgewise run", class_="eyebrow"),
+        element("h1", found.name),
+        element("p", described, class_="lead"),
+        pages.headline(numbers),
+    ]
+
+
+def sections(found: Findings) -> list[Markup]:
+    """The parts of the page between its heading and how to repeat the run."""
+    loaded = found.loaded
+    return [
+        *found.part("What was trained", lambda: [properties(found)]),
+        *found.part("Training", lambda: training_curves(found.records)),
+        *found.part("Who listens to whom", lambda: drawn_attention(loaded)),
+        *found.part("Right and wrong", lambda: confusion(loaded)),
+        *found.part("What it writes", lambda: sample(loaded)),
+    ]
+
+
+def properties(found: Findings) -> Markup:
+    """Data, graph, equation, model and optimiser, each in a line."""
+    config, task = found.loaded.config, found.loaded.task
+    graph = found.graph()
+    systems = found.packaged.system if found.packaged else ()
+    rows = [("data", data_sentence(task))]
+    if graph is not None:
+        density = 100 * graph.num_edges / max(graph.num_receivers * graph.num_senders, 1)
+        told = f"{graph.num_receivers:,} nodes, {graph.num_edges:,} edges, {density:.2g} % of all pairs"
+        rows.append(("graph", f"{config.graph.name}: {told}"))
+    rows += [(row.name, row.equation) for row in SYSTEMS if row.id in systems and row.file.startswith("layers/")]
+    rows.append(("model", options_sentence(config.model.name, config.model.options)))
+    optimizer, train = config.optimizer, config.train
+    rate = (
+        f"learning rate {optimizer.learning_rate:g} ({config.schedule.name}), weight decay {optimizer.weight_decay:g}"
+    )
+    rows.append(("optimiser", f"{optimizer.name}, {rate}"))
+    steps = found.records[-1]["step"] if found.records else 0
+    rows.append(
+        ("training", f"{steps:,} of at most {train.steps:,} steps of {train.batch} examples, {train.precision}")
+    )
+    rows.append(("software", f"edgewise {edgewise.__version__}, torch {torch.__version__}"))
+    return pages.properties(rows)
+
+
+def data_sentence(task: Task) -> str:
+    """What the task reads, in a few words."""
+    if isinstance(task, NodeClassification):
+        nodes = task.nodes
+        sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in nodes.splits.items())
+        return f"{task.name}: {nodes.graph.num_receivers:,} nodes of {len(nodes.classes)} classes ({sizes})"
+    if isinstance(task, ImageClassification):
+        sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.images.splits.items())
+        height, width = task.images.pixels.shape[1:]
+        return f"{task.name}: {height} × {width} pixels in patches of {task.patch[0]} × {task.patch[1]} ({sizes})"
+    if isinstance(task, Text):
+        return f"{task.name}: characters, {len(task.vocabulary)} different ones, {task.context} at once"
+    return task.name
+
+
+def options_sentence(name: str, options: Any) -> str:
+    """A name and its options: `gnn: layer gat, width 64`."""
+    return f"{name}: " + ", ".join(f"{option} {value}" for option, value in options.items() if value is not None)
+
+
+def training_curves(records: Records) -> list[Drawing]:
+    """Loss and accuracy over the steps."""
+    steps = [record for record in records if "metric" not in record]
+
+    def curve(label: str, colour: str, value: Callable[[dict[str, Any]], Any]) -> figures.Curve:
+        points = [(record["step"], value(record)) for record in steps if value(record) is not None]
+        return label, [step for step, _ in points], [y for _, y in points], colour
+
+    train = curve("train", figures.ACCENT, lambda record: record.get("loss"))
+    loss = curve("valid", figures.WARM, lambda record: record.get("valid", {}).get("loss"))
+    accuracy = curve("valid", figures.WARM, lambda record: record.get("valid", {}).get("accuracy"))
+    panels = [("loss", [line for line in (train, loss) if line[1]]), ("accuracy", [accuracy] if accuracy[1] else [])]
+    panels = [(title, lines) for title, lines in panels if lines]
+    best = records[-1].get("best_step") if records else None
+    caption = (
+        "" if best is None else "The dotted line marks the weights that were kept: the best on the validation data."
+    )
+    return [Drawing("curves", figures.curves(panels, best), caption)] if panels else []
+
+
+def drawn_attention(loaded: LoadedRun) -> list[Drawing]:
+    """The attention on its graph, for the tasks that can be drawn."""
+    drawn = draw_attention(loaded.task, loaded.pattern, loaded.model)
+    return [] if drawn is None else [drawn]
+
+
+@torch.no_grad()
+def confusion(loaded: LoadedRun) -> list[Drawing]:
+    """How the test examples of each class were classified."""
+    task, model = loaded.task, loaded.model
+    if not isinstance(task, NodeClassification | ImageClassification):
+        return []
+    names = task.nodes.classes if isinstance(task, NodeClassification) else task.images.classes
+    counts = torch.zeros(len(names), len(names), dtype=torch.int64)
+    for batch in task.batches("test", 500, loaded.pattern):
+        predicted = batch.read(model(batch.graph, batch.x)).argmax(-1)
+        counts.index_put_((batch.target.reshape(-1), predicted), torch.ones_like(predicted), accumulate=True)
+    table = counts.numpy()
+    right = f"{int(np.trace(table)):,} of {int(table.sum()):,} test examples are on the diagonal, classified rightly."
+    return [Drawing("confusion", figures.confusion(table, names), right)]
+
+
+def sample(loaded: LoadedRun) -> list[Markup]:
+    """A prompt from the validation text, continued."""
+    task, model = loaded.task, loaded.model
+    if not isinstance(task, Text) or not isinstance(model, Transformer):
+        return []
+    prompt = tensor(next(iter(task.batches("valid", 1, loaded.pattern))))[:1]
+    continued = model.generate(
+        prompt,
+        SAMPLE,
+        lambda length: task.graph(loaded.pattern, length),
+        temperature=TEMPERATURE,
+        generator=torch.Generator().manual_seed(0),
+    )
+    start = prompt.shape[-1]
+    text = element("pre", element("b", task.decode(continued[0, :start])), task.decode(continued[0, start:]))
+    told = (
+        f"Validation text (coloured) and {SAMPLE} characters that the model adds to it, at temperature {TEMPERATURE}."
+    )
+    return [text, element("figcaption", told)]
+
+
+def reproduction(found: Findings) -> list[Markup]:
+    """The configuration, and the commands that go on from here."""
+    config, run = found.loaded.config, found.run
+    commands = [f"edgewise evaluate {run}", f"edgewise predict {run} INPUT"]
+    if isinstance(found.loaded.task, Text):
+        commands.append(f'edgewise generate {run} --prompt "..."')
+    if found.packaged:
+        commands.insert(0, f"edgewise train {found.name} --train.seed {config.train.seed}")
+    written = yaml.safe_dump(flat(config), sort_keys=False, allow_unicode=True)
+    return [
+        element("h2", "Again"),
+        element("pre", "\n".join(commands)),
+        element("details", element("summary", "All options of this run"), element("pre", written)),
+    ]
+
+
+def footer() -> Markup:
+    """What made the page."""
+    return element("footer", f"Made by Edgewise {edgewise.__version__} with matplotlib {matplotlib.__version__}.")

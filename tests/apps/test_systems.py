@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+import edgewise
+from edgewise.apps import recipes
+from edgewise.apps.systems import SYSTEMS, systems_table
+
+SOURCE = Path(edgewise.__file__).parent
+
+
+@pytest.mark.parametrize("row", SYSTEMS, ids=lambda row: f"{row.id}-{row.name}")
+def test_each_row_names_a_file_and_a_recipe_that_exist(row) -> None:
+    assert (SOURCE / row.file).is_file()
+    assert row.recipe in recipes.names()
+    assert row.id in recipes.read(row.recipe).system
+
+
+def test_each_recipe_names_only_systems_that_are_listed() -> None:
+    listed = {row.id for row in SYSTEMS}
+    for name in recipes.names():
+        found = recipes.read(name)
+        assert set(found.system) <= listed, name
+        assert found.description, name
+
+
+def test_the_table_is_markdown_with_one_line_per_system() -> None:
+    lines = systems_table("src/edgewise").splitlines()
+    assert len(lines) == len(SYSTEMS) + 2
+    assert lines[1] == "|---|---|---|---|---|"
+    for row, line in zip(SYSTEMS, lines[2:], strict=True):
+        cells = line.replace(r"\|", "").split("|")
+        assert len(cells) == 7
+        assert row.id == cells[1].strip()
+        assert f"(src/edgewise/{row.file})" in line
+
+
+def test_recipes_are_plain_yaml_files_beside_the_code() -> None:
+    for name in recipes.names():
+        text = (SOURCE / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+        assert isinstance(yaml.safe_load(text), dict)
