@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from edgewise.tasks import mnist
-from edgewise.tasks import mnist as function
 from edgewise.tasks.idx import read_idx
 from tasks.miniature import SIZES, idx, mnist_parts, write_mnist
 
@@ -16,7 +15,7 @@ from tasks.miniature import SIZES, idx, mnist_parts, write_mnist
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in SIZES.items():
-        monkeypatch.setitem(function.__globals__, name, size)
+        monkeypatch.setitem(mnist.__globals__, name, size)
 
 
 @pytest.mark.parametrize("zipped", [False, True])

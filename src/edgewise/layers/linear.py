@@ -45,7 +45,9 @@ class SparseFeatures:
     @classmethod
     def from_scipy(cls, matrix: spmatrix, dtype: torch.dtype = torch.float32) -> SparseFeatures:
         """Read any scipy sparse matrix [N, C]; duplicate entries are added up."""
-        rows = matrix.tocsr(copy=True)
+        from scipy.sparse import csr_matrix
+
+        rows = csr_matrix(matrix, copy=True)
         rows.sum_duplicates()
         offsets, words = (torch.from_numpy(part.astype("int64")) for part in (rows.indptr, rows.indices))
         graph = Graph.from_csr(offsets, words, num_senders=rows.shape[1])

@@ -19,6 +19,8 @@ from edgewise.tasks.classification import class_probabilities, classification_sc
 from edgewise.tasks.sources import read_bytes
 from edgewise.tasks.task import Batch, Kind, Pattern, Split, given, lay
 
+MAX_BYTES = 1 << 24
+
 
 @dataclass(frozen=True)
 class Images:
@@ -154,13 +156,13 @@ def read_image(path: Path, height: int, width: int) -> np.ndarray[Any, Any]:
 
 
 def _read_npy(path: Path) -> np.ndarray[Any, Any]:
-    read_bytes(path, max_bytes=1 << 24)
+    read_bytes(path, MAX_BYTES)
     try:
-        # Mapped rather than read, so that a header which promises terabytes allocates none.
-        pixels = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        # Mapped rather than read, so that a header which promises terabytes allocates none; and never unpickled.
+        pixels = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, OverflowError, SyntaxError) as error:
         raise DataError(f"{path}: not a numpy array of numbers ({error})") from error
-    if not isinstance(pixels, np.ndarray) or pixels.dtype.kind not in "buif":
+    if pixels.dtype.kind not in "buif":
         raise DataError(f"{path}: not a numpy array of real numbers")
     return pixels.astype(np.float32)
 
@@ -170,7 +172,7 @@ def _read_png(path: Path) -> np.ndarray[Any, Any]:
 
     from PIL import Image
 
-    content = read_bytes(path, max_bytes=1 << 24)
+    content = read_bytes(path, MAX_BYTES)
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
             if picture.mode not in ("1", "L"):

@@ -86,6 +86,13 @@ class Encode(StandIn):
         return text.encode("latin1")
 
 
+class Empty(StandIn):
+    """bytes, by which Python 3 writes an array without values into an old pickle."""
+
+    def __new__(cls) -> Any:
+        return b""
+
+
 class Sparse(StandIn):
     """scipy's csr_matrix: built from its three arrays once they fit one another."""
 
@@ -113,6 +120,7 @@ class Sparse(StandIn):
 
 
 GLOBALS: dict[str, Any] = {
+    "__builtin__ bytes": Empty,
     "__builtin__ list": list,
     "_codecs encode": Encode,
     "collections defaultdict": defaultdict,

@@ -1,0 +1,341 @@
+"""Damaged, hostile and unfitting data files: each one is a DataError that names the file."""
+
+import gzip
+import io
+import os
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.sparse import csr_matrix
+
+from edgewise.errors import DataError
+from edgewise.tasks import citation, mnist, text
+from edgewise.tasks.images import read_image
+from tasks.miniature import (
+    NODES,
+    PAPERS,
+    SIZES,
+    TEST,
+    TRAIN,
+    WORDS,
+    idx,
+    mnist_parts,
+    planetoid_parts,
+    python2,
+    write_mnist,
+    write_planetoid,
+)
+
+PARTS = planetoid_parts()
+
+
+def values(name: str) -> np.ndarray[Any, Any]:
+    """A copy of a miniature's array, dense."""
+    part = PARTS[name]
+    return part.toarray() if isinstance(part, csr_matrix) else part.copy()
+
+
+def changed(name: str, at: object, value: float) -> np.ndarray[Any, Any]:
+    array = values(name)
+    array[at] = value
+    return array
+
+
+def sparse(**state: object) -> bytes:
+    """The miniature's allx with some of its state replaced, whether or not it fits."""
+    matrix = PARTS["allx"].copy()
+    matrix.__dict__.update(state)
+    return python2(matrix)
+
+
+def cites(**lists: object) -> dict[object, object]:
+    return PARTS["graph"] | {int(paper[1:]): others for paper, others in lists.items()}
+
+
+class Touch:
+    """Pickled, this is the call os.system("touch NAME")."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (f"touch {self.name}",)
+
+
+def lines(numbers: list[int]) -> bytes:
+    return "\n".join(map(str, numbers)).encode()
+
+
+# what is wrong: (the file that the message must name, the changed parts, what the message must say)
+CITATION: dict[str, tuple[str, dict[str, object], str]] = {
+    "empty": ("x", {"x": b""}, "not a pickle"),
+    "no pickle": ("x", {"x": b"node,word\n1,2\n"}, "not a pickle"),
+    "truncated": ("allx", {"allx": python2(PARTS["allx"])[:-99]}, "not a pickle"),
+    "no end": ("ty", {"ty": python2(PARTS["ty"])[:-1]}, "not a pickle"),
+    "trailing bytes": ("y", {"y": python2(PARTS["y"]) + b"\n"}, "bytes after the end"),
+    "two pickles": ("y", {"y": python2(PARTS["y"]) * 2}, "bytes after the end"),
+    "protocol 4": ("y", {"y": pickle.dumps(PARTS["y"], 4)}, "the instruction FRAME at byte 2 is refused"),
+    "os.system": ("graph", {"graph": Touch("marker")}, f"the global {os.name}.system at byte 2 is refused"),
+    "os.system inside": ("graph", {"graph": cites(n5=[Touch("marker")])}, f"the global {os.name}.system"),
+    "os.system by text": ("tx", {"tx": pickle.dumps(Touch("marker"), 0)}, f"the global {os.name}.system"),
+    "objects": ("ally", {"ally": np.array([[1, "a"]], dtype=object)}, "'O8'"),
+    "strings": ("ally", {"ally": np.array([["1", "0"]])}, "'U1'"),
+    "complex numbers": ("ally", {"ally": values("ally").astype(complex)}, "'c16'"),
+    "dense words": ("x", {"x": values("x")}, "a sparse matrix was expected, not ndarray"),
+    "words as a list": ("x", {"x": [1, 2]}, "a sparse matrix was expected, not list"),
+    "words as a number": ("tx", {"tx": 7}, "a sparse matrix was expected, not int"),
+    "NaN": ("allx", {"allx": csr_matrix(changed("allx", (5, 2), np.nan))}, "no finite number"),
+    "infinity": ("tx", {"tx": csr_matrix(changed("tx", (1, 2), np.inf))}, "no finite number"),
+    "negative words": ("x", {"x": csr_matrix(changed("x", (1, 2), -1))}, "negative"),
+    "no arrays": ("allx", {"allx": sparse(indices=None)}, "without its arrays"),
+    "two dimensions of data": ("allx", {"allx": sparse(data=np.ones((2, 2)))}, "without its arrays"),
+    "shape of text": ("allx", {"allx": sparse(_shape="big")}, "of shape 'big'"),
+    "shape of one": ("allx", {"allx": sparse(_shape=(PAPERS,))}, r"of shape \(510,\)"),
+    "negative shape": ("allx", {"allx": sparse(_shape=(-1, 5))}, r"of shape \(-1, 5\)"),
+    "huge shape": ("allx", {"allx": sparse(_shape=(1 << 40, WORDS))}, "511 row offsets"),
+    "column out of range": ("allx", {"allx": sparse(_shape=(PAPERS, 2))}, "a column outside 0 to 1"),
+    "negative column": ("allx", {"allx": sparse(indices=-PARTS["allx"].indices - 1)}, "a column outside 0 to 4"),
+    "offsets of another length": ("allx", {"allx": sparse(indptr=np.array([0, 2]))}, "2 row offsets"),
+    "offsets that fall": ("allx", {"allx": sparse(indptr=PARTS["allx"].indptr[::-1].copy())}, "do not fit"),
+    "offsets beyond the end": ("allx", {"allx": sparse(indptr=PARTS["allx"].indptr + 1)}, "do not fit"),
+    "offsets of fractions": ("allx", {"allx": sparse(indptr=PARTS["allx"].indptr * 1.0)}, "row offsets"),
+    "data of another length": ("allx", {"allx": sparse(data=PARTS["allx"].data[1:])}, "do not fit"),
+    "other columns in x": ("x", {"x": csr_matrix(values("x")[:, :3])}, "3 columns, expected the 5 of ind.cora.allx"),
+    "other columns in tx": ("tx", {"tx": csr_matrix(np.ones((5, 9)))}, "has 9 columns, expected the 5"),
+    "no training papers": ("x", {"x": csr_matrix((0, WORDS)), "y": values("y")[:0]}, "has 0 rows; expected 1 to 10"),
+    "too few to validate": (
+        "x", {"x": csr_matrix(values("allx")[:11]), "y": values("ally")[:11]}, "has 11 rows; expected 1 to 10"
+    ),
+    "sparse labels": ("y", {"y": csr_matrix(values("y"))}, r"an array \[papers, classes\] was expected"),
+    "labels as numbers": ("ally", {"ally": values("ally").argmax(1)}, r"an array \[papers, classes\] was expected"),
+    "two classes": ("ty", {"ty": changed("ty", 2, 1)}, "a single 1"),
+    "a class of two": ("ty", {"ty": changed("ty", (2, 1), 2)}, "a single 1"),
+    "NaN as label": ("ty", {"ty": values("ty") * np.nan}, "a single 1"),
+    "more labels than papers": ("y", {"y": values("ally")[: TRAIN + 1]}, "has 7 rows, expected the 6 of ind.cora.x"),
+    "fewer labels than papers": ("ally", {"ally": values("ally")[1:]}, "509 rows, expected the 510 of ind.cora.allx"),
+    "other classes": ("ty", {"ty": np.eye(len(TEST), 2, dtype=int)}, "has 2 columns, expected the 3 of ind.cora.ally"),
+    "unlabelled training": ("y", {"ally": changed("ally", 2, 0)}, "a paper of the public split has no class"),
+    "unlabelled validation": ("ally", {"ally": changed("ally", 99, 0)}, "a paper of the public split has no class"),
+    "unlabelled test": ("ty", {"ty": changed("ty", 2, 0)}, "a paper of the public split has no class"),
+    "a graph as a list": ("graph", {"graph": [[1], [0]]}, "a dictionary of lists was expected, not list"),
+    "a graph as an array": ("graph", {"graph": np.zeros((2, 2))}, "a dictionary of lists was expected, not ndarray"),
+    "an empty graph": ("test.index", {"graph": {}}, "expected a number from 510 to -1"),
+    "names for papers": ("graph", {"graph": PARTS["graph"] | {"paper": [0]}}, "paper 'paper' must be a number"),
+    "truth for a paper": ("graph", {"graph": {True: [0]}}, "paper True must be a number"),
+    "a tuple of citations": ("graph", {"graph": cites(n4=(1, 2))}, "paper 4 must be a number with a list"),
+    "a citation of a fraction": ("graph", {"graph": cites(n4=[1.5])}, "paper 4 must be a number with a list"),
+    "a citation of nothing": ("graph", {"graph": cites(n4=[None])}, "paper 4 must be a number with a list"),
+    "a negative citation": ("graph", {"graph": cites(n4=[-1])}, "paper 4 or one that it cites is outside"),
+    "a citation out of range": ("graph", {"graph": cites(n4=[NODES])}, "paper 4 or one that it cites is outside"),
+    "a huge citation": ("graph", {"graph": cites(n4=[1 << 62])}, "paper 4 or one that it cites is outside"),
+    "a paper out of range": ("graph", {"graph": cites(n99999=[1])}, "paper 99999 or .* outside 0 to 517"),
+    "papers that no file describes": ("graph", {"graph": cites(n517=[1])}, "papers up to 517, expected 516"),
+    "no test papers": ("test.index", {"test_index": b"\n"}, "empty"),
+    "words for test papers": ("test.index", {"test_index": b"510\nfive\n"}, "line 2 is 'five', expected a number"),
+    "a negative test paper": ("test.index", {"test_index": b"-5"}, "line 1 is '-5'"),
+    "a fraction of a test paper": ("test.index", {"test_index": b"510.5"}, r"line 1 is '510\.5'"),
+    "a training paper to test": ("test.index", {"test_index": lines([3, *TEST[1:]])}, "line 1 is '3'.* 510 to 516"),
+    "a test paper out of range": ("test.index", {"test_index": lines([*TEST[1:], 517])}, "line 5 is '517'"),
+    "a huge test paper": ("test.index", {"test_index": b"9" * 5000}, "line 1 is '9+'"),
+    "a test paper twice": ("test.index", {"test_index": lines([510, 510, 516, 511, 514])}, "lists a paper twice"),
+    "too few test papers": ("test.index", {"test_index": lines([510, 516])}, "2 rows, expected the 5 of ind.cora.tx"),
+    "no text": ("test.index", {"test_index": b"\xff\xfe\x00"}, "line 1 is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", CITATION)
+def test_citation_files(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ending, parts, message = CITATION[wrong]
+    folder = write_planetoid(tmp_path / "planetoid", **parts)
+    with pytest.raises(DataError, match=re.escape(str(folder / f"ind.cora.{ending}")) + ": .*" + message):
+        citation(folder=str(folder))
+    assert [file.name for file in tmp_path.iterdir()] == ["planetoid"], "nothing ran, nothing was left behind"
+
+
+@pytest.mark.parametrize("ending", list(PARTS))
+def test_a_citation_file_that_is_missing_or_a_folder(ending: str, tmp_path: Path) -> None:
+    file = write_planetoid(tmp_path) / f"ind.cora.{ending}"
+    file.unlink()
+    with pytest.raises(DataError, match=f"{tmp_path} lacks ind.cora.{ending}"):
+        citation(folder=str(tmp_path))
+    file.mkdir()
+    with pytest.raises(DataError, match=re.escape(f"{file}: cannot be read")):
+        citation(folder=str(tmp_path))
+
+
+def test_a_citation_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgewise.tasks.planetoid.MAX_BYTES", 1000)
+    with pytest.raises(DataError, match=r"ind\.cora\.allx: longer than the 1,000 bytes"):
+        citation(folder=str(write_planetoid(tmp_path)))
+
+
+MNIST = mnist_parts()
+IMAGES, LABELS = MNIST["train-images-idx3-ubyte"], MNIST["t10k-labels-idx1-ubyte"]
+ZIPPED = gzip.compress(idx(IMAGES))
+
+# what is wrong: (the file, its bytes, what the message must say)
+IDX: dict[str, tuple[str, bytes, str]] = {
+    "empty": ("train-images", b"", "truncated; an IDX header of 16 bytes was expected, it has 0"),
+    "half a header": ("t10k-labels", idx(LABELS)[:7], "truncated; an IDX header of 8 bytes was expected, it has 7"),
+    "labels for images": ("train-images", idx(LABELS) * 3, "starts with 00000801, expected 00000803"),
+    "images for labels": ("t10k-labels", idx(IMAGES), "starts with 00000803, expected 00000801"),
+    "floats": ("train-images", idx(IMAGES, magic=b"\0\0\x0d\3"), "starts with 00000d03"),
+    "little-endian": ("train-images", idx(IMAGES, magic=b"\3\x08\0\0"), "starts with 03080000"),
+    "another format": ("train-images", b"\x89PNG\r\n\x1a\n" + bytes(99), "starts with 89504e47"),
+    "truncated": (
+        "train-images",
+        idx(IMAGES)[:-1],
+        "truncated; .* 8 x 28 x 28 = 6272 bytes, 6271 follow",
+    ),
+    "trailing bytes": ("t10k-labels", idx(LABELS) + b"\0", "trailing bytes; its header promises 4 = 4 bytes, 5 follow"),
+    "a huge promise": ("train-images", b"\0\0\x08\3" + b"\xff" * 12 + bytes(99), "truncated; its header promises"),
+    "truncated gzip": ("train-images", ZIPPED[:-20], "a damaged gzip file"),
+    "gzip with a wrong sum": ("train-images", ZIPPED[:-8] + b"\0" * 8, "a damaged gzip file"),
+    "gzip without content": ("train-images", ZIPPED[:10], "a damaged gzip file"),
+    "gzip of nothing": ("train-images", gzip.compress(b""), "truncated"),
+    "gzip that is damaged": ("train-images", ZIPPED[:40] + bytes(40) + ZIPPED[80:], "a damaged gzip file"),
+    "zipped trailing bytes": ("train-images", gzip.compress(idx(IMAGES) + b"a"), "trailing bytes"),
+    "fewer images": ("train-images", idx(IMAGES[1:]), "8 x 28 x 28 values were expected, it has 7 x 28 x 28"),
+    "smaller images": ("t10k-images", idx(IMAGES[:4, 1:]), "4 x 28 x 28 values were expected, it has 4 x 27 x 28"),
+    "more labels": ("t10k-labels", idx(np.arange(5)), "4 labels were expected, it has 5"),
+    "a label of ten": ("t10k-labels", idx(np.array([1, 2, 10, 3])), "label 2 is 10, expected a digit 0 to 9"),
+}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in SIZES.items():
+        monkeypatch.setitem(mnist.__globals__, name, size)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("wrong", IDX)
+def test_mnist_files(wrong: str, tmp_path: Path) -> None:
+    start, content, message = IDX[wrong]
+    write_mnist(tmp_path, **{start.replace("-", "_"): content})
+    with pytest.raises(DataError, match=re.escape(str(tmp_path / start)) + r"-idx\d-ubyte: .*" + message):
+        mnist(folder=str(tmp_path))
+
+
+@pytest.mark.usefixtures("small")
+def test_mnist_files_that_are_missing_or_folders(tmp_path: Path) -> None:
+    file = write_mnist(tmp_path) / "t10k-labels-idx1-ubyte"
+    file.unlink()
+    with pytest.raises(DataError, match=f"{tmp_path} lacks t10k-labels-idx1-ubyte.gz"):
+        mnist(folder=str(tmp_path))
+    file.mkdir()
+    with pytest.raises(DataError, match=f"{file}: cannot be read"):
+        mnist(folder=str(tmp_path))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_gzip_bomb_stops_at_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgewise.tasks.idx.MAX_BYTES", 10_000)
+    write_mnist(tmp_path, train_images=gzip.compress(bytes(1 << 22)))
+    with pytest.raises(DataError, match="train-images-idx3-ubyte: unpacks to more than the 10,000 bytes"):
+        mnist(folder=str(tmp_path))
+
+
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def png(mode: str, size: tuple[int, int]) -> bytes:
+    file = io.BytesIO()
+    Image.new(mode, size).save(file, format="png")
+    return file.getvalue()
+
+
+PICTURES: dict[str, tuple[str, bytes, str]] = {
+    "npy: empty": ("npy", b"", "not a numpy array"),
+    "npy: text": ("npy", b"1 2 3", "not a numpy array"),
+    "npy: truncated": ("npy", npy(np.zeros((8, 8)))[:-1], "not a numpy array"),
+    "npy: header cut": ("npy", npy(np.zeros((8, 8)))[:20], "not a numpy array"),
+    "npy: header of code": ("npy", npy(np.zeros((8, 8))).replace(b"(8, 8)", b"exit()"), "not a numpy array"),
+    "npy: huge promise": ("npy", npy(np.zeros((8, 8))).replace(b"(8, 8), ", b"(9**9,),"), "not a numpy array"),
+    "npy: larger than the file": ("npy", npy(np.zeros((8, 8))).replace(b"(8, 8), ", b"(8, 99),"), "not a numpy array"),
+    "npy: objects": ("npy", npy(np.array([Touch("marker")], dtype=object)), "not a numpy array"),
+    "npy: a pickle": ("npy", pickle.dumps(Touch("marker")), "not a numpy array"),
+    "npy: strings": ("npy", npy(np.array(["a"])), "not a numpy array of real numbers"),
+    "npy: complex": ("npy", npy(np.zeros((8, 8), complex)), "not a numpy array of real numbers"),
+    "npy: an archive": ("npy", b"PK\x03\x04" + bytes(99), "not a numpy array"),
+    "npy: wrong size": ("npy", npy(np.zeros((8, 7))), "8 x 8 pixels was expected, this one is 8 x 7"),
+    "npy: colour": ("npy", npy(np.zeros((8, 8, 3))), "8 x 8 pixels was expected, this one is 8 x 8 x 3"),
+    "npy: NaN": ("npy", npy(np.full((8, 8), np.nan)), "not a finite number"),
+    "npy: infinity": ("npy", npy(np.full((8, 8), np.inf)), "not a finite number"),
+    "png: empty": ("png", b"", "not a readable PNG"),
+    "png: text": ("png", b"hello", "not a readable PNG"),
+    "png: truncated": ("png", png("L", (8, 8))[:40], "not a readable PNG"),
+    "png: damaged": ("png", png("L", (8, 8))[:45] + b"\xff" * 8 + png("L", (8, 8))[53:], "not a readable PNG"),
+    "png: another format": ("png", b"GIF89a" + bytes(99), "not a readable PNG"),
+    "png: colour": ("png", png("RGB", (8, 8)), "not one of mode RGB"),
+    "png: sixteen bits": ("png", png("I;16", (8, 8)), "not one of mode I;16"),
+    "png: wrong size": ("png", png("L", (9, 8)), "8 x 8 pixels was expected, this one is 8 x 9"),
+    "another ending": ("bmp", b"BM", "give a .npy or .png file"),
+}
+
+
+@pytest.mark.parametrize("wrong", PICTURES)
+def test_pictures(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ending, content, message = PICTURES[wrong]
+    file = tmp_path / f"picture.{ending}"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(f"{file}: ") + ".*" + message):
+        read_image(file, 8, 8)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("ending", ["npy", "png"])
+def test_pictures_that_are_missing_or_folders(ending: str, tmp_path: Path) -> None:
+    file = tmp_path / f"picture.{ending}"
+    with pytest.raises(DataError, match=re.escape(f"{file}: cannot be read (No such file")):
+        read_image(file, 8, 8)
+    file.mkdir()
+    with pytest.raises(DataError, match=re.escape(f"{file}: cannot be read (Is a directory")):
+        read_image(file, 8, 8)
+
+
+TEXTS: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "the file is empty"),
+    "a byte order mark only": (b"\xef\xbb\xbf", "too short"),
+    "one character": (b"a", "too short"),
+    "too short": (b"abcd" * 10, "too short: 36 characters for training and 4 for validation; both must be more than"),
+    "latin-1": ("zwölf ".encode("latin-1") * 100, "not UTF-8 text: byte 2 is 0xf6"),
+    "UTF-16": ("words ".encode("utf-16") * 100, "a binary file: byte 3 is zero"),
+    "binary": (bytes(range(256)) * 10, "a binary file: byte 0 is zero"),
+    "cut in a character": ("ö".encode()[:1] * 999, "not UTF-8 text: byte 0 is 0xc3"),
+    "surrogates": (b"abc" * 99 + b"\xed\xa0\x80", "not UTF-8 text: byte 297 is 0xed"),
+}
+
+
+@pytest.mark.parametrize("wrong", TEXTS)
+def test_texts(wrong: str, tmp_path: Path) -> None:
+    content, message = TEXTS[wrong]
+    file = tmp_path / "own.txt"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=r"own\.txt: .*" + message):
+        text(file=str(file), context=8)
+
+
+def test_texts_that_are_missing_folders_or_endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "own.txt"
+    with pytest.raises(DataError, match=f"{file}: cannot be read"):
+        text(file=str(file))
+    with pytest.raises(DataError, match=f"{tmp_path}: cannot be read"):
+        text(file=str(tmp_path))
+    file.write_bytes(b"word " * 9999)
+    monkeypatch.setitem(text.__globals__, "MAX_BYTES", 1000)
+    with pytest.raises(DataError, match=f"{file}: longer than the 1,000 bytes"):
+        text(file=str(file))
+    with pytest.raises(DataError, match=r"lacks input\.txt"):
+        text(source="shakespeare", folder=str(tmp_path))
