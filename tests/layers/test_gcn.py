@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from edgewise import Graph, GraphError, complete
-from edgewise.layers import GCN, SparseFeatures, renormalised
+from edgewise import Graph, GraphError, aggregate, complete
+from edgewise.layers import GCN, SparseFeatures, gcn, renormalised
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -53,6 +53,14 @@ def test_entries_are_computed_once_per_graph_and_dtype():
     assert first[0] is again[0]
     assert first[1] is again[1]
     assert renormalised(graph, torch.float64)[1].dtype == torch.float64
+
+
+@pytest.mark.parametrize("outputs", [3, 8])
+def test_edges_carry_the_narrower_of_inputs_and_outputs(outputs, monkeypatch):
+    carried = []
+    monkeypatch.setattr(gcn, "aggregate", lambda graph, x, w: carried.append(x.shape[-1]) or aggregate(graph, x, w))
+    GCN(5, outputs)(messy_graph(), torch.randn(7, 5))
+    assert carried == [min(5, outputs)]
 
 
 def test_receivers_must_be_the_senders():

@@ -1,0 +1,128 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from edgewise import ConfigError, Graph, causal, complete, record
+from edgewise.layers import GAT, GCN, NORMS, READOUTS, SparseFeatures
+from edgewise.models import GNN, GRAPH_LAYERS, GNNSettings, Signature
+
+GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
+NODES = Signature(6, 3)
+GRAPHS = Signature(6, 3, whole_graph=True)
+
+
+@pytest.mark.parametrize("layer", GRAPH_LAYERS)
+@pytest.mark.parametrize("connection", ["none", "residual", "concatenate"])
+@pytest.mark.parametrize("signature", [NODES, GRAPHS], ids=["nodes", "graphs"])
+def test_every_choice_trains(layer, connection, signature):
+    readout = "sum" if signature.whole_graph else "none"
+    model = GNN(GNNSettings(layer, width=8, depth=3, heads=2, connection=connection, readout=readout), signature)
+    graph = Graph.batch([GRAPH, complete(2)])
+    y = model(graph, torch.randn(7, 6))
+    assert y.shape == ((2, 3) if signature.whole_graph else (7, 3))
+    y.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_kipf_and_wellings_network():
+    model = GNN(GNNSettings("gcn", width=16, depth=2, dropout=0.5), NODES).eval()
+    x = torch.randn(5, 6)
+    hidden, output = model.hidden[0], model.output
+    assert isinstance(hidden, GCN)
+    assert isinstance(output, GCN)
+    assert torch.equal(model(GRAPH, x), output(GRAPH, torch.relu(hidden(GRAPH, x))))
+    assert sum(p.numel() for p in model.parameters()) == 6 * 16 + 16 + 16 * 3 + 3
+
+
+def test_velickovics_network():
+    settings = GNNSettings(
+        "gat", width=64, depth=2, heads=8, output_heads=1, dropout=0.6, attention_dropout=0.6, activation="elu"
+    )
+    model = GNN(settings, NODES).eval()
+    hidden, output = model.hidden[0], model.output
+    assert isinstance(hidden, GAT)
+    assert hidden.a_sender.shape == (8, 8)
+    assert output.a_sender.shape == (1, 3)
+    assert not output.concatenate
+    assert hidden.dropout == output.dropout == 0.6
+    x = torch.randn(5, 6)
+    assert torch.equal(model(GRAPH, x), output(GRAPH, functional.elu(hidden(GRAPH, x))))
+
+
+def test_output_heads_are_averaged():
+    model = GNN(GNNSettings("gatv2", width=8, heads=2, output_heads=4), NODES)
+    with record() as seen:
+        assert model(GRAPH, torch.randn(5, 6)).shape == (5, 3)
+    assert [one.weights.shape[-1] for one in seen] == [2, 4]
+
+
+def test_dropout_acts_on_the_inputs_of_every_layer():
+    model, seen = GNN(GNNSettings("gcn", depth=3, dropout=0.9, activation="tanh"), NODES), []
+    for layer in (*model.hidden, model.output):
+        layer.register_forward_pre_hook(lambda _, inputs: seen.append((inputs[1] == 0).double().mean().item()))
+    model(GRAPH, torch.ones(5, 6))
+    assert all(share > 0.5 for share in seen)
+    seen.clear()
+    model.eval()(GRAPH, torch.ones(5, 6))
+    assert seen[0] == 0
+
+
+def test_residuals_add_and_concatenation_keeps():
+    x = torch.randn(5, 6)
+    for connection, expected in (
+        ("residual", lambda a, b: a + b),
+        ("concatenate", lambda a, b: torch.cat([a, b], -1)),
+    ):
+        model = GNN(GNNSettings("sage-mean", width=4, depth=3, connection=connection, norm="layer"), NODES).eval()
+        first = torch.relu(model.norms[0](model.hidden[0](GRAPH, x)))
+        second = torch.relu(model.norms[1](model.hidden[1](GRAPH, first)))
+        assert torch.allclose(model(GRAPH, x), model.output(GRAPH, expected(first, second)))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_graphs_have_a_readout_and_a_linear_map(norm, readout):
+    model = GNN(GNNSettings("gin", width=4, depth=2, norm=norm, readout=readout), GRAPHS).eval()
+    x = h = torch.randn(5, 6)
+    for layer, one in zip(model.hidden, model.norms, strict=True):
+        h = torch.relu(one(layer(GRAPH, h)))
+    expected = model.output.readout(GRAPH, h) @ model.output.linear.weight.T + model.output.linear.bias
+    assert torch.allclose(model(GRAPH, x), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", GRAPH_LAYERS)
+def test_sparse_features_give_what_dense_ones_give(layer):
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    dense = torch.rand(5, 6).where(torch.rand(5, 6) < 0.4, 0)
+    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()))
+    model = GNN(GNNSettings(layer, width=4), NODES).eval()
+    assert torch.allclose(model(GRAPH, sparse), model(GRAPH, dense), atol=1e-6)
+
+
+def test_tokens_are_embedded():
+    model = GNN(GNNSettings("gat", width=8, heads=2), Signature(11, 11, tokens=True, length=4))
+    assert model(causal(4), torch.randint(11, (2, 4))).shape == (2, 4, 11)
+
+
+def test_depth_one_is_one_layer():
+    model = GNN(GNNSettings("gcn", depth=1, dropout=0.0), NODES)
+    x = torch.randn(5, 6)
+    assert torch.equal(model(GRAPH, x), model.output(GRAPH, x))
+
+
+@pytest.mark.parametrize(
+    ("signature", "options", "message"),
+    [
+        (NODES, {"layer": "gnc"}, "layer 'gnc' is unknown: choose one of gcn, sage-mean"),
+        (NODES, {"connection": "dense"}, "choose one of none, residual, concatenate"),
+        (NODES, {"norm": "group"}, "choose one of layer"),
+        (NODES, {"activation": "swish"}, "choose one of relu"),
+        (NODES, {"layer": "gat", "heads": 3}, "3 heads do not divide a width of 16"),
+        (NODES, {"depth": 0}, "at least 1"),
+        (NODES, {"readout": "mean"}, "one output per node"),
+        (GRAPHS, {}, "choose a readout"),
+    ],
+)
+def test_impossible_settings_are_refused(signature, options, message):
+    with pytest.raises(ConfigError, match=message):
+        GNN(GNNSettings(**options), signature)
