@@ -1,0 +1,31 @@
+"""Floor 6: training. One loop, exact resumption, and the run folder that it leaves."""
+
+from edgewise.training.checkpoint import write_file
+from edgewise.training.loop import resume, train
+from edgewise.training.optimizers import OPTIMIZERS
+from edgewise.training.plain import build
+from edgewise.training.runs import LoadedRun, Result, assemble, evaluate, finished, load_run, read_config, read_metrics
+from edgewise.training.schedules import SCHEDULES
+from edgewise.training.settings import Choice, OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
+
+__all__ = [
+    "OPTIMIZERS",
+    "SCHEDULES",
+    "Choice",
+    "LoadedRun",
+    "OptimizerSettings",
+    "Result",
+    "RunConfig",
+    "ScheduleSettings",
+    "TrainSettings",
+    "assemble",
+    "build",
+    "evaluate",
+    "finished",
+    "load_run",
+    "read_config",
+    "read_metrics",
+    "resume",
+    "train",
+    "write_file",
+]

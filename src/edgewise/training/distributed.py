@@ -1,0 +1,96 @@
+"""Many processes, one run: `torchrun` starts them, DistributedDataParallel keeps their weights equal.
+
+Every rank draws the same global batch and keeps its share of it, so the loss curve does not depend on their number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from edgewise.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train one run: this one's rank, how many there are, and this one's device."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one process that writes and evaluates."""
+        return self.rank == 0
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model as training calls it: where there are several processes, backward averages over them."""
+        return model if self.size == 1 else DistributedDataParallel(model)
+
+    def alone(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Within, backward only adds up this rank's gradients: for all micro-batches of a step but the last."""
+        return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum over all ranks, on all ranks."""
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+    def share(self, value: Any) -> Any:
+        """Plain data of the first rank, on all ranks; it travels as JSON."""
+        if self.size == 1:
+            return value
+        text = json.dumps(value).encode() if self.first else b""
+        length = self.sum(torch.tensor(len(text), device=self.device))
+        content = torch.zeros(int(length), dtype=torch.uint8, device=self.device)
+        if self.first:
+            content.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        dist.broadcast(content, src=0)
+        return json.loads(content.cpu().numpy().tobytes())
+
+
+@contextmanager
+def join(device: str) -> Iterator[World]:
+    """Join the processes that `torchrun` started; without it, a world of one."""
+    size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    place = device_for(device)
+    if size == 1:
+        yield World(place)
+        return
+    if place.type == "mps":
+        raise ConfigError("train.device mps cannot be shared by several processes; use cpu")
+    if place.type == "cuda":
+        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        torch.cuda.set_device(place)
+    joined = dist.is_initialized()
+    if not joined:
+        dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
+    try:
+        yield World(place, rank, size)
+    finally:
+        if not joined:
+            dist.destroy_process_group()
+
+
+def device_for(name: str) -> torch.device:
+    """The device of that name; "auto" takes a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = torch.device(name)
+    missing = (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()) or (
+        device.type == "mps" and not torch.backends.mps.is_available()
+    )
+    if missing:
+        raise ConfigError(f"train.device {name!r} is not on this machine; use auto or cpu")
+    return device

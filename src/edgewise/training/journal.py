@@ -1,0 +1,107 @@
+"""What a run tells while it trains: `metrics.jsonl`, a progress bar or a few lines, and TensorBoard where wanted."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from edgewise.errors import ConfigError
+
+QUIET = 10.0  # seconds between two lines where there is no terminal
+
+
+class Journal:
+    """`metrics.jsonl`, one JSON object per line, each on its way to the disk before training goes on.
+
+    Only one process may write it: a second one that trains the same run is refused.
+    """
+
+    def __init__(self, run: Path, tensorboard: bool = False) -> None:
+        self.file = (run / "metrics.jsonl").open("ab", buffering=0)
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"another process is training {run}; wait for it or stop it") from None
+        except OSError:
+            pass  # a file system without locks
+        self.curves = summary_writer()(str(run / "tensorboard")) if tensorboard else None
+
+    def write(self, record: dict[str, Any]) -> None:
+        self.file.write(json.dumps(record).encode() + b"\n")
+        if self.curves is not None:
+            for name, value in curves(record).items():
+                self.curves.add_scalar(name, value, record["step"])
+
+    def flush(self) -> int:
+        """Wait until all of it is on the disk, and return its length in bytes."""
+        os.fsync(self.file.fileno())
+        return os.fstat(self.file.fileno()).st_size
+
+    def cut(self, length: int) -> None:
+        """Forget what was written after a checkpoint: the run writes it again."""
+        self.file.truncate(min(length, os.fstat(self.file.fileno()).st_size))
+
+    def close(self) -> None:
+        self.file.close()
+        if self.curves is not None:
+            self.curves.close()
+
+
+def curves(record: dict[str, Any]) -> dict[str, float]:
+    """A record's numbers by curve: {"valid": {"loss": 2.0}} is the curve "valid/loss".
+
+    Example:
+        >>> curves({"step": 3, "loss": 1.5, "valid": {"loss": 2.0}})
+        {'loss': 1.5, 'valid/loss': 2.0}
+    """
+    flat = {name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"}
+    nested = {part: scores for part, scores in record.items() if isinstance(scores, dict)}
+    return flat | {f"{part}/{name}": value for part, scores in nested.items() for name, value in scores.items()}
+
+
+def summary_writer() -> Any:
+    """TensorBoard's writer, which is an extra."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError("train.tensorboard needs the extra: pip install 'edgewise[tensorboard]'") from None
+    return SummaryWriter
+
+
+def say(text: str) -> None:
+    """Tell the user one line, beside what a program may read from the standard output."""
+    tqdm.write(text, file=sys.stderr)
+
+
+class Display:
+    """A progress bar on a terminal, elsewhere one line every few seconds; nothing where nobody listens."""
+
+    def __init__(self, steps: int, done: int, shown: bool) -> None:
+        self.shown = shown
+        self.steps = steps
+        self.told = time.perf_counter()
+        terminal = shown and sys.stderr.isatty()
+        self.bar = tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True) if terminal else None
+
+    def advance(self) -> None:
+        if self.bar is not None:
+            self.bar.update()
+
+    def scores(self, step: int, text: str) -> None:
+        """Tell the latest scores."""
+        if self.bar is not None:
+            self.bar.set_postfix_str(text, refresh=False)
+        elif self.shown and (step == self.steps or time.perf_counter() - self.told > QUIET):
+            self.told = time.perf_counter()
+            say(f"step {step}/{self.steps}  {text}")
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()

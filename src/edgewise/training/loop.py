@@ -1,0 +1,258 @@
+"""The one training loop: it resumes to the same bits after a kill, and stops by name at the first NaN."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from edgewise.errors import ConfigError, NonFiniteError
+from edgewise.tasks.task import Batch, Split
+from edgewise.training.checkpoint import clean, load_weights, newest, save_checkpoint, verified, write_file
+from edgewise.training.distributed import World, join
+from edgewise.training.journal import Display, Journal, say, summary_writer
+from edgewise.training.optimizers import optimizer_for, optimizer_tensors, restore_optimizer
+from edgewise.training.runs import Result, assemble, evaluate, finished, read_config
+from edgewise.training.schedules import SCHEDULES
+from edgewise.training.seeds import mix, repeatable, seed
+from edgewise.training.settings import RunConfig
+
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def train(config: RunConfig, run: Path, *, progress: bool = True) -> Result:
+    """Train from the beginning, into a new run folder; under `torchrun`, every rank calls it.
+
+    Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
+    that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
+    """
+    with join(config.train.device) as world:
+        if world.first and any((run / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints")):
+            raise ConfigError(f"{run} already holds a run: `edgewise resume {run}` continues it; or name a new folder")
+        trainer = Trainer(config, run, world)
+        if world.first:
+            try:
+                run.mkdir(parents=True, exist_ok=True)
+                write_file(run / "config.yaml", config.to_yaml().encode())
+            except OSError as error:
+                raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
+        return trainer.fit(progress)
+
+
+def resume(run: Path, *, progress: bool = True) -> Result:
+    """Go on with a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so."""
+    config, result = read_config(run), finished(run)
+    if result is not None:
+        if progress:
+            say(f"{run} is finished: it was trained for {result.steps} steps")
+        return result
+    with join(config.train.device) as world:
+        return Trainer(config, run, world).fit(progress)
+
+
+class Trainer:
+    """A run in progress: what is neither here nor in a checkpoint follows from the configuration and the step."""
+
+    def __init__(self, config: RunConfig, run: Path, world: World) -> None:
+        self.config, self.settings, self.run, self.world = config, config.train, run, world
+        self.task, model = assemble(config)
+        self.model = model.to(world.device)
+        self.parallel = world.wrap(self.model)
+        self.optimizer = optimizer_for(self.model, config.optimizer)
+        self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.settings.precision == "float16")
+        self.generator = torch.Generator()
+        self.parts: tuple[Batch | None, list[tuple[float, Batch]]] = (None, [])
+        self.journal: Journal | None = None
+        self.step = 0
+        self.best: dict[str, Any] = {}  # step and validation scores of the best evaluation
+        self.best_weights: dict[str, Tensor] = {}
+        self.stale = 0  # evaluations since then
+        self.began = 0.0
+        self.durations: list[float] = []
+        if self.settings.tensorboard:
+            summary_writer()
+
+    def fit(self, progress: bool) -> Result:
+        """Train to the last step or the end of patience, then read the test split."""
+        settings, first = self.settings, self.world.first
+        with ExitStack() as opened:
+            opened.enter_context(repeatable(settings.deterministic, settings.threads))
+            if first:
+                self.journal = opened.enter_context(closing(Journal(self.run, settings.tensorboard)))
+            self.restore(progress and first)
+            display = opened.enter_context(closing(Display(settings.steps, self.step, progress and first)))
+            while not self.over:
+                self.step += 1
+                started = time.perf_counter()
+                loss, norm, rate = self.update()
+                self.durations.append(time.perf_counter() - started)
+                display.advance()
+                if self.step % settings.log_every == 0:
+                    self.record(loss=loss, gradient_norm=norm if isfinite(norm) else None, learning_rate=rate)
+                if self.step % settings.evaluate_every == 0 or self.step == settings.steps:
+                    display.scores(self.step, f"loss {loss:.4f}  {self.validate()}")
+                if self.step % settings.checkpoint_every == 0 or self.over:
+                    self.save()
+            return self.conclude()
+
+    @property
+    def over(self) -> bool:
+        settings = self.settings
+        return self.step >= settings.steps or 0 < settings.patience <= self.stale
+
+    def update(self) -> tuple[float, float, float]:
+        """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
+        settings, schedule = self.settings, self.config.schedule
+        seed(mix(settings.seed, self.step, self.world.rank), self.world.device)
+        total = torch.zeros((), device=self.world.device)
+        parts = self.share_of_batch()
+        for number, (weight, part) in enumerate(parts, start=1):
+            with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
+                with self.autocast():
+                    mean = self.task.loss(self.parallel(part.graph, part.x), part)
+                # DistributedDataParallel divides by the number of ranks.
+                self.scaler.scale(mean * (weight * self.world.size)).backward()
+            total = total + mean.detach() * weight
+        self.scaler.unscale_(self.optimizer)
+        norm = get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        loss, size = float(self.world.sum(total)), float(norm)
+        if not isfinite(loss) or (not isfinite(size) and self.scaler.get_scale() <= 1):
+            raise self.diverged(loss)  # a float16 overflow is none: the scaler skips the step and scales less
+        if settings.clip and size > settings.clip:
+            clip_grads_with_norm_(self.model.parameters(), settings.clip, norm)
+        fraction = SCHEDULES[schedule.name](self.step - 1, settings.steps, schedule.warmup, schedule.minimum)
+        rate = self.config.optimizer.learning_rate * fraction
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        return loss, size, rate
+
+    def share_of_batch(self) -> list[tuple[float, Batch]]:
+        """This rank's micro-batches of the step's global batch, each with its weight in the global mean."""
+        self.generator.manual_seed(mix(self.settings.seed, self.step))
+        batch = self.task.train_batch(self.settings.batch, self.generator, self.config.graph)
+        if batch is not self.parts[0]:  # a whole graph is the same batch at every step
+            count, rank = self.settings.accumulate, self.world.rank
+            parts = batch.split(self.world.size * count)
+            terms = sum(part.size for part in parts)
+            mine = parts[rank * count : (rank + 1) * count]
+            self.parts = batch, [(part.size / terms, part.to(self.world.device)) for part in mine]
+        return self.parts[1]
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        half = HALVES.get(self.settings.precision)
+        return nullcontext() if half is None else torch.autocast(self.world.device.type, half)
+
+    def validate(self) -> str:
+        """Evaluate on the validation split, and keep the weights if they are the best so far."""
+        told = ""
+        if self.world.first:
+            scores = self.scores("valid")
+            self.record(valid=scores)
+            if not self.best or self.merit(scores) > self.merit(self.best["valid"]):
+                self.best, self.stale = {"step": self.step, "valid": scores}, 0
+                self.best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
+            else:
+                self.stale += 1
+            metric, best = self.task.metric, self.best
+            told = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
+        self.stale = self.world.share(self.stale)
+        return told
+
+    def scores(self, split: Split) -> dict[str, float]:
+        size = self.settings.evaluate_batch or self.settings.batch
+        scores = evaluate(self.model, self.task, split, size, self.config.graph, self.world.device)
+        for name, value in scores.items():
+            if not isfinite(value):
+                raise NonFiniteError(f"the {split} {name} is {value} after step {self.step}")
+        return scores
+
+    def merit(self, scores: dict[str, float]) -> tuple[float, float]:
+        """What the best evaluation has most of: the metric, and among equals the lower loss; among those, the first."""
+        value = scores[self.task.metric]
+        return value if self.task.maximise else -value, -scores.get("loss", 0.0)
+
+    def record(self, **entry: Any) -> dict[str, Any]:
+        """Write a line of `metrics.jsonl`, on the first rank."""
+        entry = {"step": self.step, **entry, "seconds": round(time.perf_counter() - self.began, 4)}
+        if self.journal is not None:
+            self.journal.write(entry)
+        return entry
+
+    def save(self) -> None:
+        """Write a checkpoint, unless a weight is no longer finite."""
+        if self.journal is None:
+            return
+        if (name := non_finite(self.model.state_dict())) is not None:
+            raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
+        state = {
+            "step": self.step,
+            "best": self.best,
+            "stale": self.stale,
+            "scaler": self.scaler.state_dict(),
+            "seconds": time.perf_counter() - self.began,
+            "metrics_bytes": self.journal.flush(),
+        }
+        memory = optimizer_tensors(self.optimizer, self.model)
+        parts = {"model": self.model.state_dict(), "best": self.best_weights, "optimizer": memory}
+        save_checkpoint(self.run / "checkpoints", state, parts, self.settings.keep)
+
+    def restore(self, tell: bool) -> None:
+        """Take up the newest intact checkpoint, on every rank the first one's choice; without any, begin."""
+        folder, seconds = self.run / "checkpoints", 0.0
+        checkpoint = newest(folder, say if tell else lambda _: None) if self.world.first else None
+        name = self.world.share(checkpoint and checkpoint.path.name)
+        if name is not None:
+            checkpoint = checkpoint or verified(folder / name)
+            state = checkpoint.state
+            load_weights(self.model, checkpoint.tensors("model"), checkpoint.path)
+            restore_optimizer(self.optimizer, self.model, checkpoint.tensors("optimizer"))
+            self.scaler.load_state_dict(state["scaler"])
+            self.best_weights = {n: w.to(self.world.device) for n, w in checkpoint.tensors("best").items()}
+            self.step, self.best, self.stale, seconds = (state[k] for k in ("step", "best", "stale", "seconds"))
+        if self.journal is not None:
+            clean(folder, checkpoint)
+            self.journal.cut(checkpoint.state["metrics_bytes"] if checkpoint else 0)
+        self.began = time.perf_counter() - seconds
+
+    def conclude(self) -> Result:
+        """Read the test split, this once, with the best weights; the last record holds the result."""
+        entry: dict[str, Any] = {}
+        if self.journal is not None:
+            self.model.load_state_dict(self.best_weights)
+            entry = {"metric": self.task.metric, "best_step": self.best["step"], "valid": self.best["valid"]}
+            entry["test"] = self.scores("test")
+            entry["step_seconds"] = statistics.median(self.durations) if self.durations else 0.0
+            entry = self.record(**entry)
+            self.journal.flush()
+        entry = self.world.share(entry)
+        return Result.from_record(entry, self.run)
+
+    def diverged(self, loss: float) -> NonFiniteError:
+        """The error that names what is no longer finite, where it began: in a weight, the loss or a gradient."""
+        gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
+        if (name := non_finite(self.model.state_dict())) is not None:
+            what = f"the weight {name!r} was no longer finite after step {self.step - 1}, so the loss is {loss}"
+        elif not isfinite(loss):
+            what = f"the loss is {loss}"
+        elif (name := non_finite(gradients)) is not None:
+            what = f"the gradient of {name!r} is not finite"
+        else:
+            what = "the gradient's norm is too large for its precision"
+        advice = "lower optimizer.learning_rate or set train.clip"
+        return NonFiniteError(f"step {self.step}: {what}; {advice}. The checkpoints before it are intact")
+
+
+def non_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of the first tensor that holds a NaN or an infinity."""
+    return next((name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())), None)

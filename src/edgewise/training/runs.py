@@ -1,0 +1,137 @@
+"""A run folder seen from outside: what it was asked, what it reached, and its trained model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from edgewise.errors import CheckpointError, DataError
+from edgewise.layers.tables import chosen
+from edgewise.models import MODELS
+from edgewise.tasks import TASKS
+from edgewise.tasks.task import Pattern, Split, Task
+from edgewise.training.checkpoint import load_weights, newest
+from edgewise.training.distributed import device_for
+from edgewise.training.journal import say
+from edgewise.training.plain import build
+from edgewise.training.seeds import mix, seed
+from edgewise.training.settings import RunConfig
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run reached: the weights were chosen on the validation split; the test split was read once, with them.
+
+    Args:
+        metric: What `valid` and `test` measure, the task's metric.
+        valid: Its value on the validation split, at `best_step`.
+        test: Its value on the test split, with the same weights.
+        best_step: The step of the best evaluation.
+        steps: Steps that were trained.
+        seconds: Time that training took, evaluations and checkpoints included, over all resumptions.
+        step_seconds: Median time of one step, without evaluations and checkpoints.
+        run: The run folder.
+    """
+
+    metric: str
+    valid: float
+    test: float
+    best_step: int
+    steps: int
+    seconds: float
+    step_seconds: float
+    run: Path
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any], run: Path) -> Result:
+        """The result that a run's last record holds."""
+        metric, names = record["metric"], ("best_step", "seconds", "step_seconds")
+        told = {name: record[name] for name in names}
+        return cls(metric, record["valid"][metric], record["test"][metric], steps=record["step"], run=run, **told)
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trained run: `model(graph, x)` with the weights asked for, ready to evaluate."""
+
+    config: RunConfig
+    task: Task
+    pattern: Pattern
+    model: nn.Module
+
+
+def load_run(run: Path, weights: Literal["best", "last"] = "best", device: str = "auto") -> LoadedRun:
+    """A run's task and model, with the weights of its best evaluation or of its last step.
+
+    Errors: a folder without a run, without a checkpoint or with none that is intact is a `CheckpointError`.
+    """
+    config = read_config(run)
+    task, model = assemble(config)
+    checkpoint = newest(run / "checkpoints", say)
+    if checkpoint is None:
+        raise CheckpointError(f"{run} has no checkpoint yet: `edgewise resume {run}` trains on")
+    load_weights(model, checkpoint.tensors("best" if weights == "best" else "model"), checkpoint.path)
+    return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
+
+
+def read_config(run: Path) -> RunConfig:
+    """The configuration of a run folder."""
+    if not (run / "config.yaml").is_file():
+        raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
+    return RunConfig.read(run / "config.yaml")
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """All records of a run's `metrics.jsonl`; a last line that a crash cut short is left out."""
+    path = run / "metrics.jsonl"
+    try:
+        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def finished(run: Path) -> Result | None:
+    """The result of a run that has one."""
+    try:
+        return Result.from_record(read_metrics(run)[-1], run)
+    except (DataError, IndexError, KeyError, TypeError):
+        return None
+
+
+def assemble(config: RunConfig) -> tuple[Task, nn.Module]:
+    """The task and the model of a configuration, with the initial weights that its seed gives."""
+    task = build(chosen("task", config.task.name, TASKS), config.task.options, "task.options")
+    settings, model = chosen("model", config.model.name, MODELS)
+    options = build(settings, config.model.options, "model.options")
+    seed(mix(config.train.seed, 0), torch.device("cpu"))
+    return task, model(options, task.signature)
+
+
+def evaluate(
+    model: nn.Module, task: Task, split: Split, size: int, pattern: Pattern = None, device: torch.device | str = "cpu"
+) -> dict[str, float]:
+    """The task's scores over a whole split, `size` examples at a time, in the weights' own precision.
+
+    Afterwards the model's mode and PyTorch's random numbers are what they were before.
+    """
+    device, training = torch.device(device), model.training
+    sums: dict[str, Any] = {}
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        seed(0, device)
+        model.eval()
+        for batch in task.batches(split, size, pattern):
+            here = batch.to(device)
+            for name, value in task.score(model(here.graph, here.x), here).items():
+                sums[name] = sums.get(name, 0) + value
+        model.train(training)
+    count = float(sums.pop("count", 0))
+    if count == 0:
+        raise DataError(f"the task {task.name!r} has no examples in its {split} split")
+    return {name: float(value) / count for name, value in sums.items()}
