@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,6 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
-
-if TYPE_CHECKING:
-    from scipy.sparse import spmatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +40,7 @@ class SparseFeatures:
             raise ShapeError(f"the weight of sparse features is {list(self.weight.shape)}; expected {expected}")
 
     @classmethod
-    def from_scipy(cls, matrix: spmatrix, dtype: torch.dtype = torch.float32) -> SparseFeatures:
+    def from_scipy(cls, matrix: Any, dtype: torch.dtype = torch.float32) -> SparseFeatures:
         """Read any scipy sparse matrix [N, C]; duplicate entries are added up."""
         from scipy.sparse import csr_matrix
 
