@@ -171,9 +171,9 @@ class RunConfig:
     task: Choice
     model: Choice
     graph: PatternChoice = field(default_factory=PatternChoice)
-    optimizer: OptimizerSettings = OptimizerSettings()
-    schedule: ScheduleSettings = ScheduleSettings()
-    train: TrainSettings = TrainSettings()
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
     recipe: str = ""
 
     def to_plain(self) -> dict[str, Any]:
