@@ -8,7 +8,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from edgewise.errors import GraphError, ShapeError
+from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import checks
 from edgewise.graphs.graph import Graph
 
@@ -119,8 +119,10 @@ def from_pyg(data: Any) -> Graph:
 
 def to_pyg(graph: Graph) -> torch_geometric.data.Data:
     """A PyTorch Geometric `Data`: edge_index in the graph's order, num_nodes; for a batch also batch and ptr."""
-    from torch_geometric.data import Data
-
+    try:
+        from torch_geometric.data import Data
+    except ModuleNotFoundError:
+        raise ConfigError("to_pyg needs PyTorch Geometric: pip install 'edgewise[pyg]'") from None
     _needs_square(graph, "a PyTorch Geometric Data")
     data = Data(edge_index=graph.edge_index(), num_nodes=graph.num_receivers)
     if len(graph.sizes) > 1:

@@ -1,6 +1,7 @@
-"""Graphs by rule: each pattern is its predicate on positions, the same predicate as intervals, and one function.
+"""Graphs by rule: each pattern is a predicate on positions, the same as intervals, and the function that checks.
 
-`draw(graph)` shows any small graph as text: one row per receiver, one column per sender.
+`draw(graph)` shows a small graph as text: a row for each receiver, a column for each sender. Every pattern costs
+nothing until it is lowered; its ranges then take O(I) and its edges O(E).
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from edgewise.graphs.rule import Blocks, Complete, Intervals, Rule, Symmetric, c
 
 
 def complete(receivers: int, senders: int | None = None) -> Graph:
-    """Everyone listens to everyone: attention of a transformer's encoder, and cross-attention.
+    """Everyone listens to everyone: a transformer's encoder; with `senders`, cross-attention.
+
+    Equation    N(i) = {0, ..., J - 1}
+    Symbols     receivers = I, senders = J (None: I)
+    Errors      a number that is not whole, or negative
 
     >>> print(draw(complete(2, 3)))
     ###
@@ -41,13 +46,17 @@ class Causal(Rule):
 
 
 def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
-    """j <= i: a decoder's attention. n receivers at positions offset, ..., with offset + n senders if not told.
+    """Everyone listens to the past and to itself: a transformer's decoder.
+
+    Equation    N(i) = {j : j <= i + offset}
+    Symbols     n = I receivers, at positions offset, ..., offset + n - 1; senders = J (None: offset + n)
+    Errors      a number that is not whole, or negative
 
     >>> print(draw(causal(3)))
     #..
     ##.
     ###
-    >>> print(draw(causal(1, offset=2)))  # decoding one token with two in the cache
+    >>> print(draw(causal(1, offset=2)))  # one new token, with two in the cache
     ###
     """
     n, offset = whole_number(n, "n"), whole_number(offset, "offset")
@@ -80,7 +89,11 @@ class Window(Rule):
 
 
 def window(n: int, radius: int, dilation: int = 1, sides: Literal["both", "past"] = "both") -> Graph:
-    """|i - j| <= radius * dilation in steps of dilation; sides="past" keeps j <= i only.
+    """Everyone listens to itself and to `radius` others on each side, or on the side of the past.
+
+    Equation    N(i) = {j : |i - j| <= radius * dilation and dilation divides i - j}, with sides="past" only j <= i
+    Errors      a number that is not whole; n or radius negative, dilation below 1; another word for sides
+    Reference   Beltagy, Peters and Cohan, Longformer: The Long-Document Transformer, 2020
 
     >>> print(draw(window(4, 1)))
     ##..
@@ -88,18 +101,28 @@ def window(n: int, radius: int, dilation: int = 1, sides: Literal["both", "past"
     .###
     ..##
     """
-    rule = Window(whole_number(radius, "radius"), whole_number(dilation, "dilation", least=1), sides)
+    n, radius = whole_number(n, "n"), whole_number(radius, "radius")
+    dilation = whole_number(dilation, "dilation", least=1)
     if sides not in ("both", "past"):
         raise GraphError(f"sides must be 'both' or 'past', not {sides!r}")
-    n = whole_number(n, "n")
-    return Graph(rule, n, n)
+    return Graph(Window(radius, dilation, sides), n, n)
 
 
-def blocks(sizes: int | Sequence[int], size: int | None = None, senders: Sequence[int] | None = None) -> Graph:
-    """Blocks of nodes, each complete in itself: `blocks(n, size)` cuts n nodes, `blocks([3, 4])` gives the sizes.
+def _sizes(sizes: Sequence[int] | Tensor, name: str) -> tuple[int, ...]:
+    listed = sizes.tolist() if isinstance(sizes, Tensor) else sizes
+    return tuple(whole_number(size, f"{name}[{b}]") for b, size in enumerate(listed))
 
-    The last block of `blocks(n, size)` is the smaller one where size does not divide n. `senders` gives the blocks
-    other numbers of senders than of receivers.
+
+def blocks(
+    sizes: int | Sequence[int] | Tensor, size: int | None = None, senders: Sequence[int] | Tensor | None = None
+) -> Graph:
+    """Nodes in blocks; everyone listens to its whole block and to nobody outside.
+
+    Equation    N(i) = {j : block(j) = block(i)}
+    Symbols     `blocks([3, 2])` gives the size of each block; `blocks(n, size)` cuts n nodes into blocks of one size,
+                the last of which is smaller where size does not divide n; senders = other sizes on the senders' side
+    Errors      a size that is not whole, or negative; not one size of senders for each block
+    Edge cases  a block may be empty, on either side
 
     >>> print(draw(blocks(5, 2)))
     ##...
@@ -108,19 +131,17 @@ def blocks(sizes: int | Sequence[int], size: int | None = None, senders: Sequenc
     ..##.
     ....#
     """
-    if isinstance(sizes, Sequence):
+    if isinstance(sizes, Sequence | Tensor):
         if size is not None:
-            raise GraphError("blocks takes a list of sizes, or n and one size, not a list and a size")
-        receivers = tuple(whole_number(s, f"sizes[{b}]") for b, s in enumerate(sizes))
+            raise GraphError("blocks takes either a list of sizes, or n and one size")
+        receivers = _sizes(sizes, "sizes")
     else:
         n = whole_number(sizes, "n")
-        if size is None:
-            raise GraphError("blocks(n, size) needs the size of a block; or give a list of sizes")
         size = whole_number(size, "size", least=1)
         receivers = tuple(min(size, n - start) for start in range(0, n, size))
-    others = receivers if senders is None else tuple(whole_number(s, f"senders[{b}]") for b, s in enumerate(senders))
+    others = receivers if senders is None else _sizes(senders, "senders")
     if len(others) != len(receivers):
-        raise GraphError(f"senders must give one size per block: {len(receivers)} blocks, {len(others)} sizes")
+        raise GraphError(f"senders must have one size for each of {len(receivers)} blocks, not {len(others)}")
     return Graph(Blocks(receivers, others))
 
 
@@ -144,8 +165,11 @@ class Strided(Rule):
 
 
 def strided(n: int, stride: int) -> Graph:
-    """The strided pattern of the Sparse Transformer: j <= i, and i - j < stride or stride divides i - j.
+    """Everyone listens to the last `stride` positions, and to every stride-th one before them.
 
+    Equation    N(i) = {j : j <= i, and i - j < stride or stride divides i - j}
+    Errors      a number that is not whole; n negative, stride below 1
+    Differs     both of the paper's strided heads in one graph
     Reference   Child, Gray, Radford and Sutskever, Generating Long Sequences with Sparse Transformers, 2019
 
     >>> print(draw(strided(5, 2)))
@@ -192,7 +216,11 @@ class Grid(Symmetric):
 
 
 def grid(height: int, width: int, neighbors: int = 8, loops: bool = True) -> Graph:
-    """A height x width image, node y * width + x: each listens to its 4 or 8 neighbours, and itself if `loops`.
+    """The pixels of an image: each listens to those around it, and to itself if `loops`.
+
+    Equation    N(i) = {j : max(|y_i - y_j|, |x_i - x_j|) <= 1}, with neighbors=4 {j : |y_i - y_j| + |x_i - x_j| <= 1}
+    Symbols     i = y * width + x: pixels row by row
+    Errors      a number that is not whole, or negative; neighbors other than 4 or 8
 
     >>> print(draw(grid(2, 2, neighbors=4)))
     ###.
@@ -226,7 +254,10 @@ class Bipartite(Symmetric):
 
 
 def bipartite(left: int, right: int) -> Graph:
-    """The complete bipartite graph: left + right nodes, each side listens to all of the other.
+    """The complete bipartite graph on left + right nodes: each side listens to all of the other side.
+
+    Equation    N(i) = {j : left <= j} for i < left, and {j : j < left} for the others
+    Errors      a number that is not whole, or negative
 
     >>> print(draw(bipartite(1, 2)))
     .##

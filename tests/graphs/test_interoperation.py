@@ -1,0 +1,129 @@
+"""To other libraries and back."""
+
+import subprocess
+import sys
+
+import networkx
+import pytest
+import scipy.sparse
+import torch
+
+from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.graphs import Graph, causal, complete, grid
+from graphs.examples import random_graphs
+
+
+@pytest.fixture
+def pyg():
+    return pytest.importorskip("torch_geometric.data")
+
+
+def test_networkx_and_back() -> None:
+    for graph in [*random_graphs(), causal(4), grid(2, 3)]:
+        there = graph.to_networkx()
+        assert there.is_multigraph() == graph.has_duplicates
+        assert list(there.nodes) == list(range(graph.num_receivers))
+        assert Graph.from_networkx(there) == graph
+
+
+def test_a_networkx_edge_from_u_to_v_means_that_v_listens_to_u() -> None:
+    directed = networkx.DiGraph()
+    directed.add_nodes_from("cab")
+    directed.add_edge("a", "b")
+    graph = Graph.from_networkx(directed)
+    assert graph.edge_index().tolist() == [[1], [2]]  # c, a, b are 0, 1, 2
+    assert graph.num_receivers == 3
+
+
+def test_undirected_networkx_edges_go_both_ways() -> None:
+    undirected = networkx.Graph([(0, 1), (2, 2), (1, 2)])
+    graph = Graph.from_networkx(undirected)
+    assert graph.multiplicity().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 1]]
+    weights = torch.tensor([10.0, 20.0, 30.0, 10.0, 20.0])  # 0-1, 1-2, 2-2, then 1-0, 2-1
+    assert list(undirected.edges) == [(0, 1), (1, 2), (2, 2)]
+    table = graph.to_scipy(graph.sort_edges(weights)).toarray().tolist()
+    assert table == [[0, 10, 0], [10, 0, 20], [0, 20, 30]]
+    assert Graph.from_networkx(networkx.MultiGraph([(0, 1), (0, 1)])).multiplicity().tolist() == [[0, 2], [2, 0]]
+    assert Graph.from_networkx(networkx.empty_graph(3)).num_edges == 0
+
+
+def test_the_karate_club() -> None:
+    graph = Graph.from_networkx(networkx.karate_club_graph())
+    assert (graph.num_receivers, graph.num_edges) == (34, 2 * 78)
+    assert graph.symmetrise() == graph
+
+
+def test_scipy_and_back() -> None:
+    for graph in [*random_graphs(), *random_graphs(square=False), causal(4), complete(2, 3)]:
+        matrix = graph.to_scipy()
+        assert matrix.shape == (graph.num_receivers, graph.num_senders)
+        assert matrix.toarray().tolist() == graph.multiplicity().tolist()
+        assert Graph.from_scipy(matrix) == graph
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr"])
+def test_scipy_values_follow_the_edges(kind: str) -> None:
+    draw = torch.Generator().manual_seed(3)
+    table = torch.rand(5, 4, generator=draw) * (torch.rand(5, 4, generator=draw) < 0.5)
+    for matrix in (
+        scipy.sparse.csr_array(table.numpy()).asformat(kind),
+        scipy.sparse.csr_matrix(table.numpy()).asformat(kind),
+    ):
+        graph = Graph.from_scipy(matrix)
+        weight = graph.sort_edges(torch.from_numpy(matrix.tocoo().data))
+        assert torch.equal(torch.from_numpy(graph.to_scipy(weight).toarray()), table)
+
+
+def test_scipy_keeps_every_stored_entry() -> None:
+    matrix = scipy.sparse.coo_array(([0.0, 1.0, 2.0], ([0, 1, 1], [0, 1, 1])), shape=(2, 2))
+    assert Graph.from_scipy(matrix).multiplicity().tolist() == [[1, 0], [0, 2]]
+
+
+def test_a_scipy_matrix_does_not_share_the_graphs_memory() -> None:
+    graph = Graph.from_edge_index([[0, 1], [1, 0]], 2)
+    graph.to_scipy().indices[:] = 0
+    assert graph.senders.tolist() == [1, 0]
+    with pytest.raises(ShapeError, match=r"weight must have shape \[2\]"):
+        graph.to_scipy(torch.ones(3))
+
+
+def test_pyg_and_back(pyg) -> None:
+    for graph in [*random_graphs(), causal(4)]:
+        data = graph.to_pyg()
+        assert data.num_nodes == graph.num_receivers
+        assert Graph.from_pyg(data) == graph
+    attributes = torch.randn(3, 2)
+    data = pyg.Data(edge_index=torch.tensor([[2, 0, 1], [1, 1, 0]]), edge_attr=attributes, num_nodes=3)
+    assert torch.equal(Graph.from_pyg(data).sort_edges(data.edge_attr), attributes[[2, 1, 0]])
+
+
+def test_a_pyg_batch_is_a_batch(pyg) -> None:
+    members = list(random_graphs(6))
+    batch = Graph.from_pyg(pyg.Batch.from_data_list([graph.to_pyg() for graph in members]))
+    assert batch == Graph.batch(members)
+    assert batch.sizes.tolist() == Graph.batch(members).sizes.tolist()
+    again = batch.to_pyg()
+    assert again.batch.tolist() == torch.repeat_interleave(batch.sizes).tolist()
+    assert Graph.from_pyg(again).sizes.tolist() == batch.sizes.tolist()
+    again.edge_index = torch.tensor([[0], [again.num_nodes - 1]])
+    with pytest.raises(GraphError, match="joins two graphs of the batch"):
+        Graph.from_pyg(again)
+    again.ptr = torch.tensor([0, 2])
+    with pytest.raises(GraphError, match="ptr must rise from 0"):
+        Graph.from_pyg(again)
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
+    with pytest.raises(ConfigError, match="to_pyg needs PyTorch Geometric: pip install"):
+        causal(3).to_pyg()
+
+
+def test_other_libraries_are_imported_only_when_asked_for() -> None:
+    code = (
+        "import sys; from edgewise.graphs import Graph, causal; from types import SimpleNamespace as S; "
+        "causal(3).senders; Graph.from_pyg(S(edge_index=[[0], [0]], num_nodes=1)); "
+        "print([m for m in ('torch_geometric', 'networkx', 'scipy') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() in ("[]", "['networkx']")  # some releases of torch import networkx

@@ -1,0 +1,109 @@
+"""Each pattern, drawn: row = receiver, column = sender."""
+
+import copy
+import time
+
+import pytest
+import torch
+
+from edgewise.graphs import PATTERNS, Graph, bipartite, blocks, causal, complete, draw, grid, strided, window
+from edgewise.graphs.patterns import Window
+from graphs.examples import PATTERNED
+
+
+def assert_drawn(graph: Graph, *rows: str) -> None:
+    assert draw(graph).splitlines() == list(rows)
+    assert draw(Graph.from_edge_index(graph.edge_index(), graph.num_senders, graph.num_receivers)) == draw(graph)
+
+
+def test_complete() -> None:
+    assert_drawn(complete(5), "#####", "#####", "#####", "#####", "#####")
+    assert_drawn(complete(2, 5), "#####", "#####")
+
+
+def test_causal() -> None:
+    assert_drawn(causal(5), "#....", "##...", "###..", "####.", "#####")
+    assert_drawn(causal(2, offset=3), "####.", "#####")
+    assert_drawn(causal(3, senders=2), "#.", "##", "##")
+
+
+def test_window() -> None:
+    assert_drawn(window(5, 1), "##...", "###..", ".###.", "..###", "...##")
+    assert_drawn(window(5, 1, sides="past"), "#....", "##...", ".##..", "..##.", "...##")
+    assert_drawn(window(5, 1, dilation=2), "#.#..", ".#.#.", "#.#.#", ".#.#.", "..#.#")
+    assert_drawn(window(5, 0), "#....", ".#...", "..#..", "...#.", "....#")
+
+
+def test_blocks() -> None:
+    assert_drawn(blocks(5, 2), "##...", "##...", "..##.", "..##.", "....#")
+    assert_drawn(blocks([3, 0, 2]), "###..", "###..", "###..", "...##", "...##")
+    assert_drawn(blocks([1, 2], senders=[2, 3]), "##...", "..###", "..###")
+    assert blocks(torch.tensor([3, 2])) == blocks([3, 2]) == blocks((3, 2))
+
+
+def test_strided() -> None:
+    assert_drawn(strided(5, 2), "#....", "##...", "###..", ".###.", "#.###")
+    assert_drawn(strided(5, 1), *draw(causal(5)).splitlines())
+    assert_drawn(strided(5, 9), *draw(causal(5)).splitlines())
+
+
+def test_grid() -> None:
+    assert_drawn(grid(1, 5), "##...", "###..", ".###.", "..###", "...##")
+    assert_drawn(grid(5, 1, neighbors=4), "##...", "###..", ".###.", "..###", "...##")
+    assert_drawn(grid(2, 3, neighbors=4), "##.#..", "###.#.", ".##..#", "#..##.", ".#.###", "..#.##")
+    assert_drawn(grid(2, 3, neighbors=8, loops=False), ".#.##.", "#.####", ".#..##", "##..#.", "####.#", ".##.#.")
+    # The middle pixel of a 3 x 3 image sees all nine, or the cross.
+    assert draw(grid(3, 3)).splitlines()[4] == "#########"
+    assert draw(grid(3, 3, neighbors=4, loops=False)).splitlines()[4] == ".#.#.#.#."
+
+
+def test_bipartite() -> None:
+    assert_drawn(bipartite(2, 3), "..###", "..###", "##...", "##...", "##...")
+
+
+def test_the_table_holds_the_functions() -> None:
+    assert list(PATTERNS) == ["complete", "causal", "window", "blocks", "strided", "grid", "bipartite"]
+    assert all(function.__name__ == name for name, function in PATTERNS.items())
+
+
+@pytest.mark.parametrize("graph", PATTERNED, ids=str)
+def test_edges_are_counted_without_being_made(graph: Graph) -> None:
+    graph = copy.copy(graph)  # without what other tests derived
+    assert graph.num_edges == int(graph.dense_mask().sum())
+    assert "senders" not in vars(graph)
+    assert graph.in_degrees().tolist() == graph.dense_mask().sum(1).tolist()
+    assert "senders" not in vars(graph)
+    assert graph.senders.shape == (graph.num_edges,)
+
+
+def test_no_pattern_is_lowered_through_its_dense_predicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the predicate was evaluated")
+
+    monkeypatch.setattr(Window, "listens", refuse)
+    graph = window(65536, 128)
+    started = time.perf_counter()
+    ranges = graph.ranges()
+    assert graph.num_edges == 65536 * 257 - 128 * 129
+    assert time.perf_counter() - started < 1  # a few milliseconds on a quiet machine
+    assert ranges is not None
+    assert ranges[0].shape == (65536, 1)
+
+
+def test_a_large_complete_graph_costs_nothing() -> None:
+    graph = complete(10**9)
+    assert (graph.num_edges, graph.density, graph.has_duplicates) == (10**18, 1.0, False)
+    assert graph.rows(5, 10**8).num_edges == (10**8 - 5) * 10**9
+    assert graph.union(causal(10**9)) == graph
+    assert graph.intersection(causal(10**9)) == causal(10**9)
+    assert Graph.batch([graph, complete(10**9, 7)]).num_senders == 10**9 + 7
+
+
+def test_patterns_with_many_intervals_have_no_ranges() -> None:
+    assert strided(100, 5).ranges() is None
+    assert window(100, 5, dilation=2).ranges() is None
+    assert strided(20, 5).ranges() is not None
+    for graph in (complete(9), causal(9), window(9, 2), blocks(9, 2), grid(3, 3), bipartite(4, 5)):
+        ranges = graph.ranges()
+        assert ranges is not None
+        assert ranges[0].shape[1] <= 4
