@@ -66,6 +66,7 @@ class Trainer:
         self.task, model = assemble(config)
         self.model = model.to(world.device)
         self.parallel = world.wrap(self.model)
+        self.parameters = list(self.model.parameters())
         self.optimizer = optimizer_for(self.model, config.optimizer)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.settings.precision == "float16")
         self.generator = torch.Generator()
@@ -122,12 +123,12 @@ class Trainer:
                 self.scaler.scale(mean * (weight * self.world.size)).backward()
             total = total + mean.detach() * weight
         self.scaler.unscale_(self.optimizer)
-        norm = get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         loss, size = float(self.world.sum(total)), float(norm)
         if not isfinite(loss) or (not isfinite(size) and self.scaler.get_scale() <= 1):
             raise self.diverged(loss)  # a float16 overflow is none: the scaler skips the step and scales less
         if settings.clip and size > settings.clip:
-            clip_grads_with_norm_(self.model.parameters(), settings.clip, norm)
+            clip_grads_with_norm_(self.parameters, settings.clip, norm)
         fraction = SCHEDULES[schedule.name](self.step - 1, settings.steps, schedule.warmup, schedule.minimum)
         rate = self.config.optimizer.learning_rate * fraction
         for group in self.optimizer.param_groups:
