@@ -35,11 +35,15 @@ def interval_chunks(rule: Rule, at: Tensor, senders: int) -> Iterator[Intervals]
         yield rule.intervals(some, senders)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # a traced sum would not be an int
 def count_edges(rule: Rule, receivers: int, senders: int, offset: int) -> int:
     """E of a rule graph, without edges."""
     at = positions(receivers, offset, torch.device("cpu"))
     return sum(int((stops - starts).sum()) for starts, stops in interval_chunks(rule, at, senders))
+
+
+# torch.compile runs it while it traces, or the sum would not be an int. This is all that
+# torch.compiler.assume_constant_result does, but for importing the compiler, which takes seconds.
+count_edges._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> Tensor:
