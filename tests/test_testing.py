@@ -72,7 +72,13 @@ class ReturnsSinglePrecision(Sound):
 class LosesPrecision(Sound):
     def forward(self, graph, x):
         y = super().forward(graph, x)
-        return y.round(decimals=1) if x.dtype == torch.float32 else y
+        return y.round(decimals=1) if y.dtype == torch.float32 else y
+
+
+class MixesDtypes(Sound):
+    def forward(self, graph, x):
+        y = super().forward(graph, x)
+        return x.new_zeros(y.shape).index_add(-2, torch.arange(x.shape[-2]), y)
 
 
 class HoldsALooseTensor(Sound):
@@ -110,6 +116,7 @@ BROKEN = [
     (HidesAGradient, "gradients", "finite differences disagree"),
     (ReturnsSinglePrecision, "dtypes", "is torch.float32 for torch.bfloat16"),
     (LosesPrecision, "dtypes", "in torch.float32 the output is off"),
+    (MixesDtypes, "mixed precision", "raised RuntimeError"),
     (HoldsALooseTensor, "state dict", "scale is a tensor that state_dict"),
     (SharesItsWeight, "state dict", "raised RuntimeError"),
     (ForgetsItsBias, "state dict", "another result"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import safetensors.torch
@@ -65,10 +66,11 @@ class Trial:
         _expect(isinstance(y, Tensor), f"the layer returns {type(y).__name__}, expected a tensor")
         return y
 
-    def output_and_gradients(self) -> dict[str, Tensor]:
+    def output_and_gradients(self, forward: AbstractContextManager[object] | None = None) -> dict[str, Tensor]:
         """The output and the gradients of a fixed random projection of it, by name of the input or parameter."""
         inputs = [x.detach().requires_grad_(x.is_floating_point()) for x in self.inputs]
-        y = self.layer(self.graph, *inputs)
+        with forward or nullcontext():
+            y = self.layer(self.graph, *inputs)
         leaves = {f"input {n}": x for n, x in enumerate(inputs) if x.requires_grad} | dict(
             self.layer.named_parameters()
         )
@@ -199,6 +201,16 @@ def _dtypes(trial: Trial) -> None:
             _expect(error <= tolerance, f"in {dtype} the {name} is off by {error:.1e}, at most {tolerance} expected")
 
 
+def _mixed_precision(trial: Trial) -> None:
+    """float32 weights under torch.autocast: the result agrees, and gradients come back in float32."""
+    exact, single = trial.output_and_gradients(), trial.to(torch.float32)
+    found = single.output_and_gradients(torch.autocast(trial.graph.device.type, torch.bfloat16))
+    for name, value in found.items():
+        _expect(name == "output" or value.dtype == torch.float32, f"the {name} is {value.dtype}, not torch.float32")
+        error = _distance(value.double(), exact[name])
+        _expect(error <= 0.1, f"under torch.autocast the {name} is off by {error:.1e}, at most 0.1 expected")
+
+
 def _backends(trial: Trial) -> None:
     """Every backend that does not refuse agrees with `reference`, forward and backward."""
     with use_backend("reference"):
@@ -248,6 +260,7 @@ PROPERTIES: dict[str, Callable[[Trial], None]] = {
     "empty graph": _empty_graph,
     "gradients": _gradients,
     "dtypes": _dtypes,
+    "mixed precision": _mixed_precision,
     "backends": _backends,
     "state dict": _state_dict,
     "compile": _compile,

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from edgewise.errors import BackendRefusal
@@ -64,6 +65,10 @@ def use_backend(name: str | None) -> Iterator[None]:
 
 def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
     """Run a call on the named backend, else on the forced one, else on the cheapest that does not refuse."""
+    device = call.graph.device.type
+    if torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
+            return run(call, backend)
     name = backend or _forced.get()
     if name is None:
         lowered = call.lowered()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Literal, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from edgewise.kernels.call import (
 )
 from edgewise.kernels.planner import Plan
 from edgewise.kernels.scores import Dot, Score, Uniform
+
+X = TypeVar("X", Tensor, Tensor | None)
 
 
 @overload
@@ -52,7 +54,8 @@ def attend(
     Shapes      q [*, I, H, C], k [*, J, G, C], v [*, J, G, D] -> [*, I, H, D]; G divides H (grouped queries);
                 with return_weights also p [*, E, H] in the graph's edge order, before dropout
     Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
-    Edge cases  a receiver without senders gives 0; parallel edges count once each
+    Edge cases  a receiver without senders gives 0; parallel edges count once each; under torch.autocast q, k
+                and v take its dtype, as those of scaled_dot_product_attention do
     Cost        that of the backend chosen: print `plan(graph, ...)`
     Reference   Vaswani et al. 2017, eq. 1; Veličković et al. 2018, eqs. 2–4
     Example
@@ -63,6 +66,8 @@ def attend(
         >>> attend(causal(3), q, q, v, Dot()).flatten().tolist()
         [1.0, 1.5, 3.0]
     """
+    if torch.is_autocast_enabled(graph.device.type):
+        q, k, v = _lowered(q), _lowered(k), _lowered(v)
     call = Attend(graph, q, k, v, score, dropout, return_weights)
     check_attend(call)
     seen = dispatch.recording()
@@ -193,6 +198,13 @@ def plan(
     else:
         raise ShapeError(f"there is no verb {verb!r}: choose attend, aggregate or collect")
     return dispatch.explain(call, f"{graph}: {what}{f', batch {list(batch)}' if batch else ''}")
+
+
+def _lowered(x: X) -> X:
+    """In the dtype of the autocast in force, as scaled_dot_product_attention takes its ends."""
+    if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64:
+        return x.to(torch.get_autocast_dtype(x.device.type))
+    return x
 
 
 def _tensor(result: Tensor | tuple[Tensor, Tensor]) -> Tensor:
