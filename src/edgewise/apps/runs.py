@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,8 @@ def run_folder(config: RunConfig, folder: Path | None, *, alone: bool) -> Path:
     first = Path("runs") / f"{config.recipe}-{config.train.seed}"
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return first  # the ranks must agree, and some may look before others have made the folder
-    return next(path for path in (first, *(Path(f"{first}-{k}") for k in count(2))) if not path.exists())
+    later = (Path(f"{first}-{k}") for k in count(2))
+    return next(path for path in chain([first], later) if not path.exists())
 
 
 def rehearse(config: RunConfig) -> None:
