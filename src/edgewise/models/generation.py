@@ -58,7 +58,8 @@ def generate(
             if cache and known == 0:
                 caches = [KeyValueCache() for _ in model.blocks]
             total = visible.shape[-1]
-            scores = model(pattern(total).rows(known, total), visible[..., known:], caches)[..., -1, :]
+            graph = pattern(total).rows(known, total).to(tokens.device)
+            scores = model(graph, visible[..., known:], caches)[..., -1, :]
             token = draw(scores, temperature, top_k, generator)
             visible, tokens = torch.cat([visible, token], -1), torch.cat([tokens, token], -1)
             known = total if cache else 0
