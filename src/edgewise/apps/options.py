@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
@@ -121,22 +122,16 @@ LAYOUT = ("n", "receivers", "senders", "offset", "sizes", "left", "right", "heig
 def _add(parser: ArgumentParser, section: str, name: str | None, target: Callable[..., Any]) -> None:
     """Add a group with the options of a settings class, a task or a pattern."""
     documented = inspect.getdoc(target) or ""
-    group = parser.add_argument_group(f"{section}{f' {name}' if name else ''}: {documented.split(chr(10))[0]}")
-    described = descriptions(documented)
+    title = f"{section} {name}" if name else section
+    group = parser.add_argument_group(f"{title}: {documented.split(chr(10))[0].rstrip('.')}")
     if section in TABLES:
         group.add_argument(f"--{section}.name", type=str, default=name, help=f"One of {', '.join(TABLES[section])}.")
-    hints = get_type_hints(target)
+    described, hints = descriptions(documented), get_type_hints(target)
     for option, parameter in inspect.signature(target).parameters.items():
         if section == "graph" and option in LAYOUT:
             continue
         default = None if parameter.default is parameter.empty else parameter.default
-        group.add_argument(
-            f"--{section}.{option}",
-            type=hints[option],
-            default=default,
-            help=described.get(option, ""),
-            metavar="VALUE",
-        )
+        group.add_argument(f"--{section}.{option}", type=hints[option], default=default, help=described.get(option, ""))
 
 
 def descriptions(documented: str) -> dict[str, str]:
@@ -161,11 +156,11 @@ def _known(parser: ArgumentParser) -> list[str]:
 def _check_known(option: str, known: Sequence[str], complaint: str) -> None:
     if option in known:
         return
-    section = option.split(".")[0]
+    section, _, name = option.partition(".")
     if section not in SECTIONS:
         raise ConfigError(f"{complaint}{option}{nearest(option, known)}; sections are {', '.join(SECTIONS)}")
-    options = ", ".join(name.split(".")[1] for name in known if name.startswith(f"{section}."))
-    raise ConfigError(f"{complaint}{option}{nearest(option, known)}; {section} takes {options}")
+    options = [flag.removeprefix(f"{section}.") for flag in known if flag.startswith(f"{section}.")]
+    raise ConfigError(f"{complaint}{option}{nearest(name, options)}; {section} takes {', '.join(options)}")
 
 
 def _readable(error: argparse.ArgumentError) -> str:
@@ -182,10 +177,13 @@ def _config(recipe: str, names: Names, parsed: Namespace) -> RunConfig:
         options = {option: getattr(parsed[section], option) for option in vars(parsed[section])}
         if section in TABLES:
             options.pop("name")
-            options = {option: value for option, value in options.items() if section != "graph" or value is not None}
             content[section] = {"name": names[section], "options": options}
         else:
             content[section] = options
+    pattern = content["graph"]
+    for option, value in pattern["options"].items():
+        if value is None:
+            raise ConfigError(f"the graph {pattern['name']!r} needs an option: --graph.{option} VALUE")
     return RunConfig.from_plain(content)
 
 
@@ -198,11 +196,15 @@ def flat(config: RunConfig) -> dict[str, Any]:
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Option, meaning, and the value that it would have."""
+    """Each option, what it means, and in brackets the value that it would have."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32, width=110)
+        super().__init__(prog, max_help_position=36, width=116)
 
     def _get_help_string(self, action: argparse.Action) -> str:
-        shown = "" if action.default is None else f" ({action.default})"
+        default = list(action.default) if isinstance(action.default, tuple) else action.default
+        shown = "" if default in (None, "") else f" [{json.dumps(default) if isinstance(default, bool) else default}]"
         return f"{action.help}{shown}".replace("%", "%%").strip()
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        return "VALUE"

@@ -11,5 +11,5 @@ def nearest(word: object, known: Iterable[str]) -> str:
         >>> nearest("windwo", ["window", "causal"])
         "; did you mean 'window'?"
     """
-    found = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.5)
+    found = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.6)
     return f"; did you mean {found[0]!r}?" if found else ""
