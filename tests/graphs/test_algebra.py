@@ -107,6 +107,7 @@ def dense_batch(graphs: list[Graph]) -> torch.Tensor:
         list(random_graphs(12, square=False)),
         [complete(2), complete(0), complete(3, 1)],
         [complete(2), blocks([1, 2]), complete(1)],
+        [blocks([2, 2]).rows(0, 3), complete(2)],
         [causal(3), window(4, 1), grid(2, 2), complete(2), bipartite(1, 2)],
         [causal(3), Graph.from_edge_index([[0], [1]], 2)],
         [window(30, 2, dilation=4), causal(2)],

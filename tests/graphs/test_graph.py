@@ -194,6 +194,7 @@ def test_values_first_read_in_inference_mode_serve_training() -> None:
     with torch.inference_mode():
         graph.transpose(), graph.receivers, graph.offsets
         weight = graph.memo("weight", lambda: graph.in_degrees().float())
+    assert not weight.is_inference()
     x = torch.ones(5, requires_grad=True)
     (x[graph.senders] * weight[graph.receivers]).sum().backward()
     assert x.grad is not None

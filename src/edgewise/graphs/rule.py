@@ -51,9 +51,8 @@ class Symmetric(Rule):
 
 
 def clip(starts: Tensor, stops: Tensor, senders: int) -> Intervals:
-    """Cut ascending intervals to 0 <= j < senders; one that stops before it starts becomes empty."""
-    starts = starts.clamp(0, senders)
-    return starts, torch.maximum(stops.clamp(0, senders), starts)
+    """Cut ascending intervals to 0 <= j < senders."""
+    return starts.clamp(0, senders), stops.clamp(0, senders)
 
 
 def ascending(starts: Tensor, stops: Tensor) -> Intervals:
