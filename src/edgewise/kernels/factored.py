@@ -4,7 +4,7 @@
     causal      the same with sums over j ≤ i: a running state between chunks, a small triangle inside each
 
 Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chunk of 64 positions.
-Reference: Katharopoulos et al. 2020, eqs. 4–6 and 9–12.
+Reference   Katharopoulos et al. 2020, eqs. 4–6 and 9–12.
 """
 
 from __future__ import annotations

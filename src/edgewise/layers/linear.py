@@ -22,9 +22,9 @@ class SparseFeatures:
         graph: N receivers (documents) and C senders (words), one edge per non-zero.
         weight: [E] the non-zeros, in the graph's own edge order.
 
-    Errors: a weight that is not one number per edge is a `ShapeError`.
+    Errors      a weight that is not one number per edge is a `ShapeError`.
 
-    Example:
+    Example
         >>> words = Graph.from_csr(torch.tensor([0, 2, 2]), torch.tensor([0, 2]), num_senders=3)
         >>> SparseFeatures(words, torch.tensor([0.5, 0.5])).to_dense()
         tensor([[0.5000, 0.0000, 0.5000],
@@ -81,15 +81,15 @@ class SparseFeatures:
 class Linear(nn.Linear):
     """The linear map, which also reads sparse features without ever building the dense ones.
 
-    Equation: y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
-    Symbols: `weight` = W [C', C] (W_c is its column c), `bias` = b.
-    Shapes: x [*, N, C] -> [*, N, C']; `SparseFeatures` [N, C] -> [N, C'].
-    Errors: features of another width than C are a `ShapeError`.
-    Edge cases: a document without words -> b.
-    Cost: time N·C·C' dense and E·C' sparse, for E non-zeros.
-    Differs: `torch.nn.Linear` reads dense tensors only; everything else is inherited from it.
+    Equation    y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
+    Symbols     `weight` = W [C', C] (W_c is its column c), `bias` = b.
+    Shapes      x [*, N, C] -> [*, N, C']; `SparseFeatures` [N, C] -> [N, C'].
+    Errors      features of another width than C are a `ShapeError`.
+    Edge cases  a document without words -> b.
+    Cost        time N·C·C' dense and E·C' sparse, for E non-zeros.
+    Differs     `torch.nn.Linear` reads dense tensors only; everything else is inherited from it.
 
-    Example:
+    Example
         >>> words = SparseFeatures.from_scipy(__import__("scipy").sparse.eye(3))
         >>> linear = Linear(3, 2, bias=False)
         >>> torch.equal(linear(words), linear.weight.T)

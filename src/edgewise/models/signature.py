@@ -18,9 +18,9 @@ class Signature:
         length: The largest number of positions a graph of this task has; None where positions mean nothing.
         whole_graph: One output per graph (a readout) rather than one per node.
 
-    Errors: a width or length below one is a `ConfigError`.
+    Errors      a width or length below one is a `ConfigError`.
 
-    Example:
+    Example
         >>> Signature(inputs=65, outputs=65, tokens=True, length=64).outputs
         65
     """

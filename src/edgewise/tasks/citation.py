@@ -85,7 +85,8 @@ def citation(
         download: Fetch what is missing from the planetoid repository, over TLS and verified by its hash.
         normalise: Divide each paper's words by their sum, as the GCN paper does.
 
-    Errors: a file that is missing, damaged, or whose pickle asks for more than arrays is a `DataError` that names it.
+    Errors      a file that is missing, damaged, or whose pickle asks for more than arrays is a `DataError` that names
+                it.
     """
     if dataset not in _SHA256:
         raise ConfigError(f"unknown citation data set {dataset!r}; known are {', '.join(_SHA256)}")

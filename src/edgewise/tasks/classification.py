@@ -12,7 +12,7 @@ from edgewise.tasks.task import Batch
 def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
     """-1/M Σ_m log softmax(o_m)[t_m] over the batch's M targets.
 
-    Example:
+    Example
         >>> batch = Batch(None, torch.zeros(1, 3), target=torch.tensor([2]))
         >>> mean_cross_entropy(torch.tensor([[0.0, 0.0, 0.0]]), batch)  # log 3
         tensor(1.0986)
@@ -23,7 +23,7 @@ def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
 def classification_score(outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Sums over the batch: cross-entropy as "loss", right answers as "accuracy", and how many as "count".
 
-    Example:
+    Example
         >>> batch = Batch(None, torch.zeros(2, 3), target=torch.tensor([2, 0]))
         >>> score = classification_score(torch.tensor([[0.0, 0.0, 9.0], [0.0, 9.0, 0.0]]), batch)
         >>> score["accuracy"].item(), score["count"].item()

@@ -25,7 +25,7 @@ def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
             of 64 features, for an MLP.
         seed: Chooses the split.
 
-    Example:
+    Example
         >>> task = digits()
         >>> task.layout, task.signature.inputs, task.epoch_size
         ((4, 4), 4, 1297)

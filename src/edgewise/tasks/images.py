@@ -46,7 +46,7 @@ class Images:
 def cut(pixels: Tensor, height: int, width: int) -> Tensor:
     """Cut images into patches, row by row: [M, Y, X] -> [M, (Y / height)·(X / width), height·width].
 
-    Example:
+    Example
         >>> cut(torch.arange(8).view(1, 2, 4), 2, 2).tolist()
         [[[0, 1, 4, 5], [2, 3, 6, 7]]]
     """
@@ -63,7 +63,7 @@ class ImageClassification:
         images: The data.
         patch: Height and width of a patch in pixels; 0 takes the whole image as one node.
 
-    Errors: a patch that does not divide the image is a `ConfigError`.
+    Errors      a patch that does not divide the image is a `ConfigError`.
     """
 
     kind: Kind = "image"
@@ -141,7 +141,7 @@ class ImageClassification:
 def read_image(path: Path, height: int, width: int) -> np.ndarray[Any, Any]:
     """Grey values [height, width] of a .npy array or a .png picture, as float32.
 
-    Errors: another kind of file, another size, a damaged file, or a value that is no finite number: `DataError`.
+    Errors      another kind of file, another size, a damaged file, or a value that is no finite number: `DataError`.
     """
     readers = {".npy": _read_npy, ".png": _read_png}
     if path.suffix.lower() not in readers:

@@ -23,7 +23,7 @@ def karate(loops: bool = False) -> NodeClassification:
         loops: Let every member listen to itself as well. Off by default, because layers that want self-loops (GCN,
             GAT) add them and others (GIN, GraphSAGE) treat the node itself apart.
 
-    Example:
+    Example
         >>> task = karate()
         >>> task.graph().num_receivers, task.graph().num_edges, task.nodes.classes
         (34, 156, ('Mr. Hi', 'Officer'))

@@ -40,7 +40,7 @@ def mnist(patch: int = 0, folder: str | None = None, download: bool = False) -> 
         folder: Where the four IDX files lie, gzipped or not (default: mnist in $EDGEWISE_DATA, then the cache).
         download: Fetch what is missing, over TLS and verified by its hash.
 
-    Errors: a file that is missing, damaged or of another size is a `DataError` that names it.
+    Errors      a file that is missing, damaged or of another size is a `DataError` that names it.
     """
     place = find_folder("mnist", FILES.values(), folder, download)
     pixels, labels = [], []

@@ -126,9 +126,10 @@ class PatternChoice:
         name: A name of `PATTERNS`, or "given" for the data's own graph.
         options: The pattern's own options, for instance {"radius": 8} for "window".
 
-    Errors: an unknown name, an option that the pattern does not take or a layout that it cannot have: `ConfigError`.
+    Errors      an unknown name, an option that the pattern does not take or a layout that it cannot have:
+                `ConfigError`.
 
-    Example:
+    Example
         >>> PatternChoice("window", {"radius": 1}).build(4).num_edges
         10
     """
@@ -175,7 +176,7 @@ def given(pattern: Pattern) -> bool:
 def lay(pattern: Callable[..., Graph], *layout: int) -> Graph:
     """A pattern's graph over a layout: a pattern that knows height and width reads both, any other their product.
 
-    Example:
+    Example
         >>> lay(PATTERNS["complete"], 2, 3).num_receivers
         6
     """

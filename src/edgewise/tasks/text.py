@@ -39,9 +39,9 @@ class Text:
         text: The text.
         context: How many characters a model reads at once.
 
-    Errors: a text whose parts are not longer than the context is a `DataError`.
+    Errors      a text whose parts are not longer than the context is a `DataError`.
 
-    Example:
+    Example
         >>> task = Text("abc", "abcabcabca" * 3, context=2)
         >>> batch = next(task.batches("valid", 8))  # the last three characters: "bca"
         >>> task.decode(batch.x[0]), task.decode(batch.target[0])
@@ -153,7 +153,7 @@ def _sees_ahead(graph: Graph) -> bool:
 def read_text(path: Path) -> str:
     """A UTF-8 text file, exactly as it is (but for a byte order mark).
 
-    Errors: a file that is missing, a directory, empty, not UTF-8, or binary is a `DataError` that names it.
+    Errors      a file that is missing, a directory, empty, not UTF-8, or binary is a `DataError` that names it.
     """
     content = read_bytes(path, MAX_BYTES)
     if not content:
@@ -184,9 +184,9 @@ def text(
         folder: Where Shakespeare's input.txt lies (default: tinyshakespeare in $EDGEWISE_DATA, then the cache).
         download: Fetch Shakespeare if it is missing, over TLS and verified by its hash.
 
-    Errors: a file that is missing, empty, binary or too short for the context is a `DataError` that names it.
+    Errors      a file that is missing, empty, binary or too short for the context is a `DataError` that names it.
 
-    Example:
+    Example
         >>> task = text()
         >>> task.signature.tokens, task.signature.length
         (True, 64)

@@ -31,8 +31,8 @@ HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 def train(config: RunConfig, run: Path, *, progress: bool = True) -> Result:
     """Train from the beginning, into a new run folder; under `torchrun`, every rank calls it.
 
-    Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
-    that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
+    Errors      a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or
+                weight that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
     """
     with join(config.train.device) as world:
         if world.first and any((run / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints")):

@@ -14,12 +14,13 @@ every time. With g_t the gradient, η the learning rate, and all operations by c
 
 Weight decay λ adds λ w_{t-1} to the gradient, except in adamw, which decays the weights themselves.
 
-Differs: (3.22) adds ε inside the square root, PyTorch and the original paper outside; for gradients well above ε the
-two agree to a relative 1e-8. (3.19) has a constant η: where a schedule changes it, PyTorch rescales the last move.
+Differs     (3.22) adds ε inside the square root, PyTorch and the original paper outside; for gradients well above ε the
+            two agree to a relative 1e-8. (3.19) has a constant η: where a schedule changes it, PyTorch rescales the
+            last move.
 
-Reference: equation numbers of Baggag and Saad, "Deep learning, transformers and graph neural networks: a linear algebra
-perspective"; Duchi, Hazan and Singer (2011), AdaGrad; Tieleman and Hinton (2012), RMSprop; Kingma and Ba (2015), Adam;
-Loshchilov and Hutter (2019), AdamW.
+Reference   equation numbers of Baggag and Saad, "Deep learning, transformers and graph neural networks: a linear
+            algebra perspective"; Duchi, Hazan and Singer (2011), AdaGrad; Tieleman and Hinton (2012), RMSprop; Kingma
+            and Ba (2015), Adam; Loshchilov and Hutter (2019), AdamW.
 """
 
 from __future__ import annotations

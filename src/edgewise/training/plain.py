@@ -21,10 +21,10 @@ LARGEST = 1024 * 1024  # bytes of a YAML file
 def build(target: Callable[..., T], options: object, where: str) -> T:
     """Call a dataclass or a typed function with options from plain data; `where` they stand, "" for a whole file.
 
-    Errors: an option that `target` does not take, one that is missing, or a value of another type than its annotation
-    is a `ConfigError` that names the option, and the nearest one that exists.
+    Errors      an option that `target` does not take, one that is missing, or a value of another type than its
+                annotation is a `ConfigError` that names the option, and the nearest one that exists.
 
-    Example:
+    Example
         >>> from edgewise.models import Signature
         >>> build(Signature, {"inputs": 2, "outputs": "three"}, "signature")
         Traceback (most recent call last):

@@ -68,7 +68,7 @@ class LoadedRun:
 def load_run(run: Path, weights: Literal["best", "last"] = "best", device: str = "auto") -> LoadedRun:
     """A run's task and model, with the weights of its best evaluation or of its last step.
 
-    Errors: a folder without a run, without a checkpoint or with none that is intact is a `CheckpointError`.
+    Errors      a folder without a run, without a checkpoint or with none that is intact is a `CheckpointError`.
     """
     config = read_config(run)
     task, model = assemble(config)

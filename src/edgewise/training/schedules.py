@@ -19,11 +19,11 @@ def constant(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> fl
 def linear(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> float:
     """Warm-up, then decay by the same amount every step, as RoBERTa and BERT are trained.
 
-    Equation: f(t) = minimum + (1 - minimum) (T - t) / (T - W), for W ≤ t ≤ T.
-    Symbols: `step` = t, counted from 0; `steps` = T, where f reaches `minimum`; `warmup` = W.
-    Reference: Liu et al. (2019), "RoBERTa: a robustly optimized BERT pretraining approach", section 3.1.
+    Equation    f(t) = minimum + (1 - minimum) (T - t) / (T - W), for W ≤ t ≤ T.
+    Symbols     `step` = t, counted from 0; `steps` = T, where f reaches `minimum`; `warmup` = W.
+    Reference   Liu et al. (2019), "RoBERTa: a robustly optimized BERT pretraining approach", section 3.1.
 
-    Example:
+    Example
         >>> [linear(t, steps=6, warmup=2) for t in range(7)]
         [0.3333333333333333, 0.6666666666666666, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
@@ -35,11 +35,11 @@ def linear(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> floa
 def cosine(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> float:
     """Warm-up, then half a cosine down to the minimum, as nanoGPT is trained.
 
-    Equation: f(t) = minimum + (1 - minimum) (1 + cos(π (t - W) / (T - W))) / 2, for W ≤ t ≤ T.
-    Symbols: `step` = t, counted from 0; `steps` = T, where f reaches `minimum`; `warmup` = W.
-    Reference: Loshchilov and Hutter (2017), "SGDR: stochastic gradient descent with warm restarts", eq. 5.
+    Equation    f(t) = minimum + (1 - minimum) (1 + cos(π (t - W) / (T - W))) / 2, for W ≤ t ≤ T.
+    Symbols     `step` = t, counted from 0; `steps` = T, where f reaches `minimum`; `warmup` = W.
+    Reference   Loshchilov and Hutter (2017), "SGDR: stochastic gradient descent with warm restarts", eq. 5.
 
-    Example:
+    Example
         >>> [round(cosine(t, steps=4, minimum=0.1), 3) for t in range(5)]
         [1.0, 0.868, 0.55, 0.232, 0.1]
     """

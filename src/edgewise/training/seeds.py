@@ -11,10 +11,10 @@ import torch
 def mix(*parts: int) -> int:
     """Hash integers to one 64-bit seed, so that (seed, step, rank) and its neighbours give unrelated random numbers.
 
-    Equation: h ← splitmix64(h + part), from h = 0, for each part in turn (64-bit arithmetic, wrapping around).
-    Reference: Steele, Lea and Flood (2014), "Fast splittable pseudorandom number generators".
+    Equation    h ← splitmix64(h + part), from h = 0, for each part in turn (64-bit arithmetic, wrapping around).
+    Reference   Steele, Lea and Flood (2014), "Fast splittable pseudorandom number generators".
 
-    Example:
+    Example
         >>> mix(0, 1), mix(1, 0)
         (3069472533636442495, 6791897765849424158)
     """

@@ -158,7 +158,7 @@ class RunConfig:
         train: How long, on what and how carefully to train.
         recipe: The recipe's name, for reports.
 
-    Example:
+    Example
         >>> config = RunConfig(Choice("karate"), Choice("gnn", {"width": 8}), recipe="first")
         >>> RunConfig.from_plain(config.to_plain()) == config
         True
