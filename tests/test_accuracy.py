@@ -1,0 +1,34 @@
+"""Every recipe that the documentation gives a figure for reaches it: `make accuracy` (about half an hour)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIGURES = [
+    # recipe, seeds, least mean test accuracy (or largest validation loss)
+    ("cora-gcn", 10, 0.813),
+    ("cora-gat", 10, 0.825),
+    ("cora-sage", 3, 0.78),
+    ("cora-gatv2", 3, 0.79),
+    ("cora-gin", 3, 0.75),
+    ("mnist-mlp", 1, 0.980),
+    ("digits-vit", 3, 0.97),
+    ("digits-vit-grid", 3, 0.97),
+    ("shakespeare-gpt-cpu", 1, -1.88),
+]
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("recipe", "seeds", "bound"), FIGURES)
+def test_a_recipe_reaches_its_figure(recipe: str, seeds: int, bound: float, tmp_path: Path, data) -> None:
+    data(".")
+    command = [sys.executable, "-m", "edgewise", "train", recipe, "--seeds", str(seeds), "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    mean = -result["mean"] if result["metric"] == "loss" else result["mean"]
+    assert len(result["values"]) == seeds
+    assert mean >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd'] or 0:.4f} over {seeds} seeds"
