@@ -1,0 +1,38 @@
+"""How Sphinx builds the documentation: `make docs`."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from edgewise import __version__
+from edgewise.apps.systems import systems_table
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "Edgewise"
+author = copyright = "The Edgewise authors"  # noqa: A001 (Sphinx's name)
+release = version = __version__
+html_title = f"Edgewise {release}"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "docstrings"]
+exclude_patterns = ["_build"]
+nitpicky = False
+
+html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "undoc-members": False, "exclude-members": "forward, example"}
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+
+
+def fill_table(app: Any, page: str, source: list[str]) -> None:
+    source[0] = re.sub(r"<!-- systems -->", lambda _: systems_table("../src/edgewise"), source[0])
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", fill_table)

@@ -1,0 +1,135 @@
+"""What the README, the guide and the examples say is run: Python, commands, links."""
+
+import ast
+import doctest
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from edgewise.apps import command_line, options, recipes
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page, text in TEXT.items() if blocks(text, "python")])
+def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names: dict[str, object] = {}
+    for block in blocks(TEXT[page], "python"):
+        if ">>>" in block:
+            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            test = doctest.DocTestParser().get_doctest(block, names, page, page, 0)
+            assert doctest.DocTestRunner(optionflags=flags).run(test, clear_globs=False).failed == 0
+            names |= test.globs
+        else:
+            exec(compile(block, page, "exec"), names)  # noqa: S102 (our own documentation)
+
+
+def test_the_readme_shows_two_graphs_in_twelve_lines() -> None:
+    (code,) = blocks(TEXT["README.md"], "python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+
+
+COMMANDS = [
+    (page, line) for page, text in TEXT.items() for block in blocks(text, "sh") for line in block.splitlines() if line
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda part: part)
+def test_a_command_is_one_that_edgewise_takes(page: str, line: str) -> None:
+    program, *words = shlex.split(line)
+    assert program == "edgewise"
+    if "--help" in words and "train" not in words:
+        assert words == ["--help"]
+        return
+    args = command_line.parse(words) if "--help" not in words or len(words) > 2 else None
+    if args is not None and args.command == "train":
+        options.configure(recipes.read(args.recipe), args.sections)
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_links_lead_somewhere(page: str) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", TEXT[page])
+    paths = [target.split("#")[0] for target in targets if "://" not in target]
+    assert [path for path in paths if path and not (ROOT / page).parent.joinpath(path).exists()] == []
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_an_example_runs(example: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", example], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_the_picture_shows_five_graphs() -> None:
+    drawn = runpy.run_path(str(ROOT / "docs" / "images" / "one_attention.py"))["picture"]()
+    committed = (ROOT / "docs" / "images" / "one-attention.svg").read_text(encoding="utf-8")
+    words = [re.findall(r">([^<>]+)</(?:text|tspan|title)>", svg) for svg in (drawn, committed)]
+    assert words[0] == words[1]
+    assert {"complete(12)", "causal(12)", "window(12, 2)", "grid(5, 5)", "from_networkx(club)"} <= set(words[0])
+
+
+def test_docstrings_become_fields_and_keep_their_equations() -> None:
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        from docstrings import rewrite
+    finally:
+        sys.path.pop(0)
+    lines = dedent(
+        """\
+        Sum *all* of `x`_i.
+
+        Equation    y_i = Σ_j x_j
+                    over N(i)
+        Shapes      x [*, J] -> [*, I]
+        Cost        time O(E)
+        Example
+            >>> 1 + 1
+            2
+        """
+    ).splitlines()
+    rewrite(lines)
+    text = "\n".join(lines)
+    assert r"Sum \*all\* of ``x``\_i." in text
+    assert ":Equation:\n    .. code-block:: text\n\n        y_i = Σ_j x_j\n        over N(i)" in text
+    assert ":Cost:\n    time O(E)" in text
+    assert ":Example:\n    .. code-block:: pycon\n\n        >>> 1 + 1\n        2" in text
+
+
+def test_every_public_module_is_in_the_reference() -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"automodule:: edgewise\.(\S+)", pages))
+    package = ROOT / "src" / "edgewise"
+    for floor in ("graphs", "kernels", "layers", "models"):
+        for name in re.findall(
+            rf"^from edgewise\.{floor}\.(\w+) import", (package / floor / "__init__.py").read_text(), re.M
+        ):
+            assert f"{floor}.{name}" in shown | {"layers.tables"}
+    assert all((package / (name.replace(".", "/") + ".py")).is_file() for name in shown)
+
+
+def test_the_locks_pin_exact_versions_and_nothing_of_this_machine() -> None:
+    for name in ("lock.txt", "lock-tools.txt"):
+        lines = (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines()
+        pins = [line for line in lines if not line.startswith("#")]
+        assert [line for line in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line)] == []
+    assert "torch==2.13.0" in (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_this_module_reads_python_blocks_that_parse() -> None:
+    plain = [block for text in TEXT.values() for block in blocks(text, "python") if ">>>" not in block]
+    assert len(plain) >= 8
+    for block in plain:
+        ast.parse(block)
