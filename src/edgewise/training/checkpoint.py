@@ -123,10 +123,10 @@ def clean(folder: Path, resumed: Checkpoint | None) -> None:
 def load_weights(model: nn.Module, tensors: Tensors, source: Path) -> None:
     """Load weights by name; a name or a shape that does not fit is a `CheckpointError` that says which."""
     expected = model.state_dict()
-    for name in expected.keys() | tensors.keys():
-        has, wants = (list(side[name].shape) if name in side else None for side in (tensors, expected))
+    for name in sorted(expected.keys() | tensors.keys()):
+        has, wants = (str(list(side[name].shape)) if name in side else "absent" for side in (tensors, expected))
         if has != wants:
-            told = f"weight {name!r} is {has or 'absent'} in the checkpoint and {wants or 'absent'} in the model"
+            told = f"weight {name!r} is {has} in the checkpoint and {wants} in the model"
             raise CheckpointError(f"{source} was made for another model: {told}")
     model.load_state_dict(dict(tensors))
 
@@ -134,8 +134,11 @@ def load_weights(model: nn.Module, tensors: Tensors, source: Path) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     writing = path.with_name(f".writing-{path.name}")
-    _write(writing, content)
-    writing.replace(path)
+    try:
+        _write(writing, content)
+        writing.replace(path)
+    finally:
+        writing.unlink(missing_ok=True)
     flush_folder(path.parent)
 
 

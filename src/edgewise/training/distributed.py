@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from edgewise.errors import ConfigError
+from edgewise import errors
+from edgewise.errors import ConfigError, EdgewiseError
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,21 @@ class World:
         if self.size > 1:
             dist.all_reduce(value)
         return value
+
+    def once(self, action: Callable[[], Any]) -> Any:
+        """Do something on the first rank, for all: its result, which is plain data, or its error is everyone's."""
+        if self.size == 1:
+            return action()
+        told: dict[str, Any] = {}
+        if self.first:
+            try:
+                told = {"result": action()}
+            except EdgewiseError as error:
+                told = {"error": type(error).__name__, "message": str(error)}
+        told = self.share(told)
+        if "error" in told:
+            raise getattr(errors, told["error"])(told["message"])
+        return told["result"]
 
     def share(self, value: Any) -> Any:
         """Plain data of the first rank, on all ranks; it travels as JSON."""

@@ -28,6 +28,7 @@ class Journal:
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self.file.close()
             raise ConfigError(f"another process is training {run}; wait for it or stop it") from None
         except OSError:
             pass  # a file system without locks
@@ -94,11 +95,11 @@ class Display:
         if self.bar is not None:
             self.bar.update()
 
-    def scores(self, step: int, text: str) -> None:
+    def scores(self, step: int, text: str, last: bool) -> None:
         """Tell the latest scores."""
         if self.bar is not None:
             self.bar.set_postfix_str(text, refresh=False)
-        elif self.shown and (step == self.steps or time.perf_counter() - self.told > QUIET):
+        elif self.shown and (last or time.perf_counter() - self.told > QUIET):
             self.told = time.perf_counter()
             say(f"step {step}/{self.steps}  {text}")
 

@@ -16,7 +16,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks.task import Batch, Split
-from edgewise.training.checkpoint import clean, load_weights, newest, save_checkpoint, verified, write_file
+from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, save_checkpoint, write_file
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers import optimizer_for, optimizer_tensors, restore_optimizer
@@ -31,19 +31,13 @@ HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 def train(config: RunConfig, run: Path, *, progress: bool = True) -> Result:
     """Train from the beginning, into a new run folder; under `torchrun`, every rank calls it.
 
-    Errors      a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or
-                weight that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
+    Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
+    that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
     """
     with join(config.train.device) as world:
-        if world.first and any((run / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints")):
-            raise ConfigError(f"{run} already holds a run: `edgewise resume {run}` continues it; or name a new folder")
+        world.once(lambda: refuse_used(run))
         trainer = Trainer(config, run, world)
-        if world.first:
-            try:
-                run.mkdir(parents=True, exist_ok=True)
-                write_file(run / "config.yaml", config.to_yaml().encode())
-            except OSError as error:
-                raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
+        world.once(lambda: create(run, config))
         return trainer.fit(progress)
 
 
@@ -58,8 +52,24 @@ def resume(run: Path, *, progress: bool = True) -> Result:
         return Trainer(config, run, world).fit(progress)
 
 
+def refuse_used(run: Path) -> None:
+    if any((run / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints")):
+        raise ConfigError(f"{run} already holds a run: `edgewise resume {run}` continues it; or name a new folder")
+
+
+def create(run: Path, config: RunConfig) -> None:
+    """Make the run folder; its configuration is what makes it a run."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        write_file(run / "config.yaml", config.to_yaml().encode())
+    except OSError as error:
+        raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
+
+
 class Trainer:
     """A run in progress: what is neither here nor in a checkpoint follows from the configuration and the step."""
+
+    journal: Journal  # of the first rank, which alone evaluates and writes
 
     def __init__(self, config: RunConfig, run: Path, world: World) -> None:
         self.config, self.settings, self.run, self.world = config, config.train, run, world
@@ -71,43 +81,40 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.settings.precision == "float16")
         self.generator = torch.Generator()
         self.parts: tuple[Batch | None, list[tuple[float, Batch]]] = (None, [])
-        self.journal: Journal | None = None
         self.step = 0
         self.best: dict[str, Any] = {}  # step and validation scores of the best evaluation
         self.best_weights: dict[str, Tensor] = {}
         self.stale = 0  # evaluations since then
-        self.began = 0.0
+        self.began = time.perf_counter()
         self.durations: list[float] = []
         if self.settings.tensorboard:
             summary_writer()
 
     def fit(self, progress: bool) -> Result:
         """Train to the last step or the end of patience, then read the test split."""
-        settings, first = self.settings, self.world.first
+        settings, told = self.settings, progress and self.world.first
         with ExitStack() as opened:
             opened.enter_context(repeatable(settings.deterministic, settings.threads))
-            if first:
-                self.journal = opened.enter_context(closing(Journal(self.run, settings.tensorboard)))
-            self.restore(progress and first)
-            display = opened.enter_context(closing(Display(settings.steps, self.step, progress and first)))
+            self.restore(self.world.once(lambda: self.open(opened, told)))
+            display = opened.enter_context(closing(Display(settings.steps, self.step, told)))
             while not self.over:
                 self.step += 1
                 started = time.perf_counter()
                 loss, norm, rate = self.update()
                 self.durations.append(time.perf_counter() - started)
                 display.advance()
-                if self.step % settings.log_every == 0:
+                if self.step % settings.log_every == 0 and self.world.first:
                     self.record(loss=loss, gradient_norm=norm if isfinite(norm) else None, learning_rate=rate)
                 if self.step % settings.evaluate_every == 0 or self.step == settings.steps:
-                    display.scores(self.step, f"loss {loss:.4f}  {self.validate()}")
+                    self.stale, scores = self.world.once(self.validate)
+                    display.scores(self.step, f"loss {loss:.4f}  {scores}", last=self.over)
                 if self.step % settings.checkpoint_every == 0 or self.over:
-                    self.save()
-            return self.conclude()
+                    self.world.once(self.save)
+            return Result.from_record(self.world.once(self.conclude), self.run)
 
     @property
     def over(self) -> bool:
-        settings = self.settings
-        return self.step >= settings.steps or 0 < settings.patience <= self.stale
+        return self.step >= self.settings.steps or 0 < self.settings.patience <= self.stale
 
     def update(self) -> tuple[float, float, float]:
         """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
@@ -124,10 +131,10 @@ class Trainer:
             total = total + mean.detach() * weight
         self.scaler.unscale_(self.optimizer)
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        loss, size = float(self.world.sum(total)), float(norm)
-        if not isfinite(loss) or (not isfinite(size) and self.scaler.get_scale() <= 1):
+        loss, length = float(self.world.sum(total)), float(norm)
+        if not isfinite(loss) or (not isfinite(length) and self.scaler.get_scale() <= 1):
             raise self.diverged(loss)  # a float16 overflow is none: the scaler skips the step and scales less
-        if settings.clip and size > settings.clip:
+        if settings.clip and length > settings.clip:
             clip_grads_with_norm_(self.parameters, settings.clip, norm)
         fraction = SCHEDULES[schedule.name](self.step - 1, settings.steps, schedule.warmup, schedule.minimum)
         rate = self.config.optimizer.learning_rate * fraction
@@ -136,7 +143,7 @@ class Trainer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad()
-        return loss, size, rate
+        return loss, length, rate
 
     def share_of_batch(self) -> list[tuple[float, Batch]]:
         """This rank's micro-batches of the step's global batch, each with its weight in the global mean."""
@@ -154,23 +161,20 @@ class Trainer:
         half = HALVES.get(self.settings.precision)
         return nullcontext() if half is None else torch.autocast(self.world.device.type, half)
 
-    def validate(self) -> str:
-        """Evaluate on the validation split, and keep the weights if they are the best so far."""
-        told = ""
-        if self.world.first:
-            scores = self.scores("valid")
-            self.record(valid=scores)
-            if not self.best or self.merit(scores) > self.merit(self.best["valid"]):
-                self.best, self.stale = {"step": self.step, "valid": scores}, 0
-                self.best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
-            else:
-                self.stale += 1
-            metric, best = self.task.metric, self.best
-            told = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
-        self.stale = self.world.share(self.stale)
-        return told
+    def validate(self) -> tuple[int, str]:
+        """Evaluate on the validation split and keep the weights if they are the best so far; how stale those are."""
+        scores = self.scores("valid")
+        self.record(valid=scores)
+        better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
+        if better:
+            self.best = {"step": self.step, "valid": scores}
+            self.best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
+        metric, best = self.task.metric, self.best
+        told = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
+        return 0 if better else self.stale + 1, told
 
     def scores(self, split: Split) -> dict[str, float]:
+        """The task's scores over a split, which must be finite."""
         size = self.settings.evaluate_batch or self.settings.batch
         scores = evaluate(self.model, self.task, split, size, self.config.graph, self.world.device)
         for name, value in scores.items():
@@ -184,17 +188,15 @@ class Trainer:
         return value if self.task.maximise else -value, -scores.get("loss", 0.0)
 
     def record(self, **entry: Any) -> dict[str, Any]:
-        """Write a line of `metrics.jsonl`, on the first rank."""
+        """Write a line of `metrics.jsonl`."""
         entry = {"step": self.step, **entry, "seconds": round(time.perf_counter() - self.began, 4)}
-        if self.journal is not None:
-            self.journal.write(entry)
+        self.journal.write(entry)
         return entry
 
     def save(self) -> None:
         """Write a checkpoint, unless a weight is no longer finite."""
-        if self.journal is None:
-            return
-        if (name := non_finite(self.model.state_dict())) is not None:
+        weights = self.model.state_dict()
+        if (name := non_finite(weights)) is not None:
             raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
         state = {
             "step": self.step,
@@ -205,39 +207,38 @@ class Trainer:
             "metrics_bytes": self.journal.flush(),
         }
         memory = optimizer_tensors(self.optimizer, self.model)
-        parts = {"model": self.model.state_dict(), "best": self.best_weights, "optimizer": memory}
+        parts = {"model": weights, "best": self.best_weights, "optimizer": memory}
         save_checkpoint(self.run / "checkpoints", state, parts, self.settings.keep)
 
-    def restore(self, tell: bool) -> None:
-        """Take up the newest intact checkpoint, on every rank the first one's choice; without any, begin."""
-        folder, seconds = self.run / "checkpoints", 0.0
-        checkpoint = newest(folder, say if tell else lambda _: None) if self.world.first else None
-        name = self.world.share(checkpoint and checkpoint.path.name)
-        if name is not None:
-            checkpoint = checkpoint or verified(folder / name)
-            state = checkpoint.state
+    def open(self, opened: ExitStack, tell: bool) -> tuple[str, dict[str, Any]] | None:
+        """Open the journal and choose the newest intact checkpoint: its name and state; what came after it is cut."""
+        folder = self.run / "checkpoints"
+        self.journal = opened.enter_context(closing(Journal(self.run, self.settings.tensorboard)))
+        checkpoint = newest(folder, say if tell else lambda _: None)
+        clean(folder, checkpoint)
+        self.journal.cut(checkpoint.state["metrics_bytes"] if checkpoint else 0)
+        return (checkpoint.path.name, checkpoint.state) if checkpoint else None
+
+    def restore(self, found: tuple[str, dict[str, Any]] | None) -> None:
+        """Take up the checkpoint that was found, on every rank; without one, begin."""
+        if found is not None:
+            name, state = found
+            checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
             load_weights(self.model, checkpoint.tensors("model"), checkpoint.path)
             restore_optimizer(self.optimizer, self.model, checkpoint.tensors("optimizer"))
             self.scaler.load_state_dict(state["scaler"])
-            self.best_weights = {n: w.to(self.world.device) for n, w in checkpoint.tensors("best").items()}
-            self.step, self.best, self.stale, seconds = (state[k] for k in ("step", "best", "stale", "seconds"))
-        if self.journal is not None:
-            clean(folder, checkpoint)
-            self.journal.cut(checkpoint.state["metrics_bytes"] if checkpoint else 0)
-        self.began = time.perf_counter() - seconds
+            self.best_weights = {n: weight.to(self.world.device) for n, weight in checkpoint.tensors("best").items()}
+            self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
+        self.began = time.perf_counter() - (found[1]["seconds"] if found else 0.0)
 
-    def conclude(self) -> Result:
+    def conclude(self) -> dict[str, Any]:
         """Read the test split, this once, with the best weights; the last record holds the result."""
-        entry: dict[str, Any] = {}
-        if self.journal is not None:
-            self.model.load_state_dict(self.best_weights)
-            entry = {"metric": self.task.metric, "best_step": self.best["step"], "valid": self.best["valid"]}
-            entry["test"] = self.scores("test")
-            entry["step_seconds"] = statistics.median(self.durations) if self.durations else 0.0
-            entry = self.record(**entry)
-            self.journal.flush()
-        entry = self.world.share(entry)
-        return Result.from_record(entry, self.run)
+        self.model.load_state_dict(self.best_weights)
+        step_seconds = statistics.median(self.durations) if self.durations else 0.0
+        reached = {"best_step": self.best["step"], "valid": self.best["valid"], "test": self.scores("test")}
+        entry = self.record(metric=self.task.metric, **reached, step_seconds=step_seconds)
+        self.journal.flush()
+        return entry
 
     def diverged(self, loss: float) -> NonFiniteError:
         """The error that names what is no longer finite, where it began: in a weight, the loss or a gradient."""

@@ -1,0 +1,211 @@
+"""Checkpoints: written whole or not at all, every flipped bit noticed, and nothing in them executed."""
+
+import json
+import os
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise.errors import CheckpointError
+from edgewise.training import checkpoint as module
+from edgewise.training.checkpoint import (
+    Checkpoint,
+    checkpoints,
+    clean,
+    load_weights,
+    newest,
+    save_checkpoint,
+    verified,
+    write_file,
+)
+
+PARTS = {
+    "model": {"w": torch.arange(6.0).view(2, 3), "n": torch.tensor(3)},
+    "best": {"w": torch.full((2, 3), 1 / 3), "n": torch.tensor(2)},
+    "optimizer": {"w/step": torch.tensor(4.0), "w/exp_avg": torch.randn(2, 3)},
+}
+
+
+def save(folder, step, keep=9):
+    return save_checkpoint(folder, {"step": step, "best": {"valid": {"loss": 0.1}}, "seconds": 1.5}, PARTS, keep)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_written_is_read_back_bit_for_bit(tmp_path):
+    found = verified(save(tmp_path, 100))
+    assert found.path.name == "step-00000100"
+    assert found.state == {"step": 100, "best": {"valid": {"loss": 0.1}}, "seconds": 1.5}
+    for part, tensors in PARTS.items():
+        read = found.tensors(part)
+        assert read.keys() == tensors.keys()
+        assert all(
+            torch.equal(read[name], tensor) and read[name].dtype == tensor.dtype for name, tensor in tensors.items()
+        )
+    assert names(found.path) == ["best.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+def test_tied_and_strided_weights_are_written(tmp_path):
+    w = torch.randn(3, 2)
+    path = save_checkpoint(tmp_path, {"step": 1}, PARTS | {"model": {"a": w, "b": w, "c": w.T, "d": w[:, 0]}}, 1)
+    read = verified(path).tensors("model")
+    assert all(torch.equal(read[name], tensor) for name, tensor in {"a": w, "b": w, "c": w.T, "d": w[:, 0]}.items())
+
+
+def test_only_the_newest_are_kept_in_order_of_their_steps(tmp_path):
+    for step in (5, 99_999_999, 100_000_000, 100_000_001):
+        save(tmp_path, step, keep=2)
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-100000001", "step-100000000"]
+    assert names(tmp_path) == ["step-100000000", "step-100000001"]
+
+
+def test_a_checkpoint_of_the_same_step_is_replaced(tmp_path):
+    path = save(tmp_path, 7)
+    (path / "state.json").write_text("{}")
+    assert verified(save(tmp_path, 7)).state["step"] == 7
+    assert names(tmp_path) == ["step-00000007"]
+
+
+def damage(path, kind):
+    content = bytearray(path.read_bytes())
+    if kind == "flip":
+        content[len(content) // 2] ^= 1
+    path.write_bytes(b"" if kind == "empty" else content[:-1] if kind == "short" else bytes(content))
+    if kind == "gone":
+        path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["flip", "short", "empty", "gone"])
+@pytest.mark.parametrize("file", ["model.safetensors", "best.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_damaged_newest_one_is_told_and_the_one_before_is_used(tmp_path, file, kind):
+    save(tmp_path, 1)
+    damage(save(tmp_path, 2) / file, kind)
+    told = []
+    found = newest(tmp_path, told.append)
+    assert found is not None
+    assert found.state["step"] == 1
+    assert len(told) == 1
+    assert "step-00000002 is damaged" in told[0]
+    assert "\n" not in told[0]
+
+
+def test_every_single_byte_of_the_state_is_guarded(tmp_path):
+    path = save(tmp_path, 12) / "state.json"
+    original = path.read_bytes()
+    noticed = 0
+    for position in range(len(original)):
+        changed = bytearray(original)
+        changed[position] ^= 0x10
+        path.write_bytes(changed)
+        try:
+            state = verified(path.parent).state
+        except CheckpointError:
+            noticed += 1
+        else:  # white space that means nothing, for instance
+            assert state == json.loads(original)["state"]
+    assert noticed > 0.5 * len(original)
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "null", '{"state": 1}', '{"state": {}, "sha256": []}', "[" * 100_000])
+def test_any_other_json_is_damaged(tmp_path, content):
+    (save(tmp_path, 1) / "state.json").write_text(content)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        verified(tmp_path / "step-00000001")
+
+
+def test_where_none_is_intact_nothing_is_guessed(tmp_path):
+    for step in (1, 2):
+        damage(save(tmp_path, step) / "model.safetensors", "flip")
+    told = []
+    with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
+        newest(tmp_path, told.append)
+    assert len(told) == 2
+
+
+def test_where_there_never_was_one_there_is_none(tmp_path):
+    assert newest(tmp_path / "nothing", print) is None
+
+
+def test_a_pickle_is_never_opened(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    path = save(tmp_path, 1)
+    (path / "model.safetensors").write_bytes(pickle.dumps(Trap()))
+    hashes = json.loads((path / "state.json").read_text())
+    hashes["sha256"]["model.safetensors"] = module._hash(pickle.dumps(Trap()))
+    (path / "state.json").write_text(json.dumps(hashes))
+    with pytest.raises(CheckpointError, match="cannot read model"):
+        verified(path).tensors("model")
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("call", range(7))
+def test_a_full_disk_leaves_the_one_before_and_no_half(tmp_path, monkeypatch, call):
+    save(tmp_path, 1)
+    calls = []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == call + 1:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    if call == 6:  # six flushes in all: four files and two folders
+        save(tmp_path, 2)
+        assert len(calls) == 6
+        return
+    with pytest.raises(CheckpointError, match=r"cannot write .*step-00000002.*No space left"):
+        save(tmp_path, 2)
+    assert set(names(tmp_path)) <= {"step-00000001", "step-00000002"}
+    found = newest(tmp_path, print)
+    assert found is not None
+    assert found.state["step"] == (2 if call == 5 else 1)
+
+
+def test_leftovers_and_what_followed_the_resumed_one_are_removed(tmp_path):
+    for name in (".writing-step-00000009", ".removing-step-00000001"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(b"half")
+    save(tmp_path, 1)
+    used = verified(save(tmp_path, 2))
+    save(tmp_path, 3)
+    clean(tmp_path, used)
+    assert names(tmp_path) == ["step-00000001", "step-00000002"]
+
+
+def test_weights_of_another_model_are_refused_by_name(tmp_path):
+    model = nn.Linear(3, 2)
+    good = {"weight": torch.ones(2, 3), "bias": torch.ones(2)}
+    load_weights(model, good, tmp_path)
+    assert model.weight.sum() == 6
+    for tensors, told in [
+        ({"weight": torch.ones(2, 4), "bias": torch.ones(2)}, r"'weight' is \[2, 4\] in the checkpoint and \[2, 3\]"),
+        ({"weight": torch.ones(2, 3)}, r"'bias' is absent in the checkpoint and \[2\] in the model"),
+        (good | {"scale": torch.tensor(1.0)}, r"'scale' is \[\] in the checkpoint and absent in the model"),
+    ]:
+        with pytest.raises(CheckpointError, match=told):
+            load_weights(model, tensors, tmp_path)
+
+
+def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
+    write_file(tmp_path / "config.yaml", b"one")
+
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_file(tmp_path / "config.yaml", b"two")
+    assert (tmp_path / "config.yaml").read_bytes() == b"one"
+    assert names(tmp_path) == ["config.yaml"]
+
+
+def test_tensors_of_a_vanished_checkpoint_are_an_error(tmp_path):
+    with pytest.raises(CheckpointError, match="cannot read"):
+        Checkpoint(tmp_path, {}).tensors("model")

@@ -1,0 +1,110 @@
+"""Several processes: the same curve as one, one writer, and an error that all of them raise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.errors import ConfigError
+from edgewise.training import finished
+from edgewise.training.distributed import World, device_for, join
+from training.tiny import losses, records, same_run, weights
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory):
+    """The run folders of a world of one process and of a world of two, trained at the same time."""
+    script = Path(__file__).with_name("several.py")
+    path = os.pathsep.join([str(script.parent.parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    folders, running = [], []
+    for size in (1, 2):
+        folders.append(tmp_path_factory.mktemp(f"world-{size}"))
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
+        command = [*launch, str(script), str(folders[-1])]
+        running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    for process in running:
+        _, errors = process.communicate(timeout=110)
+        assert process.returncode == 0, errors
+    return folders
+
+
+@pytest.mark.parametrize("name", ["curve", "cut"])
+def test_two_processes_have_the_loss_curve_of_one(worlds, name):
+    one, two = (losses(world / name) for world in worlds)
+    assert len(one) == 40
+    assert two == pytest.approx(one, rel=0, abs=1e-6)
+    for part, weight in weights(worlds[0] / name).items():
+        torch.testing.assert_close(weights(worlds[1] / name)[part], weight, rtol=0, atol=1e-5)
+
+
+def test_accumulation_does_not_change_the_curve_either(worlds):
+    assert losses(worlds[1] / "cut") == pytest.approx(losses(worlds[0] / "curve"), rel=0, abs=1e-6)
+
+
+def test_all_processes_lose_patience_together(worlds):
+    for world in worlds:
+        assert finished(world / "patient").steps == 16
+
+
+def test_two_processes_go_on_to_the_same_bits(worlds):
+    for world in worlds:
+        assert same_run(world / "resumed", world / "dropped")
+    assert losses(worlds[0] / "dropped") != losses(worlds[1] / "dropped")  # each rank drops its own units
+
+
+def test_every_process_is_told_the_result(worlds):
+    ranks = [worlds[0] / "results-0", worlds[1] / "results-0", worlds[1] / "results-1"]
+    told = [rank.read_text().splitlines() for rank in ranks]
+    assert len(told[0]) == 5
+    assert told[1] == told[2]
+
+
+def test_only_the_first_process_writes(worlds):
+    assert [line["step"] for line in records(worlds[1] / "dropped") if "loss" in line] == [10, 20, 30]
+    assert not list(worlds[1].glob("*/.writing*"))
+
+
+def test_a_number_that_is_none_on_one_process_stops_all_by_the_same_name(worlds):
+    told = {path.name: path.read_text() for world in worlds for path in world.glob("poisoned-*")}
+    assert set(told) == {"poisoned-0", "poisoned-1"}
+    assert len(set(told.values())) == 1
+    assert "step 13: the loss is nan" in told["poisoned-1"]
+
+
+def test_a_run_is_not_overwritten_by_any_process(worlds):
+    told = {path.name: path.read_text() for world in worlds for path in world.glob("refused-*")}
+    assert set(told) == {"refused-0", "refused-1"}
+    assert all("already holds a run" in text for text in told.values())
+
+
+def test_without_torchrun_the_world_is_one_process(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with join("cpu") as world:
+        assert world == World(torch.device("cpu"), rank=0, size=1)
+        assert world.first
+        assert world.share({"a": [1, 2.5, None]}) == {"a": [1, 2.5, None]}
+        model = torch.nn.Linear(1, 1)
+        assert world.wrap(model) is model
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert device_for("cuda:0") == torch.device("cuda:0")
+    for name in ("cuda:1", "mps"):
+        with pytest.raises(ConfigError, match=f"train.device '{name}' is not on this machine; use auto or cpu"):
+            device_for(name)
+
+
+def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device_for("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert device_for("auto") == torch.device("cuda")

@@ -1,0 +1,84 @@
+"""The journal and the display: lines that survive, one writer at a time, and quiet where nobody watches."""
+
+import json
+import sys
+
+import pytest
+
+from edgewise.errors import ConfigError
+from edgewise.training import journal as module
+from edgewise.training.journal import Display, Journal
+
+
+def test_lines_are_on_the_disk_at_once_and_can_be_cut(tmp_path):
+    journal = Journal(tmp_path)
+    journal.write({"step": 1, "loss": 0.5})
+    length = journal.flush()
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"step": 1, "loss": 0.5}\n'
+    journal.write({"step": 2, "loss": 0.25})
+    journal.cut(length)
+    journal.cut(10**6)  # longer than the file: it stays as it is
+    journal.write({"step": 3})
+    journal.close()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 3]
+
+
+def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
+    first = Journal(tmp_path)
+    with pytest.raises(ConfigError, match="another process is training"):
+        Journal(tmp_path)
+    first.close()
+    Journal(tmp_path).close()
+
+
+def test_tensorboard_draws_every_number_by_its_name(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    journal = Journal(tmp_path, tensorboard=True)
+    journal.write({"step": 5, "loss": 0.5, "gradient_norm": None, "seconds": 2.0})
+    journal.write({"step": 5, "valid": {"loss": 0.75, "accuracy": 0.25}, "metric": "accuracy"})
+    journal.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert set(events.Tags()["scalars"]) == {"loss", "seconds", "valid/loss", "valid/accuracy"}
+    assert [(point.step, point.value) for point in events.Scalars("valid/loss")] == [(5, 0.75)]
+
+
+def test_without_the_extra_tensorboard_is_refused_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"pip install 'edgewise\[tensorboard\]'"):
+        module.summary_writer()
+
+
+def test_away_from_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(capsys, monkeypatch):
+    display = Display(steps=3, done=0, shown=True)
+    for step in (1, 2, 3):
+        display.advance()
+        display.scores(step, f"loss {step}", last=step == 3)
+    display.close()
+    assert capsys.readouterr() == ("", "step 3/3  loss 3\n")
+    monkeypatch.setattr(module, "QUIET", -1.0)
+    display.scores(1, "loss 1", last=False)
+    assert capsys.readouterr().err == "step 1/3  loss 1\n"
+
+
+def test_on_a_terminal_there_is_a_bar(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    display = Display(steps=4, done=2, shown=True)
+    display.advance()
+    display.scores(3, "loss 0.5", last=False)
+    display.advance()
+    display.close()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "4/4" in err
+    assert "loss 0.5" in err
+
+
+def test_where_nobody_listens_nothing_is_told(capsys):
+    display = Display(steps=1, done=0, shown=False)
+    display.advance()
+    display.scores(1, "loss", last=True)
+    display.close()
+    assert capsys.readouterr() == ("", "")

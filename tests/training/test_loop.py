@@ -1,0 +1,354 @@
+"""The loop: what a step is, which weights are chosen, and what happens at the first number that is none."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
+from edgewise.tasks import TASKS
+from edgewise.training import OPTIMIZERS, OptimizerSettings, ScheduleSettings, finished, read_config, resume, train
+from edgewise.training.distributed import World
+from edgewise.training.loop import Trainer
+from training.tiny import Tiny, configured, losses, records, same_run, tiny, weights
+
+CPU = World(torch.device("cpu"))
+
+
+def trained(folder, config):
+    train(config, folder, progress=False)
+    return folder
+
+
+def test_training_learns_and_tells_what_it_reached(tmp_path):
+    result = train(configured(steps=200, model=None), tmp_path / "run", progress=False)
+    assert result.metric == "accuracy"
+    assert result.test > 0.85
+    assert result.valid > 0.85
+    assert result.steps == 200
+    assert result.best_step % 8 == 0
+    assert 0 < result.step_seconds < result.seconds
+    assert result.run == tmp_path / "run"
+    assert sorted(path.name for path in result.run.iterdir()) == ["checkpoints", "config.yaml", "metrics.jsonl"]
+    assert read_config(result.run) == configured(steps=200)
+    assert finished(result.run) == result
+
+
+def test_the_records_hold_every_number(tmp_path):
+    config = configured(schedule=ScheduleSettings("linear", warmup=10), log_every=5)
+    lines = records(trained(tmp_path / "run", config))
+    logged = {line["step"]: line for line in lines if "loss" in line}
+    assert list(logged) == [5, 10, 15, 20, 25, 30, 35, 40]
+    assert set(logged[5]) == {"step", "loss", "gradient_norm", "learning_rate"}
+    assert logged[5]["learning_rate"] == pytest.approx(0.05 * 5 / 11)
+    assert logged[40]["learning_rate"] == pytest.approx(0.05 * 1 / 30)
+    assert [line["step"] for line in lines if "valid" in line] == [8, 16, 24, 32, 40, 40]
+    assert set(lines[-1]) == {"step", "metric", "best_step", "valid", "test"}
+
+
+def test_the_same_configuration_gives_the_same_bits(tmp_path):
+    runs = [trained(tmp_path / str(k), configured(seed=k // 2)) for k in range(4)]
+    assert same_run(runs[0], runs[1])
+    assert same_run(runs[2], runs[3])
+    assert not same_run(runs[0], runs[2])
+
+
+def test_evaluation_does_not_disturb_training(tmp_path):
+    often, seldom = (trained(tmp_path / str(k), configured(evaluate_every=k)) for k in (1, 40))
+    assert all(torch.equal(weight, weights(seldom)[name]) for name, weight in weights(often).items())
+
+
+def update(config):
+    """One step from the initial weights: how far it went, the loss, and the gradient's norm."""
+    trainer = Trainer(config, None, CPU)
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    trainer.step = 1
+    loss, norm, _ = trainer.update()
+    return {name: weight - before[name] for name, weight in trainer.model.state_dict().items()}, loss, norm
+
+
+PLAIN = OptimizerSettings(name="sgd", learning_rate=1.0)
+
+
+def test_a_step_is_the_gradient_of_the_batchs_mean_loss():
+    config = configured(model={"dropout": 0.0}, optimizer=PLAIN)
+    moves, loss, norm = update(config)
+    trainer = Trainer(config, None, CPU)
+    trainer.step = 1
+    ((weight, batch),) = trainer.share_of_batch()
+    assert weight == 1.0
+    assert len(batch.x) == 16
+    expected = torch.nn.functional.cross_entropy(trainer.model(None, batch.x), batch.target)
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), rel=1e-6)
+    gradients = {name: parameter.grad for name, parameter in trainer.model.named_parameters()}
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(moves[name], -gradient)
+    assert norm == pytest.approx(sum(g.square().sum() for g in gradients.values()).sqrt().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(("double", "tolerance"), [(False, 1e-6), (True, 1e-12)], ids=["float32", "float64"])
+@pytest.mark.parametrize("accumulate", [2, 3, 7, 16, 40])
+def test_micro_batches_add_up_to_their_batch(double, tolerance, accumulate):
+    model = {"dropout": 0.0, "double": double}
+    config = configured({"double": double}, model, PLAIN)
+    whole, loss, norm = update(config)
+    cut = replace(config, train=replace(config.train, accumulate=accumulate))  # 16 = 6 + 5 + 5, or not to be cut
+    parts, loss_of_parts, norm_of_parts = update(cut)
+    for name, move in whole.items():
+        torch.testing.assert_close(parts[name], move, rtol=0, atol=tolerance)
+    assert (loss_of_parts, norm_of_parts) == pytest.approx((loss, norm), rel=tolerance)
+
+
+def test_clipping_shortens_a_long_gradient_and_leaves_a_short_one():
+    def length(moves):
+        return sum(move.square().sum() for move in moves.values()).sqrt().item()
+
+    free, _, norm = update(configured(optimizer=PLAIN))
+    assert length(free) == pytest.approx(norm, rel=1e-5)
+    short, _, told = update(configured(optimizer=PLAIN, clip=norm / 3))
+    assert told == norm
+    assert length(short) == pytest.approx(norm / 3, rel=1e-4)
+    for name, move in free.items():
+        torch.testing.assert_close(short[name] * 3, move, rtol=1e-4, atol=1e-6)
+    same, _, _ = update(configured(optimizer=PLAIN, clip=norm * 1.01))
+    assert all(torch.equal(same[name], move) for name, move in free.items())
+
+
+def test_a_whole_graph_is_cut_and_moved_once():
+    trainer = Trainer(configured(accumulate=2), None, CPU)
+    batch = trainer.task.train_batch(4, torch.Generator())
+    trainer.task.train_batch = lambda *_: batch
+    assert trainer.share_of_batch() is trainer.share_of_batch()
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixed_precision_computes_in_halves_and_keeps_whole_weights(tmp_path, precision):
+    run = trained(tmp_path / "half", configured(precision=precision, steps=100))
+    whole = trained(tmp_path / "whole", configured(steps=100))
+    assert all(weight.dtype == torch.float32 for weight in weights(run).values())
+    assert losses(run) != losses(whole)
+    assert losses(run)[:3] == pytest.approx(losses(whole)[:3], rel=0.03)
+    assert finished(run).test > 0.8
+
+
+def test_a_float16_overflow_skips_the_step_and_scales_less(tmp_path):
+    trainer = Trainer(configured(precision="float16"), None, CPU)
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    trainer.scaler.load_state_dict(trainer.scaler.state_dict() | {"scale": 2.0**40})
+    trainer.step = 1
+    _, norm, _ = trainer.update()
+    assert not norm < float("inf")
+    assert trainer.scaler.get_scale() == 2.0**39
+    assert all(torch.equal(weight, before[name]) for name, weight in trainer.model.state_dict().items())
+
+
+def test_patience_ends_training_with_a_checkpoint(tmp_path):
+    still = OptimizerSettings(name="sgd", learning_rate=1e-30)
+    run = trained(tmp_path / "run", configured(optimizer=still, patience=3, evaluate_every=4, steps=1000))
+    result = finished(run)
+    assert (result.best_step, result.steps) == (4, 16)  # the first evaluation, and three that are no better
+    assert [path.name for path in sorted((run / "checkpoints").iterdir())] == ["step-00000010", "step-00000016"]
+
+
+def test_checkpoints_come_when_asked_and_at_the_end(tmp_path):
+    run = trained(tmp_path / "run", configured(steps=25, checkpoint_every=10, keep=9))
+    assert [path.name[-2:] for path in sorted((run / "checkpoints").iterdir())] == ["10", "20", "25"]
+
+
+def test_the_best_evaluation_has_the_highest_metric_then_the_lowest_loss_then_comes_first():
+    trainer = Trainer(configured(), None, CPU)
+    merit = trainer.merit
+    assert merit({"accuracy": 0.9, "loss": 2.0}) > merit({"accuracy": 0.8, "loss": 1.0})
+    assert merit({"accuracy": 0.9, "loss": 1.0}) > merit({"accuracy": 0.9, "loss": 2.0})
+    assert not merit({"accuracy": 0.9, "loss": 1.0}) > merit({"accuracy": 0.9, "loss": 1.0})
+    lowest = Trainer(configured({"metric": "loss"}), None, CPU).merit
+    assert lowest({"accuracy": 0.1, "loss": 1.0}) > lowest({"accuracy": 0.9, "loss": 2.0})
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "loss"])
+def test_the_weights_are_chosen_on_the_validation_split(tmp_path, metric):
+    run = trained(tmp_path / "run", configured({"metric": metric}, evaluate_every=3, steps=90))
+    told = [(line["step"], line["valid"]) for line in records(run) if "valid" in line and "test" not in line]
+    sign = 1 if metric == "accuracy" else -1
+    best = max(told, key=lambda line: (sign * line[1][metric], -line[1]["loss"], -line[0]))
+    result = finished(run)
+    assert (result.metric, result.best_step, result.valid) == (metric, best[0], best[1][metric])
+
+
+def test_the_test_split_is_read_once_at_the_end(tmp_path, monkeypatch):
+    made = []
+
+    def watched():
+        made.append(tiny())
+        return made[-1]
+
+    monkeypatch.setitem(TASKS, "tiny", watched)
+    trained(tmp_path / "run", configured())
+    assert made[0].read == ["valid"] * 5 + ["test"]
+
+
+@pytest.mark.parametrize(
+    ("poison", "message"),
+    [
+        ("loss", r"step 25: the loss is inf; lower optimizer.learning_rate"),
+        ("gradient", r"step 25: the gradient of 'first.weight' is not finite"),
+        ("valid", r"the valid loss is nan after step 32"),
+        ("rank", r"step 25: the loss is nan"),
+    ],
+)
+def test_training_stops_by_name_at_the_first_number_that_is_none(tmp_path, poison, message):
+    run = tmp_path / "run"
+    with pytest.raises(NonFiniteError, match=message):
+        train(configured({"poison": poison, "at": 25}), run, progress=False)
+    steps = [path.name[-2:] for path in sorted((run / "checkpoints").iterdir())]
+    assert steps == (["20", "30"] if poison == "valid" else ["10", "20"])
+    assert all(torch.isfinite(weight).all() for weight in weights(run).values())
+    assert all(json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
+    assert finished(run) is None
+    resume(run, progress=False)  # in a new process the tiny task is healthy for 24 batches more
+    assert same_run(run, trained(tmp_path / "healthy", configured()))
+
+
+@pytest.mark.parametrize(
+    ("every", "message"),
+    [
+        (1, r"the weight 'first.weight' is not finite after step 1"),
+        (10, r"step 2: the weight 'first.\w+' was no longer"),
+    ],
+)
+def test_a_weight_that_grew_too_large_is_named_and_never_written(tmp_path, every, message):
+    huge = OptimizerSettings(name="sgd", learning_rate=1e25)
+    config = configured({"poison": "power", "at": 1}, optimizer=huge, checkpoint_every=every)
+    with pytest.raises(NonFiniteError, match=message):
+        train(config, tmp_path / "run", progress=False)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def stopped_at(step):
+    """A task that is interrupted before a step, once."""
+
+    def interrupted() -> Tiny:
+        return Tiny("stop", step, double=False, metric="accuracy")
+
+    return interrupted
+
+
+def interrupt(folder, config, step, monkeypatch):
+    """Train until an interruption before `step`."""
+    with monkeypatch.context() as patch:
+        patch.setitem(TASKS, "tiny", stopped_at(step))
+        with pytest.raises(KeyboardInterrupt):
+            train(config, folder, progress=False)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, name):
+    optimizer = OptimizerSettings(name=name, learning_rate=0.05, weight_decay=0.01, decay_matrices_only=True)
+    config = configured(optimizer=optimizer, schedule=ScheduleSettings("cosine", 5), clip=0.5, accumulate=2)
+    interrupt(tmp_path / "resumed", config, 27, monkeypatch)
+    resumed = resume(tmp_path / "resumed", progress=False)
+    result = train(config, tmp_path / "whole", progress=False)
+    assert same_run(tmp_path / "resumed", tmp_path / "whole")
+    assert replace(resumed, seconds=0, step_seconds=0, run=result.run) == replace(result, seconds=0, step_seconds=0)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("step", [2, 11, 40])
+def test_an_interrupted_run_in_halves_goes_on_to_the_same_bits(tmp_path, monkeypatch, precision, step):
+    config = configured(precision=precision)
+    interrupt(tmp_path / "resumed", config, step, monkeypatch)
+    resume(tmp_path / "resumed", progress=False)
+    assert same_run(tmp_path / "resumed", trained(tmp_path / "whole", config))
+
+
+def test_patience_and_the_best_weights_survive_an_interruption(tmp_path, monkeypatch):
+    config = configured(optimizer=OptimizerSettings(name="sgd", learning_rate=1e-30), evaluate_every=4, patience=6)
+    interrupt(tmp_path / "resumed", config, 23, monkeypatch)
+    resume(tmp_path / "resumed", progress=False)
+    assert finished(tmp_path / "resumed").steps == 28
+    assert same_run(tmp_path / "resumed", trained(tmp_path / "whole", config))
+
+
+def test_a_run_killed_before_its_result_reads_the_test_split_again(tmp_path):
+    run = trained(tmp_path / "run", configured())
+    result, metrics = finished(run), run / "metrics.jsonl"
+    lines = metrics.read_bytes().splitlines(keepends=True)
+    metrics.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
+    again = resume(run, progress=False)
+    assert (again.test, again.valid, again.best_step) == (result.test, result.valid, result.best_step)
+    assert len(metrics.read_bytes().splitlines()) == len(lines)
+
+
+def test_a_finished_run_says_so_and_changes_nothing(tmp_path, capsys):
+    run = trained(tmp_path / "run", configured())
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert resume(run) == finished(run)
+    assert "is finished: it was trained for 40 steps" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"already holds a run: `edgewise resume .*` continues it; or name a new"):
+        train(configured(seed=1), run, progress=False)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_newest_checkpoint_is_told_in_one_line_and_costs_only_time(tmp_path, capsys):
+    run, whole = (trained(tmp_path / name, configured()) for name in ("run", "whole"))
+    metrics, folder = run / "metrics.jsonl", run / "checkpoints"
+    metrics.write_bytes(b"".join(metrics.read_bytes().splitlines(keepends=True)[:-1]))
+    best = folder / "step-00000040" / "best.safetensors"
+    best.write_bytes(best.read_bytes()[:-4] + b"\0\1\2\3")
+    (folder / ".writing-step-00000050").mkdir()
+    resume(run)
+    told = capsys.readouterr().err.splitlines()
+    assert "step-00000040 is damaged (best.safetensors); using the one before" in told[0]
+    assert len(told) == 2  # that, and the last step's scores
+    assert same_run(run, whole)
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000030", "step-00000040"]
+
+
+def test_a_damaged_checkpoint_never_crowds_out_an_intact_one(tmp_path, monkeypatch):
+    interrupt(tmp_path / "run", configured(keep=2, checkpoint_every=5), 24, monkeypatch)
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "step-00000020" / "model.safetensors").write_bytes(b"")
+    resume(tmp_path / "run", progress=False)
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000035", "step-00000040"]
+    assert same_run(tmp_path / "run", trained(tmp_path / "whole", configured(keep=2, checkpoint_every=5)))
+
+
+def test_where_no_checkpoint_is_intact_the_run_is_left_as_it_is(tmp_path, monkeypatch):
+    interrupt(tmp_path / "run", configured(), 25, monkeypatch)
+    for path in (tmp_path / "run" / "checkpoints").glob("*/model.safetensors"):
+        path.write_bytes(b"")
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
+        resume(tmp_path / "run", progress=False)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_changed_configuration_is_not_resumed(tmp_path, monkeypatch):
+    interrupt(tmp_path / "run", configured(), 25, monkeypatch)
+    (tmp_path / "run" / "config.yaml").write_text(configured(model={"width": 5}).to_yaml())
+    with pytest.raises(CheckpointError, match="made for another model"):
+        resume(tmp_path / "run", progress=False)
+
+
+def test_what_cannot_be_written_is_a_named_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot write the run folder"):
+        train(configured(), tmp_path / "file" / "run", progress=False)
+
+
+def test_away_from_a_terminal_training_is_quiet(tmp_path, capsys):
+    train(configured(), tmp_path / "quiet", progress=False)
+    assert capsys.readouterr() == ("", "")
+    train(configured(), tmp_path / "told")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith("step 40/40  loss 0.")
+    assert "valid accuracy 0." in err
+
+
+def test_tensorboard_comes_with_the_run(tmp_path):
+    trained(tmp_path / "run", configured(tensorboard=True))
+    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))

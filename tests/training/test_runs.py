@@ -1,0 +1,135 @@
+"""Runs seen from outside: loading, evaluating, and what is not a run."""
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.training import Choice, RunConfig, assemble, evaluate, finished, load_run, read_metrics, train
+from training.tiny import TwoMaps, TwoMapsSettings, configured, records, tiny, weights
+
+
+@pytest.fixture
+def run(tmp_path):
+    train(configured(), tmp_path / "run", progress=False)
+    return tmp_path / "run"
+
+
+def test_best_and_last_weights_are_those_of_their_evaluations(run):
+    result = finished(run)
+    valid = {line["step"]: line["valid"] for line in records(run) if "valid" in line and "test" not in line}
+    assert result is not None
+    assert result.best_step < 40, "the test needs a best step that is not the last"
+    for choice, step in (("best", result.best_step), ("last", 40)):
+        loaded = load_run(run, choice, device="cpu")
+        assert not loaded.model.training
+        scores = evaluate(loaded.model, loaded.task, "valid", 16, loaded.pattern)
+        assert scores == pytest.approx(valid[step], rel=1e-12)
+    assert evaluate(load_run(run).model, tiny(), "test", 7)["accuracy"] == pytest.approx(result.test, rel=1e-12)
+
+
+def test_a_loaded_run_knows_its_configuration(run):
+    loaded = load_run(run)
+    assert loaded.config == configured()
+    assert loaded.task.name == "tiny"
+    assert loaded.pattern == loaded.config.graph
+
+
+def test_evaluation_is_the_mean_over_the_split_whatever_the_batch():
+    task, model = assemble(configured())
+    x, labels = task.x[112:160], task.labels[112:160]
+    model.eval()
+    loss = nn.functional.cross_entropy(model(None, x), labels).item()
+    accuracy = (model(None, x).argmax(1) == labels).double().mean().item()
+    for size in (1, 7, 48, 1000):
+        scores = evaluate(model, task, "test", size)
+        assert scores == pytest.approx({"loss": loss, "accuracy": accuracy}, rel=1e-6)
+
+
+def test_evaluation_disturbs_neither_the_model_nor_the_random_numbers():
+    task, model = assemble(configured())
+    model.train()
+    model.drop.eval()
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    evaluate(model, task, "valid", 16)
+    assert torch.equal(torch.rand(3), expected)
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_initial_weights_follow_from_the_seed_alone():
+    torch.manual_seed(3)
+    one = assemble(configured(seed=5))[1]
+    torch.manual_seed(4)
+    other, third = assemble(configured(seed=5))[1], assemble(configured(seed=6))[1]
+    assert torch.equal(one.first.weight, other.first.weight)
+    assert not torch.equal(one.first.weight, third.first.weight)
+
+
+def test_an_empty_split_has_no_score():
+    class Nothing:
+        name = "nothing"
+
+        def batches(self, split, size, pattern=None):
+            return iter(())
+
+    with pytest.raises(DataError, match="'nothing' has no examples in its valid split"):
+        evaluate(nn.Linear(1, 1), Nothing(), "valid", 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (RunConfig(Choice("tniy"), Choice("two maps")), "task 'tniy' is unknown: choose one of"),
+        (RunConfig(Choice("tiny"), Choice("gnnn")), "model 'gnnn' is unknown: choose one of"),
+        (RunConfig(Choice("tiny", {"at": "x"}), Choice("two maps")), "task.options.at must be an integer"),
+        (
+            RunConfig(Choice("tiny", {"att": 1}), Choice("two maps")),
+            "task.options has no option 'att'; did you mean 'at'",
+        ),
+        (RunConfig(Choice("tiny"), Choice("two maps", {"wdith": 1})), "no option 'wdith'; did you mean 'width'"),
+        (configured(device="cuda:99"), "train.device 'cuda:99' is not on this machine"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_before_anything_is_written(tmp_path, config, message):
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        train(config, tmp_path / "run", progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_a_run_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="is not a run folder"):
+        load_run(tmp_path)
+    (tmp_path / "config.yaml").write_text(configured().to_yaml())
+    with pytest.raises(CheckpointError, match=r"no checkpoint yet: `edgewise resume"):
+        load_run(tmp_path)
+    assert finished(tmp_path) is None
+    assert read_metrics(tmp_path) == []
+
+
+def test_a_run_of_another_model_is_refused_by_the_weights_name(run):
+    config = run / "config.yaml"
+    config.write_text(
+        config.read_text().replace("  name: two maps\n  options: {}", "  name: two maps\n  options: {width: 9}")
+    )
+    with pytest.raises(CheckpointError, match=r"made for another model: weight 'first.bias' is \[8\].* and \[9\]"):
+        load_run(run)
+
+
+def test_a_cut_last_line_is_left_out_and_a_damaged_one_is_an_error(run):
+    metrics = run / "metrics.jsonl"
+    complete = read_metrics(run)
+    with metrics.open("a") as file:
+        file.write('{"step": 40, "los')
+    assert read_metrics(run) == complete
+    metrics.write_text("{damaged\n" + metrics.read_text())
+    with pytest.raises(DataError, match="cannot read"):
+        read_metrics(run)
+
+
+def test_tiny_is_what_the_tests_take_it_for():
+    model = TwoMaps(TwoMapsSettings(), tiny().signature)
+    assert set(model.state_dict()) == {"first.weight", "first.bias", "second.weight", "second.bias"}
+    assert weights is not None
