@@ -146,8 +146,8 @@ def lay_out(count: int, receivers: Labels, senders: Labels) -> Array:
     found = layout(network, **options)
     places = np.array([found[node] for node in range(count)])
     places = places - places.mean(0)
-    axes = np.linalg.svd(places, full_matrices=False)[2]
-    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(1)])[:, None]  # singular vectors have no sign of their own
+    axes = np.linalg.eigh(places.T @ places)[1].T[::-1]
+    axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(1)])[:, None]  # eigenvectors have no sign of their own
     return places @ axes.T
 
 
@@ -193,10 +193,8 @@ def _one_of_each(labels: Tensor, count: int) -> Tensor:
 
 
 def _text(task: Text, pattern: Pattern, model: nn.Module) -> Drawing | None:
-    read = tensor(next(iter(task.batches("valid", 64, pattern))))
-    length = min(CHARACTERS, read.shape[-1])
-    windows = [(sum(map(str.isalpha, task.decode(window))), window) for window in read[:, :length]]
-    tokens = max(windows, key=lambda counted: counted[0])[1][None]
+    tokens = readable(task, pattern, CHARACTERS)
+    length = tokens.shape[-1]
     _, seen = watch(model, task.graph(pattern, length), tokens)
     if seen is None:
         return None
@@ -208,3 +206,11 @@ def _text(task: Text, pattern: Pattern, model: nn.Module) -> Drawing | None:
         f"Last attention layer, {len(matrices)} head{'s' if len(matrices) > 1 else ''}."
     )
     return Drawing("attention", figures.token_matrix(matrices, characters), caption)
+
+
+def readable(task: Text, pattern: Pattern, length: int) -> Tensor:
+    """At most `length` characters of the validation text: of its first 64 windows the one with most letters."""
+    windows = tensor(next(iter(task.batches("valid", 64, pattern))))[:, :length]
+    letters = [sum(map(str.isalpha, task.decode(window))) for window in windows]
+    best = letters.index(max(letters))
+    return windows[best : best + 1]

@@ -40,7 +40,9 @@ PARTS = (
 INTRODUCTION = """One transformer block was trained four times. What differs is who listens to whom: the graph. The
 attention that it learnt is drawn on that graph."""
 
-EQUATION = "y_i = Σ_{j ∈ N(i)} softmax_j(q_i · k_j / √d) v_j"
+EQUATION = Markup(
+    "y<sub>i</sub> = Σ<sub>j ∈ N(i)</sub> softmax<sub>j</sub>(q<sub>i</sub> · k<sub>j</sub> / √d) v<sub>j</sub>"
+)
 
 
 def demo(folder: str | None) -> dict[str, Any]:

@@ -82,6 +82,8 @@ def svg(figure: Figure, name: str) -> str:
     drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
     drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
     drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', drawn, count=1)
+    wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))
+    drawn = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in wanted else "", drawn)
     drawn = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", drawn)
     for colour, variable in _VARIABLES.items():
         drawn = drawn.replace(colour, f"var(--{variable})")
@@ -164,7 +166,7 @@ def confusion(counts: Labels, names: Sequence[str]) -> Figure:
                     0.94,
                     0.94,
                     facecolor=colour,
-                    alpha=0.75 * share[row, column],
+                    alpha=0.75 * np.sqrt(share[row, column]),
                     linewidth=0,
                 )
             )

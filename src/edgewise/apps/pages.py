@@ -47,6 +47,7 @@ h3{{font-size:1.1rem;margin:2.2rem 0 .5rem}}
 p{{margin:.6rem 0;max-width:42rem}}
 .eyebrow,th,dt,figcaption,footer{{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}}
 .eyebrow{{font-size:.75rem;letter-spacing:.12em;text-transform:uppercase;color:var(--muted);margin:0 0 .8rem}}
+sub{{font-size:.7em;line-height:0}}
 .lead{{font-size:1.2rem;color:var(--muted);margin:.8rem 0 0}}
 .equation{{font-size:1.15rem;font-style:italic;margin:1.4rem 0}}
 dl.headline{{display:flex;flex-wrap:wrap;gap:1.2rem 3.2rem;margin:2.4rem 0 0;padding:1.3rem 0;

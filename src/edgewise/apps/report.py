@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,15 @@ import yaml
 
 import edgewise
 from edgewise.apps import figures, pages, recipes
-from edgewise.apps.attention import Drawing, draw_attention, tensor
+from edgewise.apps.attention import Drawing, draw_attention, readable
 from edgewise.apps.numbers import shown
-from edgewise.apps.options import flat
+from edgewise.apps.options import TABLES, configure, flat
 from edgewise.apps.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS
 from edgewise.graphs import Graph
 from edgewise.models import Transformer
 from edgewise.tasks import ImageClassification, NodeClassification, Task, Text
-from edgewise.training import LoadedRun, finished, load_run, read_metrics, write_file
+from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics, write_file
 
 Records = list[dict[str, Any]]
 SAMPLE = 300  # characters
@@ -30,8 +32,9 @@ TEMPERATURE = 0.8
 
 def report(run: Path) -> list[str]:
     """Write a run's figures and report; the problems met on the way, which its page names too."""
-    found = Findings(run, load_run(run, device="cpu"), read_metrics(run))
-    body = [*heading(found), *sections(found), *reproduction(found), footer()]
+    with torch.random.fork_rng(devices=[]):  # whoever trains on must not notice
+        found = Findings(run, load_run(run, device="cpu"), read_metrics(run))
+        body = [*heading(found), *sections(found), *reproduction(found), footer()]
     write_file(run / "report.html", pages.page(f"{found.name} · Edgewise", *body).encode(errors="replace"))
     return found.problems
 
@@ -57,8 +60,9 @@ class Findings:
     def graph(self) -> Graph | None:
         """The graph that the model read."""
         task = self.loaded.task
-        known = isinstance(task, NodeClassification | ImageClassification | Text)
-        return task.graph(self.loaded.pattern) if known else None
+        if isinstance(task, NodeClassification | ImageClassification | Text):
+            return task.graph(self.loaded.pattern)
+        return None
 
     def part(self, title: str, make: Callable[[], Iterable[Drawing | Markup]]) -> list[Markup]:
         """A titled part of the page: drawings are saved in the run folder too."""
@@ -154,8 +158,9 @@ def data_sentence(task: Task) -> str:
 
 
 def options_sentence(name: str, options: Any) -> str:
-    """A name and its options: `gnn: layer gat, width 64`."""
-    return f"{name}: " + ", ".join(f"{option} {value}" for option, value in options.items() if value is not None)
+    """A name and the options that say something: `transformer: width 64, heads 4, bias`."""
+    said = {option: value for option, value in options.items() if value not in (None, False, "none", 0.0)}
+    return f"{name}: " + ", ".join(option if value is True else f"{option} {value}" for option, value in said.items())
 
 
 def training_curves(records: Records) -> list[Drawing]:
@@ -205,7 +210,7 @@ def sample(loaded: LoadedRun) -> list[Markup]:
     task, model = loaded.task, loaded.model
     if not isinstance(task, Text) or not isinstance(model, Transformer):
         return []
-    prompt = tensor(next(iter(task.batches("valid", 1, loaded.pattern))))[:1]
+    prompt = readable(task, loaded.pattern, task.context)
     continued = model.generate(
         prompt,
         SAMPLE,
@@ -228,12 +233,26 @@ def reproduction(found: Findings) -> list[Markup]:
     if isinstance(found.loaded.task, Text):
         commands.append(f'edgewise generate {run} --prompt "..."')
     if found.packaged:
-        commands.insert(0, f"edgewise train {found.name} --train.seed {config.train.seed}")
+        commands.insert(0, " ".join(["edgewise train", found.name, *changes(config, found.packaged)]))
     written = yaml.safe_dump(flat(config), sort_keys=False, allow_unicode=True)
     return [
         element("h2", "Again"),
         element("pre", "\n".join(commands)),
         element("details", element("summary", "All options of this run"), element("pre", written)),
+    ]
+
+
+def changes(config: RunConfig, recipe: recipes.Recipe) -> list[str]:
+    """The command line's options that make this configuration of a recipe."""
+    mine = flat(config)
+    named = {part: mine[part]["name"] for part in TABLES}
+    renamed = {part: name for part, name in named.items() if recipe.sections.get(part, {}).get("name", "given") != name}
+    usual = flat(configure(recipe, [(f"{part}.name", name) for part, name in named.items()]))
+    return [
+        f"--{section}.{option} {shlex.quote(value if isinstance(value, str) else json.dumps(value))}"
+        for section, options in mine.items()
+        for option, value in options.items()
+        if value != usual[section].get(option) or (option == "name" and section in renamed)
     ]
 
 

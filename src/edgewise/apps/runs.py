@@ -20,6 +20,7 @@ from edgewise.apps import recipes
 from edgewise.apps.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import Overrides, configure, flat, show_options
+from edgewise.errors import ConfigError
 from edgewise.training import Result, RunConfig
 
 
@@ -69,10 +70,13 @@ def run_folder(config: RunConfig, folder: Path | None, *, alone: bool) -> Path:
 
 def rehearse(config: RunConfig) -> None:
     """Take one example through the model and the loss: what cannot run is refused before anything is written."""
-    task, model = training.assemble(config)
-    batch = next(iter(task.batches("valid", 1, config.graph)))
-    with torch.no_grad():
-        task.loss(model.eval()(batch.graph, batch.x), batch)
+    try:
+        task, model = training.assemble(config)
+        batch = next(iter(task.batches("valid", 1, config.graph)))
+        with torch.no_grad():
+            task.loss(model.eval()(batch.graph, batch.x), batch)
+    except ValueError as error:  # EdgewiseError's kinds, and what PyTorch says of a number that cannot be
+        raise ConfigError(str(error).replace(".options.", ".")) from error
 
 
 def carry_out(run: Path, training_: Callable[[], Result]) -> Result:

@@ -1,7 +1,7 @@
 """A hint for a mistyped name."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
@@ -10,6 +10,13 @@ def nearest(word: object, known: Iterable[str]) -> str:
     Example:
         >>> nearest("windwo", ["window", "causal"])
         "; did you mean 'window'?"
+        >>> nearest("gnc", ["gin", "gcn"])  # swapped letters are the commonest slip
+        "; did you mean 'gcn'?"
     """
-    found = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    typed = str(word)[:100]
+
+    def likeness(name: str) -> float:
+        return SequenceMatcher(None, typed, name).ratio() + (0.2 if sorted(typed) == sorted(name) else 0.0)
+
+    best = max(known, key=likeness, default="")
+    return f"; did you mean {best!r}?" if likeness(best) >= 0.6 else ""

@@ -1,0 +1,62 @@
+import json
+
+import numpy as np
+import pytest
+
+from edgewise import training
+from edgewise.apps.command_line import main
+
+
+def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict:
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("run", ["karate", "digits", "text", "gnn"])
+def test_evaluate_gives_the_scores_that_training_gave(run: str, trained, capsys) -> None:
+    folder = trained(run)
+    result = training.finished(folder)
+    scores = answer(["evaluate", str(folder)], capsys)
+    assert scores["test"][result.metric] == result.test
+    assert scores["valid"][result.metric] == result.valid
+
+
+def test_predict_answers_for_nodes(trained, capsys) -> None:
+    nodes = answer(["predict", str(trained("karate")), "0,33"], capsys)["nodes"]
+    assert [one["node"] for one in nodes] == [0, 33]
+    assert sum(nodes[0]["probabilities"].values()) == pytest.approx(1)
+
+
+def test_predict_answers_for_an_image_and_for_a_file(trained, capsys) -> None:
+    run = str(trained("digits"))
+    known = answer(["predict", run, "test:3"], capsys)
+    np.save("mine.npy", training.load_run(trained("digits")).task.read("test:3")[0].numpy())
+    mine = answer(["predict", run, "mine.npy"], capsys)
+    assert known["probabilities"] == mine["probabilities"]
+
+
+def test_predict_answers_for_a_text(trained, capsys) -> None:
+    assert len(answer(["predict", str(trained("text")), "the "], capsys)["next"]) == 5
+
+
+@pytest.mark.parametrize("steps", ["3", "20"])
+def test_the_cache_does_not_change_the_greedy_text(steps: str, trained, capsys) -> None:
+    arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", steps, "--temperature", "0"]
+    with_cache = answer(arguments, capsys)
+    without = answer([*arguments, "--no-cache"], capsys)
+    assert with_cache["text"] == without["text"]
+    assert len(with_cache["text"]) == 4 + int(steps)
+    assert (with_cache["cache"], without["cache"]) == (True, False)
+
+
+def test_generation_follows_its_seed(trained, capsys) -> None:
+    arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", "30", "--seed"]
+    texts = [answer([*arguments, seed], capsys)["text"] for seed in ("1", "1", "2")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_generation_draws_from_the_most_likely_only(trained, capsys) -> None:
+    arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", "10"]
+    greedy = answer([*arguments, "--temperature", "0"], capsys)["text"]
+    assert answer([*arguments, "--top-k", "1"], capsys)["text"] == greedy

@@ -1,0 +1,376 @@
+"""What a user can get wrong: each is one line on standard error and exit code 2, and nothing is left behind."""
+
+import hashlib
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edgewise.apps.command_line import main
+
+COMMANDS = {
+    # command line: a part of the complaint
+    "trian karate": "did you mean 'train'",
+    "lst": "did you mean 'list'",
+    "frobnicate": "'frobnicate' is unknown",
+    "--frobnicate": "unknown option '--frobnicate'",
+    "--versoin": "did you mean '--version'",
+    "list --jsn": "did you mean '--json'",
+    "list sistems": "did you mean 'systems'",
+    "list systems recipes": "unexpected argument 'recipes'",
+    "demo --rnu x": "did you mean '--run'",
+    "demo --run": "expected one argument",
+    "demo extra": "unexpected argument 'extra'",
+    "train": "train needs a RECIPE",
+    "train cora-gnc": "did you mean 'cora-gcn'",
+    "train zebra": "`edgewise list recipes` names them all",
+    "train ''": "unknown recipe ''",
+    "train ../karate": "cannot read the recipe '../karate'",
+    "train missing.yaml": "cannot read the recipe 'missing.yaml'",
+    "train ./missing": "cannot read the recipe 'missing'",
+    "train .": "unknown recipe '.'",
+    "train ./": "cannot read the recipe '.': Is a directory",
+    "train karate extra": "unexpected argument 'extra'",
+    "train karate --seeds": "expected one argument",
+    "train karate --seeds 0": "not a whole number from 1",
+    "train karate --seeds -3": "not a whole number from 1",
+    "train karate --seeds 1.5": "not a whole number from 1",
+    "train karate --seeds ten": "not a whole number from 1",
+    "train karate --seeds 99999999999999999999": "not a whole number from 1",
+    "train karate --sedes 3": "did you mean '--seeds'",
+    "train karate --run": "expected one argument",
+    "train karate -x": "unknown option '-x'",
+    "train karate --train.steps": "--train.steps needs a value",
+    "train karate --train.steps --train.batch 3": "--train.steps needs a value",
+    "resume": "the following arguments are required: RUN",
+    "resume nowhere": "nowhere is not a run folder",
+    "resume a b": "unexpected argument 'b'",
+    "evaluate nowhere": "nowhere is not a run folder",
+    "evaluate": "the following arguments are required: RUN",
+    "predict nowhere 3": "nowhere is not a run folder",
+    "predict nowhere": "the following arguments are required: INPUT",
+    "generate nowhere": "nowhere is not a run folder",
+    "generate nowhere --steps 0": "not a whole number from 1",
+    "generate nowhere --steps -1": "not a whole number from 1",
+    "generate nowhere --temperature hot": "'hot' is not a number >= 0",
+    "generate nowhere --temperature -1": "'-1' is not a number >= 0",
+    "generate nowhere --temperature nan": "'nan' is not a number >= 0",
+    "generate nowhere --temperature inf": "'inf' is not a number >= 0",
+    "generate nowhere --top-k 0": "not a whole number from 1",
+    "generate nowhere --topk 5": "did you mean '--top-k'",
+    "generate nowhere --seed -1": "not a whole number from 0",
+    "generate nowhere --no-cach": "did you mean '--no-cache'",
+    "plan": "the following arguments are required: PATTERN",
+    "plan windw n=4": "did you mean 'window'",
+    "plan window": "needs n=VALUE, radius=VALUE",
+    "plan window n=4": "needs radius=VALUE",
+    "plan window n=4 radius=1 radius=2": "given twice",
+    "plan window n=4 raduis=1": "did you mean 'radius'",
+    "plan window 4 1": "write '4' as OPTION=VALUE",
+    "plan window n=4 radius=-1": "radius must be at least 0",
+    "plan window n=4 radius=1 sides=left": "sides must be 'both' or 'past'",
+    "plan window n=4 radius=1 dilation=0": "dilation must be at least 1",
+    "plan causal n=four": "n must be a whole number",
+    "plan causal n=-1": "n must be at least 0",
+    "plan causal n=1.5": "n must be a whole number",
+    "plan causal n=": "n must be a whole number",
+    "plan strided n=4 stride=0": "stride must be at least 1",
+    "plan grid height=3 width=3 neighbors=5": "4 or 8",
+    "plan causal n=4 --heads 0": "not a whole number from 1",
+    "plan causal n=4 --channels x": "not a whole number from 1",
+    "plan causal n=4 --batch 0": "not a whole number from 1",
+    "plan causal n=4 --dtype float8": "'float8' is unknown",
+    "plan causal n=4 --score Dott": "did you mean 'Dot'",
+    "plan causal n=4 --heds 2": "did you mean '--heads'",
+}
+
+OPTIONS = {
+    # options of `edgewise train karate`: a part of the complaint
+    "--train.stps 4": "did you mean 'steps'",
+    "--trian.steps 4": "did you mean 'train.steps'",
+    "--steps.train 4": "sections are task, graph",
+    "--.steps 4": "unknown option",
+    "--train. 4": "unknown option",
+    "--train.steps.more 4": "unknown option",
+    "--train.steps 4.5": "train.steps",
+    "--train.steps many": "train.steps",
+    "--train.steps -1": "train.steps must be at least 1",
+    "--train.steps 0": "train.steps must be at least 1",
+    "--train.steps [4]": "train.steps",
+    "--train.steps null": "train.steps",
+    "--train.batch 0": "train.batch must be at least 1",
+    "--train.accumulate 0": "train.accumulate must be at least 1",
+    "--train.clip -1": "train.clip must be at least 0",
+    "--train.clip .inf": "train.clip",
+    "--train.precision float8": "train.precision",
+    "--train.evaluate_every 0": "train.evaluate_every must be at least 1",
+    "--train.checkpoint_every 0": "train.checkpoint_every must be at least 1",
+    "--train.patience -1": "train.patience must be at least 0",
+    "--train.keep 0": "train.keep must be at least 1",
+    "--train.seed -1": "train.seed must be at least 0",
+    "--train.seed 1e400": "train.seed",
+    "--train.device gpu": "train.device must be auto, cpu",
+    "--train.device cuda:99": "train.device 'cuda:99'",
+    "--train.deterministic perhaps": "train.deterministic",
+    "--optimizer.name adm": "optimizer.name 'adm' is unknown",
+    "--optimizer.learning_rate nan": "optimizer.learning_rate",
+    "--optimizer.learning_rate .inf": "optimizer.learning_rate",
+    "--optimizer.learning_rate 0": "optimizer.learning_rate must be above 0",
+    "--optimizer.learning_rate fast": "optimizer.learning_rate",
+    "--optimizer.learning_rate '!!python/object/apply:os.system [exit]'": "optimizer.learning_rate",
+    "--optimizer.weight_decay -1": "optimizer.weight_decay must be at least 0",
+    "--optimizer.betas [0.9]": "optimizer.betas",
+    "--optimizer.betas 0.9": "optimizer.betas",
+    "--optimizer.betas [0.9,2]": "optimizer.betas must be at least 0 and below 1",
+    "--optimizer.decay_prefix zebra.": "optimizer.decay_prefix 'zebra.' starts no name",
+    "--optimizer.class_path os.system": "optimizer takes name",
+    "--optimizer.init_args.name adam": "unknown option",
+    "--schedule.name cosin": "schedule.name 'cosin' is unknown",
+    "--schedule.warmup -1": "schedule.warmup must be at least 0",
+    "--schedule.minimum 2": "schedule.minimum",
+    "--task.name karat": "did you mean 'karate'",
+    "--task.name os.system": "unknown task 'os.system'",
+    "--task.loops perhaps": "task.loops",
+    "--task.folder x": "task takes name, loops",
+    "--task.name text --task.context 0": "context must be at least 1",
+    "--task.name text --task.file nowhere.txt": "nowhere.txt",
+    "--task.name text --task.file .": "cannot be read",
+    "--task.name text --task.source novels": "task.source",
+    "--task.name text --model.positions sideways": "positions 'sideways' is unknown",
+    "--task.name digits --task.patch 3 --model.readout mean": "patch=3 does not cut",
+    "--task.name digits --model.readout middle": "readout 'middle' is unknown",
+    "--task.name digits": "choose a readout",
+    "--task.name citation --task.dataset coral": "task.dataset",
+    "--task.name citation --task.folder nowhere": "no folder with all files",
+    "--task.name mnist --task.folder nowhere --model.readout mean": "no folder with all files",
+    "--graph.name windw": "did you mean 'window'",
+    "--graph.name window": "the graph 'window' needs an option: --graph.radius",
+    "--graph.name window --graph.radius many": "graph.radius",
+    "--graph.name window --graph.radius -1": "radius must be at least 0",
+    "--graph.name window --graph.raduis 1": "did you mean 'radius'",
+    "--graph.name blocks --graph.size 0": "size must be at least 1",
+    "--graph.name grid": "does not fit 34 positions",
+    "--graph.radius 3": "graph takes name",
+    "--task.name text --graph.name complete": "see the next one",
+    "--model.name gnm": "unknown model 'gnm'; did you mean 'gnn'",
+    "--model.name gnn --model.layer gcm": "layer 'gcm' is unknown",
+    "--model.name gnn --model.layer gat --model.heads 5": "5 heads do not divide",
+    "--model.name gnn --model.norm layr": "norm 'layr' is unknown",
+    "--model.name gnn --model.connection dense": "connection 'dense' is unknown",
+    "--model.name gnn --model.activation swish": "activation 'swish' is unknown",
+    "--model.name mlp --task.name text": "a perceptron reads features",
+    "--model.name mlp --model.hidden 8": "model.hidden",
+    "--model.name mlp --model.hidden [8,x]": "model.hidden",
+    "--model.heads 3": "3 heads do not divide a width of 32",
+    "--model.heads 0": "0 heads",
+    "--model.width 0": "width",
+    "--model.width -8": "width",
+    "--model.width 99999999999999999999": "model.width must be an integer",
+    "--model.depth -1": "depth",
+    "--model.order sideways": "order 'sideways' is unknown",
+    "--model.readout mean": "readout='mean' must be 'none'",
+    "--model.dropout 2": "dropout",
+    "--model.positions learned": "positions='learned' needs a task whose graphs have a largest length",
+    "--model.tied true": "tied=True needs a task that reads and writes the same tokens",
+    "--model.key_value_heads 3": "key",
+}
+
+RECIPES = {
+    # name of the case: the recipe's text, a part of the complaint
+    "empty": ("", "must be a mapping"),
+    "a list": ("[1, 2]", "must be a mapping"),
+    "a word": ("karate", "must be a mapping"),
+    "no YAML": ("task: [", "is not valid YAML"),
+    "tabs": ("task:\n\tname: karate", "is not valid YAML"),
+    "a null byte": ("task: {name: 'kar\0ate'}", "is not valid YAML"),
+    "an unknown section": ("tsk: {name: karate}", "did you mean 'task'"),
+    "a number as a section": ("1: {name: karate}", "unknown section 1"),
+    "a section that is a list": ("task: [karate]", "'task' of the recipe 'mine' must hold options by name, not a list"),
+    "a section that is a word": ("task: karate", "'task' of the recipe 'mine' must hold options by name, not text"),
+    "an empty section": ("task:", "must hold options by name, not nothing"),
+    "no task": ("model: {name: gnn}", "names no task"),
+    "no model": ("task: {name: karate}", "names no model"),
+    "an unknown task": ("task: {name: kareta}\nmodel: {name: gnn}", "did you mean 'karate'"),
+    "a task that is a number": ("task: {name: 3}\nmodel: {name: gnn}", "unknown task '3'"),
+    "a task that is a list": ("task: {name: [karate]}\nmodel: {name: gnn}", "unknown task"),
+    "an unknown model": ("task: {name: karate}\nmodel: {name: gnnn}", "did you mean 'gnn'"),
+    "an unknown graph": ("task: {name: karate}\nmodel: {name: gnn}\ngraph: {name: casual}", "did you mean 'causal'"),
+    "an unknown option": ("task: {name: karate, lops: true}\nmodel: {name: gnn}", "did you mean 'loops'"),
+    "an option that is a number": ("task: {name: karate, 3: 4}\nmodel: {name: gnn}", "has a key that is a int"),
+    "a mapping as a value": ("task: {name: karate, loops: {a: b}}\nmodel: {name: gnn}", "not a mapping"),
+    "a nested list": ("task: {name: karate}\nmodel: {name: mlp, hidden: [[8]]}", "not a list"),
+    "a text for a number": ("task: {name: karate}\nmodel: {name: gnn, width: wide}", "model.width"),
+    "a fraction for a whole number": ("task: {name: karate}\nmodel: {name: gnn, width: 8.5}", "model.width"),
+    "a truth value for a number": ("task: {name: karate}\nmodel: {name: gnn, width: true}", "model.width"),
+    "nothing for a number": ("task: {name: karate}\nmodel: {name: gnn, width: }", "model.width"),
+    "not a number": ("task: {name: karate}\nmodel: {name: gnn, dropout: .nan}", "it must be finite"),
+    "infinity": ("task: {name: karate}\nmodel: {name: gnn, dropout: -.inf}", "it must be finite"),
+    "a date": ("task: {name: karate}\nmodel: {name: gnn, width: 2020-01-01}", "not a date"),
+    "an impossible date": ("task: {name: karate}\nmodel: {name: gnn, width: 2020-99-99}", "is not valid YAML"),
+    "an option given twice": ("task: {name: karate, name: text}\nmodel: {name: gnn}", "'name' is given twice"),
+    "a section given twice": ("task: {name: karate}\ntask: {name: text}", "'task' is given twice"),
+    "an alias": ("task: &a {name: karate}\nmodel: *a", "may not use aliases"),
+    "a merge": ("task: &a {name: karate}\nmodel: {<<: *a}", "may not use aliases"),
+    "a python tag": ("task: !!python/object/apply:os.system ['echo hi']", "is not valid YAML"),
+    "a python name": ("task: !!python/name:os.system", "is not valid YAML"),
+    "a binary value": ("task: {name: karate}\nmodel: {name: gnn, layer: !!binary aGk=}", "not a bytes"),
+    "a set": ("task: {name: karate}\nmodel: {name: gnn, layer: !!set {a}}", "not a set"),
+    "a class path": ("task: {name: karate}\noptimizer: {class_path: os.system}\nmodel: {name: gnn}", "class_path"),
+    "a class path with arguments": (
+        "task: {name: karate}\nmodel: {name: gnn}\noptimizer: {class_path: antigravity, init_args: {a: 1}}",
+        "not a mapping",
+    ),
+    "deep nesting": ("task: " + 20_000 * "[", "is not valid YAML"),
+    "two documents": ("task: {name: karate}\n---\nmodel: {name: gnn}", "is not valid YAML"),
+    "a description that is a list": ("description: [a]\ntask: {name: karate}\nmodel: {name: gnn}", "must be text"),
+    "systems that are a word": ("system: B5\ntask: {name: karate}\nmodel: {name: gnn}", "a list of identifiers"),
+    "too large": ("# " + 70_000 * "x", "is larger than 64 KiB"),
+    "a huge number": (f"task: {{name: karate}}\nmodel: {{name: gnn, width: {10**30}}}", "model.width"),
+    "a number of many digits": (f"task: {{name: karate}}\nmodel: {{width: {5000 * '9'}}}", "is not valid YAML"),
+}
+
+
+def configuration(text: bytes) -> Callable[[Path], None]:
+    """Replace a run's configuration."""
+    return lambda run: (run / "config.yaml").write_bytes(text) and None
+
+
+def checkpoints(name: str, content: bytes) -> Callable[[Path], None]:
+    """Replace a file of all checkpoints."""
+
+    def damage(run: Path) -> None:
+        for checkpoint in (run / "checkpoints").iterdir():
+            (checkpoint / name).write_bytes(content)
+
+    return damage
+
+
+def no_configuration(run: Path) -> None:
+    (run / "config.yaml").unlink()
+
+
+def another_model(run: Path) -> None:
+    text = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(text.replace("width: 8", "width: 16"), encoding="utf-8")
+
+
+def no_checkpoints(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+
+
+def one_byte_altered(run: Path) -> None:
+    for checkpoint in (run / "checkpoints").iterdir():
+        weights = checkpoint / "best.safetensors"
+        content = weights.read_bytes()
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+DAMAGE = {
+    # what happened to the run folder: how, and a part of the complaint
+    "no configuration": (no_configuration, "it holds no config.yaml"),
+    "an empty configuration": (configuration(b""), "the configuration must hold options"),
+    "a configuration that is a list": (configuration(b"[1]"), "the configuration must hold options"),
+    "a configuration that is no YAML": (configuration(b"{"), "is not valid YAML"),
+    "a python tag": (configuration(b"task: !!python/object/apply:os.system [echo]"), "is not valid YAML"),
+    "a configuration without a task": (configuration(b"model: {name: gnn}"), "task is missing"),
+    "a configuration that is binary": (configuration(b"\xff\xfe\x00"), "is not valid YAML"),
+    "another model's configuration": (another_model, "was made for another model"),
+    "no checkpoints": (no_checkpoints, "no checkpoint"),
+    "truncated weights": (checkpoints("best.safetensors", b"\x08"), "is intact"),
+    "one byte altered": (one_byte_altered, "is intact"),
+    "an empty state": (checkpoints("state.json", b""), "is intact"),
+    "a state that is no JSON": (checkpoints("state.json", b"{"), "is intact"),
+    "a state that is a list": (checkpoints("state.json", b"[]"), "is intact"),
+    "a state without hashes": (checkpoints("state.json", b'{"state": {}}'), "is intact"),
+}
+
+REQUESTS = {
+    # run, command and input: a part of the complaint
+    ("karate", "predict", "34"): "no node '34'",
+    ("karate", "predict", "-1"): "no node '-1'",
+    ("karate", "predict", "zebra"): "no node 'zebra'",
+    ("karate", "predict", "1,,2"): "no node ''",
+    ("karate", "predict", ""): "no node ''",
+    ("karate", "predict", "99999999999999999999"): "no node",
+    ("digits", "predict", "zebra"): "give a .npy or .png file",
+    ("digits", "predict", "nowhere.npy"): "nowhere.npy",
+    ("digits", "predict", "nowhere.png"): "nowhere.png",
+    ("digits", "predict", "test:360"): "has 360 images in test",
+    ("text", "predict", ""): "the prompt is empty",
+    ("text", "predict", "\N{SNOWMAN}"): "character '☃' at position 0",
+    ("text", "generate", ""): "the prompt is empty",
+    ("text", "generate", "ab\N{SNOWMAN}"): "character '☃' at position 2",
+    ("karate", "generate", "ab"): "is no language model",
+    ("digits", "generate", "ab"): "is no language model",
+}
+
+
+def listing(folder: Path) -> dict[str, str]:
+    """Everything in a folder, with the hash of each file."""
+    paths = sorted(folder.rglob("*"))
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths}
+
+
+def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command that must be refused, in the current folder, and return its one line on standard error."""
+    capsys.readouterr()
+    before = listing(Path())
+    assert main(arguments) == 2
+    assert listing(Path()) == before
+    told = capsys.readouterr()
+    last = told.err.strip().splitlines()[-1]
+    assert last.startswith("edgewise: error: ")
+    assert "Traceback" not in told.err
+    assert len(last) < 1500
+    return last
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_mistyped_command_is_refused(line: str, capsys) -> None:
+    assert COMMANDS[line] in complaint(shlex.split(line), capsys)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_an_option_that_cannot_be_is_refused(options: str, capsys) -> None:
+    assert OPTIONS[options] in complaint(["train", "karate", *shlex.split(options)], capsys)
+
+
+@pytest.mark.parametrize("case", RECIPES)
+def test_a_malformed_recipe_is_refused(case: str, capsys) -> None:
+    text, expected = RECIPES[case]
+    Path("mine.yaml").write_text(text, encoding="utf-8")
+    assert expected in complaint(["train", "mine.yaml"], capsys)
+
+
+def test_a_recipe_that_is_not_text_is_refused(capsys) -> None:
+    Path("mine.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "is not UTF-8 text" in complaint(["train", "mine.yaml"], capsys)
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_damaged_run_is_refused(case: str, own, capsys) -> None:
+    run = own("karate")
+    damage, expected = DAMAGE[case]
+    damage(run)
+    assert expected in complaint(["evaluate", str(run)], capsys)
+
+
+@pytest.mark.parametrize(("run", "command", "request_"), REQUESTS)
+def test_an_input_that_cannot_be_answered_is_refused(run: str, command: str, request_: str, trained, capsys) -> None:
+    given = ["--", request_] if command == "predict" else [f"--prompt={request_}"]
+    told = complaint([command, str(trained(run)), *given], capsys)
+    assert REQUESTS[run, command, request_] in told
+
+
+def test_a_run_folder_is_never_overwritten(own, capsys) -> None:
+    run = own("karate")
+    assert "already holds a run" in complaint(["train", "karate", "--run", str(run)], capsys)
+    assert json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["step"] == 4
+
+
+def test_a_run_folder_that_cannot_be_written_is_refused(capsys) -> None:
+    Path("file").write_text("in the way", encoding="utf-8")
+    assert "file" in complaint(["train", "karate", "--run", "file/run"], capsys)

@@ -1,0 +1,152 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.apps import report as module
+from edgewise.apps import runs
+from edgewise.apps.command_line import main
+from edgewise.apps.options import configure
+from edgewise.apps.recipes import parse, read
+from edgewise.apps.report import changes, report
+
+EXPECTED = {
+    # run: headings of its page, figures in its folder
+    "karate": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"attention"}),
+    "digits": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"attention"}),
+    "text": (["What was trained", "Training", "Who listens to whom", "What it writes", "Again"], {"attention"}),
+    "gnn": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"graph"}),
+    "mlp": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"examples"}),
+}
+
+
+class Page(HTMLParser):
+    """What a page is made of, and whether its elements nest."""
+
+    void = ("meta", "br", "img", "hr")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.references: list[str] = []
+        self.headings: list[str] = []
+        self.handlers: list[str] = []
+        self.policy = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in self.void:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "action", "data", "srcset", "poster"):
+                self.references.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+            if name == "content" and dict(attrs).get("http-equiv") == "Content-Security-Policy":
+                self.policy = value or ""
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.void:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+@pytest.mark.parametrize("run", EXPECTED)
+def test_a_page_stands_alone_and_holds_its_parts(run: str, trained) -> None:
+    folder = trained(run)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    headings, figures = EXPECTED[run]
+    assert page.open == []
+    assert page.headings == headings
+    assert page.tags.isdisjoint({"script", "link", "iframe", "object", "embed", "base", "form"})
+    assert not page.handlers
+    assert all(one.startswith(("#", "data:image/png;base64,")) for one in page.references)
+    assert not re.search(r"url\((?!#)|@import|expression\(|javascript:", text)
+    assert "default-src 'none'" in page.policy
+    assert figures <= {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert 'class="problem"' not in text
+
+
+@pytest.mark.parametrize("run", EXPECTED)
+def test_every_reference_inside_the_page_has_its_one_target(run: str, trained) -> None:
+    text = (trained(run) / "report.html").read_text(encoding="utf-8")
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    wanted = set(re.findall(r'href="#([^"]*)"', text)) | set(re.findall(r"url\(#([^)]*)\)", text))
+    assert wanted <= set(ids)
+
+
+def test_the_numbers_are_the_runs_own(trained) -> None:
+    folder = trained("karate")
+    result = runs.training.finished(folder)
+    loaded = runs.training.load_run(folder)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert f"<dt>test accuracy</dt><dd>{100 * result.test:.1f} %</dd>" in text
+    assert f"<dt>weights</dt><dd>{sum(w.numel() for w in loaded.model.parameters()):,}</dd>" in text
+    assert "190 edges" in text
+
+
+def test_what_a_user_wrote_is_escaped() -> None:
+    text = "description: <script>alert(1)</script>\ntask: {name: text, file: '<b>.txt', context: 8}\n"
+    text += "model: {name: transformer, width: 8, heads: 1, depth: 1}\ntrain: {steps: 1, batch: 2}\n"
+    Path("<i>.yaml").write_text(text, encoding="utf-8")
+    Path("<b>.txt").write_text('<img src="http://example.org/x"> & so on ' * 20, encoding="utf-8")
+    assert main(["train", "./<i>.yaml", "--run", "run <u>"]) == 0
+    text = Path("run <u>/report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.tags.isdisjoint({"script", "i", "u", "img"})
+    assert "&lt;i&gt;" in text
+    assert "&lt;img src=" in text or "&lt;" in text
+    assert all(one.startswith(("#", "data:")) for one in page.references)
+
+
+def test_a_figure_that_fails_leaves_the_page_and_a_sentence(own, monkeypatch) -> None:
+    folder = own("karate")
+
+    def faulty(*given: object) -> None:
+        raise ZeroDivisionError("a <fault>")
+
+    monkeypatch.setattr(module, "draw_attention", faulty)
+    problems = report(folder)
+    assert len(problems) == 1
+    assert "Who listens to whom: could not be drawn (ZeroDivisionError: a <fault>)" in problems[0]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "could not be drawn (ZeroDivisionError: a &lt;fault&gt;)" in page
+    assert "Right and wrong" in page
+
+
+def test_a_report_does_not_touch_the_random_numbers_of_its_caller(own) -> None:
+    folder = own("text")
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    report(folder)
+    assert torch.rand(1) == expected
+
+
+def test_the_command_that_repeats_a_run_names_what_was_changed() -> None:
+    recipe = read("karate")
+    overrides = [("model.name", "gnn"), ("model.width", "8"), ("train.seed", "4"), ("optimizer.betas", "[0.8, 0.9]")]
+    told = changes(configure(recipe, overrides), recipe)
+    assert told == ["--model.name gnn", "--model.width 8", "--optimizer.betas '[0.8, 0.9]'", "--train.seed 4"]
+    assert changes(configure(recipe), recipe) == []
+
+
+def test_a_recipe_of_ones_own_is_reported_by_its_name(capsys) -> None:
+    mine = parse("mine", "task: {name: karate}\nmodel: {name: gnn}\ntrain: {steps: 1}")
+    assert mine.description == ""
+    Path("mine.yaml").write_text("task: {name: karate}\nmodel: {name: gnn}\ntrain: {steps: 1}", encoding="utf-8")
+    assert main(["train", "mine.yaml"]) == 0
+    assert "<h1>mine</h1>" in Path("runs/mine-0/report.html").read_text(encoding="utf-8")
