@@ -25,7 +25,7 @@ html_css_files = ["wide.css"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "undoc-members": False, "exclude-members": "forward, example"}
+autodoc_default_options = {"members": True, "exclude-members": "forward, example"}
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 

@@ -13,6 +13,7 @@ from textwrap import dedent
 import pytest
 
 from edgewise.apps import command_line, options, recipes
+from edgewise.graphs import PATTERNS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -79,6 +80,12 @@ def test_the_picture_shows_five_graphs() -> None:
     words = [re.findall(r">([^<>]+)</(?:text|tspan|title)>", svg) for svg in (drawn, committed)]
     assert words[0] == words[1]
     assert {"complete(12)", "causal(12)", "window(12, 2)", "grid(5, 5)", "from_networkx(club)"} <= set(words[0])
+
+
+def test_the_picture_of_the_patterns_is_up_to_date() -> None:
+    drawn = runpy.run_path(str(ROOT / "docs" / "images" / "patterns.py"))
+    assert drawn["picture"]() == (ROOT / "docs" / "images" / "patterns.svg").read_text(encoding="utf-8")
+    assert {call.split("(")[0] for call in drawn["PATTERNS"]} == set(PATTERNS)
 
 
 def test_docstrings_become_fields_and_keep_their_equations() -> None:
