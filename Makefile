@@ -21,6 +21,7 @@ test: $(TOOLS)
 
 lint: $(TOOLS)
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
 docs: $(TOOLS)
