@@ -19,9 +19,7 @@ def show(what: str | None) -> dict[str, Any]:
     for name, rows in answer.items():
         print(f"{name}\n{columns(rows)}\n")
     if what is None:
-        print(
-            f"`edgewise list TABLE` shows one of {', '.join(TABLES)}; `edgewise train RECIPE --help` its options."
-        )
+        print(f"`edgewise list TABLE` shows one of {', '.join(TABLES)}; `edgewise train RECIPE --help` its options.")
     return answer
 
 
