@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
@@ -29,8 +28,6 @@ def interrupted() -> Tiny:
 def main(folder: Path) -> None:
     register()
     rank = os.environ["RANK"]
-    if int(os.environ["WORLD_SIZE"]) > 1:
-        dist.init_process_group("gloo")  # once for all scenarios; `train` joins what it finds
     results = [train(config, folder / name) for name, config in [("curve", CURVE), ("cut", CUT), ("patient", PATIENT)]]
     results.append(train(DROPPED, folder / "dropped"))
     healthy = TASKS["tiny"]
@@ -49,8 +46,6 @@ def main(folder: Path) -> None:
         train(CURVE, folder / "curve")
     except ConfigError as error:
         (folder / f"refused-{rank}").write_text(str(error))
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -84,12 +84,12 @@ def test_a_run_is_not_overwritten_by_any_process(worlds):
 def test_without_torchrun_the_world_is_one_process(monkeypatch):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    with join("cpu") as world:
-        assert world == World(torch.device("cpu"), rank=0, size=1)
-        assert world.first
-        assert world.share({"a": [1, 2.5, None]}) == {"a": [1, 2.5, None]}
-        model = torch.nn.Linear(1, 1)
-        assert world.wrap(model) is model
+    world = join("cpu")
+    assert world == World(torch.device("cpu"), rank=0, size=1)
+    assert world.first
+    assert world.share({"a": [1, 2.5, None]}) == {"a": [1, 2.5, None]}
+    model = torch.nn.Linear(1, 1)
+    assert world.wrap(model) is model
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from edgewise.errors import ConfigError
+from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training import journal as module
 from edgewise.training.journal import Display, Journal
 
@@ -30,6 +30,16 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
         Journal(tmp_path)
     first.close()
     Journal(tmp_path).close()
+
+
+def test_what_cannot_be_written_is_a_named_error(tmp_path):
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    journal = Journal(tmp_path)
+    with pytest.raises(CheckpointError, match=r"cannot write .*metrics\.jsonl: No space left"):
+        journal.write({"step": 1})
+    journal.close()
+    with pytest.raises(CheckpointError, match="cannot write"):
+        Journal(tmp_path / "nowhere")
 
 
 def test_tensorboard_draws_every_number_by_its_name(tmp_path):

@@ -5,10 +5,11 @@ Every rank draws the same global batch and keeps its share of it, so the loss cu
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,27 +77,26 @@ class World:
         return json.loads(content.cpu().numpy().tobytes())
 
 
-@contextmanager
-def join(device: str) -> Iterator[World]:
-    """Join the processes that `torchrun` started; without it, a world of one."""
+def join(device: str) -> World:
+    """Join the processes that `torchrun` started, until this one ends; without it, a world of one."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     place = device_for(device)
     if size == 1:
-        yield World(place)
-        return
+        return World(place)
     if place.type == "mps":
         raise ConfigError("train.device mps cannot be shared by several processes; use cpu")
     if place.type == "cuda":
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(place)
-    joined = dist.is_initialized()
-    if not joined:
+    if not dist.is_initialized():  # once per process: a second group would wait for the first one's keys
         dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
-    try:
-        yield World(place, rank, size)
-    finally:
-        if not joined:
-            dist.destroy_process_group()
+        atexit.register(leave)
+    return World(place, rank, size)
+
+
+def leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def device_for(name: str) -> torch.device:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from edgewise.errors import ConfigError
+from edgewise.errors import CheckpointError, ConfigError
 
 QUIET = 10.0  # seconds between two lines where there is no terminal
 
@@ -24,7 +24,10 @@ class Journal:
     """
 
     def __init__(self, run: Path, tensorboard: bool = False) -> None:
-        self.file = (run / "metrics.jsonl").open("ab", buffering=0)
+        try:
+            self.file = (run / "metrics.jsonl").open("ab", buffering=0)
+        except OSError as error:
+            raise CheckpointError(f"cannot write {run / 'metrics.jsonl'}: {error.strerror}") from error
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -35,7 +38,10 @@ class Journal:
         self.curves = summary_writer()(str(run / "tensorboard")) if tensorboard else None
 
     def write(self, record: dict[str, Any]) -> None:
-        self.file.write(json.dumps(record).encode() + b"\n")
+        try:
+            self.file.write(json.dumps(record).encode() + b"\n")
+        except OSError as error:
+            raise CheckpointError(f"cannot write {self.file.name}: {error.strerror}") from error
         if self.curves is not None:
             for name, value in curves(record).items():
                 self.curves.add_scalar(name, value, record["step"])

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from edgewise.errors import ConfigError, NonFiniteError
+from edgewise.errors import NonFiniteError
 from edgewise.tasks.task import Batch, Split
-from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, save_checkpoint, write_file
+from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers import optimizer_for, optimizer_tensors, restore_optimizer
-from edgewise.training.runs import Result, assemble, evaluate, finished, read_config
+from edgewise.training.runs import Result, assemble, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.schedules import SCHEDULES
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
@@ -34,11 +34,11 @@ def train(config: RunConfig, run: Path, *, progress: bool = True) -> Result:
     Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
     """
-    with join(config.train.device) as world:
-        world.once(lambda: refuse_used(run))
-        trainer = Trainer(config, run, world)
-        world.once(lambda: create(run, config))
-        return trainer.fit(progress)
+    world = join(config.train.device)
+    world.once(lambda: refuse_used(run))
+    trainer = Trainer(config, run, world)
+    world.once(lambda: create(run, config))
+    return trainer.fit(progress)
 
 
 def resume(run: Path, *, progress: bool = True) -> Result:
@@ -48,22 +48,7 @@ def resume(run: Path, *, progress: bool = True) -> Result:
         if progress:
             say(f"{run} is finished: it was trained for {result.steps} steps")
         return result
-    with join(config.train.device) as world:
-        return Trainer(config, run, world).fit(progress)
-
-
-def refuse_used(run: Path) -> None:
-    if any((run / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints")):
-        raise ConfigError(f"{run} already holds a run: `edgewise resume {run}` continues it; or name a new folder")
-
-
-def create(run: Path, config: RunConfig) -> None:
-    """Make the run folder; its configuration is what makes it a run."""
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        write_file(run / "config.yaml", config.to_yaml().encode())
-    except OSError as error:
-        raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
+    return Trainer(config, run, join(config.train.device)).fit(progress)
 
 
 class Trainer:
@@ -118,7 +103,7 @@ class Trainer:
 
     def update(self) -> tuple[float, float, float]:
         """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
-        settings, schedule = self.settings, self.config.schedule
+        settings, rate = self.settings, self.rate()
         seed(mix(settings.seed, self.step, self.world.rank), self.world.device)
         total = torch.zeros((), device=self.world.device)
         parts = self.share_of_batch()
@@ -136,8 +121,6 @@ class Trainer:
             raise self.diverged(loss)  # a float16 overflow is none: the scaler skips the step and scales less
         if settings.clip and length > settings.clip:
             clip_grads_with_norm_(self.parameters, settings.clip, norm)
-        fraction = SCHEDULES[schedule.name](self.step - 1, settings.steps, schedule.warmup, schedule.minimum)
-        rate = self.config.optimizer.learning_rate * fraction
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
@@ -156,6 +139,12 @@ class Trainer:
             mine = parts[rank * count : (rank + 1) * count]
             self.parts = batch, [(part.size / terms, part.to(self.world.device)) for part in mine]
         return self.parts[1]
+
+    def rate(self) -> float:
+        """The learning rate of this step; steps are counted from 1 here, from 0 in a schedule."""
+        schedule = self.config.schedule
+        fraction = SCHEDULES[schedule.name](self.step - 1, self.settings.steps, schedule.warmup, schedule.minimum)
+        return self.config.optimizer.learning_rate * fraction
 
     def autocast(self) -> AbstractContextManager[Any]:
         half = HALVES.get(self.settings.precision)

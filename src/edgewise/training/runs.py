@@ -10,12 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from edgewise.errors import CheckpointError, DataError
+from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.layers.tables import chosen
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
 from edgewise.tasks.task import Pattern, Split, Task
-from edgewise.training.checkpoint import load_weights, newest
+from edgewise.training.checkpoint import load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say
 from edgewise.training.plain import build
@@ -63,6 +63,21 @@ class LoadedRun:
     task: Task
     pattern: Pattern
     model: nn.Module
+
+
+def refuse_used(run: Path) -> None:
+    """A run is never overwritten."""
+    if any((run / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints")):
+        raise ConfigError(f"{run} already holds a run: `edgewise resume {run}` continues it; or name a new folder")
+
+
+def create(run: Path, config: RunConfig) -> None:
+    """Make the run folder; its configuration is what makes it a run."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        write_file(run / "config.yaml", config.to_yaml().encode())
+    except OSError as error:
+        raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
 
 
 def load_run(run: Path, weights: Literal["best", "last"] = "best", device: str = "auto") -> LoadedRun:
