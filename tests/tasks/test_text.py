@@ -74,9 +74,10 @@ def test_validation_guesses_every_character_once(size: int, context: int) -> Non
     assert sum(batch.size for batch in batches) == len(held_out) - 1
 
 
-def test_test_is_the_validation_part_and_train_is_before_it(task: Text) -> None:
-    valid, test = (torch.cat([b.x.flatten() for b in task.batches(split, 4)]) for split in ("valid", "test"))
-    assert torch.equal(valid, test)
+def test_train_is_before_the_validation_part_and_there_is_no_third(task: Text) -> None:
+    assert not task.has_test
+    with pytest.raises(DataError, match="no test part; it has train and valid"):
+        next(task.batches("test", 4))
     train = "".join(task.decode(row) for batch in task.batches("train", 4) for row in batch.x)
     assert train == SENTENCE[: int(0.9 * len(SENTENCE)) - 1]
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.training import Choice, RunConfig, assemble, evaluate, finished, load_run, read_metrics, train
-from training.tiny import TwoMaps, TwoMapsSettings, configured, records, tiny, weights
+from training.tiny import Tiny, TwoMaps, TwoMapsSettings, configured, records, tiny, weights
 
 
 @pytest.fixture
@@ -133,3 +133,11 @@ def test_tiny_is_what_the_tests_take_it_for():
     model = TwoMaps(TwoMapsSettings(), tiny().signature)
     assert set(model.state_dict()) == {"first.weight", "first.bias", "second.weight", "second.bias"}
     assert weights is not None
+
+
+def test_a_task_without_a_test_split_reports_its_validation_score(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tiny, "has_test", False)
+    result = train(configured(), tmp_path / "run", progress=False)
+    assert result.test is None and result.value == result.valid
+    assert result.measure == "validation accuracy"
+    assert finished(tmp_path / "run") == result

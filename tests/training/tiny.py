@@ -23,7 +23,7 @@ Poison = Literal["none", "loss", "gradient", "rank", "valid", "stop", "power"]
 class Tiny:
     """Points with noise. From the `at`-th batch on, `poison` makes something go wrong."""
 
-    name, kind, metric, maximise, epoch_size = "tiny", "node", "accuracy", True, 64
+    name, kind, metric, maximise, has_test, epoch_size = "tiny", "node", "accuracy", True, True, 64
     signature = Signature(inputs=2, outputs=3)
 
     def __init__(self, poison: Poison, at: int, double: bool, metric: str) -> None:

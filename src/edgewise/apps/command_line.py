@@ -123,7 +123,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
 
     resume = add("resume", "go on with an interrupted run, exactly as if it had not been interrupted")
-    evaluate = add("evaluate", "measure a run's best checkpoint on the test data")
+    evaluate = add("evaluate", "measure a run's best checkpoint on the validation and test data")
     predict = add("predict", "let a run's best checkpoint answer for one input")
     generate = add("generate", "let a language model continue a prompt")
     for command in (resume, evaluate, predict, generate):

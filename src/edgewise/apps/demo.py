@@ -88,8 +88,8 @@ def row(part: Part, found: Findings, result: Result) -> dict[str, str]:
         "nodes": f"{graph.num_receivers}",
         "edges": f"{graph.num_edges:,}",
         "backend": plan.choice,
-        "measure": f"test {result.metric}",
-        "value": shown(result.metric, result.test),
+        "measure": result.measure,
+        "value": shown(result.metric, result.value),
         "seconds": f"{result.seconds:.1f}",
     }
 

@@ -87,7 +87,7 @@ def heading(found: Findings) -> list[Markup]:
     config, result = found.loaded.config, finished(found.run)
     numbers = {}
     if result is not None:
-        numbers[f"test {result.metric}"] = shown(result.metric, result.test)
+        numbers[result.measure] = shown(result.metric, result.value)
         numbers[f"validation {result.metric}"] = shown(result.metric, result.valid)
     numbers["weights"] = f"{sum(weight.numel() for weight in found.loaded.model.parameters()):,}"
     graph = found.graph()

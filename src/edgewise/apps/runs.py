@@ -111,22 +111,22 @@ def first_rank() -> bool:
 
 def sentence(seed: int, result: Result) -> str:
     """A run in one line."""
-    test, valid = shown(result.metric, result.test), shown(result.metric, result.valid)
     steps = f"{result.steps} steps, {1000 * result.step_seconds:.1f} ms each, {result.seconds:.1f} s"
-    reached = f"seed {seed}: test {result.metric} {test} (valid {valid} at step {result.best_step}; {steps})"
+    chosen = f"valid {shown(result.metric, result.valid)} at step {result.best_step}"
+    reached = f"seed {seed}: {result.measure} {shown(result.metric, result.value)} ({chosen}; {steps})"
     return f"{reached}  {result.run / 'report.html'}"
 
 
 def summary(config: RunConfig, results: Sequence[Result]) -> dict[str, Any]:
     """All repetitions together, printed as a table where there are several."""
-    values = [result.test for result in results]
+    values = [result.value for result in results]
     mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
-    metric = results[0].metric
+    metric, measure = results[0].metric, results[0].measure
     if sd is not None and first_rank():
         rows = [
             {
                 "run": str(result.run),
-                f"test {metric}": shown(metric, result.test),
+                measure: shown(metric, result.value),
                 f"valid {metric}": shown(metric, result.valid),
                 "steps": str(result.steps),
                 "ms a step": f"{1000 * result.step_seconds:.1f}",
@@ -136,7 +136,7 @@ def summary(config: RunConfig, results: Sequence[Result]) -> dict[str, Any]:
         ]
         heading = dict(zip(rows[0], rows[0], strict=True))
         print("\n" + columns([heading, *rows]))
-        print(f"\n{config.recipe}: test {metric} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} seeds)")
+        print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} seeds)")
     return {
         "recipe": config.recipe,
         "metric": metric,

@@ -69,6 +69,7 @@ class ImageClassification:
     kind: Kind = "image"
     metric = "accuracy"
     maximise = True
+    has_test = True
 
     def __init__(self, name: str, images: Images, patch: int) -> None:
         height, width = images.pixels.shape[1:]

@@ -42,6 +42,7 @@ class NodeClassification:
     kind: Kind = "node"
     metric = "accuracy"
     maximise = True
+    has_test = True
     epoch_size = 1
 
     def __init__(self, name: str, nodes: Nodes) -> None:

@@ -99,6 +99,8 @@ class Task(Protocol):
     metric: str
     """Which of the scores chooses the best checkpoint."""
     maximise: bool
+    has_test: bool
+    """Whether there is a test split; without one, a run's result is its validation score."""
     epoch_size: int
     """The number of training examples; 1 where all nodes of one graph are read at once."""
 

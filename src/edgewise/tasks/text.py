@@ -31,8 +31,8 @@ class Text:
     """Next-character prediction on windows of `context` characters; the graph must not let a character see ahead.
 
     The vocabulary is the sorted set of the text's characters. The first 90 % of the text train, the rest validates:
-    sizes, vocabulary and split are those of nanoGPT's shakespeare_char, so losses compare. There is no third part:
-    "test" names the validation part too, and a language model's result is its validation loss.
+    sizes, vocabulary and split are those of nanoGPT's shakespeare_char, so losses compare. There is no third part: a
+    language model's result is its validation loss.
 
     Args:
         name: The task's name.
@@ -51,6 +51,7 @@ class Text:
     kind: Kind = "text"
     metric = "loss"
     maximise = False
+    has_test = False
 
     def __init__(self, name: str, text: str, context: int) -> None:
         if context < 1:
@@ -65,7 +66,7 @@ class Text:
         self.signature = Signature(len(self.vocabulary), len(self.vocabulary), tokens=True, length=context)
         self.epoch_size = (train - 1) // context
         self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
-        self._parts = {"train": tokens[:train], "valid": tokens[train:], "test": tokens[train:]}
+        self._parts = {"train": tokens[:train], "valid": tokens[train:]}
         self._windows = self._parts["train"].unfold(0, context + 1, 1)
         self._graphs: dict[tuple[Pattern, int], Graph] = {}
 
@@ -87,6 +88,8 @@ class Text:
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """The whole part in windows that do not overlap: each character but the first is guessed exactly once."""
+        if split not in self._parts:
+            raise DataError(f"{self.name}: the text has no {split} part; it has {' and '.join(self._parts)}")
         part = self._parts[split]
         for windows in part.unfold(0, self.context + 1, self.context).split(size):
             yield self._batch(windows, pattern)

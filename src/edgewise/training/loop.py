@@ -221,10 +221,12 @@ class Trainer:
         self.began = time.perf_counter() - (found[1]["seconds"] if found else 0.0)
 
     def conclude(self) -> dict[str, Any]:
-        """Read the test split, this once, with the best weights; the last record holds the result."""
+        """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
         self.model.load_state_dict(self.best_weights)
         step_seconds = statistics.median(self.durations) if self.durations else 0.0
-        reached = {"best_step": self.best["step"], "valid": self.best["valid"], "test": self.scores("test")}
+        reached = {"best_step": self.best["step"], "valid": self.best["valid"]}
+        if self.task.has_test:
+            reached["test"] = self.scores("test")
         entry = self.record(metric=self.task.metric, **reached, step_seconds=step_seconds)
         self.journal.flush()
         return entry

@@ -30,7 +30,7 @@ class Result:
     Args:
         metric: What `valid` and `test` measure, the task's metric.
         valid: Its value on the validation split, at `best_step`.
-        test: Its value on the test split, with the same weights.
+        test: Its value on the test split, with the same weights; None for a task without one.
         best_step: The step of the best evaluation.
         steps: Steps that were trained.
         seconds: Time that training took, evaluations and checkpoints included, over all resumptions.
@@ -40,7 +40,7 @@ class Result:
 
     metric: str
     valid: float
-    test: float
+    test: float | None
     best_step: int
     steps: int
     seconds: float
@@ -52,7 +52,18 @@ class Result:
         """The result that a run's last record holds."""
         metric, names = record["metric"], ("best_step", "seconds", "step_seconds")
         told = {name: record[name] for name in names}
-        return cls(metric, record["valid"][metric], record["test"][metric], steps=record["step"], run=run, **told)
+        test = record["test"][metric] if "test" in record else None
+        return cls(metric, record["valid"][metric], test, steps=record["step"], run=run, **told)
+
+    @property
+    def value(self) -> float:
+        """The figure to report: on the test split, or on the validation split where there is no other."""
+        return self.valid if self.test is None else self.test
+
+    @property
+    def measure(self) -> str:
+        """What `value` is, for instance "test accuracy"."""
+        return f"{'validation' if self.test is None else 'test'} {self.metric}"
 
 
 @dataclass(frozen=True)
