@@ -105,13 +105,13 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         )
         return made[name]
 
-    demo = add("demo", "train one attention layer on text, images and a social network, in half a minute")
+    demo = add("demo", "train one attention on text, images and a social network")
     demo.add_argument("--run", metavar="FOLDER", help="where to put the runs and the report (default: runs/demo)")
 
-    listing = add("list", "show the systems that run here and the recipes, or one table in full")
+    listing = add("list", "show the systems and the recipes, or one table in full")
     listing.add_argument("what", nargs="?", metavar="TABLE", choices=TABLES, help=f"one of {', '.join(TABLES)}")
 
-    train = add("train", "train a recipe and write its run folder and report", TRAIN)
+    train = add("train", "train a recipe; write its run folder and report", TRAIN)
     train.add_argument(
         "recipe", nargs="?", metavar="RECIPE", help="a name of `edgewise list recipes`, or the path of a YAML file"
     )
@@ -122,9 +122,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     train.add_argument("--print-config", action="store_true", help="print the recipe as it would be trained, and stop")
     train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
 
-    resume = add("resume", "go on with an interrupted run, exactly as if it had not been interrupted")
-    evaluate = add("evaluate", "measure a run's best checkpoint on the validation and test data")
-    predict = add("predict", "let a run's best checkpoint answer for one input")
+    resume = add("resume", "go on with an interrupted run, bit for bit")
+    evaluate = add("evaluate", "measure a run on its validation and test data")
+    predict = add("predict", "let a run answer for one input")
     generate = add("generate", "let a language model continue a prompt")
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
@@ -144,7 +144,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     generate.add_argument("--seed", type=whole(0), default=0, help="of the random draws (default: 0)")
 
-    plan = add("plan", "show which backend would run on a graph, the predicted times and the refusals", PLAN)
+    plan = add("plan", "show which backend would run on a graph, and why", PLAN)
     plan.add_argument("pattern", metavar="PATTERN", help="a name of `edgewise list patterns`")
     plan.add_argument(
         "options", nargs="*", metavar="OPTION=VALUE", help="the pattern's own options, such as n=4096 radius=64"
@@ -259,7 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parse(sys.argv[1:] if argv is None else argv)
         answer = run(args)
-        if args.json:
+        if args.json and os.environ.get("RANK", "0") == "0":  # one answer, however many processes train
             print(json.dumps(answer, ensure_ascii=False))
         sys.stdout.flush()
     except EdgewiseError as error:

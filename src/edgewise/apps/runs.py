@@ -53,7 +53,8 @@ def resume(folder: str) -> dict[str, Any]:
     run = Path(folder)
     config = training.read_config(run)
     result = carry_out(run, partial(training.resume, run))
-    print(sentence(config.train.seed, result))
+    if first_rank():
+        print(sentence(config.train.seed, result))
     return summary(config, [result])
 
 
