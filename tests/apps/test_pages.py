@@ -1,5 +1,7 @@
 from html.parser import HTMLParser
 
+import pytest
+
 from edgewise.apps import pages
 from edgewise.apps.pages import Markup, element
 
@@ -11,6 +13,21 @@ def test_text_and_attributes_are_escaped_and_markup_is_not() -> None:
 
 def test_elements_nest_without_being_escaped_twice() -> None:
     assert element("div", element("p", "<")) == "<div><p>&lt;</p></div>"
+
+
+@pytest.mark.parametrize(
+    ("text", "set_"),
+    [
+        ("h_i", "h<sub>i</sub>"),
+        ("⊕_{j∈N(i)} φ(h_i, h_j)", "⊕<sub>j∈N(i)</sub> φ(h<sub>i</sub>, h<sub>j</sub>)"),
+        ("p(x_t | x_<t)", "p(x<sub>t</sub> | x<sub>&lt;t</sub>)"),
+        ("D̃^−½ Ã", "D̃<sup>−½</sup> Ã"),
+        ("a < b", "a &lt; b"),
+        ("", ""),
+    ],
+)
+def test_an_equation_is_set_with_its_indices(text: str, set_: str) -> None:
+    assert pages.equation(text) == set_
 
 
 def test_a_table_sets_numbers_flush_right() -> None:

@@ -10,7 +10,7 @@ from edgewise.apps import runs
 from edgewise.apps.command_line import main
 from edgewise.apps.options import configure
 from edgewise.apps.recipes import parse, read
-from edgewise.apps.report import changes, report
+from edgewise.apps.report import changes, layers_of, report
 
 EXPECTED = {
     # run: headings of its page, figures in its folder
@@ -142,6 +142,12 @@ def test_the_command_that_repeats_a_run_names_what_was_changed() -> None:
     told = changes(configure(recipe, overrides), recipe)
     assert told == ["--model.name gnn", "--model.width 8", "--optimizer.betas '[0.8, 0.9]'", "--train.seed 4"]
     assert changes(configure(recipe), recipe) == []
+
+
+def test_of_two_systems_with_one_id_the_recipes_own_is_shown() -> None:
+    assert [row.name for row in layers_of(read("cora-gatv2"))] == ["GATv2"]
+    assert [row.id for row in layers_of(read("digits-vit"))] == ["B2", "B3"]
+    assert layers_of(None) == []
 
 
 def test_a_recipe_of_ones_own_is_reported_by_its_name(capsys) -> None:

@@ -40,9 +40,7 @@ PARTS = (
 INTRODUCTION = """One transformer block was trained four times. What differs is who listens to whom: the graph. The
 attention that it learnt is drawn on that graph."""
 
-EQUATION = Markup(
-    "y<sub>i</sub> = Σ<sub>j ∈ N(i)</sub> softmax<sub>j</sub>(q<sub>i</sub> · k<sub>j</sub> / √d) v<sub>j</sub>"
-)
+EQUATION = "y_i = Σ_{j ∈ N(i)} softmax_j(q_i · k_j / √d) v_j"
 
 
 def demo(folder: str | None) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def page(rows: list[dict[str, str]], body: list[Markup]) -> Markup:
         element("p", "Edgewise demonstration", class_="eyebrow"),
         element("h1", "One attention, any graph"),
         element("p", INTRODUCTION, class_="lead"),
-        element("p", EQUATION, class_="equation"),
+        element("p", pages.equation(EQUATION), class_="equation"),
         table,
     ]
     return pages.page("One attention, any graph · Edgewise", *opening, *body, footer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -44,10 +45,10 @@ h1,h2,h3{{font-weight:500;line-height:1.2;margin:0;text-wrap:balance}}
 h1{{font-size:2.5rem;letter-spacing:-.015em}}
 h2{{font-size:1.45rem;margin:4rem 0 1rem;padding-top:1rem;border-top:1px solid var(--rule)}}
 h3{{font-size:1.1rem;margin:2.2rem 0 .5rem}}
-p{{margin:.6rem 0;max-width:42rem}}
+p{{margin:.6rem 0;max-width:42rem;text-wrap:pretty}}
 .eyebrow,th,dt,figcaption,footer{{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}}
 .eyebrow{{font-size:.75rem;letter-spacing:.12em;text-transform:uppercase;color:var(--muted);margin:0 0 .8rem}}
-sub{{font-size:.7em;line-height:0}}
+sub,sup{{font-size:.7em;line-height:0}}
 .lead{{font-size:1.2rem;color:var(--muted);margin:.8rem 0 0}}
 .equation{{font-size:1.15rem;font-style:italic;margin:1.4rem 0}}
 dl.headline{{display:flex;flex-wrap:wrap;gap:1.2rem 3.2rem;margin:2.4rem 0 0;padding:1.3rem 0;
@@ -98,6 +99,20 @@ def element(name: str, *children: str, **attributes: str) -> Markup:
 def join(children: Iterable[str]) -> Markup:
     """The children one after the other, escaped unless they are `Markup`."""
     return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children))
+
+
+def equation(text: str) -> Markup:
+    """An equation in plain text with its subscripts and superscripts set: `h_i`, `Σ_{j∈N(i)}`, `x_<t`, `D^−½`.
+
+    Example:
+        >>> equation("A^−½ h_i")
+        'A<sup>−½</sup> h<sub>i</sub>'
+    """
+    parts = re.split(r"([_^])(\{[^}]*\}|[<−]?[\w½])", text)
+    made = list(parts[:1])
+    for mark, small, after in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        made += [element("sub" if mark == "_" else "sup", small.strip("{}")), after]
+    return join(made)
 
 
 def figure(svg: str, caption: str) -> Markup:

@@ -19,7 +19,7 @@ from edgewise.apps.attention import Drawing, draw_attention, readable
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import TABLES, configure, flat
 from edgewise.apps.pages import Markup, element
-from edgewise.apps.systems import SYSTEMS
+from edgewise.apps.systems import SYSTEMS, System
 from edgewise.graphs import Graph
 from edgewise.models import Transformer
 from edgewise.tasks import ImageClassification, NodeClassification, Task, Text
@@ -121,13 +121,12 @@ def properties(found: Findings) -> Markup:
     """Data, graph, equation, model and optimiser, each in a line."""
     config, task = found.loaded.config, found.loaded.task
     graph = found.graph()
-    systems = found.packaged.system if found.packaged else ()
     rows = [("data", data_sentence(task))]
     if graph is not None:
         density = 100 * graph.num_edges / max(graph.num_receivers * graph.num_senders, 1)
         told = f"{graph.num_receivers:,} nodes, {graph.num_edges:,} edges, {density:.2g} % of all pairs"
         rows.append(("graph", f"{config.graph.name}: {told}"))
-    rows += [(row.name, row.equation) for row in SYSTEMS if row.id in systems and row.file.startswith("layers/")]
+    rows += [(row.name, pages.equation(row.equation)) for row in layers_of(found.packaged)]
     rows.append(("model", options_sentence(config.model.name, config.model.options)))
     optimizer, train = config.optimizer, config.train
     rate = (
@@ -135,11 +134,17 @@ def properties(found: Findings) -> Markup:
     )
     rows.append(("optimiser", f"{optimizer.name}, {rate}"))
     steps = found.records[-1]["step"] if found.records else 0
-    rows.append(
-        ("training", f"{steps:,} of at most {train.steps:,} steps of {train.batch} examples, {train.precision}")
-    )
+    size = "the whole graph" if isinstance(task, NodeClassification) else f"{train.batch} examples"
+    rows.append(("training", f"{steps:,} of at most {train.steps:,} steps of {size}, {train.precision}"))
     rows.append(("software", f"edgewise {edgewise.__version__}, torch {torch.__version__}"))
     return pages.properties(rows)
+
+
+def layers_of(recipe: recipes.Recipe | None) -> list[System]:
+    """The layers among the systems that a recipe runs; of two with the same id, its own."""
+    found = [row for row in SYSTEMS if recipe and row.id in recipe.system and row.file.startswith("layers/")]
+    own = {row.id for row in found if recipe and row.recipe == recipe.name}
+    return [row for row in found if row.id not in own or (recipe and row.recipe == recipe.name)]
 
 
 def data_sentence(task: Task) -> str:
