@@ -207,7 +207,6 @@ COVERED_ELSEWHERE = {
     "apps/listing": "tests/apps/test_command_line.py",
     "apps/numbers": "tests/apps/test_runs.py",
     "apps/planning": "tests/apps/test_command_line.py",
-    "apps/spelling": "tests/apps/test_recipes.py",
     "errors": "tests/apps/test_malformed.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
     "kernels/call": "tests/kernels/test_verbs.py",

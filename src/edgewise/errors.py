@@ -1,5 +1,8 @@
 """The errors that a user can cause: each message says what was wrong, where, and what would be right."""
 
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
 
 class EdgewiseError(Exception):
     """Any error that Edgewise raises on purpose; the command line prints it in one line and exits with code 2."""
@@ -31,3 +34,21 @@ class CheckpointError(EdgewiseError, RuntimeError):
 
 class NonFiniteError(EdgewiseError, ArithmeticError):
     """A loss, gradient or weight became NaN or infinite; the message names the tensor and the step."""
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """`; did you mean 'window'?`, or nothing where nothing is near.
+
+    Example
+        >>> nearest("windwo", ["window", "causal"])
+        "; did you mean 'window'?"
+        >>> nearest("gnc", ["gin", "gcn"])  # swapped letters are the commonest slip
+        "; did you mean 'gcn'?"
+    """
+    typed = str(word)[:100]
+
+    def likeness(name: str) -> float:
+        return SequenceMatcher(None, typed, name).ratio() + (0.2 if sorted(typed) == sorted(name) else 0.0)
+
+    best = max(known, key=likeness, default="")
+    return f"; did you mean {best!r}?" if likeness(best) >= 0.6 else ""

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.apps.recipes import LARGEST, names, parse, read
-from edgewise.apps.spelling import nearest
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, nearest
 
 
 def test_a_recipe_is_read_as_it_is_written() -> None:

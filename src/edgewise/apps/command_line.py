@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from edgewise import __version__
-from edgewise.apps.spelling import nearest
-from edgewise.errors import ConfigError, EdgewiseError
+from edgewise.errors import ConfigError, EdgewiseError, nearest
 
 Answer = dict[str, Any]
 

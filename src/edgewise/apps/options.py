@@ -12,8 +12,7 @@ from typing import Any, get_type_hints
 from jsonargparse import ArgumentParser, Namespace
 
 from edgewise.apps.recipes import SECTIONS, Recipe, Value
-from edgewise.apps.spelling import nearest
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, nearest
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS

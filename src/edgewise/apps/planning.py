@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise.apps.spelling import nearest
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, nearest
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.kernels import Score
 

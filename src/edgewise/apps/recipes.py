@@ -10,8 +10,7 @@ from typing import Any
 
 import yaml
 
-from edgewise.apps.spelling import nearest
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, nearest
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 SECTIONS = ("task", "graph", "model", "optimizer", "schedule", "train")

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,9 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power failure."""
+    """Make the names in a folder survive a power failure. Windows opens no folders."""
+    if sys.platform == "win32":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tqdm import tqdm
 
@@ -29,7 +28,7 @@ class Journal:
         except OSError as error:
             raise CheckpointError(f"cannot write {run / 'metrics.jsonl'}: {error.strerror}") from error
         try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self.file)
         except BlockingIOError:
             self.file.close()
             raise ConfigError(f"another process is training {run}; wait for it or stop it") from None
@@ -59,6 +58,14 @@ class Journal:
         self.file.close()
         if self.curves is not None:
             self.curves.close()
+
+
+def lock(file: IO[bytes]) -> None:
+    """Keep other processes from locking the file, until it is closed; Windows has no such locks."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def curves(record: dict[str, Any]) -> dict[str, float]:

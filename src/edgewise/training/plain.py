@@ -6,13 +6,12 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, nearest
 
 T = TypeVar("T")
 LARGEST = 1024 * 1024  # bytes of a YAML file
@@ -37,7 +36,7 @@ def build(target: Callable[..., T], options: object, where: str) -> T:
     for name in given:
         if name not in parameters:
             section = where or "the configuration"
-            raise ConfigError(f"{section} has no option {_shown(name)}{_nearest(name, parameters)}")
+            raise ConfigError(f"{section} has no option {_shown(name)}{_hint(name, parameters)}")
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in given:
             raise ConfigError(f"{_inside(where, name)} is missing")
@@ -159,6 +158,5 @@ def _shown(value: object) -> str:
     return repr(value) if isinstance(value, str) and len(value) < 80 else f"a large or nested {type(value).__name__}"
 
 
-def _nearest(name: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(name[:80], known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; its options: {', '.join(known) or 'none'}"
+def _hint(name: str, known: Mapping[str, object]) -> str:
+    return nearest(name, known) or f"; its options: {', '.join(known) or 'none'}"
