@@ -352,3 +352,14 @@ def test_away_from_a_terminal_training_is_quiet(tmp_path, capsys):
 def test_tensorboard_comes_with_the_run(tmp_path):
     trained(tmp_path / "run", configured(tensorboard=True))
     assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
+
+
+def test_the_best_weights_are_chosen_by_the_loss_where_asked(tmp_path):
+    chosen = {}
+    for choice in ("metric", "loss"):
+        result = train(configured(choose_by=choice, evaluate_every=1), tmp_path / choice, progress=False)
+        chosen[choice] = result.best_step
+    lines = [line for line in records(tmp_path / "loss") if "valid" in line and "metric" not in line]
+    assert chosen["loss"] == min(lines, key=lambda line: line["valid"]["loss"])["step"]
+    assert chosen["metric"] == max(lines, key=lambda line: (line["valid"]["accuracy"], -line["valid"]["loss"]))["step"]
+    assert chosen["loss"] != chosen["metric"], "the test needs a task on which the two differ"

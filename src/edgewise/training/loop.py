@@ -173,6 +173,8 @@ class Trainer:
 
     def merit(self, scores: dict[str, float]) -> tuple[float, float]:
         """What the best evaluation has most of: the metric, and among equals the lower loss; among those, the first."""
+        if self.settings.choose_by == "loss":
+            return -scores["loss"], 0.0
         value = scores[self.task.metric]
         return value if self.task.maximise else -value, -scores.get("loss", 0.0)
 

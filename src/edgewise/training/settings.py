@@ -100,6 +100,8 @@ class TrainSettings:
         device: auto, cpu, cuda, cuda:N or mps.
         threads: Threads of the CPU. 0: as PyTorch chooses.
         tensorboard: Also write the curves for TensorBoard.
+        choose_by: Which validation score the best weights have: the task's metric, or the loss, which is less often the
+            best by luck.
     """
 
     steps: int = 1000
@@ -118,6 +120,7 @@ class TrainSettings:
     device: str = "auto"
     threads: int = 0
     tensorboard: bool = False
+    choose_by: Literal["metric", "loss"] = "metric"
 
     def __post_init__(self) -> None:
         typed(self, "train")
