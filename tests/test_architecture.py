@@ -204,6 +204,20 @@ def test_names_are_the_fields_own() -> None:
 # Every file has its test
 
 COVERED_ELSEWHERE = {
+    "apps/bench/contenders/compiled": "tests/apps/bench/test_contenders.py",
+    "apps/bench/contenders/cora": "tests/apps/bench/test_contenders.py",
+    "apps/bench/contenders/flex": "tests/apps/bench/test_contenders.py",
+    "apps/bench/contenders/gather_compiled": "tests/apps/bench/test_contenders.py",
+    "apps/bench/contenders/numba_sampling": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/ours": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/plain": "tests/apps/bench/test_contenders.py",
+    "apps/bench/contenders/pyg": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/sdpa": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/sdpa_blocks": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/sdpa_grouped": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/sdpa_masked": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/sparse_csr": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/spmm_reduce": "tests/apps/bench/test_cases.py",
     "apps/listing": "tests/apps/test_command_line.py",
     "apps/numbers": "tests/apps/test_runs.py",
     "apps/planning": "tests/apps/test_command_line.py",

@@ -25,6 +25,7 @@ examples:
   edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
   edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
   edgewise plan window n=4096 radius=64 --heads 8  which backend would run, and why
+  edgewise bench csr-4x16                          Edgewise beside its peers, here and now
 """
 
 
@@ -162,6 +163,24 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     plan.add_argument(
         "--dtype", default="float32", choices=("float64", "float32", "bfloat16", "float16"), help="(default: float32)"
     )
+
+    bench = add("bench", "time Edgewise beside its peers on this machine", BENCH)
+    bench.add_argument("case", nargs="?", metavar="CASE", help="a case, or `all`; without one, list them")
+    bench.add_argument(
+        "--quick", action="store_true", help="small sizes, three rounds, one thread, nothing that compiles"
+    )
+    bench.add_argument(
+        "--threads", type=whole(1, 1024), nargs="+", default=[], metavar="N", help="numbers of threads (default: 1 2)"
+    )
+    bench.add_argument(
+        "--seconds", type=whole(1), default=20, metavar="S", help="to measure each part for (default: 20)"
+    )
+    bench.add_argument("--rounds", type=whole(1, 10_000), metavar="N", help="measure N rounds instead")
+    bench.add_argument(
+        "--memory", type=whole(1), default=16, metavar="GB", help="what one process may allocate (default: 16)"
+    )
+    bench.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="these contenders only")
+    bench.add_argument("--out", metavar="FOLDER", help="write table.md, results.json and times.svg here")
     return parser, made
 
 
@@ -177,6 +196,15 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
 
     edgewise plan causal n=1024 --heads 8
     edgewise plan grid height=28 width=28 --channels 16 --score Gaussian"""
+
+BENCH = """Time Edgewise beside its peers: each in its own process, checked against float64 first, rounds interleaved.
+
+    edgewise bench                                   the cases and the contenders
+    edgewise bench csr-4x16 --threads 2
+    edgewise bench window-4096 --only edgewise sdpa-blocks
+    edgewise bench all --out results
+
+One thread is measured in processor time, several by the clock; memory is the peak above what was resident before."""
 
 
 def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -247,6 +275,12 @@ def run(args: argparse.Namespace) -> Answer:
 
             sampling = (args.steps, args.temperature, args.top_k)
             return generate(args.run, args.prompt, *sampling, cache=not args.no_cache, seed=args.seed)
+        case "bench":
+            from edgewise.apps.bench.command import bench
+            from edgewise.apps.bench.harness import Budget
+
+            budget = Budget(seconds=args.seconds, rounds=args.rounds, gigabytes=args.memory)
+            return bench(args.case, quick=args.quick, threads=args.threads, budget=budget, only=args.only, out=args.out)
         case _:
             from edgewise.apps.planning import plan
 

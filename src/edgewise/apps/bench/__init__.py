@@ -1,0 +1,1 @@
+"""`edgewise bench`: cases, contenders, and a harness that times them side by side."""

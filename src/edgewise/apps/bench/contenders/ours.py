@@ -1,0 +1,82 @@
+"""Edgewise itself: the planner's own choice, or one backend by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from edgewise.apps.bench.contenders import cora
+from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Product, Sampling
+from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
+from edgewise.kernels.call import Aggregate, Attend
+from edgewise.models import GNN, GNNSettings
+
+
+def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
+    """The backend's own reason; the planner has none."""
+
+    def reason(inputs: Inputs) -> str | None:
+        if isinstance(inputs, Sampling):
+            if backend is not None:
+                return "the sampler has no backends"
+            return None if _sampler() else "this version of Edgewise has no sampler yet"
+        if backend is None or isinstance(inputs, Epoch):
+            return None
+        if isinstance(inputs, Product):
+            return BACKENDS[backend].refuses(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
+        call = Attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score)
+        return BACKENDS[backend].refuses(call.lowered())
+
+    return reason
+
+
+def prepare(backend: str | None) -> Callable[[Inputs], Callable[[], Any]]:
+    """The case through the public verbs."""
+
+    def ready(inputs: Inputs) -> Callable[[], Any]:
+        match inputs:
+            case Attention():
+                return lambda: attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score, backend=backend)
+            case Product():
+                return lambda: aggregate(inputs.graph, inputs.x, inputs.weight, backend=backend)
+            case Epoch():
+                return _epoch(inputs, backend)
+            case _:
+                return _sample(inputs)
+
+    return ready
+
+
+SETTINGS: dict[str, GNNSettings] = {
+    "gcn": GNNSettings(layer="gcn", width=16, depth=2, dropout=0.5),
+    "gat": GNNSettings(layer="gat", width=64, heads=8, depth=2, dropout=0.6, attention_dropout=0.6, activation="elu"),
+}
+
+
+def _epoch(inputs: Epoch, backend: str | None) -> Callable[[], Any]:
+    data = cora.load()
+    model = GNN(SETTINGS[inputs.layer], data.signature)
+    step = cora.epoch(data, inputs.layer, model, lambda: model(data.graph, data.x))
+
+    def on_backend() -> Any:
+        with use_backend(backend):
+            return step()
+
+    return on_backend
+
+
+def _sampler() -> Callable[..., Any] | None:
+    try:
+        from edgewise.graphs import sampling  # type: ignore[attr-defined, unused-ignore]
+    except ImportError:
+        return None
+    return getattr(sampling, "sample_neighbors", None)
+
+
+def _sample(inputs: Sampling) -> Callable[[], Any]:
+    sample = _sampler()
+    assert sample is not None
+    generator = torch.Generator().manual_seed(6)
+    return lambda: sample(inputs.graph, inputs.seeds, inputs.fanouts, generator)

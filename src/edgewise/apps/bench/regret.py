@@ -1,0 +1,156 @@
+"""How good the planner's choices are: its backend's time beside the best one's, over densities, sizes and patterns."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from edgewise.apps.bench import inputs
+from edgewise.apps.bench.inputs import Attention
+from edgewise.graphs import Graph, patterns
+from edgewise.kernels import BACKENDS, Dot, attend
+from edgewise.kernels.call import Attend
+from edgewise.kernels.dispatch import ORACLE, candidates
+
+DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)
+SHAPES, SHAPES_QUICK = ((1, 64), (4, 32), (8, 16)), ((4, 32),)
+LONGEST = 1.5  # predicted seconds of a forward pass beyond which a backend is not measured
+ROUNDS, ROUND = 5, 0.25  # measurements, and the seconds that they may take together
+
+
+def regret(*, quick: bool = False, threads: int = 2, seconds: float = 110.0) -> dict[str, Any]:
+    """Measure every backend that does not refuse, forward and backward, and compare the planner's choice with the best.
+
+    Equation    regret = t(choice) / t(best) − 1
+    Cost        about two minutes; the configurations that the seconds leave no time for are counted, not measured
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    started, rows, left_out = time.perf_counter(), [], 0
+    try:
+        for name, make in configurations(quick=quick):
+            if time.perf_counter() - started > seconds:
+                left_out += 1
+                continue
+            rows.append(measure(name, make()))
+    finally:
+        torch.set_num_threads(before)
+    return {"threads": threads, "left_out": left_out, "rows": rows, **summary(rows)}
+
+
+def configurations(*, quick: bool) -> Iterator[tuple[dict[str, Any], Callable[[], Attention]]]:
+    """What is measured: random graphs by density, windows, batches of small graphs and the plain patterns."""
+    for heads, channels in SHAPES_QUICK if quick else SHAPES:
+        for name, graph in _graphs(quick=quick):
+            described = name | {"heads": heads, "channels": channels}
+            yield (
+                described,
+                lambda graph=graph, heads=heads, channels=channels: inputs.attention(  # type: ignore[misc]
+                    graph(), heads, channels, Dot()
+                ),
+            )
+
+
+def _graphs(*, quick: bool) -> Iterator[tuple[dict[str, Any], Callable[[], Graph]]]:
+    for n in SIZES_QUICK if quick else SIZES:
+        for density in DENSITIES:
+            if n * density >= 1:
+                yield {"graph": "random", "n": n, "density": density}, lambda n=n, d=density: random(n, d)  # type: ignore[misc]
+        if n <= 1024:
+            yield {"graph": "complete", "n": n}, lambda n=n: patterns.complete(n)  # type: ignore[misc]
+            yield {"graph": "causal", "n": n}, lambda n=n: patterns.causal(n)  # type: ignore[misc]
+        for radius in (8, 32, 128):
+            if 2 * radius < n and n >= 256:
+                yield {"graph": f"window {radius}", "n": n}, lambda n=n, r=radius: patterns.window(n, r)  # type: ignore[misc]
+    for count in (8, 64) if quick else (8, 64, 256):
+        sizes = inputs.molecule_sizes(count)
+        yield (
+            {"graph": f"{count} complete molecules", "n": sum(sizes)},
+            lambda sizes=sizes: Graph.batch([patterns.complete(n) for n in sizes]),  # type: ignore[misc]
+        )
+        yield {"graph": f"{count} molecules' bonds", "n": sum(sizes)}, lambda count=count: inputs.molecules(count)  # type: ignore[misc]
+
+
+def random(n: int, density: float) -> Graph:
+    """Every pair is an edge with the same probability."""
+    mask = torch.rand(n, n, generator=torch.Generator().manual_seed(n)) < density
+    return Graph.from_edge_index(mask.nonzero().T, num_nodes=n)
+
+
+def measure(name: dict[str, Any], case: Attention) -> dict[str, Any]:
+    """Milliseconds of every backend, the planner's choice and its regret."""
+    call = Attend(case.graph, case.q, case.k, case.v, case.score)
+    predicted = {one.backend: one.seconds for one in candidates(call) if one.seconds is not None}
+    choice = next(iter(predicted))
+    found = {
+        backend: 1e3 * _seconds(case, backend)
+        for backend in BACKENDS
+        if backend != ORACLE and backend in predicted and (backend == choice or (predicted[backend] or 0) < LONGEST)
+    }
+    best = min(found, key=lambda backend: found[backend])
+    return name | {
+        "edges": case.graph.num_edges,
+        "milliseconds": found,
+        "choice": choice,
+        "best": best,
+        "regret": found[choice] / found[best] - 1,
+    }
+
+
+def _seconds(case: Attention, backend: str) -> float:
+    leaves = list(case.leaves.values())
+
+    def step() -> None:
+        y = attend(case.graph, case.q, case.k, case.v, case.score, backend=backend)
+        torch.autograd.grad(y, leaves, case.gradient)
+
+    step()
+    seconds: list[float] = []
+    started = time.perf_counter()
+    while len(seconds) < ROUNDS and (not seconds or time.perf_counter() - started < ROUND):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Median and worst regret, and the break-even density of every size and shape."""
+    if not rows:
+        return {"median": 0.0, "worst": 0.0, "worst_at": None, "break_even": []}
+    worst = max(rows, key=lambda row: row["regret"])
+    found = []
+    random_rows = [row for row in rows if row["graph"] == "random"]
+    for key in dict.fromkeys((row["n"], row["heads"], row["channels"]) for row in random_rows):
+        same = [row for row in random_rows if (row["n"], row["heads"], row["channels"]) == key]
+        found.append({"n": key[0], "heads": key[1], "channels": key[2], "density": break_even(same)})
+    return {
+        "median": statistics.median(row["regret"] for row in rows),
+        "worst": worst["regret"],
+        "worst_at": {name: worst[name] for name in ("graph", "n", "heads", "channels", "edges", "choice", "best")},
+        "break_even": found,
+    }
+
+
+def break_even(rows: list[dict[str, Any]]) -> float | None:
+    """The density at which the dense backend becomes as fast as the best sparse one, between measured ones by logs.
+
+    Edge cases  None where one of them wins at every density that was measured
+    """
+    points = []
+    for row in sorted(rows, key=lambda row: row["density"]):
+        times = dict(row["milliseconds"])
+        dense = times.pop("dense", None)
+        if dense is not None and times:
+            points.append((math.log(row["density"]), math.log(min(times.values()) / dense)))
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if y0 < 0 <= y1:
+            return math.exp(x0 - y0 * (x1 - x0) / (y1 - y0))
+    return None

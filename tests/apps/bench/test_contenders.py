@@ -1,0 +1,45 @@
+import pytest
+
+from edgewise.apps.bench import inputs
+from edgewise.apps.bench.contenders import CONTENDERS, PEERS, compiled, cora, flex, numba_sampling, plain, pyg
+from edgewise.apps.bench.contenders import gather_compiled as gathered
+from edgewise.graphs import patterns
+from edgewise.kernels import Dot
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
+
+SMALL = inputs.attention(patterns.causal(4), 1, 2, Dot())
+SAMPLING = inputs.Sampling(patterns.causal(4), patterns.causal(4).senders[:1], (2,))
+
+
+@pytest.mark.parametrize(("module", "case"), [(pyg, SMALL), (compiled, SMALL), (numba_sampling, SAMPLING)])
+def test_a_missing_package_is_a_reason(module: object, case: inputs.Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (pyg, numba_sampling):
+        monkeypatch.setattr(one, "find_spec", lambda name: None)
+    assert module.refuses(case).startswith("needs ")  # type: ignore[attr-defined]
+
+
+def test_each_says_what_it_does_not_take() -> None:
+    assert "nothing but" in (gathered.refuses(SAMPLING) or "")
+    assert "windows" in (flex.refuses(SAMPLING) or "")
+    assert "epochs" in (plain.refuses(SMALL) or "")
+
+
+def test_memory_is_reused_by_an_environment_and_nothing_else() -> None:
+    for name, one in PEERS.items():
+        if name.endswith("-reuse"):
+            default = CONTENDERS[name.removesuffix("-reuse")]
+            assert one.environment and not default.environment
+            assert one.prepare is default.prepare
+
+
+@pytest.mark.parametrize("layer", ["gcn", "gat"])
+@pytest.mark.parametrize("name", ["edgewise", "plain", "pyg"])
+def test_an_epoch_on_cora_learns(name: str, layer: str, data) -> None:
+    data("planetoid")
+    if name == "pyg":
+        pytest.importorskip("torch_geometric")
+    step = CONTENDERS[name].prepare(inputs.Epoch(layer))
+    losses = [step()[0] for _ in range(4)]
+    assert losses[-1] < losses[0]
+    assert set(cora.RATES) == {"gcn", "gat"}
