@@ -208,6 +208,7 @@ COVERED_ELSEWHERE = {
     "apps/bench/contenders/cora": "tests/apps/bench/test_contenders.py",
     "apps/bench/contenders/flex": "tests/apps/bench/test_contenders.py",
     "apps/bench/contenders/gather_compiled": "tests/apps/bench/test_contenders.py",
+    "apps/bench/contenders/gpt": "tests/apps/bench/test_contenders.py",
     "apps/bench/contenders/numba_sampling": "tests/apps/bench/test_cases.py",
     "apps/bench/contenders/ours": "tests/apps/bench/test_cases.py",
     "apps/bench/contenders/plain": "tests/apps/bench/test_contenders.py",

@@ -1,7 +1,8 @@
 import pytest
+import torch
 
 from edgewise.apps.bench import inputs
-from edgewise.apps.bench.contenders import CONTENDERS, PEERS, compiled, cora, flex, numba_sampling, plain, pyg
+from edgewise.apps.bench.contenders import CONTENDERS, PEERS, compiled, cora, flex, gpt, numba_sampling, plain, pyg
 from edgewise.apps.bench.contenders import gather_compiled as gathered
 from edgewise.graphs import patterns
 from edgewise.kernels import Dot
@@ -23,6 +24,13 @@ def test_each_says_what_it_does_not_take() -> None:
     assert "nothing but" in (gathered.refuses(SAMPLING) or "")
     assert "windows" in (flex.refuses(SAMPLING) or "")
     assert "epochs" in (plain.refuses(SMALL) or "")
+
+
+def test_the_two_gpts_have_the_losses_of_float64() -> None:
+    truth = gpt.exact(3)
+    for name in ("edgewise", "plain-gpt"):
+        step = CONTENDERS[name].prepare(inputs.SmallGPT())
+        assert torch.allclose(torch.tensor([step() for _ in range(3)], dtype=torch.float64), truth, rtol=1e-5)
 
 
 def test_memory_is_reused_by_an_environment_and_nothing_else() -> None:

@@ -154,6 +154,11 @@ CASES: dict[str, Case] = {
         {"": Part(lambda size: inputs.Epoch("gat"))},
         ("plain", *PYG),
     ),
+    "small-gpt": Case(
+        "a training step of a GPT, 4 layers, 4 heads, width 128, 12 texts of 64 characters",
+        {"": Part(lambda size: inputs.SmallGPT())},
+        ("plain-gpt",),
+    ),
     "sampling": Case("1M nodes, 10M edges: 1,024 seeds, ten neighbours, two hops", {"": Part(sampling)}, ("numba",)),
     "memory-10m": Case(
         "memory of a training step, power law, 500k nodes, 10M edges, 4 × 32",

@@ -66,6 +66,7 @@ def bench(
         _print_machine(results["roofline"])
     for name, one in chosen.items():
         _run(name, one, tuple(threads), budget, only, results)
+        sys.stdout.flush()
     if case in ("regret", "all"):
         results["regret"] = regret(quick=quick, seconds=20.0 if quick else 110.0)
         _print_regret(results["regret"])
@@ -106,8 +107,10 @@ def _run(
     print(f"\n{name}: {case.about}")
     contenders = [one for one in (*OURS, *case.peers) if not only or one in only]
     counts = threads or case.threads
-    if budget.quick and not threads and not case.same_bits:
-        counts = (1,)  # beside other programs, two threads wait for each other far longer than they compute
+    if budget.quick and not threads:
+        counts = (
+            (1, 2) if case.same_bits else (1,)
+        )  # beside other programs, two threads wait for each other far longer than they compute
     if budget.quick:
         budget = replace(budget, size=case.quick)
     parts = list(case.parts)[:3] if budget.quick else list(case.parts)

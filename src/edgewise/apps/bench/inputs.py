@@ -88,7 +88,12 @@ class Sampling:
     fanouts: tuple[int, ...]
 
 
-Inputs = Attention | Product | Epoch | Sampling
+@dataclass(frozen=True)
+class SmallGPT:
+    """A training step of a GPT with 4 layers, 4 heads, width 128, context 64 and 12 texts."""
+
+
+Inputs = Attention | Product | Epoch | Sampling | SmallGPT
 
 
 def attention(graph: Graph, heads: int, channels: int, score: Score, batch: tuple[int, ...] = ()) -> Attention:

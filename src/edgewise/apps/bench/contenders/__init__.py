@@ -10,6 +10,7 @@ from edgewise.apps.bench.contenders import (
     compiled,
     flex,
     gather_compiled,
+    gpt,
     numba_sampling,
     ours,
     plain,
@@ -78,6 +79,7 @@ PEERS: dict[str, Contender] = {
         "FlexAttention under torch.compile", flex.refuses, flex.prepare, forward_only=True, compiles=True
     ),
     "numba": Contender("a sampler in numba", numba_sampling.refuses, numba_sampling.prepare, compiles=True),
+    "plain-gpt": Contender("a GPT in plain PyTorch", gpt.refuses, gpt.prepare),
     "plain": Contender("a loop in plain PyTorch with sparse features", plain.refuses, plain.prepare),
 }
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from edgewise.apps.bench.contenders import cora
-from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Product, Sampling
+from edgewise.apps.bench.contenders import cora, gpt
+from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Product, Sampling, SmallGPT
+from edgewise.graphs import causal
 from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
 from edgewise.kernels.call import Aggregate, Attend
-from edgewise.models import GNN, GNNSettings
+from edgewise.models import GNN, GNNSettings, Signature, Transformer, TransformerSettings
 
 
 def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
@@ -22,7 +23,7 @@ def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
             if backend is not None:
                 return "the sampler has no backends"
             return None if _sampler() else "this version of Edgewise has no sampler yet"
-        if backend is None or isinstance(inputs, Epoch):
+        if backend is None or isinstance(inputs, Epoch | SmallGPT):
             return None
         if isinstance(inputs, Product):
             return BACKENDS[backend].refuses(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
@@ -43,7 +44,9 @@ def prepare(backend: str | None) -> Callable[[Inputs], Callable[[], Any]]:
                 return lambda: aggregate(inputs.graph, inputs.x, inputs.weight, backend=backend)
             case Epoch():
                 return _epoch(inputs, backend)
-            case _:
+            case SmallGPT():
+                return _small_gpt(backend)
+            case Sampling():
                 return _sample(inputs)
 
     return ready
@@ -58,13 +61,22 @@ SETTINGS: dict[str, GNNSettings] = {
 def _epoch(inputs: Epoch, backend: str | None) -> Callable[[], Any]:
     data = cora.load()
     model = GNN(SETTINGS[inputs.layer], data.signature)
-    step = cora.epoch(data, inputs.layer, model, lambda: model(data.graph, data.x))
+    return _on(backend, cora.epoch(data, inputs.layer, model, lambda: model(data.graph, data.x)))
 
-    def on_backend() -> Any:
+
+def _small_gpt(backend: str | None) -> Callable[[], Any]:
+    settings = TransformerSettings(width=gpt.WIDTH, depth=gpt.DEPTH, heads=gpt.HEADS, bias=False, tied=True)
+    model = Transformer(settings, Signature(gpt.VOCABULARY, gpt.VOCABULARY, tokens=True, length=gpt.CONTEXT))
+    graph = causal(gpt.CONTEXT)
+    return _on(backend, gpt.training_step(model, lambda tokens: model(graph, tokens)))
+
+
+def _on(backend: str | None, step: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
         with use_backend(backend):
             return step()
 
-    return on_backend
+    return run
 
 
 def _sampler() -> Callable[..., Any] | None:
