@@ -1,0 +1,342 @@
+// Attention on the edges of a graph, receiver by receiver: y_i = Σ_j softmax_j(s_ij) v_j, and its gradients.
+//
+// Forward: an online softmax over chunks of a row. Backward: one pass by sender, which recomputes p_ij from the saved
+// log-sum-exp and finishes dk_j and dv_j, then one by receiver for dq_i. Additive scores need no second pass: since
+// Σ_j p_ij (dp_ij − δ_i) = 0, dq_i follows from what the forward pass sums over its positive scores.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "parallel.hpp"
+#include "rows.hpp"
+#include "table.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+// Keeps an edge's weight with probability 1 − p, the same in both directions: a hash of seed and place.
+struct Dropout {
+  uint32_t threshold = 0;
+  uint32_t low = 0, high = 0;
+
+  Dropout(double p, uint64_t seed)
+      : threshold(uint32_t(p * 4294967296.0)), low(uint32_t(seed)), high(uint32_t(seed >> 32)) {}
+
+  EDGEWISE_INLINE bool keeps(uint64_t place) const {
+    uint32_t x = uint32_t(place) ^ low;
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    x ^= (x >> 16) ^ high ^ uint32_t(place >> 32) * 0x9e3779b9u;
+    x = (x ^ (x >> 16)) * 0x21f0aaadu;
+    x = (x ^ (x >> 15)) * 0xd35a2d97u;
+    x ^= x >> 15;
+    return x >= threshold;
+  }
+};
+
+// One thread's share of a call, G heads at a time. Arrays of edges are laid out [edge][head of the group].
+template <class S, int G>
+struct Attending {
+  using A = Sum<S>;
+  static constexpr int W = lanes<A>, ROOM = CHUNK * G + W;
+
+  const Attention& call;
+  const Loops<S, G> by_channel, by_value;
+  const A scale, slope, keep;
+  const Dropout dropout;
+  const int H, C, D;
+  const bool splits;
+  alignas(64) A s[ROOM], p[ROOM], dp[ROOM], ds[ROOM], lse_of[ROOM], delta_of[ROOM];
+  std::vector<A> room;
+
+  explicit Attending(const Attention& call)
+      : call(call), by_channel(Loops<S, G>::choose(call.channels)), by_value(Loops<S, G>::choose(call.values)),
+        scale(A(call.scale)), slope(A(call.slope)), keep(A(1 / (1 - call.dropout))), dropout(call.dropout, call.seed),
+        H(call.heads), C(call.channels), D(call.values), splits(call.score == ADDITIVE && call.positive) {
+    room.resize(size_t(G) * 2 * (C + D) + 8 * W);
+  }
+
+  static S* row(const Matrix& x, int64_t b, int64_t n, int64_t from) {
+    return (S*)x.data + b * x.batch_stride + n * x.row_stride + from;
+  }
+  static Rows<S> rows(const Matrix& x, int64_t b, int64_t from, const int32_t* index, int64_t known) {
+    return {(const S*)x.data + b * x.batch_stride + from, x.row_stride, index, known};
+  }
+  static const A* widened(const S* x, int count, A* room) {
+    for (int n = 0; n < count; ++n) room[n] = number(x[n]);
+    return room;
+  }
+  static void narrowed(const A* x, int count, A factor, S* out) {
+    for (int n = 0; n < count; ++n) put(out + n, x[n] * factor);
+  }
+
+  // s: the scores between `own` (the heads from h of this row's end) and the ends of `others`, scaled, with their bias.
+  // For ADDITIVE ds keeps what LeakyReLU was applied to.
+  EDGEWISE_INLINE void score(int h, const A* own, const Matrix& others, int64_t b, const int32_t* index, int64_t n,
+                             int64_t known, int64_t first, const int32_t* edge) {
+    if (call.score == DOT) {
+      by_channel.dots(own, rows(others, b, h * C, index, known), n, C, s);
+      if (scale != 1)
+        for (int64_t at = 0; at < n * G; at += W) store(s + at, load(s + at) * scale);
+    } else if (call.score == GATED) {
+      by_channel.gates(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, known), n, C, s);
+    } else if (call.score == ADDITIVE) {
+      const Rows<S> ends = rows(others, b, h, index, known);
+      for (int64_t e = 0; e < n; ++e) {
+        const S* x = ends.at(e);
+        ends.ask(e, G);
+        for (int g = 0; g < G; ++g) ds[e * G + g] = own[g] + number(x[g]);
+      }
+      for (int64_t at = 0; at < n * G; at += W) {
+        const Vector<A> z = load(ds + at);
+        store(s + at, z > 0 ? z : z * slope);
+      }
+    } else {
+      for (int64_t at = 0; at < n * G; ++at) s[at] = 0;
+    }
+    if (call.bias) {
+      const A* bias = (const A*)call.bias + b * call.bias_batch_stride + h;
+      for (int64_t e = 0; e < n; ++e)
+        for (int g = 0; g < G; ++g) s[e * G + g] += bias[(edge ? int64_t(edge[e]) : first + e) * H + g];
+    }
+  }
+
+  EDGEWISE_INLINE A kept(int64_t b, int64_t edge, int h) const {
+    return dropout.keeps(uint64_t((b * call.graph.edges + edge) * H + h)) ? keep : A(0);
+  }
+
+  void forward(int64_t b, int64_t i, int h) {
+    const Adjacency& graph = call.graph;
+    const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
+    A *own = room.data(), *y = own + G * C + W, *y_positive = y + G * D;
+    if (call.score != NONE) widened(row(call.q, b, i, h * C), G * C, own);
+    for (int d = 0; d < (splits ? 2 : 1) * G * D; ++d) y[d] = 0;
+    const Vector<A> lowest = all(-std::numeric_limits<A>::infinity());
+    Vector<A> top = lowest, total{}, positive{};
+    for (int64_t e = first; e < last; e += CHUNK) {
+      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
+      const int32_t* index = graph.index + e;
+      score(h, own, call.k, b, index, n, known, e, nullptr);
+      for (int64_t at = n * G; at % W; ++at) s[at] = -std::numeric_limits<A>::infinity();
+      Vector<A> highest = top;
+      for (int64_t at = 0; at < n * G; at += W) highest = larger<A>(load(s + at), highest);
+      highest = largest_of_repeats<A, G>(highest);
+      if (e > first) {
+        const Vector<A> shrink = exponential(choose<A>(highest > lowest, top - highest, Vector<A>{}));
+        total *= shrink;
+        positive *= shrink;
+        for (int g = 0; g < G; ++g)
+          if (shrink[g] != 1) {
+            for (int d = 0; d < D; ++d) y[g * D + d] *= shrink[g];
+            for (int d = 0; splits && d < D; ++d) y_positive[g * D + d] *= shrink[g];
+          }
+      }
+      top = highest;
+      const Vector<A> shift = choose<A>(top > lowest, top, Vector<A>{});
+      for (int64_t at = 0; at < n * G; at += W) {
+        const Vector<A> weight = exponential(load(s + at) - shift);
+        store(p + at, weight);
+        total += weight;
+        if (splits) {
+          const Vector<A> some = load(ds + at) > 0 ? weight : Vector<A>{};
+          store(dp + at, some);
+          positive += some;
+        }
+      }
+      if (call.dropout > 0)
+        for (int64_t at = 0; at < n * G; ++at) {
+          const A mask = kept(b, e + at / G, h + at % G);
+          p[at] *= mask;
+          dp[at] *= mask;
+        }
+      by_value.add_rows(p, rows(call.v, b, h * D, index, known), n, D, y);
+      if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive);
+    }
+    total = sum_of_repeats<A, G>(total);
+    positive = sum_of_repeats<A, G>(positive);
+    const Whole<A> nothing = total == Vector<A>{};
+    const Vector<A> inverse = choose<A>(nothing, Vector<A>{}, 1 / total);  // NaN stays NaN
+    S* out = row(call.y, b, i, h * D);
+    for (int g = 0; g < G; ++g) narrowed(y + g * D, D, inverse[g], out + g * D);
+    const int64_t at = (b * graph.rows + i) * H + h;
+    if (call.lse) {
+      const Vector<A> lse = choose<A>(nothing, -lowest, top + logarithm(total));
+      for (int g = 0; g < G; ++g) ((A*)call.lse)[at + g] = lse[g];
+    }
+    if (splits)
+      for (int g = 0; g < G; ++g) {
+        A* kept_sums = (A*)call.positive + (at + g) * (D + 1);
+        for (int d = 0; d < D; ++d) kept_sums[d] = y_positive[g * D + d] * inverse[g];
+        kept_sums[D] = positive[g] * inverse[g];
+      }
+  }
+
+  // Everything that a sender's gradient needs, and ds of each of its edges.
+  void by_sender(int64_t b, int64_t j, int h, const A* stats, A* ds_out, A* da) {
+    const Adjacency& graph = call.transpose;
+    const int64_t first = graph.offsets[j], last = graph.offsets[j + 1];
+    A *own = room.data(), *own_v = own + G * C, *dk = own_v + G * D + W, *dv = dk + G * C;
+    if (call.score != NONE) widened(row(call.k, b, j, h * C), G * C, own);
+    widened(row(call.v, b, j, h * D), G * D, own_v);
+    for (int n = 0; n < G * (C + D); ++n) dk[n] = 0;
+    Vector<A> dk_additive{};
+    for (int64_t t = first; t < last; t += CHUNK) {
+      const int64_t n = std::min<int64_t>(CHUNK, last - t), known = graph.edges - t;
+      const int32_t *index = graph.index + t, *edge = graph.edge + t;
+      score(h, own, call.q, b, index, n, known, 0, edge);
+      for (int64_t e = 0; e < n; ++e) {
+        const A* of = stats + int64_t(index[e]) * 2 * H + h;
+        if (e + AHEAD < known) prefetch(stats + int64_t(index[e + AHEAD]) * 2 * H, 2 * H * sizeof(A));
+        for (int g = 0; g < G; ++g) lse_of[e * G + g] = of[g];
+        for (int g = 0; g < G; ++g) delta_of[e * G + g] = of[H + g];
+      }
+      by_value.dots(own_v, rows(call.dy, b, h * D, index, known), n, D, dp);
+      for (int64_t at = n * G; at % W; ++at) lse_of[at] = std::numeric_limits<A>::infinity(), delta_of[at] = dp[at] = s[at] = 0;
+      for (int64_t at = 0; at < n * G; at += W) {
+        const Vector<A> weight = exponential(load(s + at) - load(lse_of + at));
+        Vector<A> dropped = weight;
+        if (call.dropout > 0)
+          for (int lane = 0; lane < W && at + lane < n * G; ++lane)
+            dropped[lane] *= kept(b, edge[(at + lane) / G], h + (at + lane) % G);
+        store(p + at, dropped);
+        const Vector<A> gradient = dropped * load(dp + at) - weight * load(delta_of + at);
+        if (call.score == ADDITIVE) dk_additive += load(ds + at) > 0 ? gradient : gradient * slope;
+        store(ds + at, gradient);
+      }
+      by_value.add_rows(p, rows(call.dy, b, h * D, index, 0), n, D, dv);
+      if (call.score == DOT)
+        by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk);
+      else if (call.score == GATED)
+        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.q, b, h * C, index, 0), n, C, dk,
+                                  da + h * C);
+      if (ds_out)
+        for (int64_t e = 0; e < n; ++e)
+          for (int g = 0; g < G; ++g) ds_out[(t + e) * H + h + g] = ds[e * G + g];
+    }
+    if (call.score == ADDITIVE) {
+      dk_additive = sum_of_repeats<A, G>(dk_additive);
+      for (int g = 0; g < G; ++g) dk[g] = dk_additive[g];
+    }
+    if (call.score != NONE) narrowed(dk, G * C, scale, row(call.dk, b, j, h * C));
+    narrowed(dv, G * D, 1, row(call.dv, b, j, h * D));
+  }
+
+  // dq_i and the gradients to the biases of a receiver's edges, from the ds that its senders left.
+  void by_receiver(int64_t b, int64_t i, int h, const A* ds_in) {
+    const Adjacency& graph = call.graph;
+    const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
+    A *own = room.data(), *dq = own + G * C;
+    const bool reads_keys = call.score == DOT || call.score == GATED;
+    if (reads_keys) widened(row(call.q, b, i, h * C), G * C, own);
+    for (int c = 0; c < G * C; ++c) dq[c] = 0;
+    for (int64_t e = first; e < last; e += CHUNK) {
+      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
+      const int32_t *index = graph.index + e, *at = call.transposed + e;
+      for (int64_t m = 0; m < n; ++m) {
+        if (m + AHEAD < known) prefetch(ds_in + int64_t(at[m + AHEAD]) * H + h, G * sizeof(A));
+        for (int g = 0; g < G; ++g) ds[m * G + g] = ds_in[int64_t(at[m]) * H + h + g];
+      }
+      if (call.score == DOT)
+        by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq);
+      else if (call.score == GATED)
+        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.k, b, h * C, index, known), n, C, dq,
+                                  nullptr);
+      if (call.dbias)
+        for (int64_t m = 0; m < n; ++m)
+          for (int g = 0; g < G; ++g) ((A*)call.dbias)[(b * graph.edges + e + m) * H + h + g] = ds[m * G + g];
+    }
+    if (reads_keys) narrowed(dq, G * C, scale, row(call.dq, b, i, h * C));
+  }
+
+  // Log-sum-exp and δ_i = dy_i · y_i side by side; for ADDITIVE dq_i = (1 − slope) (dy_i · y⁺_i − δ_i p⁺_i).
+  void prepare(int64_t b, int64_t i, int h, A* stats) {
+    const S *dy = row(call.dy, b, i, h * D), *y = row(call.y, b, i, h * D);
+    const int64_t at = (b * call.graph.rows + i) * H + h;
+    for (int g = 0; g < G; ++g) {
+      Vector<A> sum{};
+      int d = 0;
+      for (; d + W <= D; d += W) sum += load(dy + g * D + d) * load(y + g * D + d);
+      A delta = sum_across<A>(sum);
+      for (; d < D; ++d) delta += number(dy[g * D + d]) * number(y[g * D + d]);
+      stats[i * 2 * H + h + g] = ((const A*)call.lse)[at + g];
+      stats[i * 2 * H + H + h + g] = delta;
+      if (call.score == ADDITIVE) {
+        const A* positive = (const A*)call.positive + (at + g) * (D + 1);
+        A along = 0;
+        for (int n = 0; n < D; ++n) along += number(dy[g * D + n]) * positive[n];
+        put(row(call.dq, b, i, h + g), (1 - slope) * (along - delta * positive[D]));
+      }
+    }
+  }
+};
+
+// Calls run(attending, row, h) for every row of the graph and every group of G heads.
+template <class S, int G, class Run>
+void for_rows(const Attention& call, const Pieces& pieces, const Run& run) {
+  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
+    Attending<S, G> attending(call);
+    const int64_t last = pieces.start(piece + 1);
+    for (int64_t n = pieces.start(piece); n < last; ++n)
+      for (int h = 0; h < call.heads; h += G) run(attending, piece, n, h);
+  });
+}
+
+template <class S, int G>
+void attend_by(const Attention& call) {
+  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  for (int64_t b = 0; b < call.batch; ++b)
+    for_rows<S, G>(call, pieces, [&](auto& some, int64_t, int64_t i, int h) { some.forward(b, i, h); });
+}
+
+template <class S, int G>
+void attend_gradient_by(const Attention& call) {
+  using A = Sum<S>;
+  const int64_t I = call.graph.rows, E = call.graph.edges, H = call.heads, width = H * call.channels;
+  const Pieces receivers(call.graph.offsets, I), senders(call.transpose.offsets, call.transpose.rows);
+  const bool second = call.score == DOT || call.score == GATED || call.dbias;
+  const int64_t partial = call.score == GATED ? senders.count * width : 0;
+  std::unique_ptr<A[]> stats(new A[I * H * 2]), ds(second ? new A[E * H] : nullptr), das(new A[partial]);
+  if (call.da) std::fill_n((A*)call.da, width, A(0));
+  for (int64_t b = 0; b < call.batch; ++b) {
+    std::fill_n(das.get(), partial, A(0));
+    for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.prepare(b, i, h, stats.get()); });
+    for_rows<S, G>(call, senders, [&](auto& some, int64_t piece, int64_t j, int h) {
+      some.by_sender(b, j, h, stats.get(), ds.get(), das.get() + (partial ? piece * width : 0));
+    });
+    if (second)
+      for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.by_receiver(b, i, h, ds.get()); });
+    for (int64_t n = 0; n < partial; ++n) ((A*)call.da)[n % width] += das[n];
+  }
+}
+
+// The largest group of heads that divides them and fits a vector.
+template <class S, template <class, int> class Kernel>
+void by_heads(const Attention& call) {
+  constexpr int W = lanes<Sum<S>>;
+  const int H = call.heads;
+  if (W >= 8 && H % 8 == 0) Kernel<S, W >= 8 ? 8 : W>::run(call);
+  else if (W >= 4 && H % 4 == 0) Kernel<S, W >= 4 ? 4 : W>::run(call);
+  else if (H % 2 == 0) Kernel<S, 2>::run(call);
+  else Kernel<S, 1>::run(call);
+}
+
+template <class S, int G>
+struct Forward {
+  static void run(const Attention& call) { attend_by<S, G>(call); }
+};
+template <class S, int G>
+struct Backward {
+  static void run(const Attention& call) { attend_gradient_by<S, G>(call); }
+};
+
+template <class S>
+void attend(const Attention& call) {
+  by_heads<S, Forward>(call);
+}
+
+template <class S>
+void attend_gradient(const Attention& call) {
+  by_heads<S, Backward>(call);
+}
+
+}  // namespace edgewise::EDGEWISE_ISA

@@ -1,0 +1,20 @@
+// The kernels of one instruction set: compiled once for each, under its own namespace.
+#include "attention.hpp"
+#include "product.hpp"
+
+#define EDGEWISE_TEXT_OF(name) #name
+#define EDGEWISE_TEXT(name) EDGEWISE_TEXT_OF(name)
+
+namespace edgewise::EDGEWISE_ISA {
+
+extern const Table table;
+const Table table = {
+    EDGEWISE_TEXT(EDGEWISE_ISA),
+    {product<float>, product<double>, product<bfloat16>},
+    {product_gradient<float>, product_gradient<double>, product_gradient<bfloat16>},
+    {},
+    {attend<float>, attend<double>, attend<bfloat16>},
+    {attend_gradient<float>, attend_gradient<double>, attend_gradient<bfloat16>},
+};
+
+}  // namespace edgewise::EDGEWISE_ISA

@@ -1,0 +1,223 @@
+// The inner loops: G heads of a few gathered rows against the same heads of one row, which stays in registers.
+// Numbers of edges are laid out [edge][head], so that one vector holds G heads of lanes / G edges.
+// Each loop is compiled for the common numbers of channels and for any (Fixed = 0).
+#pragma once
+
+#include "simd.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+constexpr int CHUNK = 32;  // edges whose numbers are held at once
+constexpr int AHEAD = 32;  // rows are asked for this many edges before they are read
+
+// Row e is x + index[e] * stride, or the e-th row where there is no index. `known` edges from here on have an index, so
+// that their rows can be asked for early; 0 for rows that are in the cache already.
+template <class S>
+struct Rows {
+  const S* x;
+  int64_t stride;
+  const int32_t* index;
+  int64_t known;
+
+  EDGEWISE_INLINE const S* at(int64_t e) const { return x + (index ? int64_t(index[e]) : e) * stride; }
+  EDGEWISE_INLINE void ask(int64_t e, int numbers) const {
+    if (known) prefetch(at(e + AHEAD < known ? e + AHEAD : known - 1), numbers * sizeof(S));
+  }
+};
+
+// Calls part(e, row[lanes / G]) for the n edges, as many at once as fill a vector; the last is repeated beyond the end.
+template <class S, int G, class Part>
+EDGEWISE_INLINE void by_vector(const Rows<S>& rows, int64_t n, int numbers, const Part& part) {
+  constexpr int edges = lanes<Sum<S>> / G;
+  for (int64_t e = 0; e < n; e += edges) {
+    const S* row[edges];
+#pragma GCC unroll 16
+    for (int i = 0; i < edges; ++i) {
+      const int64_t at = e + i < n ? e + i : n - 1;
+      row[i] = rows.at(at);
+      rows.ask(at, numbers);
+    }
+    part(e, row);
+  }
+}
+
+// out[e][g] = q_g · x_eg; out has room for a whole last vector.
+template <class S, int G, int Fixed>
+void dots(const Sum<S>* q, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
+  using A = Sum<S>;
+  constexpr int W = lanes<A>;
+  const int C = Fixed ? Fixed : any, whole = C / W * W;
+  by_vector<S, G>(rows, n, G * C, [&](int64_t e, const S** row) {
+    Vector<A> total[W];
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
+#pragma GCC unroll 16
+    for (int c = 0; c < whole; c += W) {
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) total[i] += load(q + i % G * C + c) * load(row[i / G] + i % G * C + c);
+    }
+    Vector<A> sums = sums_across<A>(total);
+    if (Fixed == 0 || Fixed % W)
+      for (int i = 0; i < W; ++i)
+        for (int c = whole; c < C; ++c) sums[i] += q[i % G * C + c] * number(row[i / G][i % G * C + c]);
+    store(out + e * G, sums);
+  });
+}
+
+// out[e][g] = a_g · LeakyReLU(q_g + x_eg).
+template <class S, int G, int Fixed>
+void gates(const Sum<S>* q, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
+  using A = Sum<S>;
+  constexpr int W = lanes<A>;
+  const int C = Fixed ? Fixed : any, whole = C / W * W;
+  by_vector<S, G>(rows, n, G * C, [&](int64_t e, const S** row) {
+    Vector<A> total[W];
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
+#pragma GCC unroll 16
+    for (int c = 0; c < whole; c += W) {
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) {
+        const int at = i % G * C + c;
+        const Vector<A> z = load(q + at) + load(row[i / G] + at);
+        total[i] += load(a + at) * (z > 0 ? z : z * slope);
+      }
+    }
+    Vector<A> sums = sums_across<A>(total);
+    if (Fixed == 0 || Fixed % W)
+      for (int i = 0; i < W; ++i)
+        for (int c = whole; c < C; ++c) {
+          const int at = i % G * C + c;
+          const A z = q[at] + number(row[i / G][at]);
+          sums[i] += a[at] * (z > 0 ? z : z * slope);
+        }
+    store(out + e * G, sums);
+  });
+}
+
+// Calls each(c, vectors) for runs of whole vectors that cover as much of `channels` as they can, 8 vectors at a time.
+template <class A, int Fixed, class Each>
+EDGEWISE_INLINE int by_column(int channels, const Each& each) {
+  constexpr int W = lanes<A>;
+  int c = 0;
+  auto run = [&](auto size) {
+    for (; c + size.value * W <= channels; c += size.value * W) each(c, size);
+  };
+  if constexpr (!Fixed || Fixed >= 8 * W) run(std::integral_constant<int, 8>{});
+  if constexpr (!Fixed || Fixed % (8 * W) >= 4 * W) run(std::integral_constant<int, 4>{});
+  if constexpr (!Fixed || Fixed % (4 * W) >= 2 * W) run(std::integral_constant<int, 2>{});
+  if constexpr (!Fixed || Fixed % (2 * W) >= W) run(std::integral_constant<int, 1>{});
+  return c;
+}
+
+// y_g += Σ_e w[e][g] x_eg; all weights are 1 where w is null.
+template <class S, int G, int Fixed>
+void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
+  using A = Sum<S>;
+  constexpr int W = lanes<A>;
+  const int C = Fixed ? Fixed : any;
+  auto block = [&](int from, auto size, auto head_of) {  // some vectors of y in registers, over all edges
+    constexpr int B = decltype(size)::value, chains = B >= 8 ? 1 : 8 / B;
+    Vector<A> total[chains][B];
+#pragma GCC unroll 8
+    for (int chain = 0; chain < chains; ++chain)
+#pragma GCC unroll 8
+      for (int b = 0; b < B; ++b) total[chain][b] = Vector<A>{};
+    auto edge = [&](int64_t e, Vector<A>* sum) EDGEWISE_INLINE_LAMBDA {
+      const S* row = rows.at(e) + from;
+      if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + from, B * W * sizeof(S));
+#pragma GCC unroll 8
+      for (int b = 0; b < B; ++b) sum[b] += all(w ? w[e * G + head_of(b)] : A(1)) * load(row + b * W);
+    };
+    int64_t e = 0;
+    for (; e + chains <= n; e += chains)
+#pragma GCC unroll 8
+      for (int chain = 0; chain < chains; ++chain) edge(e + chain, total[chain]);
+    for (; e < n; ++e) edge(e, total[0]);
+#pragma GCC unroll 8
+    for (int b = 0; b < B; ++b) {
+#pragma GCC unroll 8
+      for (int chain = 1; chain < chains; ++chain) total[0][b] += total[chain][b];
+      store(y + from + b * W, load(y + from + b * W) + total[0][b]);
+    }
+  };
+  if constexpr (Fixed && Fixed % W == 0) {
+    by_column<A, G * Fixed>(G * Fixed, [&](int from, auto size) {
+      block(from, size, [from](int b) { return (from + b * W) / Fixed; });
+    });
+  } else {
+    for (int g = 0; g < G; ++g) {
+      const int whole = by_column<A, 0>(C, [&](int c, auto size) { block(g * C + c, size, [g](int) { return g; }); });
+      for (int c = g * C + whole; c < (g + 1) * C; ++c)
+        for (int64_t e = 0; e < n; ++e) y[c] += (w ? w[e * G + g] : A(1)) * number(rows.at(e)[c]);
+    }
+  }
+}
+
+// The gradient of `gates` to q and to a: dq_g += a_g ∘ Σ_e ds[e][g] LeakyReLU'(z), da_g += Σ_e ds[e][g] LeakyReLU(z).
+template <class S, int G, int Fixed>
+void gate_gradients(const Sum<S>* q, const Sum<S>* a, Sum<S> slope, const Sum<S>* ds, Rows<S> rows, int64_t n, int any,
+                    Sum<S>* dq, Sum<S>* da) {
+  using A = Sum<S>;
+  constexpr int W = lanes<A>;
+  const int C = Fixed ? Fixed : any;
+  for (int g = 0; g < G; ++g) {
+    const int whole = by_column<A, Fixed>(C, [&](int first, auto size) {
+      constexpr int B = decltype(size)::value > 2 ? 2 : decltype(size)::value;
+      for (int c = g * C + first; c < g * C + first + decltype(size)::value * W; c += B * W) {
+        Vector<A> to_q[B] = {}, to_a[B] = {};
+        for (int64_t e = 0; e < n; ++e) {
+          const S* row = rows.at(e) + c;
+          if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + c, B * W * sizeof(S));
+          const Vector<A> weight = all(ds[e * G + g]), sloped = weight * slope;
+#pragma GCC unroll 2
+          for (int b = 0; b < B; ++b) {
+            const Vector<A> z = load(q + c + b * W) + load(row + b * W), gate = z > 0 ? weight : sloped;
+            to_q[b] += gate;
+            to_a[b] += gate * z;
+          }
+        }
+        for (int b = 0; b < B; ++b) {
+          store(dq + c + b * W, load(dq + c + b * W) + load(a + c + b * W) * to_q[b]);
+          if (da) store(da + c + b * W, load(da + c + b * W) + to_a[b]);
+        }
+      }
+    });
+    for (int c = g * C + whole; c < (g + 1) * C; ++c)
+      for (int64_t e = 0; e < n; ++e) {
+        const A z = q[c] + number(rows.at(e)[c]), gate = z > 0 ? ds[e * G + g] : ds[e * G + g] * slope;
+        dq[c] += a[c] * gate;
+        if (da) da[c] += gate * z;
+      }
+  }
+}
+
+// The inner loops for one number of channels, chosen once for a call.
+template <class S, int G>
+struct Loops {
+  decltype(&dots<S, G, 0>) dots;
+  decltype(&gates<S, G, 0>) gates;
+  decltype(&add_rows<S, G, 0>) add_rows;
+  decltype(&gate_gradients<S, G, 0>) gate_gradients;
+
+  template <int Fixed>
+  static Loops of() {
+    return {edgewise::EDGEWISE_ISA::dots<S, G, Fixed>, edgewise::EDGEWISE_ISA::gates<S, G, Fixed>,
+            edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed>, edgewise::EDGEWISE_ISA::gate_gradients<S, G, Fixed>};
+  }
+
+  static Loops choose(int channels) {
+    if constexpr (std::is_same_v<S, float>) {
+      switch (channels) {
+        case 8: return of<8>();
+        case 16: return of<16>();
+        case 32: return of<32>();
+        case 64: return of<64>();
+        case 128: return of<128>();
+      }
+    }
+    return of<0>();
+  }
+};
+
+}  // namespace edgewise::EDGEWISE_ISA

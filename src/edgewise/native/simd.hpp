@@ -1,0 +1,232 @@
+// Short vectors of the instruction set that this file is compiled for, and the few operations that kernels need.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#if defined(__AVX512F__)
+#define EDGEWISE_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define EDGEWISE_VECTOR_BYTES 32
+#else
+#define EDGEWISE_VECTOR_BYTES 16
+#endif
+
+#define EDGEWISE_INLINE inline __attribute__((always_inline))
+#define EDGEWISE_INLINE_LAMBDA __attribute__((always_inline))
+
+namespace edgewise::EDGEWISE_ISA {
+
+struct bfloat16 {
+  uint16_t bits;
+};
+
+// What sums are kept in: float for float and bfloat16, double for double.
+template <class S>
+using Sum = std::conditional_t<std::is_same_v<S, double>, double, float>;
+
+template <class A>
+struct Shape;
+template <>
+struct Shape<float> {
+  static constexpr int lanes = EDGEWISE_VECTOR_BYTES / 4;
+  typedef float Vector __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
+  typedef int32_t Whole __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
+};
+template <>
+struct Shape<double> {
+  static constexpr int lanes = EDGEWISE_VECTOR_BYTES / 8;
+  typedef double Vector __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
+  typedef int64_t Whole __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
+};
+
+template <class A>
+using Vector = typename Shape<A>::Vector;
+template <class A>
+using Whole = typename Shape<A>::Whole;
+template <class A>
+constexpr int lanes = Shape<A>::lanes;
+
+template <class A>
+EDGEWISE_INLINE Vector<A> all(A x) {
+  return x - Vector<A>{};
+}
+
+EDGEWISE_INLINE Vector<float> load(const float* p) {
+  Vector<float> x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+
+EDGEWISE_INLINE Vector<double> load(const double* p) {
+  Vector<double> x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+
+EDGEWISE_INLINE Vector<float> load(const bfloat16* p) {
+  typedef uint16_t Half __attribute__((vector_size(EDGEWISE_VECTOR_BYTES / 2)));
+  typedef uint32_t Wide __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
+  Half half;
+  std::memcpy(&half, p, sizeof half);
+  return (Vector<float>)(__builtin_convertvector(half, Wide) << 16);
+}
+
+template <class A>
+EDGEWISE_INLINE void store(A* p, Vector<A> x) {
+  std::memcpy(p, &x, sizeof x);
+}
+
+EDGEWISE_INLINE float number(float x) { return x; }
+EDGEWISE_INLINE double number(double x) { return x; }
+EDGEWISE_INLINE float number(bfloat16 x) {
+  uint32_t bits = uint32_t(x.bits) << 16;
+  float y;
+  std::memcpy(&y, &bits, sizeof y);
+  return y;
+}
+
+EDGEWISE_INLINE void put(float* p, float x) { *p = x; }
+EDGEWISE_INLINE void put(double* p, double x) { *p = x; }
+EDGEWISE_INLINE void put(bfloat16* p, float x) {  // to nearest, ties to even; NaN stays NaN
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  p->bits = x != x ? uint16_t(0x7fc0) : uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+template <class A>
+EDGEWISE_INLINE Vector<A> choose(Whole<A> condition, Vector<A> yes, Vector<A> no) {
+  return (Vector<A>)((condition & (Whole<A>)yes) | (~condition & (Whole<A>)no));
+}
+
+template <class A>
+EDGEWISE_INLINE Vector<A> larger(Vector<A> x, Vector<A> y) {
+  return x > y ? x : y;
+}
+
+// Which lanes of the pair (a, b) a fold takes: the even (odd = 0) or odd units of both. Units of less than 16 bytes are
+// paired inside each 16, which costs less than crossing them.
+template <class A>
+constexpr int fold_lane(int lane, int unit, int odd) {
+  const int inner = 16 / int(sizeof(A)), per = unit < inner ? inner : lanes<A>, half = per / 2;
+  const int block = lane / per * per, at = lane % per;
+  return (at < half ? 0 : lanes<A>) + block + (2 * (at % half / unit) + odd) * unit + at % unit;
+}
+
+template <class A, int Unit, size_t... L>
+EDGEWISE_INLINE Vector<A> fold(Vector<A> a, Vector<A> b, std::index_sequence<L...>) {
+  return __builtin_shufflevector(a, b, fold_lane<A>(L, Unit, 0)...) +
+         __builtin_shufflevector(a, b, fold_lane<A>(L, Unit, 1)...);
+}
+
+// Sums as many vectors as there are lanes, each across: lane n of the result is the sum of v[n].
+template <class A, int Count = lanes<A>>
+EDGEWISE_INLINE Vector<A> sums_across(Vector<A>* v) {
+  if constexpr (Count == 1) {
+    return v[0];
+  } else {
+    constexpr int inner = 16 / int(sizeof(A)), unit = lanes<A> / Count * 2 <= inner ? 1 : inner;
+#pragma GCC unroll 8
+    for (int i = 0; i < Count / 2; ++i)
+      v[i] = fold<A, unit>(v[2 * i], v[2 * i + 1], std::make_index_sequence<lanes<A>>{});
+    return sums_across<A, Count / 2>(v);
+  }
+}
+
+// Lanes stand for G heads, over and over: combines those of one head, so that each of its lanes holds the result.
+template <class A, int G, class Combine, size_t... L>
+EDGEWISE_INLINE Vector<A> over_repeats(Vector<A> v, const Combine& combine, std::index_sequence<L...> each) {
+  if constexpr (G >= lanes<A>) {
+    return v;
+  } else {
+    const Vector<A> rotated = __builtin_shufflevector(v, v, int(L + G) % lanes<A>...);
+    return over_repeats<A, 2 * G>(combine(v, rotated), combine, each);
+  }
+}
+
+template <class A, int G>
+EDGEWISE_INLINE Vector<A> sum_of_repeats(Vector<A> v) {
+  return over_repeats<A, G>(v, [](auto x, auto y) { return x + y; }, std::make_index_sequence<lanes<A>>{});
+}
+
+template <class A, int G>
+EDGEWISE_INLINE Vector<A> largest_of_repeats(Vector<A> v) {
+  return over_repeats<A, G>(v, [](auto x, auto y) { return x > y ? x : y; }, std::make_index_sequence<lanes<A>>{});
+}
+
+template <class A>
+EDGEWISE_INLINE A sum_across(Vector<A> v) {
+  A total = 0;
+  for (int n = 0; n < lanes<A>; ++n) total += v[n];
+  return total;
+}
+
+// exp(x) for x <= some tens, 1 to 2 units in the last place; 0 below the smallest normal number.
+EDGEWISE_INLINE Vector<float> exponential(Vector<float> x) {
+  const Vector<float> magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number
+  Whole<float> vanishes = x < all(-87.0f);
+  x = choose<float>(vanishes, Vector<float>{}, x);
+  x = choose<float>(x > all(88.0f), all(88.0f), x);
+  Vector<float> shifted = x * 1.44269504088896341f + magic;
+  Vector<float> n = shifted - magic;
+  Vector<float> r = x - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  Vector<float> p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  Vector<float> y = (Vector<float>)((Whole<float>)p + ((Whole<float>)shifted << 23));
+  return choose<float>(vanishes, Vector<float>{}, y);
+}
+
+EDGEWISE_INLINE Vector<double> exponential(Vector<double> x) {
+  const Vector<double> magic = all(6755399441055744.0);  // 1.5 * 2^52
+  Whole<double> vanishes = x < all(-708.0);
+  x = choose<double>(vanishes, Vector<double>{}, x);
+  x = choose<double>(x > all(709.0), all(709.0), x);
+  Vector<double> shifted = x * 1.4426950408889634074 + magic;
+  Vector<double> n = shifted - magic;
+  Vector<double> r = x - n * 6.93145751953125e-1;
+  r = r - n * 1.42860682030941723212e-6;
+  Vector<double> p = all(1.0 / 6227020800.0);
+  const double inverse[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+                            1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5};
+  for (double c : inverse) p = p * r + c;
+  p = p * (r * r) + r + 1.0;
+  Vector<double> y = (Vector<double>)((Whole<double>)p + ((Whole<double>)shifted << 52));
+  return choose<double>(vanishes, Vector<double>{}, y);
+}
+
+// log(x) for normal x > 0, about 1 unit in the last place.
+EDGEWISE_INLINE Vector<float> logarithm(Vector<float> x) {
+  Whole<float> bits = (Whole<float>)x;
+  Vector<float> e = __builtin_convertvector((bits >> 23) - 126, Vector<float>);
+  Vector<float> m = (Vector<float>)((bits & 0x007fffff) | 0x3f000000);  // in [0.5, 1)
+  Whole<float> small = m < all(0.707106781186547524f);
+  e = choose<float>(small, e - 1.0f, e);
+  m = choose<float>(small, m + m, m) - 1.0f;
+  Vector<float> p = m * 7.0376836292e-2f - 1.1514610310e-1f;
+  for (float c : {1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f,
+                  -2.4999993993e-1f, 3.3333331174e-1f})
+    p = p * m + c;
+  const Vector<float> square = m * m;
+  Vector<float> y = p * m * square + e * -2.12194440e-4f - square * 0.5f;
+  return m + y + e * 0.693359375f;
+}
+
+EDGEWISE_INLINE Vector<double> logarithm(Vector<double> x) {
+  for (int n = 0; n < lanes<double>; ++n) x[n] = std::log(x[n]);
+  return x;
+}
+
+EDGEWISE_INLINE void prefetch(const void* p, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char*)p + at);
+}
+
+}  // namespace edgewise::EDGEWISE_ISA

@@ -1,0 +1,67 @@
+// What every instruction-set build offers: functions on plain structures of pointers and sizes.
+#pragma once
+
+#include <cstdint>
+
+namespace edgewise {
+
+// Rows [batch, nodes, heads * channels]; strides count numbers, not bytes.
+struct Matrix {
+  void* data = nullptr;
+  int64_t batch_stride = 0, row_stride = 0;
+};
+
+// Who listens to whom, receiver by receiver. `edge`, if there is one, is where values of edge e are kept.
+struct Adjacency {
+  int64_t rows = 0, edges = 0;
+  const int64_t* offsets = nullptr;
+  const int32_t* index = nullptr;
+  const int32_t* edge = nullptr;
+};
+
+enum Reduction { SUM = 0, MEAN = 1, MAX = 2, MIN = 3 };
+
+// y_i = ⊕_j w_ij x_j; weights [batch or 1, E, weight_heads] or null.
+struct Product {
+  int threads = 1, reduce = SUM;
+  int64_t batch = 1;
+  int heads = 1, channels = 1, weight_heads = 1;
+  Adjacency graph;
+  const void* weight = nullptr;
+  int64_t weight_batch_stride = 0;
+  Matrix x, y, g;
+  void* out = nullptr;  // of gradients to weights [batch, E, weight_heads]
+};
+
+enum ScoreKind { DOT = 0, ADDITIVE = 1, GATED = 2, NONE = 3 };
+
+struct Attention {
+  int threads = 1, score = DOT;
+  int64_t batch = 1;
+  int heads = 1, channels = 1, values = 1;
+  double scale = 1, slope = 0, dropout = 0;
+  uint64_t seed = 0;
+  Adjacency graph, transpose;  // transpose.edge[t]: which edge of `graph` it is
+  const int32_t* transposed = nullptr;  // [E]: where edge e is in `transpose`
+  Matrix q, k, v, y, dy, dq, dk, dv;
+  const void* a = nullptr;     // [heads, channels] of GATED
+  const void* bias = nullptr;  // [batch or 1, E, heads]
+  int64_t bias_batch_stride = 0;
+  void* lse = nullptr;       // [batch, I, heads]: log Σ_j exp s_ij
+  void* positive = nullptr;  // [batch, I, heads, values + 1] of ADDITIVE: Σ p_ij v_j and Σ p_ij over positive scores
+  void* da = nullptr;        // [heads, channels]
+  void* dbias = nullptr;     // [batch, E, heads]
+};
+
+enum Dtype { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, DTYPES = 3 };
+
+struct Table {
+  const char* name;
+  void (*product[DTYPES])(const Product&);
+  void (*product_gradient[DTYPES])(const Product&);
+  void (*extreme_gradient[DTYPES])(const Product&);
+  void (*attend[DTYPES])(const Attention&);
+  void (*attend_gradient[DTYPES])(const Attention&);
+};
+
+}  // namespace edgewise
