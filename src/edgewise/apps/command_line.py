@@ -167,7 +167,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     bench = add("bench", "time Edgewise beside its peers on this machine", BENCH)
     bench.add_argument("case", nargs="?", metavar="CASE", help="a case, or `all`; without one, list them")
     bench.add_argument(
-        "--quick", action="store_true", help="small sizes, three rounds, one thread, nothing that compiles"
+        "--quick", action="store_true", help="small sizes, two rounds, one thread, nothing that compiles"
     )
     bench.add_argument(
         "--threads", type=whole(1, 1024), nargs="+", default=[], metavar="N", help="numbers of threads (default: 1 2)"

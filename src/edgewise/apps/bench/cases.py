@@ -31,6 +31,7 @@ class Case:
     threads: tuple[int, ...] = (1, 2)
     quick: float = 0.01  # of the nodes, or of the molecules, that the full case has
     same_bits: bool = False  # also compare the outputs' bits between the thread counts
+    whole: bool = False  # a whole training step: in a quick run the planner's choice stands for all backends
     by_size: bool = False  # the parts are named by their number of nodes: report how time and memory grow
 
 
@@ -148,16 +149,19 @@ CASES: dict[str, Case] = {
         "an epoch of GCN on Cora, evaluation included",
         {"": Part(lambda size: inputs.Epoch("gcn"))},
         ("plain", *PYG),
+        whole=True,
     ),
     "cora-gat": Case(
         "an epoch of GAT on Cora, evaluation included",
         {"": Part(lambda size: inputs.Epoch("gat"))},
         ("plain", *PYG),
+        whole=True,
     ),
     "small-gpt": Case(
         "a training step of a GPT, 4 layers, 4 heads, width 128, 12 texts of 64 characters",
         {"": Part(lambda size: inputs.SmallGPT())},
         ("plain-gpt",),
+        whole=True,
     ),
     "sampling": Case("1M nodes, 10M edges: 1,024 seeds, ten neighbours, two hops", {"": Part(sampling)}, ("numba",)),
     "memory-10m": Case(
@@ -165,6 +169,7 @@ CASES: dict[str, Case] = {
         {"": Part(csr(500_000, 10_000_000, 4, 32), "csr")},
         ("compiled",),
         threads=(2,),
+        quick=0.001,
     ),
     "threads": Case(
         "the csr cases at 1, 2 and 4 threads: speed-up, and the same bits",

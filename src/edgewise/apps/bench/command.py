@@ -44,7 +44,7 @@ def bench(
             known = ", ".join(CONTENDERS)
             raise ConfigError(f"unknown contender {name!r}{nearest(name, CONTENDERS)}; known are {known}")
     if quick:
-        budget = replace(budget, quick=True, seconds=0.0, rounds=budget.rounds or 3)
+        budget = replace(budget, quick=True, seconds=0.0, rounds=budget.rounds or 2)
     results: dict[str, Any] = {
         "command": " ".join(["edgewise", "bench", *_typed(case, quick, threads, only)]),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
@@ -68,7 +68,7 @@ def bench(
         _run(name, one, tuple(threads), budget, only, results)
         sys.stdout.flush()
     if case in ("regret", "all"):
-        results["regret"] = regret(quick=quick, seconds=20.0 if quick else 110.0)
+        results["regret"] = regret(quick=quick, seconds=8.0 if quick else 110.0)
         _print_regret(results["regret"])
     if out is not None:
         results["files"] = [str(Path(out) / name) for name in report.write(Path(out), results)]
@@ -113,7 +113,11 @@ def _run(
         )  # beside other programs, two threads wait for each other far longer than they compute
     if budget.quick:
         budget = replace(budget, size=case.quick)
-    parts = list(case.parts)[:3] if budget.quick else list(case.parts)
+    parts = list(case.parts)
+    if budget.quick:
+        parts = parts[: 3 if case.by_size else 1]
+        if not only and case.whole:
+            contenders = ["edgewise", *case.peers]
     rows: list[report.Row] = []
     for count in counts:
         for part in parts:

@@ -16,10 +16,13 @@ HEAD = """# Performance
 Measured by `{command}` on {date}: {processor}; {versions}. {quick}Run it on your own machine:
 
 ```sh
-edgewise bench                        # the cases and the contenders
+edgewise bench
 edgewise bench csr-4x16
-edgewise bench all --out results      # then: python docs/performance.py results/results.json
+edgewise bench all --out results
 ```
+
+The first lists the cases and the contenders; `python docs/performance.py results/results.json` writes this page from
+what the last one measured.
 
 ## How
 
