@@ -20,9 +20,9 @@ def ring(n: int) -> Graph:
     [
         (complete(1024), Dot(), "dense"),
         (causal(64), Dot(), "dense"),
-        (ring(20_000), Dot(), "segment"),
-        (window(8192, 4), Dot(), "segment"),
-        (complete(64), Additive(), "segment"),
+        (ring(20_000), Dot(), "native"),
+        (window(8192, 4), Dot(), "native"),
+        (complete(64), Additive(), "native"),
         (complete(4096), Kernel(torch.exp), "factored"),
         (ring(1000), Kernel(torch.exp), "segment"),
         (complete(64), Uniform(), "dense"),

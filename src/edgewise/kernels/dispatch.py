@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels import dense, factored, reference, segment
+from edgewise.kernels import dense, factored, native, reference, segment
 from edgewise.kernels.call import Call
 from edgewise.kernels.planner import MACHINES, Candidate, Cost, Plan
 
@@ -34,6 +34,7 @@ class Backend(Protocol):
 BACKENDS: dict[str, Backend] = {
     "dense": dense,
     "factored": factored,
+    "native": native,
     "segment": segment,
     "reference": reference,
 }

@@ -133,6 +133,11 @@ def weighted_sum(graph: Graph, weight: Tensor | None, x: Tensor) -> Tensor:
     return y
 
 
+def weighted_values(graph: Graph, w_ij: Tensor, v: Tensor) -> Tensor:
+    """Σ_j w_ij v_j for weights [*, E, H] and values [*, J, H, D]."""
+    return _sum(graph, w_ij.unsqueeze(-1) * v.index_select(-3, graph.senders), -3)
+
+
 def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
     """Messages summed by receiver, half precisions accumulated in float32."""
     shape = list(m_ij.shape)

@@ -329,6 +329,12 @@ struct Backward {
   static void run(const Attention& call) { attend_gradient_by<S, G>(call); }
 };
 
+// The factors by which weights 0 .. count - 1 are multiplied.
+inline void dropout_mask(uint64_t seed, double p, int64_t count, float* mask) {
+  const Dropout dropout(p, seed);
+  for (int64_t n = 0; n < count; ++n) mask[n] = dropout.keeps(uint64_t(n)) ? float(1 / (1 - p)) : 0.0f;
+}
+
 template <class S>
 void attend(const Attention& call) {
   by_heads<S, Forward>(call);

@@ -12,9 +12,12 @@ const Table table = {
     EDGEWISE_TEXT(EDGEWISE_ISA),
     {product<float>, product<double>, product<bfloat16>},
     {product_gradient<float>, product_gradient<double>, product_gradient<bfloat16>},
-    {},
+    {extreme_share<float>, extreme_share<double>, extreme_share<bfloat16>},
+    {extreme_gradient<float>, extreme_gradient<double>, extreme_gradient<bfloat16>},
+    {extreme_weight_gradient<float>, extreme_weight_gradient<double>, extreme_weight_gradient<bfloat16>},
     {attend<float>, attend<double>, attend<bfloat16>},
     {attend_gradient<float>, attend_gradient<double>, attend_gradient<bfloat16>},
+    dropout_mask,
 };
 
 }  // namespace edgewise::EDGEWISE_ISA

@@ -155,8 +155,14 @@ NB_MODULE(_native, module) {
 
   module.def("product", &run<Product, &Table::product>);
   module.def("product_gradient", &run<Product, &Table::product_gradient>);
+  module.def("extreme_share", &run<Product, &Table::extreme_share>);
+  module.def("extreme_gradient", &run<Product, &Table::extreme_gradient>);
+  module.def("extreme_weight_gradient", &run<Product, &Table::extreme_weight_gradient>);
   module.def("attend", &run<Attention, &Table::attend>);
   module.def("attend_gradient", &run<Attention, &Table::attend_gradient>);
+  module.def("dropout_mask", [](uint64_t seed, double dropout, int64_t count, uintptr_t mask) {
+    chosen->dropout_mask(seed, dropout, count, reinterpret_cast<float*>(mask));
+  });
   bind_building(module);
   bind_tiles(module);
 }

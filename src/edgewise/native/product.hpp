@@ -25,9 +25,7 @@ struct Multiplying {
   const S* row(const Matrix& x, int64_t b, int64_t n) const { return (const S*)x.data + b * x.batch_stride + n * x.row_stride; }
 
   Rows<S> gathered(const Matrix& x, int64_t b, int h, int64_t e, bool ask) const {
-    const S* from = (const S*)x.data + b * x.batch_stride + int64_t(h) * C;
-    if (g.index) return {from, x.row_stride, g.index + e, ask ? g.edges - e : 0};
-    return {from + e * x.row_stride, x.row_stride, nullptr, 0};
+    return {(const S*)x.data + b * x.batch_stride + int64_t(h) * C, x.row_stride, g.index + e, ask ? g.edges - e : 0};
   }
 
   // The weights of edges e .. e + n - 1 for head h, or null where all are 1.
@@ -93,13 +91,66 @@ struct Multiplying {
       for (int h = 0; h < H; ++h) {
         loops.dots(y.data() + h * C, gathered(call.x, b, h, e, true), n, C, dot);
         for (int64_t m = 0; m < n; ++m) total[m] += dot[m];
-        if (call.weight_heads > 1) {
-          S* out = (S*)call.out + (b * g.edges + e) * H + h;
-          for (int64_t m = 0; m < n; ++m) put(out + m * H, dot[m]);
-        }
+        if (call.weight_heads > 1)
+          for (int64_t m = 0; m < n; ++m) put((S*)call.out + (b * g.edges + number_of(e + m)) * H + h, dot[m]);
       }
       if (call.weight_heads == 1)
-        for (int64_t m = 0; m < n; ++m) put((S*)call.out + b * g.edges + e + m, total[m]);
+        for (int64_t m = 0; m < n; ++m) put((S*)call.out + b * g.edges + number_of(e + m), total[m]);
+    }
+  }
+
+  int64_t number_of(int64_t e) const { return g.edge ? int64_t(g.edge[e]) : e; }
+
+  // The gradient of an extreme is shared equally by the messages that reach it: out_i = g_i / how many do.
+  void share(int64_t b, int64_t i) {
+    const S *best = row(call.y, b, i), *from = row(call.g, b, i);
+    std::fill(y.begin(), y.end(), A(0));
+    S m;
+    messages(b, i, [&](int64_t, int h, int c, A message) {
+      put(&m, message);  // as it was rounded when it was compared
+      y[h * C + c] += number(m) == number(best[h * C + c]);
+    });
+    S* out = (S*)call.out + (b * g.rows + i) * H * C;
+    for (int c = 0; c < H * C; ++c) put(out + c, y[c] > 0 ? number(from[c]) / y[c] : A(0));
+  }
+
+  // Both gradients of an extreme, from the shares: to the features of sender j along the transpose ...
+  void extreme_gradient(int64_t b, int64_t j) {
+    std::fill(y.begin(), y.end(), A(0));
+    const S* x = row(call.x, b, j);
+    S m;
+    for (int64_t e = g.offsets[j]; e < g.offsets[j + 1]; ++e) {
+      const S *best = row(call.y, b, g.index[e]), *from = row(call.g, b, g.index[e]);
+      for (int h = 0; h < H; ++h) {
+        const A* weight = weights(b, e, 1, h);
+        const A factor = weight ? *weight : A(1);
+        for (int c = h * C; c < (h + 1) * C; ++c) {
+          put(&m, factor * number(x[c]));
+          if (number(m) == number(best[c])) y[c] += factor * number(from[c]);
+        }
+      }
+    }
+    S* out = (S*)call.out + (b * g.rows + j) * H * C;
+    for (int c = 0; c < H * C; ++c) put(out + c, y[c]);
+  }
+
+  // ... and to the weights of receiver i's edges.
+  void extreme_weight_gradient(int64_t b, int64_t i) {
+    const S *best = row(call.y, b, i), *from = row(call.g, b, i);
+    S m;
+    for (int64_t e = g.offsets[i]; e < g.offsets[i + 1]; ++e) {
+      const S* x = row(call.x, b, g.index[e]);
+      A total = 0;
+      for (int h = 0; h < H; ++h) {
+        const A factor = *weights(b, e, 1, h);
+        if (call.weight_heads > 1) total = 0;
+        for (int c = h * C; c < (h + 1) * C; ++c) {
+          put(&m, factor * number(x[c]));
+          if (number(m) == number(best[c])) total += number(x[c]) * number(from[c]);
+        }
+        const int64_t at = (b * g.edges + number_of(e)) * call.weight_heads + (call.weight_heads > 1 ? h : 0);
+        put((S*)call.out + at, total);
+      }
     }
   }
 };
@@ -120,6 +171,21 @@ void product(const Product& call) {
     over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.extreme(b, i); });
   else
     over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.sum(b, i); });
+}
+
+template <class S>
+void extreme_share(const Product& call) {
+  over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.share(b, i); });
+}
+
+template <class S>
+void extreme_gradient(const Product& call) {
+  over_graph<S>(call, [](auto& m, int64_t b, int64_t j) { m.extreme_gradient(b, j); });
+}
+
+template <class S>
+void extreme_weight_gradient(const Product& call) {
+  over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.extreme_weight_gradient(b, i); });
 }
 
 template <class S>

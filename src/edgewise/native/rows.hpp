@@ -10,7 +10,7 @@ namespace edgewise::EDGEWISE_ISA {
 constexpr int CHUNK = 32;  // edges whose numbers are held at once
 constexpr int AHEAD = 32;  // rows are asked for this many edges before they are read
 
-// Row e is x + index[e] * stride, or the e-th row where there is no index. `known` edges from here on have an index, so
+// Row e is x + index[e] * stride. `known` edges from here on have an index, so
 // that their rows can be asked for early; 0 for rows that are in the cache already.
 template <class S>
 struct Rows {
@@ -19,7 +19,7 @@ struct Rows {
   const int32_t* index;
   int64_t known;
 
-  EDGEWISE_INLINE const S* at(int64_t e) const { return x + (index ? int64_t(index[e]) : e) * stride; }
+  EDGEWISE_INLINE const S* at(int64_t e) const { return x + int64_t(index[e]) * stride; }
   EDGEWISE_INLINE void ask(int64_t e, int numbers) const {
     if (known) prefetch(at(e + AHEAD < known ? e + AHEAD : known - 1), numbers * sizeof(S));
   }

@@ -30,7 +30,7 @@ struct Product {
   const void* weight = nullptr;
   int64_t weight_batch_stride = 0;
   Matrix x, y, g;
-  void* out = nullptr;  // of gradients to weights [batch, E, weight_heads]
+  void* out = nullptr;  // of gradients
 };
 
 enum ScoreKind { DOT = 0, ADDITIVE = 1, GATED = 2, NONE = 3 };
@@ -59,9 +59,12 @@ struct Table {
   const char* name;
   void (*product[DTYPES])(const Product&);
   void (*product_gradient[DTYPES])(const Product&);
+  void (*extreme_share[DTYPES])(const Product&);
   void (*extreme_gradient[DTYPES])(const Product&);
+  void (*extreme_weight_gradient[DTYPES])(const Product&);
   void (*attend[DTYPES])(const Attention&);
   void (*attend_gradient[DTYPES])(const Attention&);
+  void (*dropout_mask)(uint64_t seed, double dropout, int64_t count, float* mask);
 };
 
 }  // namespace edgewise

@@ -1,0 +1,430 @@
+"""The native kernels on edges as operators: fused attention, and sparse products with their gradients.
+
+Tensors arrive with the batch written out: nodes [B, N, H, C], weights and biases [B or 1, E, H].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph
+from edgewise.kernels.operators import Operator
+from edgewise.native import library, threads
+
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+SUM, MEAN, MAX, MIN = range(4)
+REDUCTIONS = {"sum": SUM, "mean": MEAN, "max": MAX, "min": MIN}
+DOT, ADDITIVE, GATED, NONE = range(4)
+MOST = 2**31 - 1  # nodes and edges are numbered in 32 bits
+
+Structure = tuple[Tensor, Tensor]  # offsets [I + 1] int64, senders [E] int32
+Reverse = tuple[Tensor, Tensor, Tensor, Tensor]  # the same of the transpose; its edges' numbers here; and the inverse
+
+
+def structure_of(graph: Graph) -> Structure:
+    """The graph's edges as the kernels read them, kept with the graph."""
+    return graph.memo("native edges", lambda: (graph.offsets.contiguous(), graph.senders.to(torch.int32)))
+
+
+def reverse_of(graph: Graph) -> Reverse:
+    """The transpose as the kernels read it, kept with the graph."""
+    return graph.memo("native transpose", lambda: _reverse(graph))
+
+
+def _reverse(graph: Graph) -> Reverse:
+    transpose, order = graph.transpose()
+    places = torch.empty(graph.num_edges, dtype=torch.int32, device=order.device)
+    places = places.scatter(0, order, torch.arange(graph.num_edges, dtype=torch.int32, device=order.device))
+    return (*structure_of(transpose), order.to(torch.int32), places)
+
+
+def matrix(x: Tensor) -> Any:
+    """[B, N, ...] with rows that are contiguous, as the kernels read it."""
+    return library.Matrix(x.data_ptr(), x.stride(0), x.stride(1))  # type: ignore[union-attr]
+
+
+def rows_contiguous(x: Tensor) -> Tensor:
+    """The same numbers, where needed copied so that those of a row follow each other."""
+    return x if x.ndim == 4 and x.stride(3) == 1 and (x.stride(2) == x.shape[3] or x.shape[2] == 1) else x.contiguous()
+
+
+def adjacency(offsets: Tensor, index: Tensor, edge: Tensor | None = None) -> Any:
+    """A graph as the kernels read it; edge e has number edge[e], or e where edge is empty."""
+    number = 0 if edge is None or not edge.numel() else edge.data_ptr()
+    return library.Adjacency(  # type: ignore[union-attr]
+        offsets.shape[0] - 1, index.shape[0], offsets.data_ptr(), index.data_ptr(), number
+    )
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """What the kernels keep sums in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+# Attention: q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], a [H, C], bias [B or 1, E, H]
+
+
+def _attention(
+    q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
+    offsets: Tensor, index: Tensor, score: int, scale: float, slope: float, dropout: float, seed: Tensor,
+) -> Any:  # fmt: skip
+    call = library.Attention()  # type: ignore[union-attr]
+    call.threads, call.score, call.scale, call.slope = threads(), score, scale, slope
+    call.batch, _, call.heads, call.values = v.shape
+    call.graph = adjacency(offsets, index)
+    call.v = matrix(v)
+    if q is not None and k is not None:
+        call.channels, call.q, call.k = q.shape[3], matrix(q), matrix(k)
+    if a is not None:
+        call.a = a.data_ptr()
+    if bias is not None:
+        call.bias, call.bias_batch_stride = bias.data_ptr(), bias.stride(0) if bias.shape[0] > 1 else 0
+    if dropout > 0:
+        call.dropout, call.seed = dropout, int(seed)
+    return call
+
+
+def _attend(
+    q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
+    offsets: Tensor, index: Tensor, reverse: Sequence[Tensor],
+    score: int, scale: float, slope: float, dropout: float, seed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    y, lse, positive = _attend_shape(
+        q, k, v, a, bias, offsets, index, reverse, score, scale, slope, dropout, seed
+    )  # fmt: skip
+    call = _attention(q, k, v, a, bias, offsets, index, score, scale, slope, dropout, seed)
+    call.y, call.lse = matrix(y), lse.data_ptr()
+    if positive.numel():
+        call.positive = positive.data_ptr()
+    library.attend(DTYPES[v.dtype], call)  # type: ignore[union-attr]
+    return y, lse, positive
+
+
+def _attend_shape(
+    q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
+    offsets: Tensor, index: Tensor, reverse: Sequence[Tensor],
+    score: int, scale: float, slope: float, dropout: float, seed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """y [B, I, H, D]; log Σ_j exp s_ij [B, I, H]; and for additive scores with a gradient their positive parts."""
+    batch, _, heads, values = v.shape
+    receivers = offsets.shape[0] - 1
+    y = v.new_empty(batch, receivers, heads, values)
+    lse = v.new_empty(batch, receivers, heads, dtype=wide(v.dtype))
+    parts = (batch, receivers, heads, values + 1) if score == ADDITIVE and len(reverse) else (0,)
+    return y, lse, v.new_empty(parts, dtype=wide(v.dtype))
+
+
+def _attend_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    q, k, v, a, bias, offsets, index, reverse, *ctx.options, seed = inputs
+    y, lse, positive = output
+    ctx.mark_non_differentiable(lse, positive)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, v, a, bias, offsets, index, *reverse, seed, y, lse, positive)
+
+
+def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    dy = grads[0]
+    if dy is None:
+        return (None,) * 13
+    q, k, v, a, bias, offsets, index, *reverse, seed, y, lse, positive = ctx.saved_tensors
+    kept = (y, lse, positive)
+    if torch.is_grad_enabled() and dy.requires_grad | v.requires_grad and not torch.compiler.is_compiling():
+        found = _attend_again(dy, q, k, v, a, bias, offsets, index, ctx.options, seed)
+    else:
+        to_bias = bias is not None and ctx.needs_input_grad[4]
+        found = attend_gradient(
+            rows_contiguous(dy),
+            q,
+            k,
+            v,
+            a,
+            bias,
+            offsets,
+            index,
+            reverse,
+            *ctx.options,
+            seed,
+            y,
+            lse,
+            positive,
+            to_bias,
+        )
+    dq, dk, dv, da, dbias = found
+    have_ends = q is not None
+    return (
+        dq if have_ends else None, dk if have_ends else None, dv,
+        None if a is None else da.to(a.dtype), None if bias is None or not ctx.needs_input_grad[4] else dbias,
+        *[None] * 8,
+    )  # fmt: skip
+
+
+def _attend_again(
+    dy: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
+    offsets: Tensor, index: Tensor, options: Sequence[Any], seed: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    """The same gradients by differentiable operations, for second derivatives."""
+    from edgewise.kernels import segment
+    from edgewise.kernels.call import Attend
+    from edgewise.kernels.scores import Additive, Dot, EdgeBias, GatedAdditive, Score, Uniform
+
+    kind, scale, slope, dropout = options
+    # Fresh names for the inputs, so that one tensor used twice has two gradients.
+    inputs = [x if x is None else x.view_as(x) for x in (q, k, v, a, bias)]
+    graph = Graph.from_csr(offsets, index.long(), v.shape[1])
+    q, k, v, a, bias = inputs  # type: ignore[assignment]
+    score: Score = Uniform()
+    if kind == DOT:
+        score = Dot(scale)
+    elif kind == ADDITIVE:
+        score = Additive(slope)
+    elif kind == GATED:
+        assert a is not None
+        score = GatedAdditive(a.to(v.dtype), slope)
+    if bias is not None:
+        score = score + EdgeBias(bias)
+    result = segment.run(Attend(graph, q, k, v, score, return_weights=True))
+    assert isinstance(result, tuple)
+    y, w_ij = result
+    if dropout > 0:
+        kept = dropout_mask(seed, dropout, v.shape[0], index.shape[0], v.shape[2]).to(v.dtype)
+        y = segment.weighted_values(graph, w_ij * kept, v)
+    leaves = [x for x in inputs if x is not None]
+    found = iter(torch.autograd.grad(y, leaves, dy, create_graph=True, allow_unused=True, materialize_grads=True))
+    return [v.new_zeros(()) if x is None else next(found) for x in inputs]
+
+
+def dropout_mask(seed: Tensor, dropout: float, batch: int, edges: int, heads: int) -> Tensor:
+    """The factor 0 or 1 / (1 − dropout) that the kernels give each weight: [B, E, H] float32."""
+    mask = torch.empty(batch, edges, heads)
+    library.dropout_mask(int(seed), dropout, mask.numel(), mask.data_ptr())  # type: ignore[union-attr]
+    return mask
+
+
+def _attend_gradient(
+    dy: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
+    offsets: Tensor, index: Tensor, reverse: Sequence[Tensor],
+    score: int, scale: float, slope: float, dropout: float, seed: Tensor,
+    y: Tensor, lse: Tensor, positive: Tensor, to_bias: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    dq, dk, dv, da, dbias = found = _attend_gradient_shape(
+        dy, q, k, v, a, bias, offsets, index, reverse, score, scale, slope, dropout, seed, y, lse, positive, to_bias
+    )
+    call = _attention(q, k, v, a, bias, offsets, index, score, scale, slope, dropout, seed)
+    back_offsets, back_index, back_edge, places = reverse
+    call.transpose = adjacency(back_offsets, back_index, back_edge)
+    call.transposed = places.data_ptr()
+    dy = rows_contiguous(dy)
+    call.dy, call.y, call.dv, call.lse = matrix(dy), matrix(y), matrix(dv), lse.data_ptr()
+    if q is not None:
+        call.dq, call.dk = matrix(dq), matrix(dk)
+    if positive.numel():
+        call.positive = positive.data_ptr()
+    if a is not None:
+        call.da = da.data_ptr()
+    if to_bias:
+        call.dbias = dbias.data_ptr()
+    library.attend_gradient(DTYPES[v.dtype], call)  # type: ignore[union-attr]
+    if to_bias and bias is not None and bias.shape[0] < dbias.shape[0]:
+        found = (dq, dk, dv, da, dbias.sum(0, keepdim=True))
+    return found
+
+
+def _attend_gradient_shape(
+    dy: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
+    offsets: Tensor, index: Tensor, reverse: Sequence[Tensor],
+    score: int, scale: float, slope: float, dropout: float, seed: Tensor,
+    y: Tensor, lse: Tensor, positive: Tensor, to_bias: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    nothing = (0,)
+    return (
+        v.new_empty(nothing if q is None else q.shape),
+        v.new_empty(nothing if k is None else k.shape),
+        v.new_empty(v.shape),
+        v.new_empty(nothing if a is None else a.shape, dtype=wide(v.dtype)),
+        v.new_empty(
+            (v.shape[0], index.shape[0], v.shape[2]) if to_bias and bias is not None else nothing, dtype=wide(v.dtype)
+        ),
+    )
+
+
+_ENDS = "Tensor? q, Tensor? k, Tensor v, Tensor? a, Tensor? bias"
+_GRAPH = "Tensor offsets, Tensor index, Tensor[] reverse"
+_OPTIONS = "int score, float scale, float slope, float dropout, Tensor seed"
+
+attend_gradient = Operator(
+    "attend_edges_gradient",
+    f"(Tensor dy, {_ENDS}, {_GRAPH}, {_OPTIONS}, Tensor y, Tensor lse, Tensor positive, bool to_bias)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _attend_gradient,
+    _attend_gradient_shape,
+)
+attend = Operator(
+    "attend_edges",
+    f"({_ENDS}, {_GRAPH}, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    _attend,
+    _attend_shape,
+    _attend_save,
+    _attend_backward,
+)
+
+
+# Sparse products: x [B, J, H, C], weight [B or 1, E, 1 or H]; edge e has weight edge[e], or e where `edge` is empty
+
+
+def _product_call(x: Tensor, weight: Tensor | None, graph: Any, reduce: int = 0) -> Any:
+    call = library.Product()  # type: ignore[union-attr]
+    call.threads, call.reduce, call.graph = threads(), reduce, graph
+    call.batch, _, call.heads, call.channels = x.shape
+    call.x = matrix(x)
+    if weight is not None:
+        call.weight, call.weight_heads = weight.data_ptr(), weight.shape[2]
+        call.weight_batch_stride = weight.stride(0) if weight.shape[0] > 1 else 0
+    return call
+
+
+def _product(
+    x: Tensor,
+    weight: Tensor | None,
+    offsets: Tensor,
+    index: Tensor,
+    edge: Tensor,
+    reverse: Sequence[Tensor],
+    reduce: int,
+) -> Tensor:
+    y = _product_shape(x, weight, offsets, index, edge, reverse, reduce)
+    call = _product_call(x, weight, adjacency(offsets, index, edge), reduce)
+    call.y = matrix(y)
+    library.product(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    return y
+
+
+def _product_shape(
+    x: Tensor,
+    weight: Tensor | None,
+    offsets: Tensor,
+    index: Tensor,
+    edge: Tensor,
+    reverse: Sequence[Tensor],
+    reduce: int,
+) -> Tensor:
+    return x.new_empty(x.shape[0], offsets.shape[0] - 1, x.shape[2], x.shape[3])
+
+
+def _product_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    x, weight, *structure, reverse, ctx.reduce = inputs
+    to_weight = weight is not None and weight.requires_grad
+    extreme = ctx.reduce in (MAX, MIN)
+    ctx.save_for_backward(
+        x if to_weight or extreme else None, weight, *structure, output if extreme else None, *reverse
+    )
+
+
+def _product_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, offsets, index, edge, y, *reverse = ctx.saved_tensors
+    dx = dweight = None
+    dy = rows_contiguous(dy)
+    if ctx.reduce in (MAX, MIN):
+        share = extreme_share(dy, x, weight, offsets, index, edge, y)
+        dx, found = extreme_gradient(share, x, weight, offsets, index, edge, y, reverse)
+        dweight = None if weight is None else _like(found, weight)
+        return dx, dweight, *[None] * 5
+    if ctx.reduce == MEAN:
+        dy = dy / offsets.diff().clamp(min=1).to(dy.dtype).reshape(-1, 1, 1)
+    if ctx.needs_input_grad[0]:
+        dx = product(dy, weight, *reverse, (offsets, index, edge), SUM)
+    if weight is not None and ctx.needs_input_grad[1]:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling() and (dy.requires_grad or x.requires_grad):
+            receivers = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
+            found = (dy.index_select(1, receivers) * x.index_select(1, index)).sum(-1)
+            found = found.sum(-1, keepdim=True) if weight.shape[2] == 1 else found
+            if edge.numel():
+                found = torch.zeros_like(found).index_copy(1, edge.long(), found)
+        else:
+            found = product_gradient(dy, x, offsets, index, edge, weight.shape[2])
+        dweight = _like(found, weight)
+    return dx, dweight, *[None] * 5
+
+
+def _like(found: Tensor, weight: Tensor) -> Tensor:
+    return found.sum(0, keepdim=True) if weight.shape[0] < found.shape[0] else found
+
+
+def _product_gradient(dy: Tensor, x: Tensor, offsets: Tensor, index: Tensor, edge: Tensor, weight_heads: int) -> Tensor:
+    out = _product_gradient_shape(dy, x, offsets, index, edge, weight_heads)
+    call = _product_call(x, None, adjacency(offsets, index, edge))
+    call.g, call.out, call.weight_heads = matrix(dy), out.data_ptr(), weight_heads
+    library.product_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    return out
+
+
+def _product_gradient_shape(
+    dy: Tensor, x: Tensor, offsets: Tensor, index: Tensor, edge: Tensor, weight_heads: int
+) -> Tensor:
+    return x.new_empty(x.shape[0], index.shape[0], weight_heads)
+
+
+def _extreme_share(
+    dy: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, y: Tensor
+) -> Tensor:
+    share = torch.empty_like(dy, memory_format=torch.contiguous_format)
+    call = _product_call(x, weight, adjacency(offsets, index, edge))
+    call.y, call.g, call.out = matrix(y), matrix(dy), share.data_ptr()
+    library.extreme_share(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    return share
+
+
+def _extreme_gradient(
+    share: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, y: Tensor,
+    reverse: Sequence[Tensor],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    dx, dweight = _extreme_gradient_shape(share, x, weight, offsets, index, edge, y, reverse)
+    call = _product_call(x, weight, adjacency(offsets, index, edge))
+    call.y, call.g = matrix(y), matrix(share)
+    if weight is not None:
+        call.out = dweight.data_ptr()
+        library.extreme_weight_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    call.graph, call.out = adjacency(*reverse), dx.data_ptr()
+    library.extreme_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    return dx, dweight
+
+
+def _extreme_gradient_shape(
+    share: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, y: Tensor,
+    reverse: Sequence[Tensor],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    shape = (0,) if weight is None else (x.shape[0], index.shape[0], weight.shape[2])
+    return x.new_empty(x.shape), x.new_empty(shape)
+
+
+_STRUCTURE = "Tensor offsets, Tensor index, Tensor edge"
+
+product_gradient = Operator(
+    "product_gradient",
+    f"(Tensor dy, Tensor x, {_STRUCTURE}, int weight_heads) -> Tensor",
+    _product_gradient,
+    _product_gradient_shape,
+)
+extreme_share = Operator(
+    "extreme_share",
+    f"(Tensor dy, Tensor x, Tensor? weight, {_STRUCTURE}, Tensor y) -> Tensor",
+    _extreme_share,
+    lambda dy, *_: torch.empty_like(dy, memory_format=torch.contiguous_format),
+)
+extreme_gradient = Operator(
+    "extreme_gradient",
+    f"(Tensor share, Tensor x, Tensor? weight, {_STRUCTURE}, Tensor y, Tensor[] reverse) -> (Tensor, Tensor)",
+    _extreme_gradient,
+    _extreme_gradient_shape,
+)
+product = Operator(
+    "product",
+    f"(Tensor x, Tensor? weight, {_STRUCTURE}, Tensor[] reverse, int reduce) -> Tensor",
+    _product,
+    _product_shape,
+    _product_save,
+    _product_backward,
+)
