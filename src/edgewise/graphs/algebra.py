@@ -18,8 +18,9 @@ Forms = dict[str, Any]  # what `Graph._of` takes: rule, _ranges, or offsets and 
 
 
 def transpose(graph: Graph) -> tuple[Graph, Tensor]:
-    by_sender = torch.sort(graph.senders, stable=True).indices  # stable: receivers ascend inside each row
-    forms: Forms = {"offsets": lowering.offsets_of(graph.out_degrees()), "senders": graph.receivers[by_sender]}
+    shape = graph.num_receivers, graph.num_senders
+    offsets, receivers, by_sender = lowering.transposed_edges(graph.senders, graph.receivers, shape)
+    forms: Forms = {"offsets": offsets, "senders": receivers}
     if graph.rule is not None and graph.offset == 0:
         forms["rule"] = graph.rule.transposed()
     if graph._order is not None:
@@ -59,6 +60,9 @@ def symmetrise(graph: Graph) -> Graph:
 def coalesce(graph: Graph) -> Graph:
     if not graph.has_duplicates:
         return graph
+    distinct = lowering.distinct_edges(graph.offsets, graph.senders)
+    if distinct is not None:
+        return _of(graph, graph.sizes, offsets=distinct[0], senders=distinct[1])
     first = torch.ones_like(graph.senders, dtype=torch.bool)
     first[1:] = (graph.senders[1:] != graph.senders[:-1]) | (graph.receivers[1:] != graph.receivers[:-1])
     return _keep(graph, first)

@@ -6,10 +6,12 @@ Shape letters: I receivers, J senders, E edges, R intervals per receiver.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
+from edgewise import native
 from edgewise.graphs.rule import Intervals, Rule
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
@@ -71,14 +73,68 @@ def counts(index: Tensor, size: int) -> Tensor:
     return torch.zeros(size, dtype=torch.int64, device=index.device).scatter_add_(0, index, torch.ones_like(index))
 
 
+def compiled(*tensors: Tensor) -> ModuleType | None:
+    """The C++ library where it can run on these tensors: it was built, and they are real ones on the CPU."""
+    if torch.compiler.is_compiling() or not all(type(t) is Tensor and t.device.type == "cpu" for t in tensors):
+        return None
+    return native.library
+
+
 def sorted_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """CSR (offsets, senders) of an edge list in any order, and that order: edge e of the CSR is edge order[e]."""
+    """CSR (offsets, senders) of an edge list in any order, and that order: edge e of the CSR is edge order[e].
+
+    Parallel edges keep the caller's order. O(E) in C++, O(E log E) without it; the same bits either way.
+    """
+    built = _sorted_in_c(receivers, senders, shape)
+    if built is not None:
+        return built
     key = receivers * shape[1] + senders
     if bool((key[1:] >= key[:-1]).all()):
         order = torch.arange(key.shape[0], device=key.device)
     else:
         order = torch.sort(key, stable=True).indices  # stable: parallel edges keep the caller's order
     return offsets_of(counts(receivers, shape[0])), senders[order], order
+
+
+def transposed_edges(senders: Tensor, receivers: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """(offsets [J + 1], receivers [E], order [E]) by sender, of edges in the graph's own order."""
+    built = _sorted_in_c(senders, receivers, (shape[1], shape[0]), ascending=True)
+    if built is not None:
+        return built
+    order = torch.sort(senders, stable=True).indices  # stable: receivers ascend inside each row
+    return offsets_of(counts(senders, shape[1])), receivers[order], order
+
+
+def _sorted_in_c(
+    majors: Tensor, minors: Tensor, shape: tuple[int, int], ascending: bool = False
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Edges sorted by major, then minor; None where the C++ cannot. `ascending`: minors already ascend in the list."""
+    edges, (rows, columns) = majors.shape[0], shape
+    offsets = majors.new_empty(rows + 1)
+    library = compiled(majors, minors, offsets)
+    if library is None or rows.bit_length() + columns.bit_length() > 63:  # a pair must fit in a word
+        return None
+    majors, minors = majors.contiguous(), minors.contiguous()
+    by_major, order = torch.empty_like(minors), torch.empty_like(minors)
+    library.sort_edges(
+        native.threads(),
+        *(edges, rows, columns, majors.data_ptr(), minors.data_ptr(), ascending),
+        *(offsets.data_ptr(), by_major.data_ptr(), order.data_ptr()),
+    )
+    return offsets, by_major, order
+
+
+def distinct_edges(offsets: Tensor, senders: Tensor) -> tuple[Tensor, Tensor] | None:
+    """(offsets, senders) with one edge for each set of parallel ones, in O(I + E); None where the C++ cannot."""
+    kept = torch.empty_like(offsets)
+    library = compiled(offsets, senders, kept)
+    if library is None:
+        return None
+    offsets, senders = offsets.contiguous(), senders.contiguous()
+    graph = (native.threads(), offsets.shape[0] - 1, offsets.data_ptr(), senders.data_ptr(), kept.data_ptr())
+    distinct = senders.new_empty(library.count_distinct(*graph))
+    library.keep_distinct(*graph, distinct.data_ptr())
+    return kept, distinct
 
 
 def block_counts_of_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int], block: int) -> Tensor:
