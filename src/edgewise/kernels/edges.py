@@ -131,7 +131,6 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     if dy is None:
         return (None,) * 13
     q, k, v, a, bias, offsets, index, *reverse, seed, y, lse, positive = ctx.saved_tensors
-    kept = (y, lse, positive)
     if torch.is_grad_enabled() and dy.requires_grad | v.requires_grad and not torch.compiler.is_compiling():
         found = _attend_again(dy, q, k, v, a, bias, offsets, index, ctx.options, seed)
     else:
