@@ -1,13 +1,71 @@
 // Attention on ranges as blocked dense tiles: what Python sees. The kernels themselves are in tiles_kernels.cpp.
 #include <nanobind/nanobind.h>
 
+#include <cstring>
+
+#include "builds.hpp"  // made by CMake: EDGEWISE_BUILDS(each) names each(v2) each(v3) ...
 #include "parallel.hpp"
+#include "tiles_table.hpp"
 
 namespace nb = nanobind;
 
+#define EDGEWISE_BUILD(isa) \
+  namespace edgewise::isa { \
+  extern const TilesTable tiles_table; \
+  }
+EDGEWISE_BUILDS(EDGEWISE_BUILD)
+
 namespace edgewise {
 
+const char* chosen_instruction_set();
 void bind_tiles(nb::module_& module);
-void bind_tiles(nb::module_&) {}
+
+static const TilesTable& chosen_tiles() {
+#define EDGEWISE_PICK(isa) \
+  if (!std::strcmp(isa::tiles_table.name, chosen_instruction_set())) return isa::tiles_table;
+  EDGEWISE_BUILDS(EDGEWISE_PICK)
+#undef EDGEWISE_PICK
+  throw nb::value_error("the tiles were not built for the chosen instruction set");
+}
+
+void bind_tiles(nb::module_& module) {
+  nb::class_<Tiling> tiling(module, "Tiling");
+  tiling.def(nb::init<>())
+      .def_rw("threads", &Tiling::threads)
+      .def_rw("batch", &Tiling::batch)
+      .def_rw("heads", &Tiling::heads)
+      .def_rw("channels", &Tiling::channels)
+      .def_rw("values", &Tiling::values)
+      .def_rw("scale", &Tiling::scale)
+      .def_rw("receivers", &Tiling::receivers)
+      .def_rw("senders", &Tiling::senders)
+      .def_rw("q", &Tiling::q)
+      .def_rw("k", &Tiling::k)
+      .def_rw("v", &Tiling::v)
+      .def_rw("y", &Tiling::y)
+      .def_rw("dy", &Tiling::dy)
+      .def_rw("dq", &Tiling::dq)
+      .def_rw("dk", &Tiling::dk)
+      .def_rw("dv", &Tiling::dv)
+      .def("set_ranges",
+           [](Tiling& self, int64_t ranges, uintptr_t starts, uintptr_t stops) {
+             self.ranges = ranges;
+             self.starts = reinterpret_cast<const int64_t*>(starts);
+             self.stops = reinterpret_cast<const int64_t*>(stops);
+           })
+      .def_prop_rw(
+          "lse", [](const Tiling& self) { return reinterpret_cast<uintptr_t>(self.lse); },
+          [](Tiling& self, uintptr_t address) { self.lse = reinterpret_cast<void*>(address); });
+  module.def("attend_tiles", [](int dtype, const Tiling& call) {
+    const TilesTable& table = chosen_tiles();
+    nb::gil_scoped_release unlocked;
+    table.attend[dtype](call);
+  });
+  module.def("attend_tiles_gradient", [](int dtype, const Tiling& call) {
+    const TilesTable& table = chosen_tiles();
+    nb::gil_scoped_release unlocked;
+    table.attend_gradient[dtype](call);
+  });
+}
 
 }  // namespace edgewise

@@ -1,0 +1,145 @@
+// Products of small matrices whose results stay in registers, and transposes of panels.
+#pragma once
+
+#include <algorithm>
+
+#include "simd.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+// What a product is added to: nothing, what is there, or what is there times a number for each lane.
+enum class Start { ZERO, ADD, SHRINK };
+
+// M rows times N vectors of z (+)= x y, with x [M, K] read number by number and y [K, N] by vectors.
+// ACROSS: x is kept transposed, its rows side by side.
+template <class A, int M, int N, Start START, bool ACROSS>
+EDGEWISE_INLINE void block(const A* x, int64_t x_stride, const A* y, int64_t y_stride, int64_t K, A* z, int64_t z_stride,
+                           const Vector<A>* shrink) {
+  constexpr int W = lanes<A>;
+  Vector<A> total[M][N];
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      if constexpr (START == Start::ZERO) total[m][n] = Vector<A>{};
+      else total[m][n] = load(z + m * z_stride + n * W);
+      if constexpr (START == Start::SHRINK) total[m][n] *= shrink[n];
+    }
+  for (int64_t k = 0; k < K; ++k) {
+    Vector<A> row[N];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) row[n] = load(y + k * y_stride + n * W);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+      const Vector<A> factor = all(ACROSS ? x[k * x_stride + m] : x[m * x_stride + k]);
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) total[m][n] += factor * row[n];
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) store(z + m * z_stride + n * W, total[m][n]);
+}
+
+// The same for any number of rows.
+template <class A, int N, Start START, bool ACROSS>
+__attribute__((noinline)) void multiply(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t y_stride, int64_t K,
+                                        A* z, int64_t z_stride, const Vector<A>* shrink = nullptr) {
+  constexpr int MOST = N == 1 ? 8 : 6;
+  int64_t m = 0;
+  auto rows = [&](auto size) EDGEWISE_INLINE_LAMBDA {
+    block<A, decltype(size)::value, N, START, ACROSS>(x + (ACROSS ? m : m * x_stride), x_stride, y, y_stride, K,
+                                                      z + m * z_stride, z_stride, shrink);
+    m += decltype(size)::value;
+  };
+  while (M - m >= MOST && !(N > 1 && M - m == 8)) rows(std::integral_constant<int, MOST>{});  // 8 = 4 + 4, not 6 + 2
+  while (M - m >= 4) rows(std::integral_constant<int, 4>{});
+  if (M - m == 3) rows(std::integral_constant<int, 3>{});
+  else if (M - m == 2) rows(std::integral_constant<int, 2>{});
+  else if (M - m == 1) rows(std::integral_constant<int, 1>{});
+}
+
+// z [M, columns] += x y, where rows of y and z are whole vectors.
+template <class A>
+void add_product(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t y_stride, int64_t K, A* z, int64_t columns) {
+  constexpr int W = lanes<A>;
+  int64_t c = 0;
+  for (; c + 2 * W <= columns; c += 2 * W)
+    multiply<A, 2, Start::ADD, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns);
+  if (c < columns) multiply<A, 1, Start::ADD, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns);
+}
+
+template <class A, int UNIT, size_t... L>
+EDGEWISE_INLINE void exchange(Vector<A>& a, Vector<A>& b, std::index_sequence<L...>) {
+  constexpr int W = lanes<A>;
+  const Vector<A> low = __builtin_shufflevector(a, b, (int(L) & UNIT ? W + int(L) - UNIT : int(L))...);
+  b = __builtin_shufflevector(a, b, (int(L) & UNIT ? W + int(L) : int(L) + UNIT)...);
+  a = low;
+}
+
+// Transposes a square of vectors.
+template <class A, int UNIT = 1>
+EDGEWISE_INLINE void transpose(Vector<A>* square) {
+  constexpr int W = lanes<A>;
+  if constexpr (UNIT < W) {
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i)
+      if (!(i & UNIT)) exchange<A, UNIT>(square[i], square[i + UNIT], std::make_index_sequence<W>{});
+    transpose<A, 2 * UNIT>(square);
+  }
+}
+
+// Rows x_0 .. x_{count-1} [C] to lanes: out [C, N * W], times a factor. Lanes beyond repeat the last row.
+template <int N, class S>
+void to_lanes(const S* x, int64_t stride, int count, int C, Sum<S> factor, Sum<S>* out) {
+  using A = Sum<S>;
+  constexpr int W = lanes<A>;
+  for (int n = 0; n < N; ++n) {
+    const S* row[W];
+    for (int i = 0; i < W; ++i) row[i] = x + std::min(n * W + i, count - 1) * stride;
+    int c = 0;
+    for (; c + W <= C; c += W) {
+      Vector<A> square[W];
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) square[i] = load(row[i] + c) * factor;
+      transpose<A>(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) store(out + (c + i) * N * W + n * W, square[i]);
+    }
+    for (; c < C; ++c)
+      for (int i = 0; i < W; ++i) out[c * N * W + n * W + i] = number(row[i][c]) * factor;
+  }
+}
+
+template <class A, class S>
+EDGEWISE_INLINE void put_row(const A* x, int count, S* out) {
+  if constexpr (std::is_same_v<A, S>) std::memcpy(out, x, count * sizeof(A));
+  else
+    for (int n = 0; n < count; ++n) put(out + n, x[n]);
+}
+
+// The way back: x [C, N * W], times a factor for each lane, to rows [C].
+template <int N, class S>
+void from_lanes(const Sum<S>* x, const Vector<Sum<S>>* factor, int count, int C, S* out, int64_t stride) {
+  using A = Sum<S>;
+  constexpr int W = lanes<A>;
+  for (int n = 0; n < N; ++n) {
+    const int rows = std::min(W, count - n * W);
+    int c = 0;
+    for (; c + W <= C; c += W) {
+      Vector<A> square[W];
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) square[i] = load(x + (c + i) * N * W + n * W) * factor[n];
+      transpose<A>(square);
+      alignas(64) A room[W * W];
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) store(room + i * W, square[i]);
+      for (int i = 0; i < rows; ++i) put_row(room + i * W, W, out + (n * W + i) * stride + c);
+    }
+    for (; c < C; ++c)
+      for (int i = 0; i < rows; ++i) put(out + (n * W + i) * stride + c, x[c * N * W + n * W + i] * factor[n][i]);
+  }
+}
+
+}  // namespace edgewise::EDGEWISE_ISA
