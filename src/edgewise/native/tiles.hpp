@@ -46,7 +46,7 @@ struct SenderTile {
 
 // A part of the backward pass of one head. Where several share panels, each sums dq for itself, from `partial` on.
 struct Piece {
-  int64_t first_tile, last_tile, first_panel, last_panel, partial;
+  int64_t first_tile, last_tile, first_panel, last_panel, partial, work;
 };
 
 template <class S>
@@ -100,6 +100,20 @@ struct Tiles {
       for (; c < whole; ++c) out[c] = 0;
     }
     return {room, whole};
+  }
+
+  // Asks for what a small tile will read, as it is too short for the machine to see where the rows lead.
+  void ask(int64_t b, int h, PanelRange tile) const {
+    const Panel &first = plan.panels[tile.first], &last = plan.panels[tile.last - 1];
+    const Span& span = plan.span(tile.first, 0);
+    for (int64_t i = first.row; i < last.row + last.count; ++i) {
+      prefetch(row(call.q, b, i, h * C), C * sizeof(S));
+      for (int d = 0; d < D; d += 64 / int(sizeof(S))) __builtin_prefetch(row(call.y, b, i, h * D + d), 1);
+    }
+    for (int64_t j = span.first; j < std::min(span.last, span.first + most); ++j) {
+      prefetch(row(call.k, b, j, h * C), C * sizeof(S));
+      prefetch(row(call.v, b, j, h * D), D * sizeof(S));
+    }
   }
 
   // Scores of senders that a receiver does not listen to become -inf.
@@ -343,22 +357,47 @@ void with_tiles(const Tiling& call, const Plan& plan, int64_t count, const Run& 
   });
 }
 
+// Parts of a pass that follow one another, for some heads: what one thread does at a time.
+struct Share {
+  int64_t first, last;
+  int first_head, last_head;
+};
+
+// Small parts are taken together, with all heads, whose rows lie side by side; large ones head by head.
+template <class Work>
+std::vector<Share> shared_out(int heads, int64_t count, const Work& work) {
+  std::vector<Share> shares;
+  int64_t pending = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t own = work(n);
+    if (own >= ITEM) {
+      for (int h = 0; h < heads; ++h) shares.push_back({n, n + 1, h, h + 1});
+      pending = 0;
+      continue;
+    }
+    if (pending == 0) shares.push_back({n, n, 0, heads});
+    shares.back().last = n + 1;
+    pending = pending + own * heads >= ITEM ? 0 : pending + std::max<int64_t>(1, own * heads);
+  }
+  return shares;
+}
+
 template <class S>
 void attend_tiles(const Tiling& call) {
   const Plan plan(call, lanes<Sum<S>>, PANELS);
-  std::vector<PanelRange> chunks;  // of tiles
-  int64_t work = 0;
-  for (int64_t t = 0; t < int64_t(plan.tiles.size()); ++t) {
-    if (work == 0) chunks.push_back({t, t});
-    for (int64_t n = plan.tiles[t].first; n < plan.tiles[t].last; ++n) work += plan.work(n) * (call.channels + call.values);
-    chunks.back().last = t + 1;
-    if (work >= ITEM) work = 0;
-  }
-  const int64_t heads = call.heads, count = int64_t(chunks.size());
-  with_tiles<S>(call, plan, call.batch * count * heads, [&](Tiles<S>& some, int64_t item) {
-    const PanelRange& chunk = chunks[item / heads % count];
-    for (int64_t t = chunk.first; t < chunk.last; ++t)
-      some.forward(item / heads / count, int(item % heads), plan.tiles[t]);
+  const std::vector<Share> shares = shared_out(call.heads, int64_t(plan.tiles.size()), [&](int64_t t) {
+    int64_t work = 0;
+    for (int64_t n = plan.tiles[t].first; n < plan.tiles[t].last; ++n) work += plan.work(n);
+    return work * (call.channels + call.values);
+  });
+  const int64_t count = int64_t(shares.size());
+  with_tiles<S>(call, plan, call.batch * count, [&](Tiles<S>& some, int64_t item) {
+    const Share& share = shares[item % count];
+    for (int64_t t = share.first; t < share.last; ++t)
+      for (int h = share.first_head; h < share.last_head; ++h) {
+        if (t + 1 < share.last) some.ask(item / count, h, plan.tiles[t + 1]);
+        some.forward(item / count, h, plan.tiles[t]);
+      }
   });
 }
 
@@ -366,11 +405,10 @@ void attend_tiles(const Tiling& call) {
 struct BackwardPlan {
   std::vector<SenderTile> tiles;
   std::vector<Piece> pieces;
-  std::vector<PanelRange> chunks;  // of pieces that are worth handing to a thread
   int64_t partials = 0;            // panels of partial sums of dq, for one head
 
   BackwardPlan(const Tiling& call, const Plan& plan, int senders_in_tile) {
-    int64_t total = 0, pending = 0;
+    int64_t total = 0;
     for (const Group& group : plan.groups) total += group.work;
     const int64_t wanted = (SPLIT + call.batch * call.heads - 1) / (call.batch * call.heads);
     for (const Group& group : plan.groups) {
@@ -379,15 +417,8 @@ struct BackwardPlan {
       const int64_t count = int64_t(tiles.size()) - first, width = call.channels + call.values;
       int64_t parts = std::min(group.work * wanted / std::max<int64_t>(1, total), group.work * width / ITEM);
       parts = std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, count));
-      if (parts == 1) {
-        if (pending == 0) chunks.push_back({int64_t(pieces.size()), 0});
-        pieces.push_back({first, first + count, group.first_panel, group.last_panel, -1});
-        chunks.back().last = int64_t(pieces.size());
-        pending = pending + group.work * width >= ITEM ? 0 : pending + group.work * width;
-      } else {
-        split(first, first + count, parts);
-        pending = 0;
-      }
+      if (parts == 1) pieces.push_back({first, first + count, group.first_panel, group.last_panel, -1, group.work * width});
+      else split(first, first + count, parts);
     }
   }
 
@@ -414,8 +445,7 @@ struct BackwardPlan {
     for (int64_t t = first; t < last; ++t) total += tiles[t].work;
     for (int64_t t = first; t < last; ++t) {
       if (t == first || done * parts >= total * part) {
-        chunks.push_back({int64_t(pieces.size()), int64_t(pieces.size()) + 1});
-        pieces.push_back({t, t, tiles[t].first_panel, tiles[t].last_panel, 0});
+        pieces.push_back({t, t, tiles[t].first_panel, tiles[t].last_panel, 0, ITEM});
         part = done * parts / std::max<int64_t>(1, total) + 1;
       }
       Piece& piece = pieces.back();
@@ -442,7 +472,9 @@ void attend_tiles_gradient(const Tiling& call) {
   using A = Sum<S>;
   const Plan plan(call, lanes<A>, PANELS);
   const BackwardPlan backward(call, plan, Tiles<S>::senders_in_tile(call));
-  const int64_t heads = call.heads, count = int64_t(backward.chunks.size());
+  const std::vector<Share> shares = shared_out(call.heads, int64_t(backward.pieces.size()),
+                                               [&](int64_t n) { return backward.pieces[n].work; });
+  const int64_t heads = call.heads, count = int64_t(shares.size());
   const int64_t room = 2 * lanes<A> * call.channels;
   std::unique_ptr<A[]> partials(new A[call.batch * heads * backward.partials * room]);
   for (int64_t b = 0; b < call.batch; ++b) {  // senders that nobody listens to
@@ -460,14 +492,15 @@ void attend_tiles_gradient(const Tiling& call) {
     }
     clear(call.senders);
   }
-  with_tiles<S>(call, plan, call.batch * count * heads, [&](Tiles<S>& some, int64_t item) {
-    const PanelRange& chunk = backward.chunks[item / heads % count];
-    const int64_t b = item / heads / count, h = item % heads;
-    for (int64_t n = chunk.first; n < chunk.last; ++n) {
-      const Piece& piece = backward.pieces[n];
-      A* own = piece.partial < 0 ? nullptr : partials.get() + (b * heads + h) * backward.partials * room;
-      some.backward(b, int(h), piece, backward.tiles, own);
-    }
+  with_tiles<S>(call, plan, call.batch * count, [&](Tiles<S>& some, int64_t item) {
+    const Share& share = shares[item % count];
+    const int64_t b = item / count;
+    for (int64_t n = share.first; n < share.last; ++n)
+      for (int h = share.first_head; h < share.last_head; ++h) {
+        const Piece& piece = backward.pieces[n];
+        A* own = piece.partial < 0 ? nullptr : partials.get() + (b * heads + h) * backward.partials * room;
+        some.backward(b, h, piece, backward.tiles, own);
+      }
   });
   if (backward.partials == 0) return;
   // dq of a panel: the sum over pieces, in their order.
