@@ -1,11 +1,22 @@
 """What every test shares: a fixed seed, and the folder of real data where there is one."""
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+
+from edgewise.native import library, say_if_missing
+
+
+def pytest_report_header() -> str:
+    """What the native kernels were built for; where they were not, they say so here and not in some test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        say_if_missing()
+    return f"native kernels: {', '.join(library.instruction_sets()) if library else 'not built'}"
 
 
 @pytest.fixture(autouse=True)

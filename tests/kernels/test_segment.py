@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgewise import Additive, Dot, Graph, aggregate, attend, collect
+from edgewise import Additive, Dot, EdgeBias, Graph, aggregate, attend, collect
 from edgewise.kernels.segment import WeightedSum
 
 
@@ -82,3 +82,22 @@ def test_integers_are_aggregated_exactly():
     graph = Graph.from_edge_index([[0, 1, 2], [2, 2, 0]], num_nodes=3)
     x = torch.tensor([[2**40 + 1], [3], [5]])
     assert aggregate(graph, x, backend="segment").flatten().tolist() == [5, 0, 2**40 + 4]
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_an_extreme_of_0_passes_its_whole_gradient_on(reduce):
+    graph = Graph.from_edge_index([[0, 1], [0, 0]], num_nodes=2)
+    m_ij = torch.zeros(2, 1, requires_grad=True)
+    y = collect(graph, m_ij, reduce, backend="segment")
+    assert y.tolist() == [[0], [0]], "a receiver without senders gives 0"
+    assert torch.autograd.grad(y.sum(), m_ij)[0].flatten().tolist() == [0.5, 0.5]
+
+
+def test_a_receiver_whose_senders_are_all_masked_gives_0():
+    graph = Graph.from_edge_index([[0, 1, 0], [0, 0, 1]], num_nodes=2)
+    bias = torch.tensor([[float("-inf")], [float("-inf")], [0.0]], requires_grad=True)
+    x = torch.randn(2, 1, 3, requires_grad=True)
+    y = attend(graph, x, x, x, Dot() + EdgeBias(bias), backend="segment")
+    assert (y[0] == 0).all()
+    assert torch.equal(y[1], x[0])
+    assert all(found.isfinite().all() for found in torch.autograd.grad(y.sum(), (x, bias)))

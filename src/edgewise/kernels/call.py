@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels.scores import Gaussian, Score
+from edgewise.kernels.scores import Additive, Gaussian, Score
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -122,6 +122,8 @@ def check_attend(call: Attend) -> None:
         )
     if q.shape[-1] != k.shape[-1]:
         raise ShapeError(f"queries have {q.shape[-1]} channels and keys {k.shape[-1]}: they must agree")
+    if isinstance(score, Additive) and q.shape[-1] != 1:
+        raise ShapeError(f"Additive adds one number of each end, but queries and keys have {q.shape[-1]} channels")
     if k.shape[-2] != v.shape[-2] or k.shape[-2] == 0 or q.shape[-2] % k.shape[-2]:
         raise ShapeError(
             f"{q.shape[-2]} query heads, {k.shape[-2]} key heads and {v.shape[-2]} value heads: "

@@ -16,6 +16,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import dense, factored, native, reference, segment
 from edgewise.kernels.call import Call
 from edgewise.kernels.planner import MACHINES, Candidate, Cost, Plan
+from edgewise.native import say_if_missing
 
 
 class Backend(Protocol):
@@ -102,7 +103,12 @@ def explain(call: Call, what: str) -> Plan:
 
 
 def _cheapest(call: Call) -> str:
-    return candidates(call)[0].backend
+    found = candidates(call)
+    if any(one.refusal == native.MISSING for one in found):
+        machine = MACHINES.get(call.graph.device.type, MACHINES["cpu"])
+        if machine.seconds(native.cost(call)) < (found[0].seconds or 0.0):
+            say_if_missing()
+    return found[0].backend
 
 
 def _check_name(name: str | None) -> None:

@@ -131,7 +131,7 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     if dy is None:
         return (None,) * 13
     q, k, v, a, bias, offsets, index, *reverse, seed, y, lse, positive = ctx.saved_tensors
-    if torch.is_grad_enabled() and dy.requires_grad | v.requires_grad and not torch.compiler.is_compiling():
+    if _differentiated_again(dy, q, k, v, a, bias):
         found = _attend_again(dy, q, k, v, a, bias, offsets, index, ctx.options, seed)
     else:
         to_bias = bias is not None and ctx.needs_input_grad[4]
@@ -156,7 +156,8 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     have_ends = q is not None
     return (
         dq if have_ends else None, dk if have_ends else None, dv,
-        None if a is None else da.to(a.dtype), None if bias is None or not ctx.needs_input_grad[4] else dbias,
+        None if a is None or da is None else da.to(a.dtype),
+        None if bias is None or not ctx.needs_input_grad[4] else dbias,
         *[None] * 8,
     )  # fmt: skip
 
@@ -164,7 +165,7 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
 def _attend_again(
     dy: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
     offsets: Tensor, index: Tensor, options: Sequence[Any], seed: Tensor,
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor | None]:  # fmt: skip
     """The same gradients by differentiable operations, for second derivatives."""
     from edgewise.kernels import segment
     from edgewise.kernels.call import Attend
@@ -191,9 +192,21 @@ def _attend_again(
     if dropout > 0:
         kept = dropout_mask(seed, dropout, v.shape[0], index.shape[0], v.shape[2]).to(v.dtype)
         y = segment.weighted_values(graph, w_ij * kept, v)
-    leaves = [x for x in inputs if x is not None]
+    return _gradients_again(y, inputs, dy)
+
+
+def _differentiated_again(*tensors: Tensor | None) -> bool:
+    """Whether a backward pass will itself be differentiated."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return any(x is not None and x.requires_grad for x in tensors)
+
+
+def _gradients_again(y: Tensor, inputs: Sequence[Tensor | None], dy: Tensor) -> list[Tensor | None]:
+    """Differentiable gradients of y to those inputs that have one."""
+    leaves = [x for x in inputs if x is not None and x.requires_grad]
     found = iter(torch.autograd.grad(y, leaves, dy, create_graph=True, allow_unused=True, materialize_grads=True))
-    return [v.new_zeros(()) if x is None else next(found) for x in inputs]
+    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
 def dropout_mask(seed: Tensor, dropout: float, batch: int, edges: int, heads: int) -> Tensor:
@@ -327,6 +340,8 @@ def _product_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     dx = dweight = None
     dy = rows_contiguous(dy)
     if ctx.reduce in (MAX, MIN):
+        if _differentiated_again(dy, x, weight):
+            return *_extreme_again(dy, x, weight, offsets, index, edge, ctx.reduce), *[None] * 5
         share = extreme_share(dy, x, weight, offsets, index, edge, y)
         dx, found = extreme_gradient(share, x, weight, offsets, index, edge, y, reverse)
         dweight = None if weight is None else _like(found, weight)
@@ -346,6 +361,25 @@ def _product_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
             found = product_gradient(dy, x, offsets, index, edge, weight.shape[2])
         dweight = _like(found, weight)
     return dx, dweight, *[None] * 5
+
+
+def _extreme_again(
+    dy: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, reduce: int
+) -> list[Tensor | None]:
+    """Both gradients of an extreme by differentiable operations, for second derivatives."""
+    from edgewise.kernels import segment
+    from edgewise.kernels.call import Aggregate
+
+    inputs = [given if given is None else given.view_as(given) for given in (x, weight)]
+    x, weight = inputs  # type: ignore[assignment]
+    graph = Graph.from_csr(offsets, index.long(), x.shape[1])
+    if weight is not None:
+        by_edge = weight.index_select(1, edge.long()) if edge.numel() else weight
+    else:
+        by_edge = x.new_ones(1, index.shape[0], 1)
+    y = segment.run(Aggregate(graph, x, by_edge, "max" if reduce == MAX else "min"))
+    assert isinstance(y, Tensor)
+    return _gradients_again(y, inputs, dy)
 
 
 def _like(found: Tensor, weight: Tensor) -> Tensor:

@@ -15,13 +15,12 @@ from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 from edgewise.native import library
 
+MISSING = "edgewise was installed without its C++ kernels"
 KINDS = {Dot: edges.DOT, Additive: edges.ADDITIVE, GatedAdditive: edges.GATED, Uniform: edges.NONE}
 
 
 def refuses(call: Call) -> str | None:
     """Other devices and dtypes, scores that it does not know, returned weights, and graphs beyond 32-bit numbers."""
-    if library is None:
-        return "edgewise was installed without its C++ kernels"
     graph = call.graph
     if graph.device.type != "cpu":
         return f"its kernels run on the CPU, not on {graph.device.type}"
@@ -39,7 +38,7 @@ def refuses(call: Call) -> str | None:
         return f"weights in {call.weight.dtype} do not fit features in {x.dtype}"
     if max(graph.num_senders, graph.num_receivers, graph.num_edges) > edges.MOST:
         return f"it numbers nodes and edges in 32 bits, and there are more than {edges.MOST}"
-    return None
+    return MISSING if library is None else None
 
 
 def cost(call: Call) -> Cost:

@@ -62,6 +62,7 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
         w_ij = s_ij
     else:
         top = _reduce(graph, s_ij.detach(), "max", -2)  # softmax is unchanged by a shift per receiver
+        top = top.clamp(min=torch.finfo(top.dtype).min)  # of a receiver whose senders are all masked by −∞
         w_ij = (s_ij - top.index_select(-2, graph.receivers)).exp()
     total = _sum(graph, w_ij, -2)
     total = torch.where(total == 0, 1, total)  # a receiver without senders divides 0 by 1
@@ -154,10 +155,11 @@ def _reduce(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:
     shape = list(m_ij.shape)
     shape[axis] = graph.num_receivers
     index = graph.receivers.reshape(-1, *[1] * (-axis - 1)).expand_as(m_ij)
-    # Receivers without senders keep the initial 0.
-    return m_ij.new_zeros(shape).scatter_reduce(
-        axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False
-    )
+    # A start that equals no message: PyTorch would give it a share of the gradient, even with include_self=False.
+    start = m_ij.new_full(shape, float("nan") if m_ij.is_floating_point() else 0)
+    best = start.scatter_reduce(axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False)
+    hears = graph.memo("hears somebody", lambda: graph.in_degrees() > 0)
+    return torch.where(hears.reshape(-1, *[1] * (-axis - 1)), best, 0)
 
 
 def _divide_by_degree(graph: Graph, y: Tensor, axis: int) -> Tensor:

@@ -182,6 +182,7 @@ EDGEWISE_INLINE Vector<float> exponential(Vector<float> x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
   Vector<float> y = (Vector<float>)((Whole<float>)p + ((Whole<float>)shifted << 23));
+  y = choose<float>(x == x, y, x);  // NaN stays NaN, whatever its lower bits
   return choose<float>(vanishes, Vector<float>{}, y);
 }
 
@@ -200,10 +201,11 @@ EDGEWISE_INLINE Vector<double> exponential(Vector<double> x) {
   for (double c : inverse) p = p * r + c;
   p = p * (r * r) + r + 1.0;
   Vector<double> y = (Vector<double>)((Whole<double>)p + ((Whole<double>)shifted << 52));
+  y = choose<double>(x == x, y, x);  // NaN stays NaN, whatever its lower bits
   return choose<double>(vanishes, Vector<double>{}, y);
 }
 
-// log(x) for normal x > 0, about 1 unit in the last place.
+// log(x) for normal x > 0, about 1 unit in the last place; NaN stays NaN.
 EDGEWISE_INLINE Vector<float> logarithm(Vector<float> x) {
   Whole<float> bits = (Whole<float>)x;
   Vector<float> e = __builtin_convertvector((bits >> 23) - 126, Vector<float>);
@@ -217,7 +219,7 @@ EDGEWISE_INLINE Vector<float> logarithm(Vector<float> x) {
     p = p * m + c;
   const Vector<float> square = m * m;
   Vector<float> y = p * m * square + e * -2.12194440e-4f - square * 0.5f;
-  return m + y + e * 0.693359375f;
+  return choose<float>(x == x, m + y + e * 0.693359375f, x);
 }
 
 EDGEWISE_INLINE Vector<double> logarithm(Vector<double> x) {
