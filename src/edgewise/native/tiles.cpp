@@ -56,6 +56,7 @@ void bind_tiles(nb::module_& module) {
       .def_prop_rw(
           "lse", [](const Tiling& self) { return reinterpret_cast<uintptr_t>(self.lse); },
           [](Tiling& self, uintptr_t address) { self.lse = reinterpret_cast<void*>(address); });
+  module.def("pairs_in_tiles", [](const Tiling& call) { return chosen_tiles().pairs(call); });
   module.def("attend_tiles", [](int dtype, const Tiling& call) {
     const TilesTable& table = chosen_tiles();
     nb::gil_scoped_release unlocked;

@@ -357,6 +357,13 @@ void with_tiles(const Tiling& call, const Plan& plan, int64_t count, const Run& 
   });
 }
 
+inline int64_t pairs_in_tiles(const Tiling& call) {
+  const Plan plan(call, lanes<float>, PANELS);
+  int64_t work = 0;
+  for (const Group& group : plan.groups) work += group.work;
+  return work * lanes<float>;
+}
+
 // Parts of a pass that follow one another, for some heads: what one thread does at a time.
 struct Share {
   int64_t first, last;

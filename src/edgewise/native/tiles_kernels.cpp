@@ -9,6 +9,7 @@ namespace edgewise::EDGEWISE_ISA {
 extern const TilesTable tiles_table;
 const TilesTable tiles_table = {
     EDGEWISE_TEXT(EDGEWISE_ISA),
+    pairs_in_tiles,
     {attend_tiles<float>, attend_tiles<double>, attend_tiles<bfloat16>},
     {attend_tiles_gradient<float>, attend_tiles_gradient<double>, attend_tiles_gradient<bfloat16>},
 };

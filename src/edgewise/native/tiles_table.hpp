@@ -19,6 +19,7 @@ struct Tiling {
 
 struct TilesTable {
   const char* name;
+  int64_t (*pairs)(const Tiling&);  // inside the tiles, those included which are masked
   void (*attend[DTYPES])(const Tiling&);
   void (*attend_gradient[DTYPES])(const Tiling&);
 };
