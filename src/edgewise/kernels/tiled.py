@@ -74,9 +74,9 @@ def cost(call: Call) -> Cost:
 def run(call: Call) -> Tensor:
     """Compute the call on the graph's ranges."""
     assert isinstance(call, Attend) and isinstance(call.score, Dot)
-    call = call.with_equal_heads()
+    score, call = call.score, call.with_equal_heads()
     q, k = call.ends()
-    factor = call.score.factor(q.shape[-1])
+    factor = score.factor(q.shape[-1])
     if isinstance(factor, Tensor):
         q, factor = q * factor.reshape(-1, 1).to(q.dtype), 1.0
     ranges = call.graph.ranges()
