@@ -61,7 +61,9 @@ def disjoint_graphs(count: int) -> Graph:
     return Graph.from_edge_index(index, int(senders.sum()), int(receivers.sum()))
 
 
-def attention(graph: Graph, kind: str, bias: str, heads: int, groups: int, channels: int, values: int, batch=()):
+def attention(
+    graph: Graph, kind: str, bias: str, heads: int, groups: int, channels: int, values: int, batch=(), dropout=0.0
+):
     """Tensors of those sizes, and attention on them as a call of (tensors, backend)."""
     width = 1 if kind == "additive" else channels
     size = channels**-0.5 if kind in ("gated", "gaussian") else 1.0
@@ -89,17 +91,18 @@ def attention(graph: Graph, kind: str, bias: str, heads: int, groups: int, chann
         }.get(kind) or GatedAdditive(leaves["a"])
         if bias:
             score = score + (SenderBias if bias == "sender" else EdgeBias)(leaves["bias"])
-        return attend(graph, leaves.get("q"), leaves.get("k"), leaves["v"], score, backend=backend)
+        return attend(graph, leaves.get("q"), leaves.get("k"), leaves["v"], score, dropout=dropout, backend=backend)
 
     return leaves, call
 
 
-def product(graph: Graph, reduce: str, weight: str, heads: int, channels: int, batch=()):
-    """Tensors of those sizes, and their product with the graph as a call of (tensors, backend)."""
+def product(graph: Graph, reduce: str, weight: str, heads: int, channels: int, batch=(), equal: bool = False):
+    """Tensors of those sizes, and their product with the graph as a call of (tensors, backend).
+
+    Many messages are equally large where `equal` is set.
+    """
     x = torch.randn(*batch, graph.num_senders, *([heads] if "heads" in weight else []), channels, dtype=torch.float64)
-    if torch.rand(()) < 0.3:
-        x = x.round()  # so that many messages are equally large
-    leaves = {"x": x}
+    leaves = {"x": x.round() if equal else x}
     if weight:
         lead = batch if "batch" in weight else ()
         last = {"edge": (), "heads": (heads,), "heads, batch": (heads,), "shared by heads": (1,)}[weight]

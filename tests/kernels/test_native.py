@@ -50,7 +50,9 @@ def drawn_product(graph):
     reduce, weight, batch = pick(REDUCTIONS), pick((*WEIGHTS, "messages")), pick([(), (2,), (1, 2)])
     if weight == "messages":
         return (reduce, weight), messages(graph, reduce, pick(CHANNELS), batch)
-    return (reduce, weight, batch), product(graph, reduce, weight, number(1, 9), pick(CHANNELS), batch)
+    return (reduce, weight, batch), product(
+        graph, reduce, weight, number(1, 9), pick(CHANNELS), batch, pick([True, False])
+    )
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -75,7 +77,7 @@ def precision_cases():
         for weight in WEIGHTS:
             yield (
                 f"{weight} weighted {reduce}",
-                lambda graph, reduce=reduce, weight=weight: product(graph, reduce, weight, 3, 20),
+                lambda graph, reduce=reduce, weight=weight: product(graph, reduce, weight, 3, 20, equal=True),
             )
         yield f"{reduce} of messages", lambda graph, reduce=reduce: messages(graph, reduce, 20)
 

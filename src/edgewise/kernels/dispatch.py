@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,6 +44,7 @@ BACKENDS: dict[str, Backend] = {
 ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
+_forced_for_compiler: str | None = None  # the same: torch.compile can read and watch a global, but no ContextVar
 
 
 @contextmanager
@@ -57,12 +59,15 @@ def use_backend(name: str | None) -> Iterator[None]:
         ...     attend(causal(2), None, None, torch.tensor([[[1.0]], [[3.0]]]), Uniform()).flatten().tolist()
         [1.0, 2.0]
     """
+    global _forced_for_compiler
     _check_name(name)
-    token = _forced.set(name)
+    token, before = _forced.set(name), _forced_for_compiler
+    _forced_for_compiler = name
     try:
         yield
     finally:
         _forced.reset(token)
+        _forced_for_compiler = before
 
 
 def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
@@ -71,7 +76,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
-    name = backend or _forced.get()
+    name = backend or (_forced_for_compiler if torch.compiler.is_compiling() else _forced.get())
     if name is None:
         lowered = call.lowered()
         # The choice depends on shapes and kinds only: it is made once for each graph and signature.
@@ -131,6 +136,7 @@ _recording: ContextVar[list[Recorded] | None] = ContextVar("recording", default=
 def record() -> Iterator[list[Recorded]]:
     """Keep the attention weights of every `attend` inside the block, in the order of the calls.
 
+    Edge cases  functions compiled by torch.compile run as they were written
     Cost        O(E·H) memory for each call; calls run on a backend that can return its weights
     Example
         >>> import torch
@@ -144,11 +150,12 @@ def record() -> Iterator[list[Recorded]]:
     seen: list[Recorded] = []
     token = _recording.set(seen)
     try:
-        yield seen
+        with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
+            yield seen
     finally:
         _recording.reset(token)
 
 
 def recording() -> list[Recorded] | None:
     """The list that an enclosing `record` fills, or None."""
-    return _recording.get()
+    return None if torch.compiler.is_compiling() else _recording.get()

@@ -157,7 +157,7 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     return (
         dq if have_ends else None, dk if have_ends else None, dv,
         None if a is None or da is None else da.to(a.dtype),
-        None if bias is None or not ctx.needs_input_grad[4] else dbias,
+        None if bias is None or dbias is None or not ctx.needs_input_grad[4] else _like(dbias, bias),
         *[None] * 8,
     )  # fmt: skip
 
@@ -240,8 +240,6 @@ def _attend_gradient(
     if to_bias:
         call.dbias = dbias.data_ptr()
     library.attend_gradient(DTYPES[v.dtype], call)  # type: ignore[union-attr]
-    if to_bias and bias is not None and bias.shape[0] < dbias.shape[0]:
-        found = (dq, dk, dv, da, dbias.sum(0, keepdim=True))
     return found
 
 
@@ -382,8 +380,9 @@ def _extreme_again(
     return _gradients_again(y, inputs, dy)
 
 
-def _like(found: Tensor, weight: Tensor) -> Tensor:
-    return found.sum(0, keepdim=True) if weight.shape[0] < found.shape[0] else found
+def _like(found: Tensor, given: Tensor) -> Tensor:
+    """The gradient to numbers that the whole batch shares."""
+    return found.sum(0, keepdim=True) if given.shape[0] < found.shape[0] else found
 
 
 def _product_gradient(dy: Tensor, x: Tensor, offsets: Tensor, index: Tensor, edge: Tensor, weight_heads: int) -> Tensor:

@@ -1,0 +1,183 @@
+"""The compiled module as a whole: threads, forks, instruction sets."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from edgewise import Graph
+from edgewise.native import library
+from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
+
+pytestmark = pytest.mark.skipif(library is None, reason="the native kernels were not built")
+
+CALLS = {
+    **{f"{kind} attention": (lambda graph, kind=kind: attention(graph, kind, "edge", 2, 2, 5, 4)) for kind in SCORES},
+    "attention with dropout": lambda graph: attention(graph, "dot", "", 4, 4, 8, 8, (2,), dropout=0.2),
+    **{
+        f"weighted {reduce}": (lambda graph, reduce=reduce: product(graph, reduce, "heads", 3, 5))
+        for reduce in ("sum", "mean", "max", "min")
+    },
+    "sum with shared weights": lambda graph: product(graph, "sum", "edge", 1, 16, (2,)),
+    "messages": lambda graph: messages(graph, "sum", 6),
+}
+
+
+@pytest.fixture
+def keeps_threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def large() -> Graph:
+    """120,000 edges, half of them into one receiver: several pieces, of very different sizes."""
+    torch.manual_seed(0)
+    graph = random_graph(3000, 2500, 120_000)
+    assert graph.in_degrees().max() > 60_000
+    return graph
+
+
+@pytest.mark.usefixtures("keeps_threads")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", CALLS)
+def test_the_bits_are_the_same_at_any_number_of_threads(name, dtype, large):
+    leaves, call = CALLS[name](large)
+    found = []
+    for count in (1, 2, 4):
+        torch.set_num_threads(count)
+        torch.manual_seed(0)
+        found.append(results(call, leaves, "native", dtype))
+    for other in found[1:]:
+        for key, value in found[0].items():
+            assert torch.equal(value, other[key]), key
+
+
+STARTED = """
+import os, sys, torch
+from edgewise import Graph, attend
+torch.set_num_threads(1)
+graph = Graph.from_edge_index(torch.randint(300, (2, 60_000)), num_nodes=300)
+q = torch.randn(300, 4, 8)
+attend(graph, q, q, q, backend="segment")
+torch.set_num_threads(int(sys.argv[1]))
+before = len(os.listdir("/proc/self/task"))
+attend(graph, q, q, q, backend="native")
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
+def test_the_number_of_threads_is_pytorchs():
+    def started(count):
+        command = [sys.executable, "-c", STARTED, str(count)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert started(1) == 0
+    assert started(3) == 2
+
+
+def in_a_fork(function):
+    """What the function puts into a queue in a forked process."""
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=function, args=(queue,))
+    process.start()
+    try:
+        return queue.get(timeout=60)
+    finally:
+        process.kill()
+        process.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.usefixtures("keeps_threads")
+def test_a_forked_process_computes_the_same():
+    torch.set_num_threads(2)
+    leaves, call = CALLS["attention with dropout"](random_graph(60, 60, 40_000))
+    torch.manual_seed(1)
+    expected = results(call, leaves, "native")  # on two threads, which do not survive the fork
+
+    def child(queue):
+        torch.manual_seed(1)
+        found = results(call, leaves, "native")
+        queue.put({name: value.numpy().tobytes() for name, value in found.items()})
+
+    found = in_a_fork(child)
+    assert found == {name: value.contiguous().numpy().tobytes() for name, value in expected.items()}
+    torch.manual_seed(1)
+    same(results(call, leaves, "native"), expected, 0.0)
+
+
+class Rows(Dataset):
+    """Results of a kernel, as a data set computes them."""
+
+    def __init__(self):
+        self.leaves, self.call = CALLS["weighted sum"](random_graph(40, 40, 40_000))
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, n):
+        return self.call(self.leaves, "native")[n]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.usefixtures("keeps_threads")
+def test_the_workers_of_a_data_loader_compute_the_same():
+    torch.set_num_threads(2)
+    rows = Rows()
+    expected = torch.stack([rows[n] for n in range(4)])
+    loader = DataLoader(rows, num_workers=2, multiprocessing_context="fork", timeout=60)
+    assert torch.equal(torch.cat(list(loader)), expected)
+
+
+def test_four_threads_of_python_at_once_compute_the_same():
+    graph = random_graph(200, 200, 40_000)
+    calls = [CALLS[name](graph) for name in ("gated attention", "dot attention", "weighted sum", "weighted max")]
+    expected = [results(call, leaves, "native") for leaves, call in calls]
+
+    def repeated(n):
+        leaves, call = calls[n % 4]
+        return [results(call, leaves, "native") for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for n, found in enumerate(pool.map(repeated, range(8))):
+            for one in found:
+                same(one, expected[n % 4], 0.0)
+
+
+@pytest.fixture
+def keeps_instruction_set():
+    before = library.instruction_set()
+    yield
+    library.use_instruction_set(before)
+
+
+@pytest.mark.usefixtures("keeps_instruction_set")
+@pytest.mark.parametrize("name", CALLS)
+def test_every_instruction_set_of_the_machine_agrees(name):
+    assert library.instruction_set() == library.instruction_sets()[-1], "the best runs unless another is chosen"
+    graph = random_graph(40, 30, 900)
+    leaves, call = CALLS[name](graph)
+    found = {}
+    for build in library.instruction_sets():
+        library.use_instruction_set(build)
+        assert library.instruction_set() == build
+        for dtype in (torch.float64, torch.float32):
+            torch.manual_seed(0)
+            found[build, dtype] = results(call, leaves, "native", dtype)
+    for (build, dtype), one in found.items():
+        best = found[library.instruction_sets()[-1], dtype]
+        same(one, {key: x.double() for key, x in best.items()}, 1e-12 if dtype == torch.float64 else 1e-5, build)
+
+
+def test_an_instruction_set_that_the_machine_lacks_is_refused():
+    with pytest.raises(ValueError, match="does not have that instruction set"):
+        library.use_instruction_set("v9")
