@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check i
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint docs lock clean
+.PHONY: demo test lint docs sanitize lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -27,6 +27,23 @@ lint: $(TOOLS)
 docs: $(TOOLS)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 	@echo "docs/_build/index.html"
+
+# The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, against a copy of the package that has such
+# kernels. `-S` keeps the installed package out, and --capture=sys lets a sanitizer's report through.
+SANITIZE := build/sanitize
+sanitize: $(TOOLS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S src/edgewise/native -B $(SANITIZE)/cmake -G Ninja \
+		-DEDGEWISE_SANITIZE=ON -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python"
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build $(SANITIZE)/cmake
+	rm -rf $(SANITIZE)/site
+	mkdir -p $(SANITIZE)/site
+	cp -R src/edgewise $(SANITIZE)/site
+	rm -f $(SANITIZE)/site/edgewise/native/_native.*
+	cp $(SANITIZE)/cmake/_native.* $(SANITIZE)/site/edgewise/native
+	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	PYTHONPATH="$(SANITIZE)/site:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+		$(BIN)/python -S -m pytest --capture=sys -o timeout=600 tests/kernels tests/native
 
 # torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
 $(RUNTIME): requirements/lock.txt pyproject.toml

@@ -36,18 +36,22 @@ struct Shape<float> {
   static constexpr int lanes = EDGEWISE_VECTOR_BYTES / 4;
   typedef float Vector __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
   typedef int32_t Whole __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
+  typedef uint32_t Bits __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
 };
 template <>
 struct Shape<double> {
   static constexpr int lanes = EDGEWISE_VECTOR_BYTES / 8;
   typedef double Vector __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
   typedef int64_t Whole __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
+  typedef uint64_t Bits __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
 };
 
 template <class A>
 using Vector = typename Shape<A>::Vector;
 template <class A>
 using Whole = typename Shape<A>::Whole;
+template <class A>
+using Bits = typename Shape<A>::Bits;
 template <class A>
 constexpr int lanes = Shape<A>::lanes;
 
@@ -181,7 +185,7 @@ EDGEWISE_INLINE Vector<float> exponential(Vector<float> x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  Vector<float> y = (Vector<float>)((Whole<float>)p + ((Whole<float>)shifted << 23));
+  Vector<float> y = (Vector<float>)((Bits<float>)p + ((Bits<float>)shifted << 23));
   y = choose<float>(x == x, y, x);  // NaN stays NaN, whatever its lower bits
   return choose<float>(vanishes, Vector<float>{}, y);
 }
@@ -200,7 +204,7 @@ EDGEWISE_INLINE Vector<double> exponential(Vector<double> x) {
                             1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5};
   for (double c : inverse) p = p * r + c;
   p = p * (r * r) + r + 1.0;
-  Vector<double> y = (Vector<double>)((Whole<double>)p + ((Whole<double>)shifted << 52));
+  Vector<double> y = (Vector<double>)((Bits<double>)p + ((Bits<double>)shifted << 52));
   y = choose<double>(x == x, y, x);  // NaN stays NaN, whatever its lower bits
   return choose<double>(vanishes, Vector<double>{}, y);
 }
