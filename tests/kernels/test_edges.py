@@ -156,6 +156,26 @@ def test_a_compiled_call_gives_the_same_without_a_graph_break(name):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("fresh_compiler")
+def test_another_graph_of_the_same_sizes_is_not_compiled_anew():
+    compiled = []
+
+    def backend(module, _):
+        compiled.append(module)
+        return module
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def call(graph, x):
+        return attend(graph, x, x, x, backend="native")
+
+    x = torch.randn(9, 2, 4, dtype=torch.float64, requires_grad=True)
+    for _ in range(3):
+        graph = random_graph(9, 9, 40)
+        assert torch.allclose(call(graph, x), attend(graph, x, x, x, backend="reference"), rtol=0, atol=1e-12)
+    assert len(compiled) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("fresh_compiler")
 def test_compiled_dropout_is_drawn_anew_and_its_gradient_fits_it():
     graph = random_graph(6, 6, 40)
     q = torch.randn(6, 2, 3, dtype=torch.float64)

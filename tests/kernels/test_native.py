@@ -100,6 +100,17 @@ def test_the_error_is_at_most_twice_that_of_plain_pytorch(case, make, dtype):
         assert ours <= 2 * theirs + rounding, f"{name}: {ours:.1e}, and {theirs:.1e} in plain PyTorch"
 
 
+def test_a_gradient_that_sums_over_every_edge_is_as_precise():
+    leaves, call = attention(random_graph(2000, 2000, 200_000), "gated", "", 4, 4, 16, 2)
+    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
+    exact = results(call, leaves, "native")["gradient of a"]
+    ours, theirs = (
+        relative_error(results(call, leaves, backend, torch.float32)["gradient of a"], exact)
+        for backend in ("native", "segment")
+    )
+    assert ours <= 2 * theirs, f"{ours:.1e}, and {theirs:.1e} in plain PyTorch"
+
+
 # Layouts
 
 

@@ -53,7 +53,7 @@ struct Attending {
       : call(call), by_channel(Loops<S, G>::choose(call.channels)), by_value(Loops<S, G>::choose(call.values)),
         scale(A(call.scale)), slope(A(call.slope)), keep(A(1 / (1 - call.dropout))), dropout(call.dropout, call.seed),
         H(call.heads), C(call.channels), D(call.values), splits(call.score == ADDITIVE && call.positive) {
-    room.resize(size_t(G) * 2 * (C + D) + 8 * W);
+    room.resize(size_t(G) * (3 * C + 2 * D) + 8 * W);
   }
 
   static S* row(const Matrix& x, int64_t b, int64_t n, int64_t from) {
@@ -172,13 +172,13 @@ struct Attending {
   }
 
   // Everything that a sender's gradient needs, and ds of each of its edges.
-  void by_sender(int64_t b, int64_t j, int h, const A* stats, A* ds_out, A* da) {
+  void by_sender(int64_t b, int64_t j, int h, const A* stats, A* ds_out, double* da) {
     const Adjacency& graph = call.transpose;
     const int64_t first = graph.offsets[j], last = graph.offsets[j + 1];
-    A *own = room.data(), *own_v = own + G * C, *dk = own_v + G * D + W, *dv = dk + G * C;
+    A *own = room.data(), *own_v = own + G * C, *dk = own_v + G * D + W, *dv = dk + G * C, *da_row = dv + G * D;
     if (call.score != NONE) widened(row(call.k, b, j, h * C), G * C, own);
     widened(row(call.v, b, j, h * D), G * D, own_v);
-    for (int n = 0; n < G * (C + D); ++n) dk[n] = 0;
+    for (int n = 0; n < G * (2 * C + D); ++n) dk[n] = 0;
     Vector<A> dk_additive{};
     for (int64_t t = first; t < last; t += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - t), known = graph.edges - t;
@@ -208,7 +208,7 @@ struct Attending {
         by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk);
       else if (call.score == GATED)
         by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.q, b, h * C, index, 0), n, C, dk,
-                                  da + h * C);
+                                  da_row);
       if (ds_out)
         for (int64_t e = 0; e < n; ++e)
           for (int g = 0; g < G; ++g) ds_out[(t + e) * H + h + g] = ds[e * G + g];
@@ -217,6 +217,8 @@ struct Attending {
       dk_additive = sum_of_repeats<A, G>(dk_additive);
       for (int g = 0; g < G; ++g) dk[g] = dk_additive[g];
     }
+    if (call.score == GATED)
+      for (int c = 0; c < G * C; ++c) da[h * C + c] += da_row[c];
     if (call.score != NONE) narrowed(dk, G * C, scale, row(call.dk, b, j, h * C));
     narrowed(dv, G * D, 1, row(call.dv, b, j, h * D));
   }
@@ -295,18 +297,19 @@ void attend_gradient_by(const Attention& call) {
   const Pieces receivers(call.graph.offsets, I), senders(call.transpose.offsets, call.transpose.rows);
   const bool second = call.score == DOT || call.score == GATED || call.dbias;
   const int64_t partial = call.score == GATED ? senders.count * width : 0;
-  std::unique_ptr<A[]> stats(new A[I * H * 2]), ds(second ? new A[E * H] : nullptr), das(new A[partial]);
-  if (call.da) std::fill_n((A*)call.da, width, A(0));
+  std::unique_ptr<A[]> stats(new A[I * H * 2]), ds(second ? new A[E * H] : nullptr);
+  std::vector<double> das(partial), da(partial ? width : 0);
   for (int64_t b = 0; b < call.batch; ++b) {
-    std::fill_n(das.get(), partial, A(0));
+    std::fill(das.begin(), das.end(), 0.0);
     for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.prepare(b, i, h, stats.get()); });
     for_rows<S, G>(call, senders, [&](auto& some, int64_t piece, int64_t j, int h) {
-      some.by_sender(b, j, h, stats.get(), ds.get(), das.get() + (partial ? piece * width : 0));
+      some.by_sender(b, j, h, stats.get(), ds.get(), das.data() + (partial ? piece * width : 0));
     });
     if (second)
       for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.by_receiver(b, i, h, ds.get()); });
-    for (int64_t n = 0; n < partial; ++n) ((A*)call.da)[n % width] += das[n];
+    for (int64_t n = 0; n < partial; ++n) da[n % width] += das[n];
   }
+  if (call.da) std::copy(da.begin(), da.end(), (A*)call.da);
 }
 
 // The largest group of heads that divides them and fits a vector.
