@@ -63,7 +63,8 @@ struct Attending {
     return {(const S*)x.data + b * x.batch_stride + from, x.row_stride, index, known};
   }
   static const A* widened(const S* x, int count, A* room) {
-    for (int n = 0; n < count; ++n) room[n] = number(x[n]);
+    if constexpr (std::is_same_v<S, A>) std::memcpy(room, x, count * sizeof(A));
+    else for (int n = 0; n < count; ++n) room[n] = number(x[n]);
     return room;
   }
   static void narrowed(const A* x, int count, A factor, S* out) {
@@ -187,8 +188,8 @@ struct Attending {
       for (int64_t e = 0; e < n; ++e) {
         const A* of = stats + int64_t(index[e]) * 2 * H + h;
         if (e + AHEAD < known) prefetch(stats + int64_t(index[e + AHEAD]) * 2 * H, 2 * H * sizeof(A));
-        for (int g = 0; g < G; ++g) lse_of[e * G + g] = of[g];
-        for (int g = 0; g < G; ++g) delta_of[e * G + g] = of[H + g];
+        std::memcpy(lse_of + e * G, of, G * sizeof(A));
+        std::memcpy(delta_of + e * G, of + H, G * sizeof(A));
       }
       by_value.dots(own_v, rows(call.dy, b, h * D, index, known), n, D, dp);
       for (int64_t at = n * G; at % W; ++at) lse_of[at] = std::numeric_limits<A>::infinity(), delta_of[at] = dp[at] = s[at] = 0;
@@ -211,7 +212,7 @@ struct Attending {
                                   da_row);
       if (ds_out)
         for (int64_t e = 0; e < n; ++e)
-          for (int g = 0; g < G; ++g) ds_out[(t + e) * H + h + g] = ds[e * G + g];
+          std::memcpy(ds_out + (t + e) * H + h, ds + e * G, G * sizeof(A));
     }
     if (call.score == ADDITIVE) {
       dk_additive = sum_of_repeats<A, G>(dk_additive);
@@ -236,7 +237,7 @@ struct Attending {
       const int32_t *index = graph.index + e, *at = call.transposed + e;
       for (int64_t m = 0; m < n; ++m) {
         if (m + AHEAD < known) prefetch(ds_in + int64_t(at[m + AHEAD]) * H + h, G * sizeof(A));
-        for (int g = 0; g < G; ++g) ds[m * G + g] = ds_in[int64_t(at[m]) * H + h + g];
+        std::memcpy(ds + m * G, ds_in + int64_t(at[m]) * H + h, G * sizeof(A));
       }
       if (call.score == DOT)
         by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq);
@@ -275,11 +276,11 @@ struct Attending {
 // Calls run(attending, row, h) for every row of the graph and every group of G heads.
 template <class S, int G, class Run>
 void for_rows(const Attention& call, const Pieces& pieces, const Run& run) {
-  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
+  // Group by group: the heads' slices of all nodes stay in the cache more easily than whole rows do.
+  over_items(call.threads, call.heads / G * pieces.count, [&](int64_t item, int) {
     Attending<S, G> attending(call);
-    const int64_t last = pieces.start(piece + 1);
-    for (int64_t n = pieces.start(piece); n < last; ++n)
-      for (int h = 0; h < call.heads; h += G) run(attending, piece, n, h);
+    const int64_t piece = item % pieces.count, last = pieces.start(piece + 1);
+    for (int64_t n = pieces.start(piece); n < last; ++n) run(attending, piece, n, int(item / pieces.count) * G);
   });
 }
 
