@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from edgewise.errors import ShapeError as ShapeError
     from edgewise.graphs import PATTERNS as PATTERNS
     from edgewise.graphs import Graph as Graph
+    from edgewise.graphs import Sample as Sample
     from edgewise.graphs import bipartite as bipartite
     from edgewise.graphs import blocks as blocks
     from edgewise.graphs import causal as causal
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from edgewise.graphs import grid as grid
     from edgewise.graphs import k_nearest as k_nearest
     from edgewise.graphs import radius_graph as radius_graph
+    from edgewise.graphs import sample_neighbors as sample_neighbors
     from edgewise.graphs import strided as strided
     from edgewise.graphs import window as window
     from edgewise.kernels import BACKENDS as BACKENDS
@@ -69,6 +71,7 @@ _NAMES = {
     "edgewise.graphs": (
         "PATTERNS",
         "Graph",
+        "Sample",
         "bipartite",
         "blocks",
         "causal",
@@ -77,6 +80,7 @@ _NAMES = {
         "grid",
         "k_nearest",
         "radius_graph",
+        "sample_neighbors",
         "strided",
         "window",
     ),

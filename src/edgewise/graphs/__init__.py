@@ -14,11 +14,13 @@ from edgewise.graphs.patterns import (
     window,
 )
 from edgewise.graphs.rule import Rule
+from edgewise.graphs.sampling import Sample, sample_neighbors
 
 __all__ = [
     "PATTERNS",
     "Graph",
     "Rule",
+    "Sample",
     "bipartite",
     "blocks",
     "causal",
@@ -27,6 +29,7 @@ __all__ = [
     "grid",
     "k_nearest",
     "radius_graph",
+    "sample_neighbors",
     "strided",
     "window",
 ]

@@ -54,7 +54,8 @@ static const Table* chosen = nullptr;
 
 const char* chosen_instruction_set() { return chosen->name; }
 
-void bind_building(nb::module_& module);  // graphs: building, transposing, sampling
+void bind_building(nb::module_& module);  // graphs: building, transposing, coalescing
+void bind_sampling(nb::module_& module);  // graphs: neighbours drawn at random
 void bind_tiles(nb::module_& module);     // attention on ranges, as dense tiles
 
 template <class Call, void (*const (Table::*kernel)[DTYPES])(const Call&)>
@@ -164,5 +165,6 @@ NB_MODULE(_native, module) {
     chosen->dropout_mask(seed, dropout, count, reinterpret_cast<float*>(mask));
   });
   bind_building(module);
+  bind_sampling(module);
   bind_tiles(module);
 }

@@ -1,0 +1,346 @@
+// Neighbours drawn at random, hop by hop. A draw is a hash of (seed, hop, node, draw): the same on any number of threads.
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "parallel.hpp"
+
+namespace nb = nanobind;
+
+namespace edgewise {
+
+constexpr uint64_t STEP = 0x9E3779B97F4A7C15;  // splitmix64 (Steele, Lea & Flood, 2014)
+
+static inline uint64_t hash(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+// The random numbers of one receiver in one hop.
+struct Random {
+  uint64_t state;
+  Random(uint64_t hop_seed, int64_t node) : state(hash(hop_seed + STEP * uint64_t(node + 1))) {}
+  uint64_t word(int64_t draw) const { return hash(state + STEP * uint64_t(draw + 1)); }
+  int64_t below(int64_t bound, int64_t draw) const {
+    return int64_t((unsigned __int128)(word(draw)) * uint64_t(bound) >> 64);
+  }
+};
+
+struct Hop {
+  int threads;
+  const int64_t* offsets;  // of the graph
+  const int32_t* senders;  // half the memory traffic: this is where a hop spends its time
+  const void* weight;                // [E] or null
+  bool doubles;                      // the weights are float64, not float32
+  int64_t fanout;                    // -1: all
+};
+
+constexpr int64_t SCANNED = 48;     // picks that are compared one by one; beyond, a bit for each neighbour
+constexpr int64_t BLOCK = 16;      // receivers that go through the stages together: far enough ahead to hide memory
+constexpr int64_t SHARED = 1 << 15;  // edges that are worth a second thread
+
+// What one thread needs beside the output.
+struct Scratch {
+  std::vector<uint64_t> bits;                    // which neighbours are taken; all zero between rows
+  std::vector<std::pair<double, int64_t>> best;  // (key, edge): a heap of those with the least keys, the greatest on top
+  std::vector<std::pair<int64_t, int64_t>> row;  // (sender, edge)
+};
+
+class Sampler {
+ public:
+  explicit Sampler(int64_t size) : size_(size), place_(size, 0) {}
+
+  // Starts a sample. The first seed that is out of range or there already, by its position; -1 where all are right.
+  int64_t begin(const int64_t* seeds, int64_t count) {
+    base_ += int32_t(count_);
+    count_ = 0;
+    if (base_ > std::numeric_limits<int32_t>::max() - size_ - 1) {
+      std::fill(place_.begin(), place_.end(), 0);
+      base_ = 1;
+    }
+    reserve(count);
+    for (int64_t n = 0; n < count; ++n) {
+      if (seeds[n] < 0 || seeds[n] >= size_ || place_[seeds[n]] >= base_) return n;
+      add(seeds[n]);
+    }
+    return -1;
+  }
+
+  // Writes the sample's offsets [rows + 1]; how many edges the hop has, or -1 - e where edge e has no legal weight.
+  int64_t count(const Hop& hop, int64_t* offsets) {
+    rows_ = count_;
+    first_.resize(rows_);
+    degree_.resize(rows_);
+    most_ = 0;
+    for (int64_t r = 0; r < rows_; ++r) {
+      if (r + 16 < rows_) __builtin_prefetch(&hop.offsets[nodes_[r + 16]]);
+      first_[r] = hop.offsets[nodes_[r]];
+      degree_[r] = hop.offsets[nodes_[r] + 1] - first_[r];
+      most_ = std::max(most_, degree_[r]);
+    }
+    if (hop.weight != nullptr) {
+      const int64_t wrong = hop.doubles ? count_positive<double>(hop) : count_positive<float>(hop);
+      if (wrong >= 0) return -1 - wrong;
+    }
+    const std::vector<int64_t>& eligible = hop.weight != nullptr ? positive_ : degree_;
+    offsets[0] = 0;
+    for (int64_t r = 0; r < rows_; ++r)
+      offsets[r + 1] = offsets[r] + (hop.fanout < 0 ? eligible[r] : std::min(eligible[r], hop.fanout));
+    return offsets[rows_];
+  }
+
+  // Writes the edges of a hop that was counted, [E] each: senders by their place in the sample, ascending in each row.
+  // How many nodes the sample has by then.
+  int64_t draw(const Hop& hop, uint64_t seed, int64_t number, const int64_t* offsets, int64_t* senders, int64_t* edges) {
+    const uint64_t hop_seed = hash(seed + STEP * uint64_t(number + 1));
+    const int64_t total = offsets[rows_], blocks = (rows_ + BLOCK - 1) / BLOCK;
+    const auto row = [&](int64_t block) { return std::min(std::max<int64_t>(block, 0) * BLOCK, rows_); };
+    reserve(count_ + total);
+    const bool shared = hop.threads > 1 && (total >= SHARED || hop.weight != nullptr) && usable_threads(hop.threads) > 1;
+    prepare(shared ? hop.threads : 1, hop.fanout < 0 ? most_ : std::min(hop.fanout, most_), hop.weight != nullptr);
+    if (!shared) {
+      // Three stages, each a block behind the one before: the memory that a stage reads was asked for by the last.
+      for (int64_t block = 0; block < blocks + 2; ++block) {
+        pick(hop, hop_seed, row(block), row(block + 1), offsets, edges, scratch_[0]);
+        gather(hop, offsets[row(block - 1)], offsets[row(block)], edges, senders);
+        relabel(row(block - 2), row(block - 1), offsets, senders, edges);
+      }
+      return count_;
+    }
+    const int64_t pieces = (blocks + 7) / 8;
+    over_items(hop.threads, pieces, [&](int64_t piece, int thread) {
+      const int64_t start = piece * 8, stop = std::min(start + 8, blocks);
+      for (int64_t block = start; block < stop + 1; ++block) {
+        if (block < stop) pick(hop, hop_seed, row(block), row(block + 1), offsets, edges, scratch_[thread]);
+        if (block > start) gather(hop, offsets[row(block - 1)], offsets[row(block)], edges, senders);
+      }
+    });
+    // Places are given in the order of the edges, so by one thread.
+    for (int64_t block = 0; block < blocks + 1; ++block) {
+      for (int64_t e = offsets[row(block)]; e < offsets[row(block + 1)]; ++e) __builtin_prefetch(&place_[senders[e]], 1);
+      relabel(row(block - 1), row(block), offsets, senders, edges);
+    }
+    return count_;
+  }
+
+  void nodes(int64_t* out) const { std::copy(nodes_.begin(), nodes_.begin() + count_, out); }
+
+ private:
+  void reserve(int64_t count) {
+    // One more than there can be: `relabel` writes before it knows whether the node is new.
+    if (int64_t(nodes_.size()) < count + 1) nodes_.resize(std::max<int64_t>(count + 1, 2 * int64_t(nodes_.size())));
+  }
+
+  // Room for what the threads write beside the output: inside a parallel loop nothing may run out of memory.
+  void prepare(int threads, int64_t most_kept, bool weighted) {
+    if (int(scratch_.size()) < threads) scratch_.resize(threads);
+    for (int n = 0; n < threads; ++n) {
+      Scratch& scratch = scratch_[n];
+      if (most_kept > SCANNED) scratch.bits.resize(std::max<size_t>(scratch.bits.size(), size_t(most_ / 64 + 1)), 0);
+      if (weighted) scratch.best.reserve(size_t(most_kept) + 1);
+    }
+  }
+
+  void add(int64_t node) {
+    place_[node] = base_ + int32_t(count_);
+    nodes_[count_++] = node;
+  }
+
+  template <class T>
+  int64_t count_positive(const Hop& hop) {
+    const T* weight = static_cast<const T*>(hop.weight);
+    positive_.resize(rows_);
+    constexpr int64_t NONE_WRONG = std::numeric_limits<int64_t>::max();
+    std::atomic<int64_t> wrong{NONE_WRONG};
+    over_items(hop.threads, (rows_ + 255) / 256, [&](int64_t piece, int) {
+      for (int64_t r = piece * 256; r < std::min(rows_, piece * 256 + 256); ++r) {
+        if (r + 4 < rows_) __builtin_prefetch(&weight[first_[r + 4]]);
+        int64_t positive = 0, legal = 0;
+        for (int64_t e = first_[r]; e < first_[r] + degree_[r]; ++e) {
+          positive += weight[e] > 0;
+          legal += weight[e] >= 0 && weight[e] <= std::numeric_limits<T>::max();
+        }
+        positive_[r] = positive;
+        if (legal == degree_[r]) continue;
+        int64_t e = first_[r];
+        while (weight[e] >= 0 && weight[e] <= std::numeric_limits<T>::max()) ++e;
+        int64_t least = wrong;
+        while (e < least && !wrong.compare_exchange_weak(least, e)) {
+        }
+      }
+    });
+    return wrong == NONE_WRONG ? -1 : int64_t(wrong);
+  }
+
+  // Which edges of the graph each of some rows keeps.
+  void pick(const Hop& hop, uint64_t hop_seed, int64_t start, int64_t stop, const int64_t* offsets, int64_t* edges,
+            Scratch& scratch) {
+    for (int64_t r = start; r < stop; ++r) {
+      const int64_t kept = offsets[r + 1] - offsets[r], degree = degree_[r];
+      int64_t* out = edges + offsets[r];
+      if (hop.weight != nullptr) {
+        if (hop.doubles) pick_weighted<double>(hop, hop_seed, r, kept, out, scratch);
+        else pick_weighted<float>(hop, hop_seed, r, kept, out, scratch);
+      } else if (kept == degree) {
+        for (int64_t d = 0; d < kept; ++d) out[d] = first_[r] + d;
+      } else {
+        pick_uniform(Random(hop_seed, nodes_[r]), first_[r], degree, kept, out, scratch);
+      }
+      for (int64_t d = 0; d < kept; ++d) __builtin_prefetch(&hop.senders[out[d]]);
+    }
+  }
+
+  // Floyd's algorithm: of the neighbours 0 .. last, one that is not taken yet, else `last` itself. Each set is as likely.
+  static void pick_uniform(const Random& random, int64_t first, int64_t degree, int64_t kept, int64_t* out,
+                           Scratch& scratch) {
+    const int64_t shift = degree - kept;
+    if (degree <= 64) {
+      uint64_t taken = 0;
+      for (int64_t d = 0; d < kept; ++d) {
+        int64_t pick = random.below(shift + d + 1, d);
+        pick = taken >> pick & 1 ? shift + d : pick;
+        taken |= uint64_t(1) << pick;
+        out[d] = first + pick;
+      }
+    } else if (kept <= SCANNED) {
+      for (int64_t d = 0; d < kept; ++d) {
+        const int64_t pick = first + random.below(shift + d + 1, d);
+        bool taken = false;
+        for (int64_t before = 0; before < d; ++before) taken |= out[before] == pick;
+        out[d] = taken ? first + shift + d : pick;
+      }
+    } else {
+      for (int64_t d = 0; d < kept; ++d) {
+        int64_t pick = random.below(shift + d + 1, d);
+        if (scratch.bits[pick >> 6] >> (pick & 63) & 1) pick = shift + d;
+        scratch.bits[pick >> 6] |= uint64_t(1) << (pick & 63);
+        out[d] = first + pick;
+      }
+      for (int64_t d = 0; d < kept; ++d) scratch.bits[(out[d] - first) >> 6] = 0;
+    }
+  }
+
+  // The edges with the least -log(u_e) / w_e (Efraimidis & Spirakis, 2006): as if drawn one after the other by weight.
+  template <class T>
+  void pick_weighted(const Hop& hop, uint64_t hop_seed, int64_t r, int64_t kept, int64_t* out, Scratch& scratch) {
+    const T* weight = static_cast<const T*>(hop.weight) + first_[r];
+    if (kept == positive_[r]) {
+      for (int64_t d = 0, found = 0; found < kept; ++d)
+        if (weight[d] > 0) out[found++] = first_[r] + d;
+      return;
+    }
+    const Random random(hop_seed, nodes_[r]);
+    auto& best = scratch.best;
+    best.clear();
+    for (int64_t d = 0; d < degree_[r] && kept > 0; ++d) {
+      if (!(weight[d] > 0)) continue;
+      const double w = double(weight[d]), u = double((random.word(d) >> 11) + 1) * 0x1p-53;  // 0 < u <= 1
+      const bool full = int64_t(best.size()) == kept;
+      if (full && 1 - u > best.front().first * w) continue;  // -log u >= 1 - u: most edges of a hub need no logarithm
+      const std::pair<double, int64_t> mine(-std::log(u) / w, first_[r] + d);
+      if (full) {
+        if (!(mine < best.front())) continue;
+        std::pop_heap(best.begin(), best.end());
+        best.pop_back();
+      }
+      best.push_back(mine);
+      std::push_heap(best.begin(), best.end());
+    }
+    for (int64_t d = 0; d < kept; ++d) out[d] = best[d].second;
+  }
+
+  void gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges, int64_t* senders) const {
+    for (int64_t e = start; e < stop; ++e) {
+      senders[e] = hop.senders[edges[e]];
+      __builtin_prefetch(&place_[senders[e]], 1);
+    }
+  }
+
+  // From nodes to their places in the sample; a node that has none gets the next one.
+  void relabel(int64_t start, int64_t stop, const int64_t* offsets, int64_t* senders, int64_t* edges) {
+    for (int64_t r = start; r < stop; ++r) {
+      for (int64_t e = offsets[r]; e < offsets[r + 1]; ++e) {
+        const int64_t node = senders[e];
+        const int32_t before = place_[node], next = base_ + int32_t(count_);
+        nodes_[count_] = node;
+        count_ += before < base_;
+        senders[e] = place_[node] = before < base_ ? next : before;
+      }
+      for (int64_t e = offsets[r]; e < offsets[r + 1]; ++e) senders[e] -= base_;
+      sort_row(senders + offsets[r], edges + offsets[r], offsets[r + 1] - offsets[r]);
+    }
+  }
+
+  void sort_row(int64_t* senders, int64_t* edges, int64_t n) {
+    if (n > SCANNED) {
+      auto& row = scratch_[0].row;
+      row.resize(size_t(n));
+      for (int64_t d = 0; d < n; ++d) row[d] = {senders[d], edges[d]};
+      std::sort(row.begin(), row.end());
+      for (int64_t d = 0; d < n; ++d) std::tie(senders[d], edges[d]) = row[d];
+      return;
+    }
+    for (int64_t d = 1; d < n; ++d) {  // most nodes are new, and so in order already
+      const int64_t sender = senders[d], edge = edges[d];
+      int64_t to = d;
+      for (; to > 0 && (senders[to - 1] > sender || (senders[to - 1] == sender && edges[to - 1] > edge)); --to) {
+        senders[to] = senders[to - 1];
+        edges[to] = edges[to - 1];
+      }
+      senders[to] = sender;
+      edges[to] = edge;
+    }
+  }
+
+  int64_t size_;                // nodes of the graph
+  std::vector<int32_t> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
+  int32_t base_ = 1;
+  int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
+  std::vector<int64_t> nodes_, first_, degree_, positive_;
+  std::vector<Scratch> scratch_;
+};
+
+static const int64_t* in(uintptr_t address) { return reinterpret_cast<const int64_t*>(address); }
+static int64_t* out(uintptr_t address) { return reinterpret_cast<int64_t*>(address); }
+
+void bind_sampling(nb::module_& module);
+void bind_sampling(nb::module_& module) {
+  nb::class_<Hop>(module, "Hop")
+      .def("__init__", [](Hop* self, int threads, uintptr_t offsets, uintptr_t senders, uintptr_t weight, bool doubles,
+                          int64_t fanout) {
+        new (self) Hop{threads, in(offsets),  reinterpret_cast<const int32_t*>(senders),
+                       reinterpret_cast<const void*>(weight), doubles, fanout};
+      });
+  nb::class_<Sampler>(module, "Sampler")
+      .def(nb::init<int64_t>())
+      .def("begin",
+           [](Sampler& self, uintptr_t seeds, int64_t count) {
+             nb::gil_scoped_release unlocked;
+             return self.begin(in(seeds), count);
+           })
+      .def("count",
+           [](Sampler& self, const Hop& hop, uintptr_t offsets) {
+             nb::gil_scoped_release unlocked;
+             return self.count(hop, out(offsets));
+           })
+      .def("draw",
+           [](Sampler& self, const Hop& hop, uint64_t seed, int64_t number, uintptr_t offsets, uintptr_t senders,
+              uintptr_t edges) {
+             nb::gil_scoped_release unlocked;
+             return self.draw(hop, seed, number, in(offsets), out(senders), out(edges));
+           })
+      .def("nodes", [](const Sampler& self, uintptr_t nodes) {
+        nb::gil_scoped_release unlocked;
+        self.nodes(out(nodes));
+      });
+}
+
+}  // namespace edgewise

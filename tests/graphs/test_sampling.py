@@ -1,0 +1,233 @@
+"""Samples against the graph they come from, in C++ and in plain PyTorch; their chances against the exact ones."""
+
+import itertools
+import os
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from edgewise import native
+from edgewise.errors import GraphError, ShapeError
+from edgewise.graphs import Graph, Sample, causal, complete, sample_neighbors
+from graphs.examples import random_graphs
+
+compiled = pytest.mark.skipif(native.library is None, reason="edgewise was installed without its C++ kernels")
+
+
+@pytest.fixture(params=["c++", "pytorch"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test runs with the C++ library, and without it."""
+    if request.param == "c++" and native.library is None:
+        pytest.skip("edgewise was installed without its C++ kernels")
+    if request.param == "pytorch":
+        monkeypatch.setattr(native, "library", None)
+    return str(request.param)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def large_graph(edges: int = 200_000, nodes: int = 20_000) -> Graph:
+    """With hubs, parallel edges and isolated nodes."""
+    draw = seeded(3)
+    receivers = (torch.rand(edges, generator=draw) ** 3 * nodes).long()
+    return Graph.from_edge_index(torch.stack([torch.randint(0, nodes, (edges,), generator=draw), receivers]), nodes)
+
+
+def equal(a: Sample, b: Sample) -> bool:
+    return (
+        torch.equal(a.nodes, b.nodes)
+        and a.graphs == b.graphs
+        and all(torch.equal(mine, other) for mine, other in zip(a.edges, b.edges, strict=True))
+    )
+
+
+def check(graph: Graph, seeds: Tensor, fanouts: list[int], sample: Sample, weight: Tensor | None = None) -> None:
+    """Everything that is true of any sample."""
+    assert len(sample.graphs) == len(sample.edges) == len(fanouts)
+    assert sample.nodes[: len(seeds)].equal(seeds)
+    assert len(sample.nodes.unique()) == len(sample.nodes)
+    known = len(seeds)
+    for fanout, hop, edges in zip(fanouts, reversed(sample.graphs), reversed(sample.edges), strict=True):
+        assert hop.num_receivers == known
+        known = hop.num_senders
+        assert hop.senders.unique().numel() >= known - hop.num_receivers  # only nodes that someone listens to are added
+        assert hop == Graph.from_csr(hop.offsets, hop.senders, hop.num_senders)  # checked, and in order
+        assert len(edges.unique()) == len(edges) == hop.num_edges  # without replacement
+        assert graph.senders[edges].equal(sample.nodes[hop.senders])
+        assert graph.receivers[edges].equal(sample.nodes[hop.receivers])
+        eligible = graph.in_degrees()
+        if weight is not None:
+            assert bool((weight[edges] > 0).all())
+            eligible = torch.zeros_like(eligible).index_add(0, graph.receivers, (weight > 0).long())
+        wanted = eligible[sample.nodes[: hop.num_receivers]]
+        assert hop.in_degrees().equal(wanted if fanout < 0 else wanted.clamp(max=fanout))
+    assert known == len(sample.nodes)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_samples_of_small_graphs(either: str, weighted: bool) -> None:
+    for number, graph in enumerate([*random_graphs(60), causal(9), complete(4)]):
+        draw = seeded(number)
+        seeds = torch.randperm(graph.num_receivers, generator=draw)[: number % 5]
+        weight = torch.randint(0, 4, (graph.num_edges,), generator=draw).float() if weighted else None
+        for fanouts in ([2], [1, 3], [0, 2], [-1, 2, -1], [100], []):
+            sample = sample_neighbors(graph, seeds, fanouts, draw, weight)
+            check(graph, seeds, fanouts, sample, weight)
+
+
+@pytest.mark.parametrize("fanouts", [[10, 10], [60, 5], [-1, 3], [3, 500]])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_samples_of_a_large_graph(either: str, weighted: bool, fanouts: list[int]) -> None:
+    graph = large_graph()
+    seeds = torch.randperm(graph.num_receivers, generator=seeded(0))[:300]
+    weight = torch.rand(graph.num_edges, generator=seeded(1), dtype=torch.float64) if weighted else None
+    for seed in range(3):
+        sample = sample_neighbors(graph, seeds, fanouts, seeded(seed), weight)
+        check(graph, seeds, fanouts, sample, weight)
+
+
+def test_all_neighbours_of_everyone_are_the_graph(either: str) -> None:
+    graph = large_graph(3000, 200)
+    sample = sample_neighbors(graph, torch.arange(200), [-1])
+    assert sample.graphs[0] == graph
+    assert sample.edges[0].equal(torch.arange(3000))
+
+
+def test_the_generator_decides_the_draw(either: str) -> None:
+    graph, seeds = large_graph(), torch.arange(0, 20_000, 40)
+    first = sample_neighbors(graph, seeds, [5, 5], seeded(1))
+    assert equal(first, sample_neighbors(graph, seeds, [5, 5], seeded(1)))
+    assert not equal(first, sample_neighbors(graph, seeds, [5, 5], seeded(2)))
+    again = seeded(1)
+    assert not equal(sample_neighbors(graph, seeds, [5, 5], again), sample_neighbors(graph, seeds, [5, 5], again))
+    torch.manual_seed(4)
+    default = sample_neighbors(graph, seeds, [5, 5])
+    torch.manual_seed(4)
+    assert equal(default, sample_neighbors(graph, seeds, [5, 5]))
+
+
+def test_the_hops_are_drawn_independently(either: str) -> None:
+    graph = complete(40)
+    sample = sample_neighbors(graph, [0], [3, 3], seeded(0))
+    assert not sample.edges[1].sort().values.equal(sample.edges[0][:3].sort().values)
+
+
+@compiled
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_same_sample_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch, weighted: bool) -> None:
+    graph, seeds = large_graph(), torch.arange(0, 20_000, 5)
+    weight = torch.rand(graph.num_edges, generator=seeded(1)) if weighted else None
+    samples = []
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(native, "threads", lambda threads=threads: threads)
+        samples.append(sample_neighbors(graph, seeds, [20, 10], seeded(7), weight))
+    assert samples[0].graphs[0].num_edges > 1 << 15  # enough for several threads
+    assert equal(samples[0], samples[1])
+    assert equal(samples[0], samples[2])
+
+
+def test_threads_of_python_sample_side_by_side(either: str) -> None:
+    graph, seeds = large_graph(), torch.arange(0, 20_000, 20)
+    expected = [sample_neighbors(graph, seeds, [10, 5], seeded(n)) for n in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: sample_neighbors(graph, seeds, [10, 5], seeded(n)), range(24)))
+    assert all(equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@compiled
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_samples_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "threads", lambda: 4)
+    graph, seeds = large_graph(), torch.arange(0, 20_000, 5)
+    weight = torch.rand(graph.num_edges, generator=seeded(1))
+    expected = sample_neighbors(graph, seeds, [20, 10], seeded(7), weight)  # OpenMP has its threads by now
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        torch.set_num_threads(1)  # as a data loader's workers do: PyTorch's own threads do not survive a fork either
+        os._exit(0 if equal(expected, sample_neighbors(graph, seeds, [20, 10], seeded(7), weight)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def chi_square(counts: Tensor, chances: Tensor) -> float:
+    expected = chances * counts.sum()
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+@pytest.mark.parametrize(("degree", "fanout"), [(5, 2), (70, 2), (70, 60)])
+def test_every_neighbour_is_as_likely(either: str, degree: int, fanout: int) -> None:
+    """Sets of two by their own counts; from many neighbours, single ones. Receivers are independent experiments."""
+    receivers = 3000
+    graph = Graph.from_csr(torch.arange(receivers + 1) * degree, torch.arange(degree).repeat(receivers), receivers)
+    sample = sample_neighbors(graph, torch.arange(receivers), [fanout], seeded(0))
+    picks = graph.senders[sample.edges[0]].view(receivers, fanout)
+    if degree == 5:
+        sets = {pair: n for n, pair in enumerate(itertools.combinations(range(degree), 2))}
+        counts = torch.bincount(torch.tensor([sets[a, b] for a, b in picks.sort().values.tolist()]), minlength=10)
+    else:
+        counts = torch.bincount(picks.flatten(), minlength=degree)
+    free = len(counts) - 1
+    assert chi_square(counts, torch.full((len(counts),), 1 / len(counts))) < free + 5 * (2 * free) ** 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_neighbours_are_drawn_by_weight(either: str, dtype: torch.dtype) -> None:
+    """One: P(a) = w_a / Σ w. Two, one after the other: P({a, b}) = p_a p_b / (1 - p_a) + p_b p_a / (1 - p_b)."""
+    receivers, w = 4000, torch.tensor([1, 2, 0, 4, 3])
+    graph = Graph.from_csr(torch.arange(receivers + 1) * 5, torch.arange(5).repeat(receivers), receivers)
+    weight, p = w.repeat(receivers).to(dtype), w / w.sum()
+    one = sample_neighbors(graph, torch.arange(receivers), [1], seeded(0), weight)
+    counts = torch.bincount(graph.senders[one.edges[0]], minlength=5)
+    assert counts[2] == 0
+    assert chi_square(counts[w > 0], p[w > 0]) < 22  # 3 degrees of freedom: one in 10,000
+    two = sample_neighbors(graph, torch.arange(receivers), [2], seeded(0), weight)
+    picks = graph.senders[two.edges[0]].view(receivers, 2).sort().values
+    pairs = list(itertools.combinations([0, 1, 3, 4], 2))
+    counts = torch.tensor([int((picks == torch.tensor(pair)).all(1).sum()) for pair in pairs])
+    chances = torch.tensor([float(p[a] * p[b] * (1 / (1 - p[a]) + 1 / (1 - p[b]))) for a, b in pairs])
+    assert chi_square(counts, chances) < 27  # 5 degrees of freedom
+
+
+def test_a_sample_serves_a_backward_pass(either: str) -> None:
+    graph = large_graph(3000, 200)
+    with torch.inference_mode():
+        sample = sample_neighbors(graph, [1, 2, 3], [4])
+    x = torch.ones(len(sample.nodes), requires_grad=True)
+    x[sample.graphs[0].senders].sum().backward()
+    assert x.grad is not None
+
+
+RING = Graph.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], num_nodes=4)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"seeds": [0, 4]}, "seed 1: node 4 is out of range: the graph has 4 nodes"),
+    ({"seeds": [-1]}, "seed 0: node -1 is out of range: the graph has 4 nodes"),
+    ({"seeds": [2, 1, 2, 1]}, "seed 2: node 2 is a seed already: seeds must be distinct"),
+    ({"seeds": [0.5]}, "seeds must hold integers (int64), not float64"),
+    ({"seeds": [[1]]}, "seeds must have 1 axis, not shape [1, 1]"),
+    ({"fanouts": [3, -2]}, "fanouts[1] must be a number of neighbours, or -1 for all of them, not -2"),
+    ({"fanouts": [1.5]}, "fanouts[0] must be a whole number, not 1.5"),
+    ({"fanouts": 3}, "fanouts must list how many neighbours to draw in each hop, as [10, 10], not 3"),
+    ({"weight": torch.tensor([1.0, 1.0, -0.5, 1.0])}, "edge 2: weight -0.5 must be finite and at least 0"),
+    ({"weight": torch.tensor([1.0, 1.0, torch.nan, 1.0])}, "edge 2: weight nan must be finite and at least 0"),
+    ({"weight": torch.tensor([1.0, 1.0, torch.inf, 1.0])}, "edge 2: weight inf must be finite and at least 0"),
+    ({"weight": torch.ones(3)}, "weight must have shape [4], one for each edge, not [3]"),
+    ({"weight": [1.0] * 4}, "weight must be a tensor with a number for each edge, not list"),
+    ({"weight": torch.ones(4, dtype=torch.complex64)}, "weight must hold real numbers, not complex64"),
+    ({"graph": complete(2, 3)}, "sample_neighbors needs receivers and senders to be the same nodes"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
+def test_what_is_refused(either: str, wrong: dict[str, Any], message: str) -> None:
+    arguments = {"graph": RING, "seeds": [2, 3], "fanouts": [2, 1]} | wrong
+    with pytest.raises((GraphError, ShapeError), match=re.escape(message)):
+        sample_neighbors(**arguments)
+    check(RING, torch.tensor([2]), [1, 1], sample_neighbors(RING, [2], [1, 1]))  # the next sample is right again
