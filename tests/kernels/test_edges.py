@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from edgewise import Graph, aggregate, attend
+from edgewise import Graph, aggregate, attend, record, use_backend
 from edgewise.kernels import edges
 from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
 
@@ -172,6 +172,22 @@ def test_another_graph_of_the_same_sizes_is_not_compiled_anew():
         graph = random_graph(9, 9, 40)
         assert torch.allclose(call(graph, x), attend(graph, x, x, x, backend="reference"), rtol=0, atol=1e-12)
     assert len(compiled) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_compiled_call_obeys_use_backend_and_record():
+    graph, x = random_graph(9, 9, 40), torch.randn(9, 2, 4)
+    expected = attend(graph, x, x, x)
+    compiled = torch.compile(lambda x: attend(graph, x, x, x), backend="aot_eager", fullgraph=True)
+    assert torch.allclose(compiled(x), expected, atol=1e-5)
+    with use_backend("dense"):
+        assert torch.allclose(compiled(x), expected, atol=1e-5)
+    with use_backend("factored"), pytest.raises(Exception, match="BackendRefusal"):
+        compiled(x)
+    with record() as seen:
+        compiled(x)
+    assert [one.weights.shape for one in seen] == [(40, 2)]
 
 
 @pytest.mark.filterwarnings("ignore")
