@@ -62,15 +62,17 @@ struct Tiles {
 
   const Tiling& call;
   const Plan& plan;
-  const int C, D, C_whole, D_whole, most;  // channels and values, the same in whole vectors, senders in a tile
+  const int C, D, C_whole, D_whole, most;  // channels and values, the same in whole vectors, senders in a tile at most
   std::vector<A> room;
   std::vector<uint8_t> ready;
 
   Tiles(const Tiling& call, const Plan& plan)
       : call(call), plan(plan), C(call.channels), D(call.values), C_whole((C + W - 1) / W * W),
-        D_whole((D + W - 1) / W * W), most(senders_in_tile(call)) {}
+        D_whole((D + W - 1) / W * W), most(forward_step(call)) {}
 
-  static int senders_in_tile(const Tiling& call) { return std::max(call.channels, call.values) <= 64 ? 64 : 32; }
+  // Senders in a tile, so that all that is read and written of it stays in the first cache; never more than `most`.
+  static int forward_step(const Tiling& call) { return std::max(call.channels, call.values) <= 64 ? 64 : 32; }
+  static int backward_step(const Tiling& call) { return std::max(call.channels, call.values) <= 16 ? 64 : 32; }
 
   A* take(A*& from, int64_t count) const {
     A* taken = from;
@@ -478,7 +480,7 @@ template <class S>
 void attend_tiles_gradient(const Tiling& call) {
   using A = Sum<S>;
   const Plan plan(call, lanes<A>, PANELS);
-  const BackwardPlan backward(call, plan, Tiles<S>::senders_in_tile(call));
+  const BackwardPlan backward(call, plan, Tiles<S>::backward_step(call));
   const std::vector<Share> shares = shared_out(call.heads, int64_t(backward.pieces.size()),
                                                [&](int64_t n) { return backward.pieces[n].work; });
   const int64_t heads = call.heads, count = int64_t(shares.size());
