@@ -18,10 +18,10 @@ def ring(n: int) -> Graph:
 @pytest.mark.parametrize(
     ("graph", "score", "choice"),
     [
-        (complete(1024), Dot(), "dense"),
-        (causal(64), Dot(), "dense"),
+        (complete(1024), Dot(), "tiled"),
+        (causal(64), Dot(), "tiled"),
         (ring(20_000), Dot(), "native"),
-        (window(8192, 4), Dot(), "native"),
+        (window(8192, 4), Dot(), "tiled"),
         (complete(64), Additive(), "native"),
         (complete(4096), Kernel(torch.exp), "factored"),
         (ring(1000), Kernel(torch.exp), "segment"),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels import dense, factored, native, reference, segment
+from edgewise.kernels import dense, factored, native, reference, segment, tiled
 from edgewise.kernels.call import Call
 from edgewise.kernels.planner import MACHINES, Candidate, Cost, Plan
 from edgewise.native import say_if_missing
@@ -38,6 +38,7 @@ BACKENDS: dict[str, Backend] = {
     "factored": factored,
     "native": native,
     "segment": segment,
+    "tiled": tiled,
     "reference": reference,
 }
 
