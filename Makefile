@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check i
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint docs sanitize lock clean
+.PHONY: demo test lint docs bench sanitize lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -23,6 +23,10 @@ lint: $(TOOLS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Every case of the benchmark at small sizes: does each contender run, and give the right numbers?
+bench: $(TOOLS)
+	$(BIN)/edgewise bench all --quick
 
 docs: $(TOOLS)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build

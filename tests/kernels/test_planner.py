@@ -19,7 +19,7 @@ def ring(n: int) -> Graph:
     ("graph", "score", "choice"),
     [
         (complete(1024), Dot(), "tiled"),
-        (causal(64), Dot(), "tiled"),
+        (causal(32), Dot(), "dense"),
         (ring(20_000), Dot(), "native"),
         (window(8192, 4), Dot(), "tiled"),
         (complete(64), Additive(), "native"),
@@ -77,6 +77,10 @@ def test_a_choice_is_made_once_per_graph_and_shape():
 
 
 def test_seconds_add_up():
-    machine = Machine(flops=10, bandwidth=20, gather=5, gather_fresh=1, reused=100, launch=0.5)
+    speeds = {"flops": 10, "tiles": 20, "edges": 5, "bandwidth": 20, "gather": 5, "gather_fresh": 1}
+    machine = Machine(**speeds, rows=8, rows_far=2, launch=0.5, reused=100, cache=50)
     assert machine.seconds(Cost(flops=10, bytes=40, gathered=5, largest=100, launches=2)) == 1 + 2 + 1 + 1
     assert machine.seconds(Cost(gathered=5, largest=101)) == 5
+    assert machine.seconds(Cost(tiles=20, edges=5)) == 1 + 1
+    assert machine.seconds(Cost(rows=16, held=50)) == 2  # all of them in the cache
+    assert machine.seconds(Cost(rows=16, held=100)) == 1 + 4  # half of them

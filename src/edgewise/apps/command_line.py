@@ -145,7 +145,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     generate.add_argument("--seed", type=whole(0), default=0, help="of the random draws (default: 0)")
 
     plan = add("plan", "show which backend would run on a graph, and why", PLAN)
-    plan.add_argument("pattern", metavar="PATTERN", help="a name of `edgewise list patterns`")
+    plan.add_argument("pattern", nargs="?", metavar="PATTERN", help="a name of `edgewise list patterns`")
     plan.add_argument(
         "options", nargs="*", metavar="OPTION=VALUE", help="the pattern's own options, such as n=4096 radius=64"
     )
@@ -162,6 +162,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     plan.add_argument("--batch", type=whole(1), default=1, metavar="B", help="graphs alike, side by side (default: 1)")
     plan.add_argument(
         "--dtype", default="float32", choices=("float64", "float32", "bfloat16", "float16"), help="(default: float32)"
+    )
+    plan.add_argument(
+        "--calibrate", action="store_true", help="first measure this machine's speeds (3 s) and keep them"
     )
 
     bench = add("bench", "time Edgewise beside its peers on this machine", BENCH)
@@ -195,7 +198,8 @@ task, graph or model by --SECTION.name starts that section from its defaults."""
 PLAN = """Show which backend would run an attention on a graph: candidates by predicted time, then the refusals.
 
     edgewise plan causal n=1024 --heads 8
-    edgewise plan grid height=28 width=28 --channels 16 --score Gaussian"""
+    edgewise plan grid height=28 width=28 --channels 16 --score Gaussian
+    edgewise plan --calibrate"""
 
 BENCH = """Time Edgewise beside its peers: each in its own process, checked against float64 first, rounds interleaved.
 
@@ -284,7 +288,8 @@ def run(args: argparse.Namespace) -> Answer:
         case _:
             from edgewise.apps.planning import plan
 
-            return plan(args.pattern, args.options, args.score, args.heads, args.channels, args.batch, args.dtype)
+            shape = (args.heads, args.channels, args.batch, args.dtype)
+            return plan(args.pattern, args.options, args.score, *shape, calibrate=args.calibrate)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -12,13 +13,32 @@ from torch import nn
 import edgewise
 from edgewise.errors import ConfigError, nearest
 from edgewise.graphs import PATTERNS, Graph
-from edgewise.kernels import Score
+from edgewise.kernels import Score, calibration
 
 
 def plan(
-    pattern: str, options: Sequence[str], score: str, heads: int, channels: int, batch: int, dtype: str
+    pattern: str | None,
+    options: Sequence[str],
+    score: str,
+    heads: int,
+    channels: int,
+    batch: int,
+    dtype: str,
+    *,
+    calibrate: bool = False,
 ) -> dict[str, Any]:
-    """Print the planner's table."""
+    """Print the planner's table, after measuring the machine where that is asked for."""
+    answer: dict[str, Any] = {}
+    if calibrate:
+        measured = asdict(calibration.calibrate())
+        print("this machine, per second (launch: seconds):")
+        for name, speed in measured.items():
+            print(f"  {name:<12}  {speed:9.3g}")
+        answer["machine"] = measured
+    if pattern is None:
+        if not calibrate:
+            raise ConfigError(f"name a pattern, such as `edgewise plan causal n=1024`; known are {', '.join(PATTERNS)}")
+        return answer
     if pattern not in PATTERNS:
         raise ConfigError(f"unknown pattern {pattern!r}{nearest(pattern, PATTERNS)}; known are {', '.join(PATTERNS)}")
     if score not in SCORES:
@@ -34,7 +54,7 @@ def plan(
     )
     print(table)
     candidates = [{"backend": one.backend, "seconds": one.seconds, "refusal": one.refusal} for one in table.candidates]
-    return {"graph": repr(graph), "choice": table.choice, "candidates": candidates}
+    return answer | {"graph": repr(graph), "choice": table.choice, "candidates": candidates}
 
 
 def build(pattern: str, options: Sequence[str]) -> Graph:

@@ -17,6 +17,7 @@ from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
 
+SKIPPED = 256  # causal attention leaves out tiles of about so many senders
 MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build
 
 
@@ -54,12 +55,19 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     batch = call.v.shape[:-3].numel()
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
-    if not masked and not graph.is_complete:
-        pairs = graph.num_edges
+    groups = 0
+    if not masked and _is_blocks(graph):
+        pairs, groups = graph.num_edges, len(graph.memo("blocks by size", lambda: _blocks_by_size(graph)))
+    elif not masked and not graph.is_complete:
+        pairs = min(pairs, graph.num_edges + SKIPPED * graph.num_receivers)
     channels = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
     flops = 2 * batch * call.heads * pairs * (channels + 8)  # a pair's exponential costs about 8 products
-    mask = batch * call.heads * pairs * (5 if call.score.biases else 1) if masked else 0
-    return Cost(flops=flops, bytes=mask + 16 * call.v.numel(), launches=10)
+    if not masked:
+        # Blocks are copied out and in again, all of one size at a time.
+        traffic = (16 if groups == 0 else 48) * call.v.numel()
+        return Cost(flops=flops, bytes=traffic, launches=10 + 16 * groups)
+    mask = batch * call.heads * pairs * (5 if call.score.biases else 1)
+    return Cost(flops=flops * 8 // 5, bytes=mask + 16 * call.v.numel(), launches=13)  # masked products are slower
 
 
 def run(call: Call) -> Tensor:

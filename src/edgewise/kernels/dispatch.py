@@ -14,9 +14,9 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels import dense, factored, native, reference, segment, tiled
+from edgewise.kernels import calibration, dense, factored, native, reference, segment, tiled
 from edgewise.kernels.call import Call
-from edgewise.kernels.planner import MACHINES, Candidate, Cost, Plan
+from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan
 from edgewise.native import say_if_missing
 
 
@@ -41,6 +41,8 @@ BACKENDS: dict[str, Backend] = {
     "tiled": tiled,
     "reference": reference,
 }
+
+calibration.remember()
 
 ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
 
@@ -94,13 +96,18 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor
 def candidates(call: Call) -> list[Candidate]:
     """Every backend's prediction or refusal: the cheapest first, then the oracle, then the refusals."""
     call = call.lowered()
-    machine = MACHINES.get(call.graph.device.type, MACHINES["cpu"])
+    machine = machine_of(call)
     found = []
     for name, backend in BACKENDS.items():
         reason = backend.refuses(call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
         found.append(Candidate(name, seconds, reason))
     return sorted(found, key=lambda one: (one.seconds is None, one.backend == ORACLE, one.seconds))
+
+
+def machine_of(call: Call) -> Machine:
+    """The speeds of the device that a call's graph is on."""
+    return MACHINES.get(call.graph.device.type, MACHINES["cpu"])
 
 
 def explain(call: Call, what: str) -> Plan:
@@ -111,7 +118,7 @@ def explain(call: Call, what: str) -> Plan:
 def _cheapest(call: Call) -> str:
     found = candidates(call)
     if any(one.refusal == native.MISSING for one in found):
-        machine = MACHINES.get(call.graph.device.type, MACHINES["cpu"])
+        machine = machine_of(call)
         if machine.seconds(native.cost(call)) < (found[0].seconds or 0.0):
             say_if_missing()
     return found[0].backend

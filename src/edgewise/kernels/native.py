@@ -16,6 +16,9 @@ from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 from edgewise.native import library
 
 MISSING = "edgewise was installed without its C++ kernels"
+SOFTMAX = 16  # an exponential, and finding the row, cost an edge about as much as so many products
+ROW = 400  # starting and finishing a receiver's row, likewise
+
 KINDS = {Dot: edges.DOT, Additive: edges.ADDITIVE, GatedAdditive: edges.GATED, Uniform: edges.NONE}
 
 
@@ -43,22 +46,25 @@ def refuses(call: Call) -> str | None:
 
 def cost(call: Call) -> Cost:
     """Every edge reads the rows of its sender, once."""
-    count = call.graph.num_edges
+    graph = call.graph
+    count = graph.num_edges
     # A rule's edges have to be listed before they can be walked along.
-    listing = 0 if call.graph.rule is None else 24 * count
+    listing = 0 if graph.rule is None else 24 * count
     if isinstance(call, Attend):
-        numbers = call.v.shape[:-3].numel() * count * call.heads
+        batch, size = call.v.shape[:-3].numel() * call.heads, call.v.element_size()
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
         return Cost(
-            flops=2 * numbers * (width + 16),
-            gathered=call.v.element_size() * numbers * width,
+            edges=2 * batch * count * (width + SOFTMAX) + ROW * batch * graph.num_receivers,
+            rows=size * batch * count * width,
+            held=size * batch * graph.num_senders * width,
             bytes=listing,
-            launches=3,
+            launches=16,
         )
     if isinstance(call, Aggregate):
-        numbers = count * call.x.numel() // max(1, call.graph.num_senders)
-        return Cost(flops=2 * numbers, gathered=call.x.element_size() * numbers, bytes=listing, launches=2)
-    return Cost(flops=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=2)
+        numbers = count * call.x.numel() // max(1, graph.num_senders)
+        size = call.x.element_size()
+        return Cost(edges=2 * numbers, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=6)
+    return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=6)
 
 
 def run(call: Call) -> Tensor:

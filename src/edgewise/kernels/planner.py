@@ -9,45 +9,70 @@ from dataclasses import dataclass
 class Cost:
     """What a backend would spend on a call.
 
-    Symbols     flops = multiplications and additions; bytes = contiguous traffic; gathered = traffic of rows picked
-                one by one, through temporaries of at most `largest` bytes; launches = PyTorch operations
+    Symbols     flops = multiplications and additions of PyTorch's matrix products, tiles = of our dense tiles, edges =
+                of our kernels on edges; bytes = contiguous traffic; gathered = traffic of rows that PyTorch picks one
+                by one, through temporaries of at most `largest` bytes; rows = traffic of rows that our kernels pick
+                out of `held` bytes; launches = the fixed cost of a call, counted in PyTorch operations
     """
 
     flops: int = 0
+    tiles: int = 0
+    edges: int = 0
     bytes: int = 0
     gathered: int = 0
     largest: int = 0
+    rows: int = 0
+    held: int = 0
     launches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Speeds that turn a `Cost` into seconds: per second for flops and bytes, seconds for a launch.
+    """Speeds that turn a `Cost` into seconds: each per second, but launch, which is the seconds of one.
 
-    Temporaries beyond `reused` bytes are fresh memory every time: gathering through them runs at `gather_fresh`.
+    Symbols     the names of `Cost`; temporaries beyond `reused` bytes are fresh memory every time, and gathering
+                through them runs at `gather_fresh`; rows in the cache, which holds `cache` bytes, run at `rows`,
+                others at `rows_far`
     """
 
     flops: float
+    tiles: float
+    edges: float
     bandwidth: float
     gather: float
     gather_fresh: float
-    reused: int
+    rows: float
+    rows_far: float
     launch: float
+    reused: float = 32e6
+    cache: float = 24e6
 
     def seconds(self, cost: Cost) -> float:
         """Predicted time of a forward pass."""
+        far = max(0.0, 1 - self.cache / cost.held) if cost.held else 0.0  # the share of rows that are not in the cache
         return (
             cost.flops / self.flops
+            + cost.tiles / self.tiles
+            + cost.edges / self.edges
             + cost.bytes / self.bandwidth
             + cost.gathered / (self.gather if cost.largest <= self.reused else self.gather_fresh)
+            + cost.rows * ((1 - far) / self.rows + far / self.rows_far)
             + cost.launches * self.launch
         )
 
 
-MACHINES = {
-    "cpu": Machine(flops=7e10, bandwidth=1e10, gather=1.8e10, gather_fresh=3.5e9, reused=32_000_000, launch=8e-6),
-    "cuda": Machine(flops=3e13, bandwidth=1e12, gather=4e11, gather_fresh=4e11, reused=0, launch=6e-6),
-}
+# What an ordinary machine does, for one that was not measured.
+ASSUMED = {
+    "cpu": Machine(
+        flops=1.3e11, tiles=1.6e11, edges=4e10, bandwidth=2.5e10, gather=5e10, gather_fresh=5e9, rows=1.6e11,
+        rows_far=2e10, launch=1.7e-5,
+    ),
+    "cuda": Machine(
+        flops=3e13, tiles=3e13, edges=1e12, bandwidth=1e12, gather=4e11, gather_fresh=4e11, rows=1e12,
+        rows_far=1e12, launch=6e-6,
+    ),
+}  # fmt: skip
+MACHINES = dict(ASSUMED)  # by kind of device; `edgewise.kernels.calibration` puts what it measured in their place
 
 
 @dataclass(frozen=True, slots=True)

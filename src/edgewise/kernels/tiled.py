@@ -68,7 +68,7 @@ def cost(call: Call) -> Cost:
     pairs = call.graph.memo("pairs in tiles", lambda: _pairs(call.graph))
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
     numbers = call.v.shape[:-3].numel() * call.heads * pairs
-    return Cost(flops=2 * numbers * (width + SOFTMAX), bytes=2 * call.v.element_size() * call.v.numel(), launches=2)
+    return Cost(tiles=2 * numbers * (width + SOFTMAX), bytes=2 * call.v.element_size() * call.v.numel(), launches=13)
 
 
 def run(call: Call) -> Tensor:
