@@ -170,3 +170,10 @@ def test_grouped_queries_share_keys_and_values():
     expected = attend(causal(5), q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1), backend="reference")
     for backend in ("reference", "segment", "dense", None):
         torch.testing.assert_close(attend(causal(5), q, k, v, Dot(), backend=backend), expected)
+
+
+def test_the_planner_chooses_while_a_graph_of_edges_is_traced_for_the_first_time():
+    graph = Graph.from_edge_index(torch.randint(0, 50, (2, 200)), 50)
+    q = torch.randn(50, 2, 8)
+    compiled = torch.compile(lambda q: attend(graph, q, q, q), fullgraph=True, backend="aot_eager")(q)
+    torch.testing.assert_close(compiled, attend(graph, q, q, q))

@@ -253,8 +253,7 @@ class Graph:
         """Some i listens to some j more than once."""
         if self.rule is not None or self._ranges is not None:
             return False
-        same = (self.senders[1:] == self.senders[:-1]) & (self.receivers[1:] == self.receivers[:-1])
-        return bool(same.any())
+        return lowering.repeats_an_edge(self.offsets, self.senders)
 
     @derived
     def has_self_loops(self) -> bool:

@@ -48,6 +48,16 @@ def count_edges(rule: Rule, receivers: int, senders: int, offset: int) -> int:
 count_edges._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
+def repeats_an_edge(offsets: Tensor, senders: Tensor) -> bool:
+    """Whether some receiver lists a sender twice; its senders ascend."""
+    same = torch.nn.functional.pad(senders[1:] == senders[:-1], (1, 0))
+    same[offsets[:-1][offsets[:-1] < senders.shape[0]]] = False  # the first of a row repeats nothing
+    return bool(same.any())
+
+
+repeats_an_edge._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> Tensor:
     """All j of all intervals, in order [E]: they count up by one, and jump where an interval begins."""
     starts, lengths = starts.flatten(), (stops - starts).flatten()
