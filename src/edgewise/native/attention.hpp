@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "memory.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "table.hpp"
@@ -287,6 +288,7 @@ void for_rows(const Attention& call, const Pieces& pieces, const Run& run) {
 template <class S, int G>
 void attend_by(const Attention& call) {
   const Pieces pieces(call.graph.offsets, call.graph.rows);
+  expect_writes(call.y.data, call.batch * call.graph.rows * call.heads * call.values * sizeof(S));
   for (int64_t b = 0; b < call.batch; ++b)
     for_rows<S, G>(call, pieces, [&](auto& some, int64_t, int64_t i, int h) { some.forward(b, i, h); });
 }
@@ -298,13 +300,19 @@ void attend_gradient_by(const Attention& call) {
   const Pieces receivers(call.graph.offsets, I), senders(call.transpose.offsets, call.transpose.rows);
   const bool second = call.score == DOT || call.score == GATED || call.dbias;
   const int64_t partial = call.score == GATED ? senders.count * width : 0;
-  std::unique_ptr<A[]> stats(new A[I * H * 2]), ds(second ? new A[E * H] : nullptr);
+  const auto stats = scratch<A>(I * H * 2), ds = scratch<A>(second ? E * H : 0);
+  const int64_t nodes = call.batch * H * sizeof(S), senders_count = call.transpose.rows;
+  if (call.score != NONE) {
+    expect_writes(call.dq.data, I * nodes * call.channels);
+    expect_writes(call.dk.data, senders_count * nodes * call.channels);
+  }
+  expect_writes(call.dv.data, senders_count * nodes * call.values);
   std::vector<double> das(partial), da(partial ? width : 0);
   for (int64_t b = 0; b < call.batch; ++b) {
     std::fill(das.begin(), das.end(), 0.0);
     for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.prepare(b, i, h, stats.get()); });
     for_rows<S, G>(call, senders, [&](auto& some, int64_t piece, int64_t j, int h) {
-      some.by_sender(b, j, h, stats.get(), ds.get(), das.data() + (partial ? piece * width : 0));
+      some.by_sender(b, j, h, stats.get(), second ? ds.get() : nullptr, das.data() + (partial ? piece * width : 0));
     });
     if (second)
       for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.by_receiver(b, i, h, ds.get()); });

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "memory.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "table.hpp"
@@ -167,6 +168,7 @@ void over_graph(const Product& call, const Row& row) {
 
 template <class S>
 void product(const Product& call) {
+  expect_writes(call.y.data, call.batch * call.graph.rows * call.heads * call.channels * sizeof(S));
   if (call.reduce == MAX || call.reduce == MIN)
     over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.extreme(b, i); });
   else
