@@ -131,7 +131,7 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     if dy is None:
         return (None,) * 13
     q, k, v, a, bias, offsets, index, *reverse, seed, y, lse, positive = ctx.saved_tensors
-    if _differentiated_again(dy, q, k, v, a, bias):
+    if differentiated_again(dy, q, k, v, a, bias):
         found = _attend_again(dy, q, k, v, a, bias, offsets, index, ctx.options, seed)
     else:
         to_bias = bias is not None and ctx.needs_input_grad[4]
@@ -192,17 +192,17 @@ def _attend_again(
     if dropout > 0:
         kept = dropout_mask(seed, dropout, v.shape[0], index.shape[0], v.shape[2]).to(v.dtype)
         y = segment.weighted_values(graph, w_ij * kept, v)
-    return _gradients_again(y, inputs, dy)
+    return gradients_again(y, inputs, dy)
 
 
-def _differentiated_again(*tensors: Tensor | None) -> bool:
+def differentiated_again(*tensors: Tensor | None) -> bool:
     """Whether a backward pass will itself be differentiated."""
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     return any(x is not None and x.requires_grad for x in tensors)
 
 
-def _gradients_again(y: Tensor, inputs: Sequence[Tensor | None], dy: Tensor) -> list[Tensor | None]:
+def gradients_again(y: Tensor, inputs: Sequence[Tensor | None], dy: Tensor) -> list[Tensor | None]:
     """Differentiable gradients of y to those inputs that have one."""
     leaves = [x for x in inputs if x is not None and x.requires_grad]
     found = iter(torch.autograd.grad(y, leaves, dy, create_graph=True, allow_unused=True, materialize_grads=True))
@@ -338,7 +338,7 @@ def _product_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     dx = dweight = None
     dy = rows_contiguous(dy)
     if ctx.reduce in (MAX, MIN):
-        if _differentiated_again(dy, x, weight):
+        if differentiated_again(dy, x, weight):
             return *_extreme_again(dy, x, weight, offsets, index, edge, ctx.reduce), *[None] * 5
         share = extreme_share(dy, x, weight, offsets, index, edge, y)
         dx, found = extreme_gradient(share, x, weight, offsets, index, edge, y, reverse)
@@ -377,7 +377,7 @@ def _extreme_again(
         by_edge = x.new_ones(1, index.shape[0], 1)
     y = segment.run(Aggregate(graph, x, by_edge, "max" if reduce == MAX else "min"))
     assert isinstance(y, Tensor)
-    return _gradients_again(y, inputs, dy)
+    return gradients_again(y, inputs, dy)
 
 
 def _like(found: Tensor, given: Tensor) -> Tensor:

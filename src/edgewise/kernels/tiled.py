@@ -20,8 +20,8 @@ from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.edges import (
     DTYPES,
     MOST,
-    _differentiated_again,
-    _gradients_again,
+    differentiated_again,
+    gradients_again,
     matrix,
     rows_contiguous,
     wide,
@@ -155,7 +155,7 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     if dy is None:
         return (None,) * 6
     q, k, v, starts, stops, y, lse = ctx.saved_tensors
-    if _differentiated_again(dy, q, k, v):
+    if differentiated_again(dy, q, k, v):
         found = _attend_again(dy, q, k, v, starts, stops, ctx.scale)
     else:
         found = attend_tiles_gradient(dy, q, k, v, starts, stops, ctx.scale, y, lse)
@@ -173,7 +173,7 @@ def _attend_again(
     graph = Graph.from_ranges(starts, stops, v.shape[1])
     y = segment.run(Attend(graph, q, k, v, Dot(scale)))
     assert isinstance(y, Tensor)
-    return _gradients_again(y, (q, k, v), dy)
+    return gradients_again(y, (q, k, v), dy)
 
 
 def _attend_gradient(
