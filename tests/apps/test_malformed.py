@@ -63,7 +63,7 @@ COMMANDS = {
     "generate nowhere --topk 5": "did you mean '--top-k'",
     "generate nowhere --seed -1": "not a whole number from 0",
     "generate nowhere --no-cach": "did you mean '--no-cache'",
-    "plan": "the following arguments are required: PATTERN",
+    "plan": "name a pattern, such as",
     "plan windw n=4": "did you mean 'window'",
     "plan window": "needs n=VALUE, radius=VALUE",
     "plan window n=4": "needs radius=VALUE",

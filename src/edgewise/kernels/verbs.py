@@ -174,7 +174,7 @@ def plan(
     Example
         >>> from edgewise import causal, plan
         >>> plan(causal(1024), heads=8, channels=16).choice
-        'dense'
+        'tiled'
     """
     if min(heads, channels, *batch, 1) < 1:
         raise ShapeError(f"heads, channels and batch must be at least 1, not {heads}, {channels} and {batch}")
