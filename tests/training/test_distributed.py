@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from edgewise.errors import ConfigError
 from edgewise.training import finished
-from edgewise.training.distributed import World, device_for, join
+from edgewise.training.distributed import SENT, World, device_for, join, leave
 from training.tiny import losses, records, same_run, weights
 
 
@@ -108,3 +110,16 @@ def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert device_for("auto") == torch.device("cuda")
+
+
+def test_leaving_waits_until_the_threads_of_the_group_have_let_go_of_every_tensor():
+    world = World(torch.device("cpu"), size=2)  # so that it really sends, if only to itself
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    assert world.share({"a": 1}) == {"a": 1}
+    holding = [SENT[-1]]
+    slow = threading.Timer(0.1, holding.clear)
+    slow.start()
+    leave()
+    assert not holding
+    assert not SENT
+    assert not dist.is_initialized()

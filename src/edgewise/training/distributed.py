@@ -8,6 +8,9 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
+import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -20,6 +23,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from edgewise import errors
 from edgewise.errors import ConfigError, EdgewiseError
+
+# The last tensors that were sent. The group's threads let go of each a moment after its call has returned, and a
+# thread that does so while Python ends aborts the process: `leave` waits for them.
+SENT: deque[Tensor] = deque(maxlen=8)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class World:
     def sum(self, value: Tensor) -> Tensor:
         """The sum over all ranks, on all ranks."""
         if self.size > 1:
-            dist.all_reduce(value)
+            dist.all_reduce(sent(value))
         return value
 
     def once(self, action: Callable[[], Any]) -> Any:
@@ -73,7 +80,7 @@ class World:
         content = torch.zeros(int(length), dtype=torch.uint8, device=self.device)
         if self.first:
             content.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-        dist.broadcast(content, src=0)
+        dist.broadcast(sent(content), src=0)
         return json.loads(content.cpu().numpy().tobytes())
 
 
@@ -94,7 +101,20 @@ def join(device: str) -> World:
     return World(place, rank, size)
 
 
+def sent(value: Tensor) -> Tensor:
+    """The same numbers as a tensor that nothing else refers to but `SENT` and, for a while, the group's threads."""
+    SENT.append(value.detach())
+    return SENT[-1]
+
+
 def leave() -> None:
+    """Leave the group, at the end of the process, once its threads have let go of what was sent."""
+    deadline = time.monotonic() + 5
+    while SENT and time.monotonic() < deadline:
+        if sys.getrefcount(SENT[0]) > 2:  # more than the deque and the call
+            time.sleep(0.001)
+        else:
+            SENT.popleft()
     if dist.is_initialized():
         dist.destroy_process_group()
 
