@@ -6,6 +6,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from edgewise import Graph, aggregate, attend, record, use_backend
 from edgewise.kernels import edges
+from edgewise.kernels.dropout import drop
 from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -242,7 +243,7 @@ def test_the_mask_describes_what_is_dropped(kind):
     torch.manual_seed(3)
     y = call(leaves, "native")
     torch.manual_seed(3)
-    mask = edges.dropout_mask(torch.randint(2**62, (1,)), 0.3, batch, graph.num_edges, heads)
+    mask = drop(torch.ones(batch, graph.num_edges, heads), 0.3, torch.randint(2**62, (1,)))
     assert set(mask.unique().tolist()) == {0.0, float(torch.tensor(1 / 0.7))}
     # The same with a sender of its own for every edge, whose values are masked.
     own = Graph.from_csr(graph.offsets, torch.arange(graph.num_edges), graph.num_edges)
@@ -260,30 +261,3 @@ def test_dropout_keeps_the_mean():
     spread = (probability / (1 - probability) / 50) ** 0.5  # of a mean of 50 weights, each 0 or 4/3
     assert abs(y.mean() - 1) < 4 * spread / (2 * n) ** 0.5
     assert abs(y.std() / spread - 1) < 0.05
-
-
-@pytest.mark.parametrize("probability", [0.01, 0.1, 0.5, 0.9, 0.999])
-def test_the_expected_share_of_weights_is_dropped(probability):
-    mask = edges.dropout_mask(torch.randint(2**62, (1,)), probability, 2, 100_000, 5)
-    error = float((mask == 0).double().mean()) - probability
-    assert abs(error) < 4 * (probability * (1 - probability) / mask.numel()) ** 0.5
-
-
-def correlation(x, y):
-    x, y = x.flatten() - x.mean(), y.flatten() - y.mean()
-    return float((x * y).mean() / (x.square().mean() * y.square().mean()).sqrt())
-
-
-def test_masks_of_heads_edges_batches_and_seeds_do_not_correlate():
-    seeds = [torch.tensor([n]) for n in (0, 1, 2**31, 2**32, 2**61)]
-    masks = [edges.dropout_mask(seed, 0.5, 2, 50_000, 4).double() for seed in seeds]
-    limit = 5 / (2 * 50_000 * 3) ** 0.5
-    first = masks[0]
-    for step in (1, 2, 3):
-        assert abs(correlation(first[:, :, step:], first[:, :, :-step])) < limit, "heads"
-    for step in (1, 2, 3, 4, 8, 64, 1024):
-        assert abs(correlation(first[:, step:], first[:, :-step])) < limit, "edges"
-    assert abs(correlation(first[1], first[0])) < 2 * limit, "batches"
-    for n, mask in enumerate(masks):
-        for other in masks[:n]:
-            assert abs(correlation(mask, other)) < limit, "seeds"

@@ -1,6 +1,7 @@
 """Floor 2: scores, the three verbs, the planner and one file per backend."""
 
 from edgewise.kernels.dispatch import BACKENDS, Recorded, record, use_backend
+from edgewise.kernels.dropout import dropout
 from edgewise.kernels.planner import Plan
 from edgewise.kernels.scores import (
     Additive,
@@ -33,6 +34,7 @@ __all__ = [
     "aggregate",
     "attend",
     "collect",
+    "dropout",
     "ends",
     "plan",
     "record",

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
-from edgewise.kernels.operators import Operator
+from edgewise.kernels.dropout import drop
+from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.native import library, threads
 
-DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 SUM, MEAN, MAX, MIN = range(4)
 REDUCTIONS = {"sum": SUM, "mean": MEAN, "max": MAX, "min": MIN}
 DOT, ADDITIVE, GATED, NONE = range(4)
@@ -190,8 +190,7 @@ def _attend_again(
     assert isinstance(result, tuple)
     y, w_ij = result
     if dropout > 0:
-        kept = dropout_mask(seed, dropout, v.shape[0], index.shape[0], v.shape[2]).to(v.dtype)
-        y = segment.weighted_values(graph, w_ij * kept, v)
+        y = segment.weighted_values(graph, drop(w_ij, dropout, seed), v)
     return gradients_again(y, inputs, dy)
 
 
@@ -207,13 +206,6 @@ def gradients_again(y: Tensor, inputs: Sequence[Tensor | None], dy: Tensor) -> l
     leaves = [x for x in inputs if x is not None and x.requires_grad]
     found = iter(torch.autograd.grad(y, leaves, dy, create_graph=True, allow_unused=True, materialize_grads=True))
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
-
-
-def dropout_mask(seed: Tensor, dropout: float, batch: int, edges: int, heads: int) -> Tensor:
-    """The factor 0 or 1 / (1 − dropout) that the kernels give each weight: [B, E, H] float32."""
-    mask = torch.empty(batch, edges, heads)
-    library.dropout_mask(int(seed), dropout, mask.numel(), mask.data_ptr())  # type: ignore[union-attr]
-    return mask
 
 
 def _attend_gradient(

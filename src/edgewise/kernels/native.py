@@ -11,6 +11,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels import edges
 from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.operators import DTYPES
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 from edgewise.native import library
@@ -18,6 +19,7 @@ from edgewise.native import library
 MISSING = "edgewise was installed without its C++ kernels"
 SOFTMAX = 16  # an exponential, and finding the row, cost an edge about as much as so many products
 ROW = 400  # starting and finishing a receiver's row, likewise
+TERM, SUM_ROW = 24, 60  # the same of a sum: finding a term, and a row
 
 KINDS = {Dot: edges.DOT, Additive: edges.ADDITIVE, GatedAdditive: edges.GATED, Uniform: edges.NONE}
 
@@ -28,7 +30,7 @@ def refuses(call: Call) -> str | None:
     if graph.device.type != "cpu":
         return f"its kernels run on the CPU, not on {graph.device.type}"
     x = call.v if isinstance(call, Attend) else call.x if isinstance(call, Aggregate) else call.m_ij
-    if x.dtype not in edges.DTYPES:
+    if x.dtype not in DTYPES:
         return f"its kernels compute in float32, float64 and bfloat16, not in {x.dtype}"
     if isinstance(call, Attend):
         if type(call.score) not in KINDS:
@@ -63,8 +65,9 @@ def cost(call: Call) -> Cost:
     if isinstance(call, Aggregate):
         numbers = count * call.x.numel() // max(1, graph.num_senders)
         size = call.x.element_size()
-        return Cost(edges=2 * numbers, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=6)
-    return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=6)
+        work = 2 * numbers + TERM * count + SUM_ROW * graph.num_receivers
+        return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=2)
+    return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=2)
 
 
 def run(call: Call) -> Tensor:

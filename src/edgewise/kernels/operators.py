@@ -10,6 +10,7 @@ from torch import Tensor
 
 LIBRARY = torch.library.Library("edgewise", "DEF")
 
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # those that the kernels compute in, by their numbers
 Results = Tensor | tuple[Tensor, ...]
 
 
@@ -19,8 +20,9 @@ class Operator:
     Symbols     schema = its signature in PyTorch's notation; compute = the kernel; shape = the same results, empty;
                 save(ctx, inputs, output) and gradient(ctx, *grads) as in `torch.autograd.Function`; no gradient
                 where they are None
-    Cost        called eagerly it goes through a plain autograd.Function, a quarter of a library operator's overhead;
-                under torch.compile it is the library operator
+    Cost        called eagerly it is the kernel alone where nothing needs a gradient (a microsecond), else a plain
+                autograd.Function (10 µs, a quarter of a library operator's overhead); under torch.compile and
+                torch.func it is the library operator
     """
 
     def __init__(
@@ -41,18 +43,32 @@ class Operator:
                 qualified, _for_lists(gradient), setup_context=_with_lists(save), lib=LIBRARY
             )
         self.overload = getattr(torch.ops.edgewise, name).default
-        methods = {"forward": compute, "setup_context": save, "backward": gradient}
-        self.function = (
-            type(name, (torch.autograd.Function,), {key: staticmethod(value) for key, value in methods.items()})  # type: ignore[arg-type]
-            if gradient is not None
-            else None
-        )
+        self.function = None if save is None or gradient is None else _function(name, compute, save, gradient)
         self.compute = compute
 
     def __call__(self, *inputs: Any) -> Any:
-        if torch.compiler.is_compiling() or _is_traced(inputs):
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or _is_traced(inputs):
             return self.overload(*inputs)
-        return self.compute(*inputs) if self.function is None else self.function.apply(*inputs)  # type: ignore[attr-defined]
+        if self.function is not None and torch.is_grad_enabled() and _needs_gradient(inputs):
+            return self.function.apply(*inputs)
+        return self.compute(*inputs)
+
+
+def _function(name: str, compute: Callable[..., Results], save: Callable[..., None], gradient: Any) -> Any:
+    """The autograd.Function. Its forward saves too: PyTorch spends 50 µs a call on one with a setup_context."""
+
+    def forward(ctx: Any, *inputs: Any) -> Results:
+        output = compute(*inputs)
+        save(ctx, inputs, output)
+        return output
+
+    return type(
+        name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
+    )
+
+
+def _needs_gradient(inputs: Sequence[Any]) -> bool:
+    return any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
 
 
 def _is_traced(inputs: Sequence[Any]) -> bool:

@@ -18,7 +18,6 @@ from edgewise.graphs import Graph, lowering
 from edgewise.graphs.rule import Rule
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.edges import (
-    DTYPES,
     MOST,
     differentiated_again,
     gradients_again,
@@ -26,7 +25,7 @@ from edgewise.kernels.edges import (
     rows_contiguous,
     wide,
 )
-from edgewise.kernels.operators import Operator
+from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Dot
 from edgewise.native import library, threads

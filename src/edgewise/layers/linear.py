@@ -12,6 +12,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
+from edgewise.kernels import dropout as dropout_dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ class SparseFeatures:
         """Drop each non-zero with probability p: the zeros would stay zeros, so this is dropout of the dense x."""
         if p == 0.0 or not training:
             return self
-        return SparseFeatures(self.graph, functional.dropout(self.weight, p, training))
+        return SparseFeatures(self.graph, dropout_dense(self.weight, p, training))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseFeatures:
         weight = self.weight.to(device=device, dtype=dtype)
@@ -107,4 +108,4 @@ class Linear(nn.Linear):
 
 def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | SparseFeatures:
     """Dropout of dense or of sparse features: each entry becomes 0 with probability p, the rest grow by 1/(1 - p)."""
-    return functional.dropout(x, p, training) if isinstance(x, Tensor) else x.dropout(p, training)
+    return dropout_dense(x, p, training) if isinstance(x, Tensor) else x.dropout(p, training)

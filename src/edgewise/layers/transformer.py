@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
+from edgewise.kernels import dropout
 from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
 from edgewise.layers.mlp import ACTIVATIONS
 from edgewise.layers.tables import chosen
@@ -133,7 +134,7 @@ class PreNormBlock(nn.Module):
         return x + self._drop(self.feed_forward(self.norm_2(x)))
 
     def _drop(self, x: Tensor) -> Tensor:
-        return functional.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -173,7 +174,7 @@ class PostNormBlock(nn.Module):
         return self.norm_2(x + self._drop(self.feed_forward(x)))
 
     def _drop(self, x: Tensor) -> Tensor:
-        return functional.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

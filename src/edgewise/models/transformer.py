@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
+from edgewise.kernels import dropout
 from edgewise.layers import (
     NORMS,
     READOUTS,
@@ -109,7 +110,7 @@ class Transformer(nn.Module):
         h: Tensor = self.embed(x)
         if self.positions is not None:
             h = self.positions(graph, h)
-        h = functional.dropout(h, self.settings.dropout, self.training)
+        h = dropout(h, self.settings.dropout, self.training)
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
             h = block(graph, h, cache)
         h = self.norm(h)

@@ -8,32 +8,13 @@
 #include <cmath>
 #include <vector>
 
+#include "dropout.hpp"
 #include "memory.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "table.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
-
-// Keeps an edge's weight with probability 1 − p, the same in both directions: a hash of seed and place.
-struct Dropout {
-  uint32_t threshold = 0;
-  uint32_t low = 0, high = 0;
-
-  Dropout(double p, uint64_t seed)
-      : threshold(uint32_t(p * 4294967296.0)), low(uint32_t(seed)), high(uint32_t(seed >> 32)) {}
-
-  EDGEWISE_INLINE bool keeps(uint64_t place) const {
-    uint32_t x = uint32_t(place) ^ low;
-    x = (x ^ (x >> 16)) * 0x7feb352du;
-    x = (x ^ (x >> 15)) * 0x846ca68bu;
-    x ^= (x >> 16) ^ high ^ uint32_t(place >> 32) * 0x9e3779b9u;
-    x = (x ^ (x >> 16)) * 0x21f0aaadu;
-    x = (x ^ (x >> 15)) * 0xd35a2d97u;
-    x ^= x >> 15;
-    return x >= threshold;
-  }
-};
 
 // One thread's share of a call, G heads at a time. Arrays of edges are laid out [edge][head of the group].
 template <class S, int G>
@@ -46,14 +27,15 @@ struct Attending {
   const A scale, slope, keep;
   const Dropout dropout;
   const int H, C, D;
-  const bool splits;
-  alignas(64) A s[ROOM], p[ROOM], dp[ROOM], ds[ROOM], lse_of[ROOM], delta_of[ROOM];
+  const bool splits, far;  // far: places of weights do not fit 32 bits
+  alignas(64) A mask[CHUNK * G + lanes<float>], s[ROOM], p[ROOM], dp[ROOM], ds[ROOM], lse_of[ROOM], delta_of[ROOM];
   std::vector<A> room;
 
   explicit Attending(const Attention& call)
       : call(call), by_channel(Loops<S, G>::choose(call.channels)), by_value(Loops<S, G>::choose(call.values)),
         scale(A(call.scale)), slope(A(call.slope)), keep(A(1 / (1 - call.dropout))), dropout(call.dropout, call.seed),
-        H(call.heads), C(call.channels), D(call.values), splits(call.score == ADDITIVE && call.positive) {
+        H(call.heads), C(call.channels), D(call.values), splits(call.score == ADDITIVE && call.positive),
+        far(uint64_t(call.batch) * call.graph.edges * call.heads > UINT32_MAX) {
     room.resize(size_t(G) * (3 * C + 2 * D) + 8 * W);
   }
 
@@ -63,12 +45,20 @@ struct Attending {
   static Rows<S> rows(const Matrix& x, int64_t b, int64_t from, const int32_t* index, int64_t known) {
     return {(const S*)x.data + b * x.batch_stride + from, x.row_stride, index, known};
   }
+  // A row as it is computed with: itself, or a wider copy in `room`.
   static const A* widened(const S* x, int count, A* room) {
-    if constexpr (std::is_same_v<S, A>) std::memcpy(room, x, count * sizeof(A));
-    else for (int n = 0; n < count; ++n) room[n] = number(x[n]);
+    if constexpr (std::is_same_v<S, A>) return x;
+    for (int n = 0; n < count; ++n) room[n] = number(x[n]);
+    return room;
+  }
+  // Where a row's sums are kept until `narrowed` finishes them: in the row itself if it is wide enough.
+  static A* sums(S* out, int count, A* room) {
+    if constexpr (std::is_same_v<S, A>) room = out;
+    std::memset(room, 0, count * sizeof(A));
     return room;
   }
   static void narrowed(const A* x, int count, A factor, S* out) {
+    if (std::is_same_v<S, A> && factor == 1) return;
     for (int n = 0; n < count; ++n) put(out + n, x[n] * factor);
   }
 
@@ -103,16 +93,32 @@ struct Attending {
     }
   }
 
-  EDGEWISE_INLINE A kept(int64_t b, int64_t edge, int h) const {
-    return dropout.keeps(uint64_t((b * call.graph.edges + edge) * H + h)) ? keep : A(0);
+  // mask: by what the weights of n edges are multiplied, `keep` or 0; the edges are first, first + 1, … or edge[0], edge[1], …
+  EDGEWISE_INLINE void drop(int64_t b, int64_t first, const int32_t* edge, int64_t n, int h) {
+    constexpr int L = lanes<float>;
+    uint32_t lower[L];
+    for (int64_t at = 0; at < n * G; at += L) {
+      uint64_t place = 0;
+      for (int lane = 0; lane < L; ++lane) {
+        const int64_t e = std::min<int64_t>((at + lane) / G, n - 1);
+        place = uint64_t((b * call.graph.edges + (edge ? int64_t(edge[e]) : first + e)) * H + h + (at + lane) % G);
+        lower[lane] = far ? dropout.hash(uint32_t(place), dropout.upper(place)) : uint32_t(place);
+      }
+      Bits<float> hashes;
+      std::memcpy(&hashes, lower, sizeof hashes);
+      if (!far) hashes = dropout.hash(hashes, dropout.upper(place));
+      std::memcpy(lower, &hashes, sizeof hashes);
+      for (int lane = 0; lane < L; ++lane) mask[at + lane] = dropout.pass(keep, lower[lane]);
+    }
   }
 
   void forward(int64_t b, int64_t i, int h) {
     const Adjacency& graph = call.graph;
     const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
-    A *own = room.data(), *y = own + G * C + W, *y_positive = y + G * D;
-    if (call.score != NONE) widened(row(call.q, b, i, h * C), G * C, own);
-    for (int d = 0; d < (splits ? 2 : 1) * G * D; ++d) y[d] = 0;
+    S* out = row(call.y, b, i, h * D);
+    A *y_positive = room.data() + G * C + W, *y = sums(out, G * D, y_positive + G * D);
+    const A* own = call.score == NONE ? nullptr : widened(row(call.q, b, i, h * C), G * C, room.data());
+    if (splits) std::memset(y_positive, 0, G * D * sizeof(A));
     const Vector<A> lowest = all(-std::numeric_limits<A>::infinity());
     Vector<A> top = lowest, total{}, positive{};
     for (int64_t e = first; e < last; e += CHUNK) {
@@ -145,12 +151,11 @@ struct Attending {
           positive += some;
         }
       }
-      if (call.dropout > 0)
-        for (int64_t at = 0; at < n * G; ++at) {
-          const A mask = kept(b, e + at / G, h + at % G);
-          p[at] *= mask;
-          dp[at] *= mask;
-        }
+      if (call.dropout > 0) {
+        drop(b, e, nullptr, n, h);
+        for (int64_t at = 0; at < n * G; ++at) p[at] *= mask[at];
+        for (int64_t at = 0; splits && at < n * G; ++at) dp[at] *= mask[at];
+      }
       by_value.add_rows(p, rows(call.v, b, h * D, index, known), n, D, y);
       if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive);
     }
@@ -158,7 +163,6 @@ struct Attending {
     positive = sum_of_repeats<A, G>(positive);
     const Whole<A> nothing = total == Vector<A>{};
     const Vector<A> inverse = choose<A>(nothing, Vector<A>{}, 1 / total);  // NaN stays NaN
-    S* out = row(call.y, b, i, h * D);
     for (int g = 0; g < G; ++g) narrowed(y + g * D, D, inverse[g], out + g * D);
     const int64_t at = (b * graph.rows + i) * H + h;
     if (call.lse) {
@@ -177,10 +181,12 @@ struct Attending {
   void by_sender(int64_t b, int64_t j, int h, const A* stats, A* ds_out, double* da) {
     const Adjacency& graph = call.transpose;
     const int64_t first = graph.offsets[j], last = graph.offsets[j + 1];
-    A *own = room.data(), *own_v = own + G * C, *dk = own_v + G * D + W, *dv = dk + G * C, *da_row = dv + G * D;
-    if (call.score != NONE) widened(row(call.k, b, j, h * C), G * C, own);
-    widened(row(call.v, b, j, h * D), G * D, own_v);
-    for (int n = 0; n < G * (2 * C + D); ++n) dk[n] = 0;
+    A *place = room.data() + G * (C + D) + W, *da_row = place + G * (C + D);
+    const A* own = call.score == NONE ? nullptr : widened(row(call.k, b, j, h * C), G * C, room.data());
+    const A* own_v = widened(row(call.v, b, j, h * D), G * D, room.data() + G * C);
+    A* dk = call.score == NONE ? nullptr : sums(row(call.dk, b, j, h * C), G * C, place);
+    A* dv = sums(row(call.dv, b, j, h * D), G * D, place + G * C);
+    if (call.score == GATED) std::memset(da_row, 0, G * C * sizeof(A));
     Vector<A> dk_additive{};
     for (int64_t t = first; t < last; t += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - t), known = graph.edges - t;
@@ -193,13 +199,11 @@ struct Attending {
         std::memcpy(delta_of + e * G, of + H, G * sizeof(A));
       }
       by_value.dots(own_v, rows(call.dy, b, h * D, index, known), n, D, dp);
+      if (call.dropout > 0) drop(b, 0, edge, n, h);
       for (int64_t at = n * G; at % W; ++at) lse_of[at] = std::numeric_limits<A>::infinity(), delta_of[at] = dp[at] = s[at] = 0;
       for (int64_t at = 0; at < n * G; at += W) {
         const Vector<A> weight = exponential(load(s + at) - load(lse_of + at));
-        Vector<A> dropped = weight;
-        if (call.dropout > 0)
-          for (int lane = 0; lane < W && at + lane < n * G; ++lane)
-            dropped[lane] *= kept(b, edge[(at + lane) / G], h + (at + lane) % G);
+        const Vector<A> dropped = call.dropout > 0 ? weight * load(mask + at) : weight;
         store(p + at, dropped);
         const Vector<A> gradient = dropped * load(dp + at) - weight * load(delta_of + at);
         if (call.score == ADDITIVE) dk_additive += load(ds + at) > 0 ? gradient : gradient * slope;
@@ -229,10 +233,9 @@ struct Attending {
   void by_receiver(int64_t b, int64_t i, int h, const A* ds_in) {
     const Adjacency& graph = call.graph;
     const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
-    A *own = room.data(), *dq = own + G * C;
     const bool reads_keys = call.score == DOT || call.score == GATED;
-    if (reads_keys) widened(row(call.q, b, i, h * C), G * C, own);
-    for (int c = 0; c < G * C; ++c) dq[c] = 0;
+    const A* own = call.score == GATED ? widened(row(call.q, b, i, h * C), G * C, room.data()) : nullptr;
+    A* dq = reads_keys ? sums(row(call.dq, b, i, h * C), G * C, room.data() + G * C) : nullptr;
     for (int64_t e = first; e < last; e += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
       const int32_t *index = graph.index + e, *at = call.transposed + e;
@@ -340,12 +343,6 @@ template <class S, int G>
 struct Backward {
   static void run(const Attention& call) { attend_gradient_by<S, G>(call); }
 };
-
-// The factors by which weights 0 .. count - 1 are multiplied.
-inline void dropout_mask(uint64_t seed, double p, int64_t count, float* mask) {
-  const Dropout dropout(p, seed);
-  for (int64_t n = 0; n < count; ++n) mask[n] = dropout.keeps(uint64_t(n)) ? float(1 / (1 - p)) : 0.0f;
-}
 
 template <class S>
 void attend(const Attention& call) {

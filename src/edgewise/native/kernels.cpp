@@ -17,7 +17,7 @@ const Table table = {
     {extreme_weight_gradient<float>, extreme_weight_gradient<double>, extreme_weight_gradient<bfloat16>},
     {attend<float>, attend<double>, attend<bfloat16>},
     {attend_gradient<float>, attend_gradient<double>, attend_gradient<bfloat16>},
-    dropout_mask,
+    {drop<float>, drop<double>, drop<bfloat16>},
 };
 
 }  // namespace edgewise::EDGEWISE_ISA

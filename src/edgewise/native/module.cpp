@@ -161,8 +161,9 @@ NB_MODULE(_native, module) {
   module.def("extreme_weight_gradient", &run<Product, &Table::extreme_weight_gradient>);
   module.def("attend", &run<Attention, &Table::attend>);
   module.def("attend_gradient", &run<Attention, &Table::attend_gradient>);
-  module.def("dropout_mask", [](uint64_t seed, double dropout, int64_t count, uintptr_t mask) {
-    chosen->dropout_mask(seed, dropout, count, reinterpret_cast<float*>(mask));
+  module.def("drop", [](int dtype, int threads, uint64_t seed, double dropout, int64_t count, uintptr_t x, uintptr_t y) {
+    nb::gil_scoped_release release;
+    chosen->drop[dtype](threads, seed, dropout, count, reinterpret_cast<const void*>(x), reinterpret_cast<void*>(y));
   });
   bind_building(module);
   bind_sampling(module);

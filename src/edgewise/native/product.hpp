@@ -10,6 +10,90 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
+// Sums and means. Heads that share one weight are as good as one head; a block of columns stays in registers over a row.
+template <class S>
+struct Summing {
+  using A = Sum<S>;
+  static constexpr int W = lanes<A>;
+  const Product& call;
+  const Adjacency& g;
+  const int per, width;
+  const bool far;  // so much is read that it comes from beyond the nearer caches
+
+  explicit Summing(const Product& call)
+      : call(call), g(call.graph), per(call.weight ? call.weight_heads : 1),
+        width(per == 1 ? call.heads * call.channels : call.channels), far(g.edges * width * sizeof(S) > 1 << 21) {}
+
+  // Calls each(x, w) for the edges from `first` on, in order, with the columns at x and the weight w.
+  template <bool Weighted, class Each>
+  EDGEWISE_INLINE void over_edges(const S* x, const S* weight, int numbers, int64_t first, int64_t last, const Each& each) const {
+    for (int64_t e = first; e < last; ++e) {
+      if (far) {
+        const int64_t ahead = e + AHEAD < g.edges ? e + AHEAD : g.edges - 1;
+        prefetch(x + int64_t(g.index[ahead]) * call.x.row_stride, numbers * sizeof(S));
+        if (Weighted && g.edge) __builtin_prefetch(weight + int64_t(g.edge[ahead]) * per);
+      }
+      each(x + int64_t(g.index[e]) * call.x.row_stride, Weighted ? number(weight[(g.edge ? int64_t(g.edge[e]) : e) * per]) : A(1));
+    }
+  }
+
+  // B vectors of columns; of `numbers` < W columns where B is 0.
+  template <bool Weighted, int B>
+  EDGEWISE_INLINE void block(const S* x, const S* weight, S* y, int64_t i, int numbers) const {
+    constexpr int vectors = B ? B : 1, chains = B && B < 4 ? 4 / B : 1;  // a long row's sum in several chains at once
+    const int64_t first = g.offsets[i], last = g.offsets[i + 1];
+    const auto add = [&](Vector<A>* total) EDGEWISE_INLINE_LAMBDA {
+      return [=](const S* row, A w) EDGEWISE_INLINE_LAMBDA {
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) total[v] += all(w) * (B ? load(row + v * W) : load_some(row, numbers));
+      };
+    };
+    Vector<A> total[vectors] = {};
+    const int64_t long_part = last - first >= 4 * chains && chains > 1 ? (last - first) / chains : 0;
+    if (long_part) {
+      Vector<A> more[chains][vectors] = {};
+      for (int64_t e = first; e < first + long_part; ++e)
+#pragma GCC unroll 4
+        for (int chain = 0; chain < chains; ++chain)
+          over_edges<Weighted>(x, weight, numbers, e + chain * long_part, e + chain * long_part + 1, add(more[chain]));
+#pragma GCC unroll 4
+      for (int chain = 0; chain < chains; ++chain)
+        for (int v = 0; v < vectors; ++v) total[v] += more[chain][v];
+    }
+    over_edges<Weighted>(x, weight, numbers, first + long_part * chains, last, add(total));
+    const A factor = call.reduce == MEAN && last > first ? A(1) / A(last - first) : A(1);
+    for (int v = 0; v < vectors; ++v) {
+      total[v] *= factor;
+      if (B && std::is_same_v<S, A>) store((A*)y + v * W, total[v]);
+      else for (int n = 0; n < (B ? W : numbers); ++n) put(y + v * W + n, total[v][n]);
+    }
+  }
+
+  template <bool Weighted, int Fixed>
+  void rows(int64_t b, int64_t from, int64_t to) const {
+    for (int64_t i = from; i < to; ++i)
+      for (int h = 0; h < (per == 1 ? 1 : call.heads); ++h) {
+        const S* x = (const S*)call.x.data + b * call.x.batch_stride + int64_t(h) * width;
+        S* y = (S*)call.y.data + b * call.y.batch_stride + i * call.y.row_stride + int64_t(h) * width;
+        const S* weight = Weighted ? (const S*)call.weight + b * call.weight_batch_stride + h : nullptr;
+        const int whole = by_column<A, Fixed>(width, [&](int c, auto size) {
+          block<Weighted, size.value>(x + c, weight, y + c, i, size.value * W);
+        });
+        if (Fixed || whole == width) continue;
+        if (whole) block<Weighted, 1>(x + width - W, weight, y + width - W, i, W);  // overlaps the one before
+        else block<Weighted, 0>(x, weight, y, i, width);
+      }
+  }
+
+  void run(int64_t b, int64_t from, int64_t to) const {
+    const auto of = [&](auto fixed) { call.weight ? rows<true, fixed.value>(b, from, to) : rows<false, fixed.value>(b, from, to); };
+    if (std::is_same_v<S, float> && width == 16) of(std::integral_constant<int, 16>{});
+    else if (std::is_same_v<S, float> && width == 64) of(std::integral_constant<int, 64>{});
+    else of(std::integral_constant<int, 0>{});
+  }
+};
+
+// Extremes, and the gradients to weights.
 template <class S>
 struct Multiplying {
   using A = Sum<S>;
@@ -40,21 +124,6 @@ struct Multiplying {
       for (int64_t m = 0; m < n; ++m) w[m] = number(from[(e + m) * per]);
     }
     return w;
-  }
-
-  void sum(int64_t b, int64_t i) {
-    const int64_t first = g.offsets[i], last = g.offsets[i + 1];
-    std::fill(y.begin(), y.end(), A(0));
-    for (int64_t e = first; e < last; e += CHUNK) {
-      const int64_t n = std::min<int64_t>(CHUNK, last - e);
-      if (call.weight && g.edge)
-        for (int64_t m = 0; m < n && e + m + AHEAD < g.edges; ++m)
-          __builtin_prefetch((const S*)call.weight + int64_t(g.edge[e + m + AHEAD]) * call.weight_heads);
-      for (int h = 0; h < H; ++h) loops.add_rows(weights(b, e, n, h), gathered(call.x, b, h, e, true), n, C, y.data() + h * C);
-    }
-    const A divisor = call.reduce == MEAN && last > first ? A(1) / A(last - first) : A(1);
-    S* out = (S*)call.y.data + b * call.y.batch_stride + i * call.y.row_stride;
-    for (int c = 0; c < H * C; ++c) put(out + c, y[c] * divisor);
   }
 
   // Calls see(e, h, c, w x) for every message that arrives at row i.
@@ -156,43 +225,50 @@ struct Multiplying {
   }
 };
 
-template <class S, class Row>
-void over_graph(const Product& call, const Row& row) {
+// Calls rows(b, from, to) for runs of rows.
+template <class Rows>
+void over_graph(const Product& call, const Rows& rows) {
   const Pieces pieces(call.graph.offsets, call.graph.rows);
   over_items(call.threads, pieces.count * call.batch, [&](int64_t item, int) {
+    const int64_t piece = item % pieces.count;
+    rows(item / pieces.count, pieces.start(piece), pieces.start(piece + 1));
+  });
+}
+
+template <class S, class Row>
+void by_row(const Product& call, const Row& row) {
+  over_graph(call, [&](int64_t b, int64_t from, int64_t to) {
     Multiplying<S> multiplying(call);
-    const int64_t b = item / pieces.count, piece = item % pieces.count, last = pieces.start(piece + 1);
-    for (int64_t i = pieces.start(piece); i < last; ++i) row(multiplying, b, i);
+    for (int64_t i = from; i < to; ++i) row(multiplying, b, i);
   });
 }
 
 template <class S>
 void product(const Product& call) {
   expect_writes(call.y.data, call.batch * call.graph.rows * call.heads * call.channels * sizeof(S));
-  if (call.reduce == MAX || call.reduce == MIN)
-    over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.extreme(b, i); });
-  else
-    over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.sum(b, i); });
+  if (call.reduce == MAX || call.reduce == MIN) return by_row<S>(call, [](auto& m, int64_t b, int64_t i) { m.extreme(b, i); });
+  const Summing<S> summing(call);
+  over_graph(call, [&](int64_t b, int64_t from, int64_t to) { summing.run(b, from, to); });
 }
 
 template <class S>
 void extreme_share(const Product& call) {
-  over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.share(b, i); });
+  by_row<S>(call, [](auto& m, int64_t b, int64_t i) { m.share(b, i); });
 }
 
 template <class S>
 void extreme_gradient(const Product& call) {
-  over_graph<S>(call, [](auto& m, int64_t b, int64_t j) { m.extreme_gradient(b, j); });
+  by_row<S>(call, [](auto& m, int64_t b, int64_t j) { m.extreme_gradient(b, j); });
 }
 
 template <class S>
 void extreme_weight_gradient(const Product& call) {
-  over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.extreme_weight_gradient(b, i); });
+  by_row<S>(call, [](auto& m, int64_t b, int64_t i) { m.extreme_weight_gradient(b, i); });
 }
 
 template <class S>
 void product_gradient(const Product& call) {
-  over_graph<S>(call, [](auto& m, int64_t b, int64_t i) { m.weight_gradient(b, i); });
+  by_row<S>(call, [](auto& m, int64_t b, int64_t i) { m.weight_gradient(b, i); });
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

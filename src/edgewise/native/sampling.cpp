@@ -194,7 +194,12 @@ class Sampler {
       } else {
         pick_uniform(Random(hop_seed, nodes_[r]), first_[r], degree, kept, out, scratch);
       }
-      for (int64_t d = 0; d < kept; ++d) __builtin_prefetch(&hop.senders[out[d]]);
+      if (degree <= 64) {
+        for (int64_t d = 0; d < degree; d += 64 / sizeof(int32_t)) __builtin_prefetch(&hop.senders[first_[r] + d]);
+        __builtin_prefetch(&hop.senders[first_[r] + std::max<int64_t>(degree, 1) - 1]);
+      } else {
+        for (int64_t d = 0; d < kept; ++d) __builtin_prefetch(&hop.senders[out[d]]);
+      }
     }
   }
 
@@ -202,10 +207,11 @@ class Sampler {
   static void pick_uniform(const Random& random, int64_t first, int64_t degree, int64_t kept, int64_t* out,
                            Scratch& scratch) {
     const int64_t shift = degree - kept;
-    if (degree <= 64) {
-      uint64_t taken = 0;
+    if (degree <= 64) {  // so few that half a word is random enough for a draw
+      uint64_t taken = 0, word = 0;
       for (int64_t d = 0; d < kept; ++d) {
-        int64_t pick = random.below(shift + d + 1, d);
+        word = d & 1 ? word >> 32 : random.word(d);
+        int64_t pick = int64_t((word & 0xffffffff) * uint64_t(shift + d + 1) >> 32);
         pick = taken >> pick & 1 ? shift + d : pick;
         taken |= uint64_t(1) << pick;
         out[d] = first + pick;
@@ -267,28 +273,55 @@ class Sampler {
   // From nodes to their places in the sample; a node that has none gets the next one.
   void relabel(int64_t start, int64_t stop, const int64_t* offsets, int64_t* senders, int64_t* edges) {
     for (int64_t r = start; r < stop; ++r) {
-      for (int64_t e = offsets[r]; e < offsets[r + 1]; ++e) {
-        const int64_t node = senders[e];
-        const int32_t before = place_[node], next = base_ + int32_t(count_);
-        nodes_[count_] = node;
-        count_ += before < base_;
-        senders[e] = place_[node] = before < base_ ? next : before;
-      }
-      for (int64_t e = offsets[r]; e < offsets[r + 1]; ++e) senders[e] -= base_;
-      sort_row(senders + offsets[r], edges + offsets[r], offsets[r + 1] - offsets[r]);
+      const int64_t n = offsets[r + 1] - offsets[r];
+      if (n <= SCANNED) relabel_short(senders + offsets[r], edges + offsets[r], n);
+      else relabel_long(senders + offsets[r], edges + offsets[r], n);
     }
   }
 
-  void sort_row(int64_t* senders, int64_t* edges, int64_t n) {
-    if (n > SCANNED) {
-      auto& row = scratch_[0].row;
-      row.resize(size_t(n));
-      for (int64_t d = 0; d < n; ++d) row[d] = {senders[d], edges[d]};
-      std::sort(row.begin(), row.end());
-      for (int64_t d = 0; d < n; ++d) std::tie(senders[d], edges[d]) = row[d];
-      return;
+  int32_t place_of(int64_t node, bool& is_new) {
+    const int32_t before = place_[node], next = base_ + int32_t(count_);
+    nodes_[count_] = node;
+    is_new = before < base_;
+    count_ += is_new;
+    place_[node] = is_new ? next : before;
+    return place_[node] - base_;
+  }
+
+  // New nodes come in the order of their places, after all others: only those others have to be sorted.
+  void relabel_short(int64_t* senders, int64_t* edges, int64_t n) {
+    int64_t known[SCANNED + 1], known_edges[SCANNED + 1], fresh[SCANNED + 1], fresh_edges[SCANNED + 1];
+    int64_t known_count = 0, fresh_count = 0, greatest = -1;
+    const int64_t before = count_;
+    for (int64_t d = 0; d < n; ++d) {
+      bool is_new;
+      const int64_t place = place_of(senders[d], is_new), edge = edges[d];
+      known[known_count] = fresh[fresh_count] = place;
+      known_edges[known_count] = fresh_edges[fresh_count] = edge;
+      known_count += !is_new;
+      fresh_count += is_new;
+      greatest = std::max(greatest, is_new ? -1 : place);
     }
-    for (int64_t d = 1; d < n; ++d) {  // most nodes are new, and so in order already
+    std::copy_n(known, known_count, senders);
+    std::copy_n(known_edges, known_count, edges);
+    std::copy_n(fresh, fresh_count, senders + known_count);
+    std::copy_n(fresh_edges, fresh_count, edges + known_count);
+    sort_short(senders, edges, greatest < before ? known_count : n);  // all, where parallel edges bring a new node twice
+  }
+
+  void relabel_long(int64_t* senders, int64_t* edges, int64_t n) {
+    auto& row = scratch_[0].row;
+    row.resize(size_t(n));
+    for (int64_t d = 0; d < n; ++d) {
+      bool is_new;
+      row[d] = {place_of(senders[d], is_new), edges[d]};
+    }
+    std::sort(row.begin(), row.end());
+    for (int64_t d = 0; d < n; ++d) std::tie(senders[d], edges[d]) = row[d];
+  }
+
+  static void sort_short(int64_t* senders, int64_t* edges, int64_t n) {
+    for (int64_t d = 1; d < n; ++d) {
       const int64_t sender = senders[d], edge = edges[d];
       int64_t to = d;
       for (; to > 0 && (senders[to - 1] > sender || (senders[to - 1] == sender && edges[to - 1] > edge)); --to) {

@@ -8,6 +8,10 @@
 #include <type_traits>
 #include <utility>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__)
 #define EDGEWISE_VECTOR_BYTES 64
 #elif defined(__AVX2__)
@@ -80,11 +84,6 @@ EDGEWISE_INLINE Vector<float> load(const bfloat16* p) {
   return (Vector<float>)(__builtin_convertvector(half, Wide) << 16);
 }
 
-template <class A>
-EDGEWISE_INLINE void store(A* p, Vector<A> x) {
-  std::memcpy(p, &x, sizeof x);
-}
-
 EDGEWISE_INLINE float number(float x) { return x; }
 EDGEWISE_INLINE double number(double x) { return x; }
 EDGEWISE_INLINE float number(bfloat16 x) {
@@ -92,6 +91,29 @@ EDGEWISE_INLINE float number(bfloat16 x) {
   float y;
   std::memcpy(&y, &bits, sizeof y);
   return y;
+}
+
+// The first `count` lanes, fewer than all; nothing beyond them is read, and the others are 0.
+template <class S>
+EDGEWISE_INLINE Vector<Sum<S>> load_some(const S* p, int count) {
+#if EDGEWISE_VECTOR_BYTES == 32
+  typedef Whole<Sum<S>> Lanes;
+  if constexpr (std::is_same_v<S, float>) {
+    const Lanes mask = Lanes{0, 1, 2, 3, 4, 5, 6, 7} < count;
+    return (Vector<float>)_mm256_maskload_ps(p, (__m256i)mask);
+  } else if constexpr (std::is_same_v<S, double>) {
+    const Lanes mask = Lanes{0, 1, 2, 3} < count;
+    return (Vector<double>)_mm256_maskload_pd(p, (__m256i)mask);
+  }
+#endif
+  Vector<Sum<S>> x{};
+  for (int n = 0; n < count; ++n) x[n] = number(p[n]);
+  return x;
+}
+
+template <class A>
+EDGEWISE_INLINE void store(A* p, Vector<A> x) {
+  std::memcpy(p, &x, sizeof x);
 }
 
 EDGEWISE_INLINE void put(float* p, float x) { *p = x; }

@@ -64,7 +64,7 @@ struct Table {
   void (*extreme_weight_gradient[DTYPES])(const Product&);
   void (*attend[DTYPES])(const Attention&);
   void (*attend_gradient[DTYPES])(const Attention&);
-  void (*dropout_mask)(uint64_t seed, double dropout, int64_t count, float* mask);
+  void (*drop[DTYPES])(int threads, uint64_t seed, double dropout, int64_t count, const void* x, void* y);
 };
 
 }  // namespace edgewise

@@ -1,0 +1,73 @@
+// Dropout by counter: whether a number is kept is a hash of the seed and its place, so that backward needs no mask.
+#pragma once
+
+#include <algorithm>
+
+#include "memory.hpp"
+#include "parallel.hpp"
+#include "simd.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+// Keeps the number at a place with probability 1 − p.
+struct Dropout {
+  uint32_t threshold = 0;
+  uint32_t low = 0, high = 0;
+
+  Dropout(double p, uint64_t seed)
+      : threshold(uint32_t(p * 4294967296.0)), low(uint32_t(seed)), high(uint32_t(seed >> 32)) {}
+
+  EDGEWISE_INLINE uint32_t upper(uint64_t place) const { return high ^ uint32_t(place >> 32) * 0x9e3779b9u; }
+
+  // Whether a number is kept hangs on whether its hash reaches the threshold; T is a place's lower half or a vector of them.
+  template <class T>
+  EDGEWISE_INLINE T hash(T x, uint32_t upper) const {
+    x ^= low;
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    x ^= (x >> 16) ^ upper;
+    x = (x ^ (x >> 16)) * 0x21f0aaadu;
+    x = (x ^ (x >> 15)) * 0xd35a2d97u;
+    return x ^ (x >> 15);
+  }
+
+  // x if it is kept, else 0, by a mask: a branch would be mispredicted.
+  template <class A>
+  EDGEWISE_INLINE A pass(A x, uint32_t hash) const {
+    using Word = std::conditional_t<sizeof(A) == 8, uint64_t, uint32_t>;
+    Word bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    bits &= -Word(hash >= threshold);
+    std::memcpy(&x, &bits, sizeof bits);
+    return x;
+  }
+};
+
+// y_n = x_n / (1 − p) where place n is kept, else 0.
+template <class S>
+void drop(int threads, uint64_t seed, double p, int64_t count, const void* from, void* to) {
+  constexpr int64_t piece = 1 << 14;  // divides 2³², so that the upper half of a place is constant within
+  const Dropout dropout(p, seed);
+  const Sum<S> factor = Sum<S>(1 / (1 - p));
+  expect_writes(to, count * sizeof(S));
+  over_items(threads, (count + piece - 1) / piece, [&](int64_t item, int) {
+    const S* x = (const S*)from + item * piece;
+    S* y = (S*)to + item * piece;
+    const uint32_t first = uint32_t(item * piece), upper = dropout.upper(uint64_t(item * piece));
+    const int numbers = int(std::min(piece, count - item * piece));
+    constexpr int W = lanes<float>;
+    uint32_t hashes[W];
+    Bits<float> places;
+    for (int n = 0; n < W; ++n) places[n] = first + uint32_t(n);
+    const auto some = [&](int n, auto count) EDGEWISE_INLINE_LAMBDA {
+      const Bits<float> hash = dropout.hash(places + uint32_t(n), upper);
+      std::memcpy(hashes, &hash, sizeof hash);
+      for (int m = 0; m < count; ++m) put(y + n + m, dropout.pass(number(x[n + m]) * factor, hashes[m]));
+    };
+    int n = 0;
+    for (; n + W <= numbers; n += W) some(n, std::integral_constant<int, W>{});
+    some(n, numbers - n);
+  });
+}
+
+}  // namespace edgewise::EDGEWISE_ISA
