@@ -20,7 +20,7 @@ LAZY = ("torch.fx.experimental.symbolic_shapes",)  # PyTorch loads it with the f
 COMPARED = 5  # losses of a small GPT
 LONG = 0.03  # seconds of a step that fills the caches by itself many times over
 # Epochs, and the share of Cora's validation nodes that must then be right: a model that does not learn is no contender.
-LEARNT, LEARNT_QUICK = (100, 0.70), (6, 0.2)
+LEARNT, LEARNT_QUICK = (100, 0.70), (20, 0.3)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from edgewise.apps.bench.contenders import cora, gpt
 from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Product, Sampling, SmallGPT
 from edgewise.graphs import causal
+from edgewise.graphs.sampling import sample_neighbors
 from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
 from edgewise.kernels.call import Aggregate, Attend
 from edgewise.models import GNN, GNNSettings, Signature, Transformer, TransformerSettings
@@ -20,9 +21,7 @@ def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
 
     def reason(inputs: Inputs) -> str | None:
         if isinstance(inputs, Sampling):
-            if backend is not None:
-                return "the sampler has no backends"
-            return None if _sampler() else "this version of Edgewise has no sampler yet"
+            return None if backend is None else "the sampler has no backends"
         if backend is None or isinstance(inputs, Epoch | SmallGPT):
             return None
         if isinstance(inputs, Product):
@@ -79,16 +78,6 @@ def _on(backend: str | None, step: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-def _sampler() -> Callable[..., Any] | None:
-    try:
-        from edgewise.graphs import sampling  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return None
-    return getattr(sampling, "sample_neighbors", None)
-
-
 def _sample(inputs: Sampling) -> Callable[[], Any]:
-    sample = _sampler()
-    assert sample is not None
     generator = torch.Generator().manual_seed(6)
-    return lambda: sample(inputs.graph, inputs.seeds, inputs.fanouts, generator)
+    return lambda: sample_neighbors(inputs.graph, inputs.seeds, inputs.fanouts, generator)
