@@ -6,6 +6,7 @@ import torch
 from edgewise import ConfigError, Graph, causal, complete, strided, window
 from edgewise.models import Signature, Transformer, TransformerSettings
 from edgewise.models.generation import draw
+from edgewise.models.transformer import POSITIONS
 
 PATTERNS = {
     "causal": causal,
@@ -22,7 +23,7 @@ def _model(length=12, **options):
     return model
 
 
-@pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("options", [{}, {"key_value_heads": 2}, {"order": "post"}], ids=["pre", "grouped", "post"])
 def test_the_cache_never_changes_the_text(positions, pattern, options):

@@ -10,6 +10,7 @@ from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
+from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
@@ -21,6 +22,10 @@ LAYERS: dict[str, type[nn.Module]] = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
+    "alibi-attention": ALiBiAttention,
+    "t5-attention": T5Attention,
+    "shaw-attention": ShawAttention,
+    "transformer-xl-attention": TransformerXLAttention,
     "gcn": GCN,
     "sage-mean": SAGEMean,
     "sage-pool": SAGEPool,
@@ -44,8 +49,10 @@ __all__ = [
     "NORMS",
     "READOUTS",
     "SAGELSTM",
+    "ALiBiAttention",
     "AttentionReadout",
     "BatchNorm",
+    "Buckets",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
@@ -60,9 +67,12 @@ __all__ = [
     "Rotary",
     "SAGEMean",
     "SAGEPool",
+    "ShawAttention",
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
+    "T5Attention",
+    "TransformerXLAttention",
     "chosen",
     "dropout",
     "positions",

@@ -111,12 +111,15 @@ class MultiHeadAttention(nn.Module):
         q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)
         if cache is not None:
             k, v = cache.append(k, v)
-        y = attend(graph, q, k, v, self.score(), dropout=self.dropout if self.training else 0.0)
-        return self.output(y.flatten(-2))
+        return self.output(self.average(graph, q, k, v).flatten(-2))
 
-    def score(self) -> Score:
-        """How much i listens to j: the one line that sibling classes replace."""
+    def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
+        """How much i listens to j: the one line that most sibling classes replace."""
         return Dot()
+
+    def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What each receiver hears [*, I, H, C]: a sibling whose values depend on more than the sender replaces it."""
+        return attend(graph, q, k, v, self.score(graph, q, k), dropout=self.dropout if self.training else 0.0)
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         heads, shared, _ = self.split

@@ -14,6 +14,7 @@ from edgewise.graphs import Graph
 from edgewise.layers import (
     NORMS,
     READOUTS,
+    ALiBiAttention,
     FeedForward,
     GatedFeedForward,
     KeyValueCache,
@@ -23,8 +24,11 @@ from edgewise.layers import (
     PostNormBlock,
     PreNormBlock,
     Rotary,
+    ShawAttention,
     Sinusoidal,
     SparseFeatures,
+    T5Attention,
+    TransformerXLAttention,
     chosen,
 )
 from edgewise.models.generation import generate
@@ -44,7 +48,8 @@ class TransformerSettings:
         activation: "swiglu" for a gated feed-forward network, else a name of ACTIVATIONS.
         norm: A name of NORMS: "layer", "rms", "batch" or "none".
         order: "pre" normalises what each stage reads, "post" what it leaves.
-        positions: "none", "sinusoidal", "learned" or "rotary".
+        positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
+            or "alibi", inside the attention.
         dropout: Probability for embeddings, attention weights and what each stage adds.
         bias: Whether the blocks' linear maps have one.
         readout: "none", or a name of READOUTS where the task wants one output per graph.
@@ -143,14 +148,7 @@ class Transformer(nn.Module):
 
 
 def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
-    attention = MultiHeadAttention(
-        settings.width,
-        settings.heads,
-        key_value_heads=settings.key_value_heads,
-        rotary=rotary,
-        bias=settings.bias,
-        dropout=settings.dropout,
-    )
+    attention = _attention(settings, rotary)
     hidden = settings.hidden or 4 * settings.width
     feed_forward = (
         GatedFeedForward(settings.width, hidden, settings.bias)
@@ -161,19 +159,36 @@ def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
     return block(settings.width, attention, feed_forward, settings.norm, settings.dropout)
 
 
+def _attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+    relative = RELATIVE.get(settings.positions)
+    shared, bias, dropout = settings.key_value_heads, settings.bias, settings.dropout
+    if relative is not None:
+        return relative(settings.width, settings.heads, key_value_heads=shared, bias=bias, dropout=dropout)
+    return MultiHeadAttention(
+        settings.width, settings.heads, key_value_heads=shared, rotary=rotary, bias=bias, dropout=dropout
+    )
+
+
 def _learned(settings: TransformerSettings, signature: Signature) -> nn.Module:
     if signature.length is None:
         raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
     return Learned(signature.length, settings.width)
 
 
-# What is added to the embedding; rotary positions act inside the attention instead.
+RELATIVE: dict[str, type[MultiHeadAttention]] = {
+    "shaw": ShawAttention,
+    "transformer-xl": TransformerXLAttention,
+    "t5": T5Attention,
+    "alibi": ALiBiAttention,
+}
+
+# What is added to the embedding; rotary and relative positions act inside the attention instead.
 POSITIONS: dict[str, Callable[[TransformerSettings, Signature], nn.Module | None]] = {
     "none": lambda settings, signature: None,
     "sinusoidal": lambda settings, signature: Sinusoidal(settings.width),
     "learned": _learned,
     "rotary": lambda settings, signature: None,
-}
+} | dict.fromkeys(RELATIVE, lambda settings, signature: None)
 
 
 def _check(settings: TransformerSettings, signature: Signature) -> None:
