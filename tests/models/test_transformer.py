@@ -7,7 +7,7 @@ from torch import nn
 from edgewise import ConfigError, Graph, causal, complete, grid
 from edgewise.layers import NORMS, READOUTS
 from edgewise.models import Signature, Transformer, TransformerSettings
-from edgewise.models.transformer import POSITIONS
+from edgewise.models.transformer import ATTENTIONS, POSITIONS
 
 TEXT = Signature(11, 11, tokens=True, length=8)
 IMAGE = Signature(4, 10, length=6, whole_graph=True)
@@ -25,6 +25,13 @@ def test_every_choice_trains(order, positions, activation):
     scores = model(causal(8), torch.randint(11, (3, 8)))
     assert scores.shape == (3, 8, 11)
     scores.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_attention_trains(attention):
+    model = _small(attention=attention, key_value_heads=1)
+    model(causal(8), torch.randint(11, (3, 8))).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -113,6 +120,8 @@ def test_dropout_reaches_embeddings_weights_and_stages():
     [
         (TEXT, {"order": "middle"}, "order 'middle' is unknown: choose one of pre, post"),
         (TEXT, {"positions": "absolute"}, "choose one of none, sinusoidal, learned, rotary"),
+        (TEXT, {"attention": "lsh"}, "choose one of softmax, linear, performer"),
+        (TEXT, {"attention": "linear", "positions": "t5"}, "choose none, sinusoidal, learned or rotary"),
         (TEXT, {"activation": "swish"}, "choose one of relu"),
         (TEXT, {"norm": "group"}, "choose one of layer"),
         (TEXT, {"heads": 3}, "3 heads do not divide a width of 8"),

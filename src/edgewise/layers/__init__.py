@@ -2,11 +2,18 @@
 
 from torch import nn
 
-from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
+from edgewise.layers.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.gin import GIN
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
+from edgewise.layers.linear_attention import (
+    LinearAttention,
+    PerformerAttention,
+    PositiveFeatures,
+    ReLUFeatures,
+    TrigonometricFeatures,
+)
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
@@ -26,6 +33,8 @@ LAYERS: dict[str, type[nn.Module]] = {
     "t5-attention": T5Attention,
     "shaw-attention": ShawAttention,
     "transformer-xl-attention": TransformerXLAttention,
+    "linear-attention": LinearAttention,
+    "performer-attention": PerformerAttention,
     "gcn": GCN,
     "sage-mean": SAGEMean,
     "sage-pool": SAGEPool,
@@ -53,17 +62,23 @@ __all__ = [
     "AttentionReadout",
     "BatchNorm",
     "Buckets",
+    "Cache",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
     "KeyValueCache",
     "Learned",
     "Linear",
+    "LinearAttention",
     "MaxReadout",
     "MeanReadout",
     "MultiHeadAttention",
+    "PerformerAttention",
+    "PositiveFeatures",
     "PostNormBlock",
     "PreNormBlock",
+    "ReLUFeatures",
+    "RecurrentState",
     "Rotary",
     "SAGEMean",
     "SAGEPool",
@@ -73,6 +88,7 @@ __all__ = [
     "SumReadout",
     "T5Attention",
     "TransformerXLAttention",
+    "TrigonometricFeatures",
     "chosen",
     "dropout",
     "positions",

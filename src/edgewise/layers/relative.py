@@ -197,8 +197,8 @@ class ShawAttention(MultiHeadAttention):
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, and for a reach below 1
     Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
-    Cost        that of MultiHeadAttention on a backend that returns its weights, O(I H C reach) for q_i·a^K and O(E H) for
-                the weights: k_j + a^K and v_j + a^V are never written out
+    Cost        that of MultiHeadAttention on a backend that returns its weights, O(I H C reach) for q_i·a^K and O(E H)
+                for the weights: k_j + a^K and v_j + a^V are never written out
     Differs     while training, dropped attention weights keep their share of a^V
     Reference   Shaw, Uszkoreit & Vaswani, "Self-attention with relative position representations", 2018
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +16,18 @@ from edgewise.layers import (
     NORMS,
     READOUTS,
     ALiBiAttention,
+    Cache,
     FeedForward,
     GatedFeedForward,
-    KeyValueCache,
     Learned,
     Linear,
+    LinearAttention,
     MultiHeadAttention,
+    PerformerAttention,
+    PositiveFeatures,
     PostNormBlock,
     PreNormBlock,
+    ReLUFeatures,
     Rotary,
     ShawAttention,
     Sinusoidal,
@@ -50,6 +55,7 @@ class TransformerSettings:
         order: "pre" normalises what each stage reads, "post" what it leaves.
         positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
             or "alibi", inside the attention.
+        attention: "softmax", or attention by features in linear time: "linear", "performer" or "performer-relu".
         dropout: Probability for embeddings, attention weights and what each stage adds.
         bias: Whether the blocks' linear maps have one.
         readout: "none", or a name of READOUTS where the task wants one output per graph.
@@ -65,6 +71,7 @@ class TransformerSettings:
     norm: str = "layer"
     order: str = "pre"
     positions: str = "learned"
+    attention: str = "softmax"
     dropout: float = 0.0
     bias: bool = True
     readout: str = "none"
@@ -108,9 +115,7 @@ class Transformer(nn.Module):
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=not signature.tokens)
         self._initialise()
 
-    def forward(
-        self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[KeyValueCache | None] | None = None
-    ) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[Cache | None] | None = None) -> Tensor:
         h: Tensor = self.embed(x)
         if self.positions is not None:
             h = self.positions(graph, h)
@@ -121,6 +126,10 @@ class Transformer(nn.Module):
         if self.readout is not None:
             h = self.readout(graph, h)
         return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+
+    def caches(self, graph: Graph) -> list[Cache]:
+        """What each block remembers while it decodes on that kind of graph, still empty."""
+        return [cast(MultiHeadAttention, block.attention).cache(graph) for block in self.blocks]
 
     def generate(
         self,
@@ -148,7 +157,7 @@ class Transformer(nn.Module):
 
 
 def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
-    attention = _attention(settings, rotary)
+    attention = chosen("attention", settings.attention, ATTENTIONS)(settings, rotary)
     hidden = settings.hidden or 4 * settings.width
     feed_forward = (
         GatedFeedForward(settings.width, hidden, settings.bias)
@@ -159,14 +168,44 @@ def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
     return block(settings.width, attention, feed_forward, settings.norm, settings.dropout)
 
 
-def _attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
-    relative = RELATIVE.get(settings.positions)
-    shared, bias, dropout = settings.key_value_heads, settings.bias, settings.dropout
-    if relative is not None:
-        return relative(settings.width, settings.heads, key_value_heads=shared, bias=bias, dropout=dropout)
-    return MultiHeadAttention(
-        settings.width, settings.heads, key_value_heads=shared, rotary=rotary, bias=bias, dropout=dropout
-    )
+def _softmax(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+    width, heads, shared = settings.width, settings.heads, settings.key_value_heads
+    bias, dropout = settings.bias, settings.dropout
+    if settings.positions in RELATIVE:
+        return RELATIVE[settings.positions](width, heads, key_value_heads=shared, bias=bias, dropout=dropout)
+    return MultiHeadAttention(width, heads, key_value_heads=shared, rotary=rotary, bias=bias, dropout=dropout)
+
+
+def _linear(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+    _refuse_biases(settings)
+    shared, bias = settings.key_value_heads, settings.bias
+    return LinearAttention(settings.width, settings.heads, key_value_heads=shared, rotary=rotary, bias=bias)
+
+
+def _performer(kind: type[PositiveFeatures]) -> Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]:
+    def attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+        _refuse_biases(settings)
+        width, heads, shared, bias = settings.width, settings.heads, settings.key_value_heads, settings.bias
+        random = kind(width // heads)
+        return PerformerAttention(width, heads, random, key_value_heads=shared, rotary=rotary, bias=bias)
+
+    return attention
+
+
+def _refuse_biases(settings: TransformerSettings) -> None:
+    if settings.positions in RELATIVE:
+        raise ConfigError(
+            f"positions={settings.positions!r} is a bias, which only softmax attention takes: with "
+            f"attention={settings.attention!r} choose none, sinusoidal, learned or rotary"
+        )
+
+
+ATTENTIONS: dict[str, Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]] = {
+    "softmax": _softmax,
+    "linear": _linear,
+    "performer": _performer(PositiveFeatures),
+    "performer-relu": _performer(ReLUFeatures),
+}
 
 
 def _learned(settings: TransformerSettings, signature: Signature) -> nn.Module:
