@@ -37,8 +37,8 @@ def test_the_cache_never_changes_the_text(positions, pattern, options):
 @pytest.mark.parametrize("attention", [name for name in ATTENTIONS if name != "softmax"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_the_recurrent_state_never_changes_the_text(attention, pattern, positions):
-    model = _model(positions=positions, attention=attention, key_value_heads=2)
+def test_what_each_attention_remembers_never_changes_the_text(attention, pattern, positions):
+    model = _model(positions=positions, attention=attention, stride=3)
     prompt = torch.randint(7, (3, 5))
     texts = [model.generate(prompt, 30, PATTERNS[pattern], temperature=0.0, cache=cache) for cache in (True, False)]
     assert torch.equal(*texts)

@@ -30,7 +30,7 @@ def test_every_choice_trains(order, positions, activation):
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_every_attention_trains(attention):
-    model = _small(attention=attention, key_value_heads=1)
+    model = _small(attention=attention)
     model(causal(8), torch.randint(11, (3, 8))).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
@@ -120,8 +120,10 @@ def test_dropout_reaches_embeddings_weights_and_stages():
     [
         (TEXT, {"order": "middle"}, "order 'middle' is unknown: choose one of pre, post"),
         (TEXT, {"positions": "absolute"}, "choose one of none, sinusoidal, learned, rotary"),
-        (TEXT, {"attention": "lsh"}, "choose one of softmax, linear, performer"),
+        (TEXT, {"attention": "lsh"}, "choose one of softmax, strided-heads"),
         (TEXT, {"attention": "linear", "positions": "t5"}, "choose none, sinusoidal, learned or rotary"),
+        (TEXT, {"attention": "fixed-heads", "key_value_heads": 1}, "leave key_value_heads out"),
+        (TEXT, {"attention": "fixed-heads", "heads": 1}, "1 heads need a number of patterns"),
         (TEXT, {"activation": "swish"}, "choose one of relu"),
         (TEXT, {"norm": "group"}, "choose one of layer"),
         (TEXT, {"heads": 3}, "3 heads do not divide a width of 8"),

@@ -28,6 +28,7 @@ SYSTEMS = (
     System("B8", "Vision transformer (ViT)", "readout(Transformer(patches W))", "models/transformer.py", "digits-vit"),
     System("B10", "Positions: absolute, rotary", "x_p + PE_p;  R_p q", "layers/positions.py", "shakespeare-positions"),
     System("B10", "Positions: relative", "q_i·k_j/√d + b_{i−j}", "layers/relative.py", "shakespeare-positions"),
+    System("C1", "Sparse Transformer", "softmax_j(q_i·k_j), j ∈ A^(m)(i)", "layers/sparse.py", "shakespeare-sparse"),
     System("C5", "Performer FAVOR+", "φ(q)·φ(k) ≈ exp(q·k/√d)", "layers/linear_attention.py", "shakespeare-performer"),
     System("C6", "Linear attention", "φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ", "layers/linear_attention.py", "shakespeare-linear"),
     System("D1", "Message passing", "h_i ← γ(h_i, ⊕_{j∈N(i)} φ(h_i, h_j))", "kernels/verbs.py", "cora-gin"),

@@ -19,6 +19,7 @@ from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
+from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
@@ -33,6 +34,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "t5-attention": T5Attention,
     "shaw-attention": ShawAttention,
     "transformer-xl-attention": TransformerXLAttention,
+    "factorised-attention": FactorisedAttention,
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
     "gcn": GCN,
@@ -63,6 +65,7 @@ __all__ = [
     "BatchNorm",
     "Buckets",
     "Cache",
+    "FactorisedAttention",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",

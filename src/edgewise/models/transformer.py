@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -11,12 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, fixed_parts, strided_parts
 from edgewise.layers import (
     NORMS,
     READOUTS,
     ALiBiAttention,
     Cache,
+    FactorisedAttention,
     FeedForward,
     GatedFeedForward,
     Learned,
@@ -55,7 +57,9 @@ class TransformerSettings:
         order: "pre" normalises what each stage reads, "post" what it leaves.
         positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
             or "alibi", inside the attention.
-        attention: "softmax", or attention by features in linear time: "linear", "performer" or "performer-relu".
+        attention: "softmax"; "strided-heads" or "fixed-heads", where half of the heads hear those nearby and half hear
+            every stride-th; or attention by features in linear time: "linear", "performer" or "performer-relu".
+        stride: The stride of "strided-heads", the size of a block of "fixed-heads"; best near the root of the length.
         dropout: Probability for embeddings, attention weights and what each stage adds.
         bias: Whether the blocks' linear maps have one.
         readout: "none", or a name of READOUTS where the task wants one output per graph.
@@ -72,6 +76,7 @@ class TransformerSettings:
     order: str = "pre"
     positions: str = "learned"
     attention: str = "softmax"
+    stride: int = 8
     dropout: float = 0.0
     bias: bool = True
     readout: str = "none"
@@ -192,16 +197,31 @@ def _performer(kind: type[PositiveFeatures]) -> Callable[[TransformerSettings, R
     return attention
 
 
+def _factorised(
+    parts: Callable[..., tuple[Graph, ...]],
+) -> Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]:
+    def attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+        _refuse_biases(settings)
+        if settings.key_value_heads is not None:
+            raise ConfigError(f"attention={settings.attention!r} takes no shared keys: leave key_value_heads out")
+        within, bias, dropout = partial(parts, stride=settings.stride), settings.bias, settings.dropout
+        return FactorisedAttention(settings.width, settings.heads, within, rotary=rotary, bias=bias, dropout=dropout)
+
+    return attention
+
+
 def _refuse_biases(settings: TransformerSettings) -> None:
     if settings.positions in RELATIVE:
         raise ConfigError(
-            f"positions={settings.positions!r} is a bias, which only softmax attention takes: with "
+            f"positions={settings.positions!r} is a bias, which only attention='softmax' takes: with "
             f"attention={settings.attention!r} choose none, sinusoidal, learned or rotary"
         )
 
 
 ATTENTIONS: dict[str, Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]] = {
     "softmax": _softmax,
+    "strided-heads": _factorised(strided_parts),
+    "fixed-heads": _factorised(fixed_parts),
     "linear": _linear,
     "performer": _performer(PositiveFeatures),
     "performer-relu": _performer(ReLUFeatures),
