@@ -6,7 +6,7 @@ python docs/images/patterns.py docs/images/patterns.svg
 import sys
 from pathlib import Path
 
-from edgewise import Graph, bipartite, blocks, causal, complete, grid, strided, window
+from edgewise import Graph, bipartite, blocks, causal, complete, fixed, grid, strided, window
 
 SIDE, TOP = 132, 20
 INK, FILL, PAPER = "#1c2733", "#2364aa", "#f1f4f8"
@@ -20,11 +20,13 @@ PATTERNS: dict[str, Graph] = {
     "window(16, 4, sides='past')": window(16, 4, sides="past"),
     "blocks([3, 5, 2, 6])": blocks([3, 5, 2, 6]),
     "strided(16, 4)": strided(16, 4),
+    "fixed(16, 4)": fixed(16, 4),
+    "fixed(16, 4, 2)": fixed(16, 4, 2),
     "grid(4, 4)": grid(4, 4),
     "grid(4, 4, neighbors=4)": grid(4, 4, neighbors=4),
     "bipartite(6, 10)": bipartite(6, 10),
 }
-COLUMNS = 5
+COLUMNS = 6
 CELL = (SIDE + 58, SIDE + 48)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from edgewise.graphs import causal as causal
     from edgewise.graphs import complete as complete
     from edgewise.graphs import draw as draw
+    from edgewise.graphs import fixed as fixed
     from edgewise.graphs import grid as grid
     from edgewise.graphs import k_nearest as k_nearest
     from edgewise.graphs import radius_graph as radius_graph
@@ -77,6 +78,7 @@ _NAMES = {
         "causal",
         "complete",
         "draw",
+        "fixed",
         "grid",
         "k_nearest",
         "radius_graph",

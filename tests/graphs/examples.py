@@ -4,7 +4,20 @@ from collections.abc import Iterator
 
 import torch
 
-from edgewise.graphs import Graph, Rule, bipartite, blocks, causal, complete, grid, strided, window
+from edgewise.graphs import (
+    Graph,
+    Rule,
+    bipartite,
+    blocks,
+    causal,
+    complete,
+    fixed,
+    fixed_parts,
+    grid,
+    strided,
+    strided_parts,
+    window,
+)
 from edgewise.graphs.patterns import Causal, Strided, Window
 from edgewise.graphs.rule import Both, Complete, Either, Itself, Others
 
@@ -46,6 +59,10 @@ PATTERNED: list[Graph] = [
     blocks(7, 3),
     strided(9, 3),
     strided(10, 4),
+    *strided_parts(10, 4),
+    fixed(9, 3),
+    fixed(10, 4, 2),
+    *fixed_parts(10, 4, 2),
     grid(3, 4),
     grid(3, 4, neighbors=4),
     grid(3, 4, loops=False),

@@ -81,7 +81,7 @@ def test_sibling_classes_replace_the_score():
     from edgewise import Gaussian
 
     class GaussianAttention(MultiHeadAttention):
-        def score(self):
+        def score(self, graph, q, k):
             return Gaussian(sigma=1e-3)  # everybody hears only the one at its own place
 
     layer = GaussianAttention(4, 1, bias=False)

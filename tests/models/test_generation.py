@@ -6,6 +6,7 @@ import torch
 from edgewise import ConfigError, Graph, causal, complete, strided, window
 from edgewise.models import Signature, Transformer, TransformerSettings
 from edgewise.models.generation import draw
+from edgewise.models.transformer import ATTENTIONS, POSITIONS
 
 PATTERNS = {
     "causal": causal,
@@ -22,7 +23,7 @@ def _model(length=12, **options):
     return model
 
 
-@pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("options", [{}, {"key_value_heads": 2}, {"order": "post"}], ids=["pre", "grouped", "post"])
 def test_the_cache_never_changes_the_text(positions, pattern, options):
@@ -31,6 +32,16 @@ def test_the_cache_never_changes_the_text(positions, pattern, options):
     assert texts[0].shape == (3, 35)
     assert torch.equal(texts[0], texts[1])
     assert torch.equal(texts[0][:, :5], prompt)
+
+
+@pytest.mark.parametrize("attention", [name for name in ATTENTIONS if name != "softmax"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_what_each_attention_remembers_never_changes_the_text(attention, pattern, positions):
+    model = _model(positions=positions, attention=attention, stride=3)
+    prompt = torch.randint(7, (3, 5))
+    texts = [model.generate(prompt, 30, PATTERNS[pattern], temperature=0.0, cache=cache) for cache in (True, False)]
+    assert torch.equal(*texts)
 
 
 def test_greedy_text_is_the_most_probable_token_each_time():

@@ -7,6 +7,7 @@ from torch import nn
 from edgewise import ConfigError, Graph, causal, complete, grid
 from edgewise.layers import NORMS, READOUTS
 from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models.transformer import ATTENTIONS, POSITIONS
 
 TEXT = Signature(11, 11, tokens=True, length=8)
 IMAGE = Signature(4, 10, length=6, whole_graph=True)
@@ -17,13 +18,20 @@ def _small(signature=TEXT, **options):
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_every_choice_trains(order, positions, activation):
     model = _small(order=order, positions=positions, activation=activation, key_value_heads=1, bias=False)
     scores = model(causal(8), torch.randint(11, (3, 8)))
     assert scores.shape == (3, 8, 11)
     scores.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_attention_trains(attention):
+    model = _small(attention=attention)
+    model(causal(8), torch.randint(11, (3, 8))).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -63,13 +71,13 @@ def test_nobody_hears_the_future_on_a_causal_graph():
     assert not torch.allclose(before[0, 5:], after[0, 5:])
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
+@pytest.mark.parametrize("positions", POSITIONS)
 def test_positions_tell_the_order(positions):
     model, tokens = _small(positions=positions).double(), torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8]])
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
-    swapped = model(complete(8), tokens.flip(1)).flip(1)
-    assert torch.allclose(model(complete(8), tokens), swapped) == (positions == "none")
+    moved = model(complete(8), tokens.roll(3, 1)).roll(-3, 1)
+    assert torch.allclose(model(complete(8), tokens), moved) == (positions == "none")
 
 
 def test_sequences_of_different_lengths_in_one_graph_are_read_as_if_alone():
@@ -112,6 +120,10 @@ def test_dropout_reaches_embeddings_weights_and_stages():
     [
         (TEXT, {"order": "middle"}, "order 'middle' is unknown: choose one of pre, post"),
         (TEXT, {"positions": "absolute"}, "choose one of none, sinusoidal, learned, rotary"),
+        (TEXT, {"attention": "lsh"}, "choose one of softmax, strided-heads"),
+        (TEXT, {"attention": "linear", "positions": "t5"}, "choose none, sinusoidal, learned or rotary"),
+        (TEXT, {"attention": "fixed-heads", "key_value_heads": 1}, "leave key_value_heads out"),
+        (TEXT, {"attention": "fixed-heads", "heads": 1}, "1 heads need a number of patterns"),
         (TEXT, {"activation": "swish"}, "choose one of relu"),
         (TEXT, {"norm": "group"}, "choose one of layer"),
         (TEXT, {"heads": 3}, "3 heads do not divide a width of 8"),

@@ -9,8 +9,11 @@ from edgewise.graphs.patterns import (
     causal,
     complete,
     draw,
+    fixed,
+    fixed_parts,
     grid,
     strided,
+    strided_parts,
     window,
 )
 from edgewise.graphs.rule import Rule
@@ -26,10 +29,13 @@ __all__ = [
     "causal",
     "complete",
     "draw",
+    "fixed",
+    "fixed_parts",
     "grid",
     "k_nearest",
     "radius_graph",
     "sample_neighbors",
     "strided",
+    "strided_parts",
     "window",
 ]

@@ -169,7 +169,7 @@ def strided(n: int, stride: int) -> Graph:
 
     Equation    N(i) = {j : j <= i, and i - j < stride or stride divides i - j}
     Errors      a number that is not whole; n negative, stride below 1
-    Differs     both of the paper's strided heads in one graph
+    Differs     both of the paper's strided heads in one graph; `strided_parts` gives each its own
     Reference   Child, Gray, Radford and Sutskever, Generating Long Sequences with Sparse Transformers, 2019
 
     >>> print(draw(strided(5, 2)))
@@ -181,6 +181,86 @@ def strided(n: int, stride: int) -> Graph:
     """
     n = whole_number(n, "n")
     return Graph(Strided(whole_number(stride, "stride", least=1)), n, n)
+
+
+def strided_parts(n: int, stride: int) -> tuple[Graph, Graph]:
+    """The two factors of `strided`, one for each half of the heads: the last `stride` positions, and every stride-th.
+
+    Errors      those of `strided`
+    Reference   Child et al., 2019, §4.2
+
+    >>> print(draw(strided_parts(4, 2)[1]))
+    #...
+    .#..
+    #.#.
+    .#.#
+    """
+    stride = whole_number(stride, "stride", least=1)
+    return window(n, stride - 1, sides="past"), window(n, -(-n // stride), dilation=stride, sides="past")
+
+
+@dataclass(frozen=True)
+class Block(Rule):
+    """Listen to the past of one's own block of `size` positions, and to oneself."""
+
+    size: int
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        return (j <= i) & (i // self.size == j // self.size)
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        return clip((i - i % self.size)[:, None], i[:, None] + 1, senders)
+
+
+@dataclass(frozen=True)
+class Summaries(Rule):
+    """Listen to the last `count` positions of every block of `size`, as far as they lie in the past."""
+
+    size: int
+    count: int
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        return (j <= i) & (j % self.size >= self.size - self.count)
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        stops = torch.arange(self.size, senders + self.size, self.size, device=i.device)
+        starts = (stops - self.count).expand(len(i), -1)
+        return clip(torch.minimum(starts, i[:, None] + 1), torch.minimum(stops, i[:, None] + 1), senders)
+
+
+def fixed(n: int, stride: int, summaries: int = 1) -> Graph:
+    """Everyone listens to the past of its own block of `stride`, and to the last `summaries` positions of each block.
+
+    Equation    N(i) = {j : j <= i, and floor(j / stride) = floor(i / stride) or j mod stride >= stride - summaries}
+    Errors      a number that is not whole; n negative, stride or summaries below 1, more summaries than a block has
+    Differs     both of the paper's fixed heads in one graph; `fixed_parts` gives each its own
+    Reference   Child, Gray, Radford and Sutskever, Generating Long Sequences with Sparse Transformers, 2019
+
+    >>> print(draw(fixed(5, 2)))
+    #....
+    ##...
+    .##..
+    .###.
+    .#.##
+    """
+    own, columns = fixed_parts(n, stride, summaries)
+    return own.union(columns)
+
+
+def fixed_parts(n: int, stride: int, summaries: int = 1) -> tuple[Graph, Graph]:
+    """The two factors of `fixed`, one for each half of the heads: one's own block, and the summaries of all.
+
+    Errors      those of `fixed`
+    Reference   Child et al., 2019, §4.2
+
+    >>> draw(fixed_parts(4, 2)[1]).split()
+    ['....', '.#..', '.#..', '.#.#']
+    """
+    n, stride = whole_number(n, "n"), whole_number(stride, "stride", least=1)
+    summaries = whole_number(summaries, "summaries", least=1)
+    if summaries > stride:
+        raise GraphError(f"a block of {stride} positions has no {summaries} summaries")
+    return Graph(Block(stride), n, n), Graph(Summaries(stride, summaries), n, n)
 
 
 @dataclass(frozen=True)
@@ -278,6 +358,7 @@ PATTERNS: dict[str, Callable[..., Graph]] = {
     "window": window,
     "blocks": blocks,
     "strided": strided,
+    "fixed": fixed,
     "grid": grid,
     "bipartite": bipartite,
 }

@@ -72,12 +72,13 @@ def attend(
     check_attend(call)
     seen = dispatch.recording()
     if seen is not None and not return_weights:
-        y, weights = attend(graph, q, k, v, score, dropout=dropout, return_weights=True, backend=backend)
-        seen.append(dispatch.Recorded(graph, weights.detach()))
-        return y
+        return attend(graph, q, k, v, score, dropout=dropout, return_weights=True, backend=backend)[0]
     if isinstance(score, Uniform) and not (score.biases or dropout or return_weights or backend):
         return aggregate(graph, v.flatten(-2), reduce="mean").reshape(*v.shape[:-3], graph.num_receivers, *v.shape[-2:])
-    return dispatch.run(call, backend)
+    result = dispatch.run(call, backend)
+    if seen is not None:
+        seen.append(dispatch.Recorded(graph, result[1].detach()))
+    return result
 
 
 def aggregate(

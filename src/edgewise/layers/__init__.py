@@ -2,15 +2,24 @@
 
 from torch import nn
 
-from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
+from edgewise.layers.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.gin import GIN
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
+from edgewise.layers.linear_attention import (
+    LinearAttention,
+    PerformerAttention,
+    PositiveFeatures,
+    ReLUFeatures,
+    TrigonometricFeatures,
+)
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
+from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
+from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
@@ -21,6 +30,13 @@ LAYERS: dict[str, type[nn.Module]] = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
+    "alibi-attention": ALiBiAttention,
+    "t5-attention": T5Attention,
+    "shaw-attention": ShawAttention,
+    "transformer-xl-attention": TransformerXLAttention,
+    "factorised-attention": FactorisedAttention,
+    "linear-attention": LinearAttention,
+    "performer-attention": PerformerAttention,
     "gcn": GCN,
     "sage-mean": SAGEMean,
     "sage-pool": SAGEPool,
@@ -44,25 +60,38 @@ __all__ = [
     "NORMS",
     "READOUTS",
     "SAGELSTM",
+    "ALiBiAttention",
     "AttentionReadout",
     "BatchNorm",
+    "Buckets",
+    "Cache",
+    "FactorisedAttention",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
     "KeyValueCache",
     "Learned",
     "Linear",
+    "LinearAttention",
     "MaxReadout",
     "MeanReadout",
     "MultiHeadAttention",
+    "PerformerAttention",
+    "PositiveFeatures",
     "PostNormBlock",
     "PreNormBlock",
+    "ReLUFeatures",
+    "RecurrentState",
     "Rotary",
     "SAGEMean",
     "SAGEPool",
+    "ShawAttention",
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
+    "T5Attention",
+    "TransformerXLAttention",
+    "TrigonometricFeatures",
     "chosen",
     "dropout",
     "positions",

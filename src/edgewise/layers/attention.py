@@ -1,5 +1,7 @@
 """Multi-head attention over any graph: self-attention, cross-attention and cached decoding are the same equation."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -49,6 +51,52 @@ def _with_room(held: Tensor | None, new: Tensor, length: int) -> Tensor:
     room = new.new_empty(*held.shape[:-3], max(length, 2 * held.shape[-3]), *held.shape[-2:])
     room.narrow(-3, 0, held.shape[-3]).copy_(held)
     return room
+
+
+class RecurrentState:
+    """What attention by features keeps of the past: one sum, of constant size, which makes it a recurrent network.
+
+    Equation    S_i = S_{i−1} + φ(k_i) [v_i ‖ 1]ᵀ    (18), (19),   y_i = φ(q_i) S_i, divided by its last channel    (20)
+    Symbols     feature_map = φ: [..., C] -> [..., F]; sums [*, G, F, D + 1] = S, whose last column sums φ(k)
+    Shapes      listen(q [*, n, H, C], k [*, n, G, C], v [*, n, G, D]) -> [*, n, H, D]
+    Edge cases  weights that sum to 0 give 0
+    Cost        memory O(G F D) whatever the length; time O(n H F D)
+    Reference   Katharopoulos et al., "Transformers are RNNs", 2020, §3.4
+
+    Example
+        >>> state, one = RecurrentState(torch.exp), torch.zeros(1, 1, 1)
+        >>> [state.listen(one, one, torch.full((1, 1, 1), v)).item() for v in (1.0, 3.0)]  # the mean so far
+        [1.0, 2.0]
+    """
+
+    def __init__(self, feature_map: Callable[[Tensor], Tensor]) -> None:
+        self.feature_map = feature_map
+        self.sums: Tensor | None = None
+
+    def listen(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Take in new positions one after the other, and let each hear all up to itself."""
+        phi_q, phi_k = self.feature_map(q.unflatten(-2, (k.shape[-2], -1))), self.feature_map(k)
+        heard = []
+        for i in range(k.shape[-3]):
+            sums = self._add(phi_k[..., i, :, :].unsqueeze(-1) * _with_one(v[..., i, :, :]).unsqueeze(-2))
+            y = (phi_q[..., i, :, :, :] @ sums).flatten(-3, -2)  # [*, H, D + 1]
+            heard.append(y[..., :-1] / torch.where(y[..., -1:] == 0, 1, y[..., -1:]))
+        return torch.stack(heard, -3)
+
+    def take_in(self, k: Tensor, v: Tensor) -> None:
+        """Take in positions that have been heard already."""
+        self._add(torch.einsum("...jgf,...jgd->...gfd", self.feature_map(k), _with_one(v)))
+
+    def _add(self, new: Tensor) -> Tensor:
+        self.sums = new if self.sums is None else self.sums + new
+        return self.sums
+
+
+def _with_one(v: Tensor) -> Tensor:
+    return functional.pad(v, (0, 1), value=1.0)
+
+
+Cache = KeyValueCache | RecurrentState
 
 
 class MultiHeadAttention(nn.Module):
@@ -105,18 +153,23 @@ class MultiHeadAttention(nn.Module):
         self.dropout = dropout
         self._initialise()
 
-    def forward(
-        self, graph: Graph, x: Tensor, senders: Tensor | None = None, cache: KeyValueCache | None = None
-    ) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor, senders: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)
-        if cache is not None:
+        if isinstance(cache, KeyValueCache):
             k, v = cache.append(k, v)
-        y = attend(graph, q, k, v, self.score(), dropout=self.dropout if self.training else 0.0)
-        return self.output(y.flatten(-2))
+        return self.output(self.average(graph, q, k, v).flatten(-2))
 
-    def score(self) -> Score:
-        """How much i listens to j: the one line that sibling classes replace."""
+    def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
+        """How much i listens to j: the one line that most sibling classes replace."""
         return Dot()
+
+    def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What each receiver hears [*, I, H, C]: a sibling whose values depend on more than the sender replaces it."""
+        return attend(graph, q, k, v, self.score(graph, q, k), dropout=self.dropout if self.training else 0.0)
+
+    def cache(self, graph: Graph) -> Cache:
+        """What decoding on that kind of graph has to remember."""
+        return KeyValueCache()
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         heads, shared, _ = self.split

@@ -9,7 +9,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
-from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
+from edgewise.layers.attention import Cache, MultiHeadAttention
 from edgewise.layers.mlp import ACTIVATIONS
 from edgewise.layers.tables import chosen
 
@@ -129,7 +129,7 @@ class PreNormBlock(nn.Module):
         self.feed_forward = feed_forward
         self.dropout = dropout
 
-    def forward(self, graph: Graph, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None) -> Tensor:
         x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
         return x + self._drop(self.feed_forward(self.norm_2(x)))
 
@@ -169,7 +169,7 @@ class PostNormBlock(nn.Module):
         self.norm_2 = chosen("norm", norm, NORMS)(width)
         self.dropout = dropout
 
-    def forward(self, graph: Graph, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None) -> Tensor:
         x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
         return self.norm_2(x + self._drop(self.feed_forward(x)))
 

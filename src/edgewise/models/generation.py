@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.layers import KeyValueCache, probabilities
+from edgewise.layers import probabilities
 
 if TYPE_CHECKING:
     from edgewise.models.transformer import Transformer
@@ -36,7 +36,8 @@ def generate(
                 a top_k below 1, or a pattern in which a position hears a later one
     Edge cases  when all `signature.length` positions are taken, the older half is forgotten and the rest is read anew
                 at positions 0, 1, ...; with `cache` or without, so that it changes the speed and never the text
-    Cost        per token O(n width) attention and O(width²) with the cache, without it a full forward pass over n nodes
+    Cost        per token O(n width) attention and O(width²) with the cache, without it a full forward pass over n
+                nodes; on a causal graph attention by features (`LinearAttention`) keeps a state of constant size
     Reference   Radford et al., 2019; top-k: Fan et al., 2018
 
     Example
@@ -55,10 +56,10 @@ def generate(
         for _ in range(steps):
             if length is not None and visible.shape[-1] > length:
                 visible, known = visible[..., -max(1, length // 2) :], 0
-            if cache and known == 0:
-                caches = [KeyValueCache() for _ in model.blocks]
             total = visible.shape[-1]
             graph = pattern(total).rows(known, total).to(tokens.device)
+            if cache and known == 0:
+                caches = model.caches(graph)
             scores = model(graph, visible[..., known:], caches)[..., -1, :]
             token = draw(scores, temperature, top_k, generator)
             visible, tokens = torch.cat([visible, token], -1), torch.cat([tokens, token], -1)

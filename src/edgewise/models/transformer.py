@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, fixed_parts, strided_parts
 from edgewise.kernels import dropout
 from edgewise.layers import (
     NORMS,
     READOUTS,
+    ALiBiAttention,
+    Cache,
+    FactorisedAttention,
     FeedForward,
     GatedFeedForward,
-    KeyValueCache,
     Learned,
     Linear,
+    LinearAttention,
     MultiHeadAttention,
+    PerformerAttention,
+    PositiveFeatures,
     PostNormBlock,
     PreNormBlock,
+    ReLUFeatures,
     Rotary,
+    ShawAttention,
     Sinusoidal,
     SparseFeatures,
+    T5Attention,
+    TransformerXLAttention,
     chosen,
 )
 from edgewise.models.generation import generate
@@ -45,7 +56,11 @@ class TransformerSettings:
         activation: "swiglu" for a gated feed-forward network, else a name of ACTIVATIONS.
         norm: A name of NORMS: "layer", "rms", "batch" or "none".
         order: "pre" normalises what each stage reads, "post" what it leaves.
-        positions: "none", "sinusoidal", "learned" or "rotary".
+        positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
+            or "alibi", inside the attention.
+        attention: "softmax"; "strided-heads" or "fixed-heads", where half of the heads hear those nearby and half hear
+            every stride-th; or attention by features in linear time: "linear", "performer" or "performer-relu".
+        stride: The stride of "strided-heads", the size of a block of "fixed-heads"; best near the root of the length.
         dropout: Probability for embeddings, attention weights and what each stage adds.
         bias: Whether the blocks' linear maps have one.
         readout: "none", or a name of READOUTS where the task wants one output per graph.
@@ -61,6 +76,8 @@ class TransformerSettings:
     norm: str = "layer"
     order: str = "pre"
     positions: str = "learned"
+    attention: str = "softmax"
+    stride: int = 8
     dropout: float = 0.0
     bias: bool = True
     readout: str = "none"
@@ -104,9 +121,7 @@ class Transformer(nn.Module):
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=not signature.tokens)
         self._initialise()
 
-    def forward(
-        self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[KeyValueCache | None] | None = None
-    ) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[Cache | None] | None = None) -> Tensor:
         h: Tensor = self.embed(x)
         if self.positions is not None:
             h = self.positions(graph, h)
@@ -117,6 +132,10 @@ class Transformer(nn.Module):
         if self.readout is not None:
             h = self.readout(graph, h)
         return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+
+    def caches(self, graph: Graph) -> list[Cache]:
+        """What each block remembers while it decodes on that kind of graph, still empty."""
+        return [cast(MultiHeadAttention, block.attention).cache(graph) for block in self.blocks]
 
     def generate(
         self,
@@ -144,14 +163,7 @@ class Transformer(nn.Module):
 
 
 def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
-    attention = MultiHeadAttention(
-        settings.width,
-        settings.heads,
-        key_value_heads=settings.key_value_heads,
-        rotary=rotary,
-        bias=settings.bias,
-        dropout=settings.dropout,
-    )
+    attention = chosen("attention", settings.attention, ATTENTIONS)(settings, rotary)
     hidden = settings.hidden or 4 * settings.width
     feed_forward = (
         GatedFeedForward(settings.width, hidden, settings.bias)
@@ -162,19 +174,81 @@ def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
     return block(settings.width, attention, feed_forward, settings.norm, settings.dropout)
 
 
+def _softmax(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+    width, heads, shared = settings.width, settings.heads, settings.key_value_heads
+    bias, dropout = settings.bias, settings.dropout
+    if settings.positions in RELATIVE:
+        return RELATIVE[settings.positions](width, heads, key_value_heads=shared, bias=bias, dropout=dropout)
+    return MultiHeadAttention(width, heads, key_value_heads=shared, rotary=rotary, bias=bias, dropout=dropout)
+
+
+def _linear(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+    _refuse_biases(settings)
+    shared, bias = settings.key_value_heads, settings.bias
+    return LinearAttention(settings.width, settings.heads, key_value_heads=shared, rotary=rotary, bias=bias)
+
+
+def _performer(kind: type[PositiveFeatures]) -> Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]:
+    def attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+        _refuse_biases(settings)
+        width, heads, shared, bias = settings.width, settings.heads, settings.key_value_heads, settings.bias
+        random = kind(width // heads)
+        return PerformerAttention(width, heads, random, key_value_heads=shared, rotary=rotary, bias=bias)
+
+    return attention
+
+
+def _factorised(
+    parts: Callable[..., tuple[Graph, ...]],
+) -> Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]:
+    def attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+        _refuse_biases(settings)
+        if settings.key_value_heads is not None:
+            raise ConfigError(f"attention={settings.attention!r} takes no shared keys: leave key_value_heads out")
+        within, bias, dropout = partial(parts, stride=settings.stride), settings.bias, settings.dropout
+        return FactorisedAttention(settings.width, settings.heads, within, rotary=rotary, bias=bias, dropout=dropout)
+
+    return attention
+
+
+def _refuse_biases(settings: TransformerSettings) -> None:
+    if settings.positions in RELATIVE:
+        raise ConfigError(
+            f"positions={settings.positions!r} is a bias, which only attention='softmax' takes: with "
+            f"attention={settings.attention!r} choose none, sinusoidal, learned or rotary"
+        )
+
+
+ATTENTIONS: dict[str, Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]] = {
+    "softmax": _softmax,
+    "strided-heads": _factorised(strided_parts),
+    "fixed-heads": _factorised(fixed_parts),
+    "linear": _linear,
+    "performer": _performer(PositiveFeatures),
+    "performer-relu": _performer(ReLUFeatures),
+}
+
+
 def _learned(settings: TransformerSettings, signature: Signature) -> nn.Module:
     if signature.length is None:
         raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
     return Learned(signature.length, settings.width)
 
 
-# What is added to the embedding; rotary positions act inside the attention instead.
+RELATIVE: dict[str, type[MultiHeadAttention]] = {
+    "shaw": ShawAttention,
+    "transformer-xl": TransformerXLAttention,
+    "t5": T5Attention,
+    "alibi": ALiBiAttention,
+}
+
+# What is added to the embedding; rotary and relative positions act inside the attention instead.
 POSITIONS: dict[str, Callable[[TransformerSettings, Signature], nn.Module | None]] = {
     "none": lambda settings, signature: None,
     "sinusoidal": lambda settings, signature: Sinusoidal(settings.width),
     "learned": _learned,
     "rotary": lambda settings, signature: None,
-}
+} | dict.fromkeys(RELATIVE, lambda settings, signature: None)
 
 
 def _check(settings: TransformerSettings, signature: Signature) -> None:

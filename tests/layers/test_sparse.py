@@ -1,0 +1,109 @@
+"""Factorised attention against its equation, and where it must equal full attention."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgewise import ConfigError, Graph, causal, complete, window
+from edgewise.graphs import fixed_parts, strided_parts
+from edgewise.layers import FactorisedAttention, KeyValueCache, MultiHeadAttention, Rotary
+from layers.parity import assert_parity, leaf
+
+PARTS = {
+    "strided": partial(strided_parts, stride=3),
+    "fixed": partial(fixed_parts, stride=3),
+    "fixed, two summaries": partial(fixed_parts, stride=3, summaries=2),
+}
+
+
+def rule(name: str, group: int, i: int, j: int) -> bool:
+    """The factors as the paper writes them (§4.2), for a stride of 3."""
+    if j > i:
+        return False
+    if name == "strided":
+        return i - j < 3 if group == 0 else (i - j) % 3 == 0
+    return i // 3 == j // 3 if group == 0 else j % 3 >= (1 if "two" in name else 2)
+
+
+@pytest.mark.parametrize("graph", [complete(8), causal(8), window(8, 4)], ids=["complete", "causal", "window"])
+@pytest.mark.parametrize("name", PARTS)
+def test_the_layer_is_its_equation(name, graph):
+    layer, x, listens = FactorisedAttention(8, 4, PARTS[name]).double(), leaf(8, 8), graph.dense_mask()
+    q, k, v = (part.view(8, 4, 2) for part in layer.projection(x).chunk(3, -1))
+    heard = []
+    for h in range(4):
+        near = torch.tensor([[rule(name, h // 2, i, j) for j in range(8)] for i in range(8)])
+        weight = torch.where(listens & near, (q[:, h] @ k[:, h].T / math.sqrt(2)).exp(), 0)
+        heard.append(weight @ v[:, h] / weight.sum(1, keepdim=True).clamp(min=1e-300))
+    expected = layer.output(torch.cat(heard, -1))
+    parameters = dict(layer.named_parameters())
+    assert_parity(layer, parameters, (graph, x), expected, [x, *parameters.values()], 1e-10)
+
+
+@pytest.mark.parametrize("parts", [strided_parts, fixed_parts])
+def test_with_one_large_block_half_of_the_heads_hear_everybody(parts):
+    """A stride of n: the first factor is the causal graph itself."""
+    layer, full = FactorisedAttention(8, 2, partial(parts, stride=9), bias=False), MultiHeadAttention(8, 2, bias=False)
+    full.load_state_dict(layer.state_dict())
+    x = torch.randn(9, 8)
+    heads = []
+    for one in (layer, full):
+        q, k, v = one._self_ends(causal(9), x)
+        heads.append(one.average(causal(9), q, k, v)[:, 0])
+    assert torch.allclose(*heads, atol=1e-6)
+
+
+def test_a_stride_of_one_is_full_attention():
+    """The second factor is then the causal graph, the first is oneself."""
+    layer = FactorisedAttention(8, 2, lambda n: (strided_parts(n, 1)[1],) * 2)
+    full = MultiHeadAttention(8, 2)
+    full.load_state_dict(layer.state_dict())
+    x = torch.randn(9, 8)
+    assert torch.allclose(layer(causal(9), x), full(causal(9), x), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_cached_attention_is_attention(name):
+    layer, x, cache = FactorisedAttention(8, 2, PARTS[name], rotary=Rotary(4)).double(), leaf(2, 8, 8), KeyValueCache()
+    rows = [causal(n).rows(n - 1, n) for n in range(1, 9)]
+    with torch.no_grad():
+        found = torch.cat([layer(row, x[:, n : n + 1], cache=cache) for n, row in enumerate(rows)], 1)
+        assert torch.allclose(found, layer(causal(8), x), atol=1e-12)
+
+
+def test_each_member_of_a_batch_hears_what_it_hears_alone():
+    layer, x = FactorisedAttention(8, 2, PARTS["fixed"]).double(), leaf(9, 8)
+    together = layer(Graph.batch([causal(4), causal(5)]), x)
+    assert torch.allclose(together, torch.cat([layer(causal(4), x[:4]), layer(causal(5), x[4:])]), atol=1e-12)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of entries of the largest tensor that any operation makes."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.entries = max(self.entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("parts", [strided_parts, fixed_parts])
+def test_no_matrix_of_pairs_is_ever_written(parts):
+    n = 4096
+    layer = FactorisedAttention(8, 2, partial(parts, stride=64))
+    with LargestTensor() as mode:
+        layer(causal(n), torch.randn(n, 8)).sum().backward()
+    assert mode.entries <= 2 * n * 64  # the edges of one factor, no more
+
+
+@pytest.mark.parametrize(
+    ("parts", "heads"), [(PARTS["fixed"], 1), (lambda n: (), 2), (lambda n: (Graph.from_edge_index([[0], [0]], 1),), 2)]
+)
+def test_patterns_that_do_not_fit_the_heads_are_refused(parts, heads):
+    with pytest.raises(ConfigError, match="patterns by rule"):
+        FactorisedAttention(8, heads, parts)
