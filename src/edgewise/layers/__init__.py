@@ -3,11 +3,15 @@
 from torch import nn
 
 from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
+from edgewise.layers.edge_conv import DynamicEdgeConv, EdgeConv
 from edgewise.layers.gat import GAT, GATv2
+from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.gin import GIN
+from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
+from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
@@ -28,6 +32,11 @@ LAYERS: dict[str, type[nn.Module]] = {
     "gat": GAT,
     "gatv2": GATv2,
     "gin": GIN,
+    "gated-gcn": GatedGCN,
+    "monet": MoNet,
+    "edge-conv": EdgeConv,
+    "dynamic-edge-conv": DynamicEdgeConv,
+    "graph-network": GraphNetwork,
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
@@ -46,15 +55,23 @@ __all__ = [
     "SAGELSTM",
     "AttentionReadout",
     "BatchNorm",
+    "DegreeCoordinates",
+    "DynamicEdgeConv",
+    "EdgeConv",
+    "EdgeUpdate",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
+    "GatedGCN",
+    "GraphNetwork",
     "KeyValueCache",
     "Learned",
     "Linear",
     "MaxReadout",
     "MeanReadout",
+    "MoNet",
     "MultiHeadAttention",
+    "NodeUpdate",
     "PostNormBlock",
     "PreNormBlock",
     "Rotary",
@@ -63,6 +80,7 @@ __all__ = [
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
+    "WholeUpdate",
     "chosen",
     "dropout",
     "positions",
