@@ -87,7 +87,8 @@ def check_layer(
 
     Symbols     inputs = tensors with one row per node, [N, ...]; the output has one row per node, or per graph of a
                 batch; equivariant = whether the order of the nodes must not matter, by default the layer's attribute
-                `equivariant`, else True; skip = names of PROPERTIES to leave out
+                `equivariant`, else True; skip = names of PROPERTIES to leave out. A layer whose nodes hear others than
+                those that the graph gives them says so by the attribute `local` = False
     Errors      AssertionError, which names the layer and the property
     Edge cases  the layer is copied and checked in evaluation mode: the caller's is left as it is
     Cost        a few hundred forward passes: use a graph of some five nodes
@@ -151,7 +152,11 @@ def _isolated_nodes(trial: Trial) -> None:
         return  # a readout hears every node of its graph
     moved = cut.on(cut.graph, tuple(_with_first_row_changed(x, first) for x in cut.inputs)).output()
     others = [n for n in range(len(y)) if n != first]
-    _same(moved[others], y[others], "other nodes hear a node that has no edges")
+    if getattr(trial.layer, "local", True):
+        _same(moved[others], y[others], "other nodes hear a node that has no edges")
+    else:
+        heard = _distance(moved[others], y[others]) > EXACT
+        _expect(heard, "the layer says local = False, yet nobody hears a node that has no edges")
 
 
 def _empty_graph(trial: Trial) -> None:

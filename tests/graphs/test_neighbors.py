@@ -8,6 +8,7 @@ import torch
 
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, k_nearest, neighbors, radius_graph
+from edgewise.graphs.neighbors import k_nearest_in_members
 
 
 def distances(receivers: torch.Tensor, senders: torch.Tensor, cell: list[float] | None = None) -> torch.Tensor:
@@ -144,3 +145,19 @@ def test_points_of_any_real_type(dtype: torch.dtype) -> None:
 
 def test_points_may_require_gradients() -> None:
     assert k_nearest(torch.rand(4, 2, requires_grad=True), 2).num_edges == 8
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("sizes", [[6, 6, 6], [4, 0, 9], [1, 1], [0, 0], []])
+@pytest.mark.parametrize("k", [0, 3, 20])
+def test_each_member_has_neighbours_of_its_own(sizes, k, loops) -> None:
+    """Integer points, so that many are at equal distance."""
+    points = torch.randint(3, (sum(sizes), 2)).float()
+    if not sizes:
+        with pytest.raises(GraphError, match="at least one graph"):
+            k_nearest_in_members(points, torch.tensor(sizes), k, loops)
+        return
+    found = k_nearest_in_members(points, torch.tensor(sizes), k, loops)
+    expected = Graph.batch([k_nearest(member, k, loops=loops) for member in points.split(sizes)])
+    assert found == expected
+    assert found.sizes.tolist() == sizes

@@ -26,6 +26,11 @@ def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
     assert stated == {"sinusoidal", "learned", "rotary", "factorised-attention", "sage-lstm"} | relative
 
 
+def test_only_layers_that_make_a_graph_of_their_own_hear_beyond_the_given_one():
+    stated = {name for name, layer in LAYERS.items() if not getattr(layer, "local", True)}
+    assert stated == {"dynamic-edge-conv"}
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_docstring_has_every_section(name):
     text = LAYERS[name].__doc__

@@ -167,6 +167,11 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         "--calibrate", action="store_true", help="first measure this machine's speeds (3 s) and keep them"
     )
 
+    check = add("check", "measure what a model can tell apart", CHECK)
+    check.add_argument("what", metavar="WHAT", choices=("expressiveness",), help="expressiveness")
+    check.add_argument("model", metavar="MODEL", help="a name of `edgewise list models`")
+    check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
+
     bench = add("bench", "time Edgewise beside its peers on this machine", BENCH)
     bench.add_argument("case", nargs="?", metavar="CASE", help="a case, or `all`; without one, list them")
     bench.add_argument(
@@ -200,6 +205,10 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
     edgewise plan causal n=1024 --heads 8
     edgewise plan grid height=28 width=28 --channels 16 --score Gaussian
     edgewise plan --calibrate"""
+
+CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
+
+    edgewise check expressiveness gnn layer=gin depth=5"""
 
 BENCH = """Time Edgewise beside its peers: each in its own process, checked against float64 first, rounds interleaved.
 
@@ -279,6 +288,10 @@ def run(args: argparse.Namespace) -> Answer:
 
             sampling = (args.steps, args.temperature, args.top_k)
             return generate(args.run, args.prompt, *sampling, cache=not args.no_cache, seed=args.seed)
+        case "check":
+            from edgewise.apps.expressiveness import check
+
+            return check(args.model, args.options)
         case "bench":
             from edgewise.apps.bench.command import bench
             from edgewise.apps.bench.harness import Budget

@@ -21,6 +21,7 @@ Cell = float | Sequence[float]
 
 ROUNDING = 1e-9  # relative: how far the tree's distances may be from ours, generously
 AT_ONCE = 1 << 22  # candidates held in memory at once
+DENSE = 1024  # points among which comparing all pairs is faster than a tree
 
 
 def k_nearest(
@@ -53,6 +54,31 @@ def k_nearest(
     nearest = _nearest(senders, receivers, k, box, itself, loops)
     offsets = torch.arange(len(receivers) + 1) * k
     return Graph.from_csr(offsets, torch.from_numpy(nearest.ravel()), len(senders)).to(_device(points))
+
+
+def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = True) -> Graph:
+    """`k_nearest` inside each member of a batch: a disjoint graph of points that lie one member after the other.
+
+    Symbols     sizes = number of points of each member, as `Graph.sizes`; points, k and loops as in `k_nearest`
+    Shapes      points [N, D], sizes [G] -> a graph on N nodes with G members
+    Errors      as `k_nearest`
+    Cost        members of one size n <= 1,024: all pairs at once, O(N n (D + log n)); else that of `k_nearest` in each
+
+    >>> k_nearest_in_members(torch.tensor([[0.0], [1.0], [0.1], [9.0]]), torch.tensor([2, 2]), k=2).senders.tolist()
+    [0, 1, 0, 1, 2, 3, 2, 3]
+    """
+    members = points.split(sizes.tolist())
+    if len({len(member) for member in members}) != 1 or len(members[0]) > DENSE:
+        return Graph.batch(k_nearest(member, k, loops=loops) for member in members)
+    k, n = min(whole_number(k, "k"), max(0, len(members[0]) - (not loops))), len(members[0])
+    x = torch.from_numpy(_rows(points, "points")).unflatten(0, (len(members), n))
+    distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    distance.diagonal(dim1=1, dim2=2).fill_(-1 if loops else math.inf)
+    nearest = distance.sort(stable=True).indices[..., :k].sort(-1).values
+    senders = (nearest + n * torch.arange(len(members))[:, None, None]).flatten()
+    offsets = torch.arange(len(points) + 1) * nearest.shape[-1]
+    forms: dict[str, Any] = {"offsets": offsets, "senders": senders, "sizes": torch.full((len(members),), n)}
+    return Graph._of(len(points), len(points), **forms).to(_device(points))
 
 
 def radius_graph(

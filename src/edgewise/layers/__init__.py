@@ -3,9 +3,12 @@
 from torch import nn
 
 from edgewise.layers.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
+from edgewise.layers.edge_conv import DynamicEdgeConv, EdgeConv
 from edgewise.layers.gat import GAT, GATv2
+from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.gin import GIN
+from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.linear_attention import (
     LinearAttention,
@@ -15,6 +18,7 @@ from edgewise.layers.linear_attention import (
     TrigonometricFeatures,
 )
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
+from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
@@ -44,6 +48,11 @@ LAYERS: dict[str, type[nn.Module]] = {
     "gat": GAT,
     "gatv2": GATv2,
     "gin": GIN,
+    "gated-gcn": GatedGCN,
+    "monet": MoNet,
+    "edge-conv": EdgeConv,
+    "dynamic-edge-conv": DynamicEdgeConv,
+    "graph-network": GraphNetwork,
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
@@ -65,17 +74,25 @@ __all__ = [
     "BatchNorm",
     "Buckets",
     "Cache",
+    "DegreeCoordinates",
+    "DynamicEdgeConv",
+    "EdgeConv",
+    "EdgeUpdate",
     "FactorisedAttention",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
+    "GatedGCN",
+    "GraphNetwork",
     "KeyValueCache",
     "Learned",
     "Linear",
     "LinearAttention",
     "MaxReadout",
     "MeanReadout",
+    "MoNet",
     "MultiHeadAttention",
+    "NodeUpdate",
     "PerformerAttention",
     "PositiveFeatures",
     "PostNormBlock",
@@ -92,6 +109,7 @@ __all__ = [
     "T5Attention",
     "TransformerXLAttention",
     "TrigonometricFeatures",
+    "WholeUpdate",
     "chosen",
     "dropout",
     "positions",

@@ -18,7 +18,12 @@ from edgewise.layers import (
     NORMS,
     READOUTS,
     SAGELSTM,
+    DegreeCoordinates,
+    DynamicEdgeConv,
+    EdgeConv,
+    GatedGCN,
     GATv2,
+    MoNet,
     SAGEMean,
     SAGEPool,
     SparseFeatures,
@@ -34,7 +39,8 @@ class GNNSettings:
     """What a graph network can be.
 
     Args:
-        layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2" or "gin".
+        layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2", "gin",
+            "gated-gcn", "monet", "edge-conv" or "dynamic-edge-conv".
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
@@ -45,6 +51,8 @@ class GNNSettings:
         attention_dropout: Probability for attention weights ("gat", "gatv2").
         activation: A name of ACTIVATIONS.
         readout: "none", or a name of READOUTS where the task wants one output per graph.
+        neighbors: How many nodes a node listens to, itself included ("dynamic-edge-conv").
+        kernels: Number of Gaussians ("monet").
     """
 
     layer: str = "gcn"
@@ -58,6 +66,8 @@ class GNNSettings:
     attention_dropout: float = 0.0
     activation: str = "relu"
     readout: str = "none"
+    neighbors: int = 10
+    kernels: int = 3
 
 
 def _attention(
@@ -79,7 +89,19 @@ GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
     "gat": lambda settings, inputs, outputs, last: _attention(GAT, settings, inputs, outputs, last),
     "gatv2": lambda settings, inputs, outputs, last: _attention(GATv2, settings, inputs, outputs, last),
     "gin": lambda settings, inputs, outputs, last: GIN(MLP([inputs, settings.width, outputs], settings.activation)),
+    "gated-gcn": lambda settings, inputs, outputs, last: GatedGCN(inputs, outputs),
+    "monet": lambda settings, inputs, outputs, last: MoNet(
+        inputs, outputs, settings.kernels, coordinates=DegreeCoordinates(2)
+    ),
+    "edge-conv": lambda settings, inputs, outputs, last: EdgeConv(_edge_mlp(settings, inputs, outputs)),
+    "dynamic-edge-conv": lambda settings, inputs, outputs, last: DynamicEdgeConv(
+        _edge_mlp(settings, inputs, outputs), settings.neighbors
+    ),
 }
+
+
+def _edge_mlp(settings: GNNSettings, inputs: int, outputs: int) -> MLP:
+    return MLP([2 * inputs, settings.width, outputs], settings.activation)
 
 
 # From what a hidden layer read, x, and what came of it, y.

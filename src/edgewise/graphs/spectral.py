@@ -1,0 +1,264 @@
+"""What a graph says of its own shape: Laplacian eigenvectors, random walks that come back, shortest paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgewise.errors import GraphError
+from edgewise.graphs.checks import whole_number
+from edgewise.graphs.graph import Graph
+from edgewise.graphs.patterns import blocks
+
+Floats = NDArray[numpy.float64]
+
+DENSE = 2000  # nodes of a component up to which all eigenvectors are computed, by a dense solver
+SAME = 1e-7  # eigenvalues this close are one
+RESIDUAL = 1e-6  # the largest |L v - λ v| that is returned
+PATIENCE = 40  # restarts of Lanczos before the matrix is factorised instead
+PADDING = 2.0  # in place of the eigenvalues that a small graph does not have: the largest that any graph has
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The smallest eigenvalues of each graph of a batch and their eigenvectors.
+
+    Shapes      values [G, k] ascending, vectors [N, k], float64; sizes [G] nodes of each graph. Where a graph has fewer
+                than k nodes, the values end with 2 and the vectors with 0
+    """
+
+    values: Tensor
+    vectors: Tensor
+    sizes: Tensor
+
+    def projections(self) -> Tensor:
+        """Σ_l v_l(i)² over the eigenvectors l of one eigenvalue, [N, k]: unlike v it does not depend on their choice.
+
+        >>> from edgewise.graphs.patterns import complete
+        >>> laplacian_spectrum(complete(3), 3).projections()[0]  # 1/3 of 0; 2/3 of 3/2, which is double
+        tensor([0.3333, 0.6667, 0.6667], dtype=torch.float64)
+        """
+        same = ((self.values[:, :, None] - self.values[:, None]).abs() <= 10 * SAME).double()
+        return (self.vectors.square().unsqueeze(-2) @ same.repeat_interleave(self.sizes, 0)).squeeze(-2)
+
+
+def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
+    """The `count` smallest eigenvalues of each graph's normalised Laplacian, each as often as it occurs.
+
+    Equation    L v = λ v,  L = I - D^-½ A D^-½,  d_i = Σ_j a_ij,  0 = λ_1 <= λ_2 <= ... <= 2
+    Symbols     A = the graph without directions and self-loops, edges counted once; count = k
+    Shapes      -> `Spectrum`: values [G, k], vectors [N, k], of length 1 and orthogonal
+    Errors      GraphError for a graph whose receivers are not its senders, a count below 1, or an eigenvector whose
+                residual |L v - λ v| stays above 1e-6
+    Edge cases  the eigenvalue 0 occurs once for each component, exactly, with eigenvectors D^½ 1; an isolated node is a
+                component. Signs, and the choice among the vectors of a repeated eigenvalue, are arbitrary
+    Cost        each component alone. Up to 2,000 nodes: O(n³), dense. More: Lanczos, O(k E) a step, or where it does
+                not converge (grids) shift and invert; then again on what is left, until no eigenvalue was missed
+    Reference   Belkin & Niyogi, 2002; Dwivedi & Bresson, 2021; Baggag & Saad, §5.5
+
+    >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+    >>> laplacian_spectrum(path, 3).values
+    tensor([[0.0000, 1.0000, 2.0000]], dtype=torch.float64)
+    """
+    if not graph.is_square:
+        raise GraphError("a Laplacian needs receivers and senders to be the same nodes")
+    count = whole_number(count, "count", least=1)
+    sizes = graph.sizes.tolist()
+    values = torch.full((len(sizes), count), PADDING, dtype=torch.float64)
+    vectors = torch.zeros(graph.num_receivers, count, dtype=torch.float64)
+    for number, (first, a) in enumerate(_adjacencies(graph)):
+        found, basis = _member_spectrum(a, count)
+        values[number, : len(found)] = torch.from_numpy(found)
+        vectors[first : first + a.shape[0], : len(found)] = torch.from_numpy(basis)
+    return Spectrum(values.to(graph.device), vectors.to(graph.device), graph.sizes)
+
+
+def random_walk_returns(graph: Graph, steps: int) -> Tensor:
+    """How likely a random walk is back where it began after 1, 2, ..., `steps` steps.
+
+    Equation    r_it = (P^t)_ii,  P = D^-1 A,  t = 1..steps: from i to one of N(i), each alike
+    Shapes      -> [N, steps], float64
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  a node without senders stays nowhere: 0; parallel edges and self-loops count as often as they occur
+    Cost        O(steps N E / 512) passes over blocks of 512 nodes of each graph, O(512 N) memory
+    Reference   Dwivedi et al., "Graph neural networks with learnable structural and positional representations", 2022
+
+    >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+    >>> random_walk_returns(path, 2).tolist()
+    [[0.0, 0.5], [0.0, 1.0], [0.0, 0.5]]
+    """
+    from scipy.sparse import csr_array
+
+    if not graph.is_square:
+        raise GraphError("a random walk needs receivers and senders to be the same nodes")
+    d = graph.in_degrees().clamp(min=1).double()
+    weight = (1 / d[graph.receivers]).cpu().numpy()
+    shape = graph.num_receivers, graph.num_receivers
+    walk = csr_array((weight, graph.senders.cpu().numpy(), graph.offsets.cpu().numpy()), shape=shape)
+    returns = torch.zeros(graph.num_receivers, whole_number(steps, "steps"), dtype=torch.float64)
+    for first, size in _members(graph):
+        member = walk[first : first + size, first : first + size]
+        for start in range(0, size, 512):
+            rows = numpy.arange(start, min(start + 512, size))
+            reached = numpy.zeros((size, len(rows)))
+            reached[rows, rows - start] = 1
+            for step in range(returns.shape[1]):
+                reached = member @ reached
+                returns[first + rows, step] = torch.from_numpy(reached[rows, rows - start])
+    return returns.to(graph.device)
+
+
+def hops(graph: Graph, most: int) -> tuple[Graph, Tensor]:
+    """How many edges lead from every node to every other of its graph, and the graph of those pairs.
+
+    Equation    h_ij = the least number of edges from j to i; most + 1 where it is more, or where there is no path
+    Shapes      -> the complete graph on each member, and h [E'] int64 in that graph's edge order
+    Errors      GraphError for a graph whose receivers are not its senders
+    Cost        O(Σ n E) time and O(Σ n²) memory over the members
+
+    >>> path = Graph.from_edge_index([[0, 1], [1, 2]], num_nodes=3)  # 0 → 1 → 2
+    >>> pairs, distance = hops(path, most=5)
+    >>> pairs.dense_mask().all().item(), distance.view(3, 3).tolist()
+    (True, [[0, 6, 6], [1, 0, 6], [2, 1, 0]])
+    """
+    from scipy.sparse.csgraph import shortest_path
+
+    most = whole_number(most, "most")
+    pairs = blocks(graph.sizes.tolist())
+    found = [torch.zeros(0, dtype=torch.int64)]
+    for _, a in _adjacencies(graph, symmetric=False):
+        distance = shortest_path(a, unweighted=True)
+        distance[distance > most] = most + 1
+        found.append(torch.from_numpy(distance.astype(numpy.int64)).flatten())
+    return pairs, torch.cat(found).to(graph.device)
+
+
+def _members(graph: Graph) -> Iterator[tuple[int, int]]:
+    first = 0
+    for size in graph.sizes.tolist():
+        yield first, size
+        first += size
+
+
+def _adjacencies(graph: Graph, symmetric: bool = True) -> Iterator[tuple[int, Any]]:
+    """Each member's first node and its adjacency of zeros and ones, row = receiver."""
+    from scipy.sparse import csr_array
+
+    if not graph.is_square:
+        raise GraphError("paths need receivers and senders to be the same nodes")
+    if symmetric:
+        graph = graph.symmetrise().remove_self_loops()
+    graph = graph.coalesce()
+    ones, shape = numpy.ones(graph.num_edges), (graph.num_receivers, graph.num_receivers)
+    whole = csr_array((ones, graph.senders.cpu().numpy(), graph.offsets.cpu().numpy()), shape=shape)
+    for first, size in _members(graph):
+        yield first, whole[first : first + size, first : first + size]
+
+
+def _member_spectrum(a: Any, count: int) -> tuple[Floats, Floats]:
+    """The smallest eigenvalues of one graph, component by component: values [m], vectors [n, m], m <= count."""
+    from scipy.sparse.csgraph import connected_components
+
+    n = a.shape[0]
+    a = a.toarray() if n <= DENSE else a
+    parts, member = connected_components(a, directed=False)
+    order = numpy.argsort(member, kind="stable")
+    values, columns = [], []
+    for nodes in numpy.split(order, numpy.cumsum(numpy.bincount(member, minlength=parts))[:-1]) if n else []:
+        found, basis = _component_spectrum(a[nodes][:, nodes] if parts > 1 else a, count)
+        for value, column in zip(found, basis.T, strict=True):
+            values.append(value)
+            columns.append((nodes, column))
+    chosen = numpy.argsort(numpy.array(values), kind="stable")[:count]
+    vectors = numpy.zeros((n, len(chosen)))
+    for place, index in enumerate(chosen):
+        nodes, column = columns[index]
+        vectors[nodes, place] = column
+    return numpy.array(values)[chosen], vectors
+
+
+def _component_spectrum(a: Any, count: int) -> tuple[Floats, Floats]:
+    """The smallest eigenvalues of a connected graph, of which exactly one is 0."""
+    from scipy.sparse import diags_array
+
+    n = a.shape[0]
+    if n <= DENSE and not isinstance(a, numpy.ndarray):
+        a = a.toarray()
+    root = numpy.sqrt(numpy.maximum(a.sum(1), 1))
+    null = (root / numpy.linalg.norm(root))[:, None]
+    if n == 1 or count == 1:
+        return numpy.zeros(1), null
+    if isinstance(a, numpy.ndarray):
+        scaled: Any = a / root / root[:, None]
+        values, vectors = numpy.linalg.eigh(numpy.eye(n) - scaled)
+        values, vectors = values[:count], vectors[:, :count]
+    else:
+        scaled = (diags_array(1 / root) @ a @ diags_array(1 / root)).tocsr()
+        values, vectors = _iterative(scaled, null, count - 1)
+        values, vectors = numpy.concatenate([[0.0], values]), numpy.hstack([null, vectors])
+    values[0], vectors[:, :1] = 0.0, null
+    worst = numpy.abs(vectors - scaled @ vectors - vectors * values).max()
+    if not worst <= RESIDUAL:
+        raise GraphError(f"the Laplacian's eigenvectors did not converge: the residual is {worst:.1e}")
+    return values, vectors
+
+
+def _iterative(scaled: Any, null: Floats, count: int) -> tuple[Floats, Floats]:
+    """The smallest eigenpairs orthogonal to `null`, by Lanczos or, where that is slow, by shift and invert."""
+    from scipy.sparse.linalg import ArpackNoConvergence
+
+    try:
+        return _complete(lambda x: scaled @ x + x, lambda mu: 2 - mu, scaled, null, count, PATIENCE)
+    except ArpackNoConvergence:
+        pass
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import splu
+
+    shift = 1e-4
+    factor = splu(((1 + shift) * eye_array(scaled.shape[0]) - scaled).tocsc())
+    return _complete(factor.solve, lambda mu: 1 / mu - shift, scaled, null, count, 10 * PATIENCE)
+
+
+def _complete(
+    operator: Callable[[Floats], Floats],
+    eigenvalue: Callable[[Floats], Floats],
+    scaled: Any,
+    null: Floats,
+    count: int,
+    restarts: int,
+) -> tuple[Floats, Floats]:
+    """Lanczos on what is orthogonal to the vectors found so far, until its best is no better than the worst of them.
+
+    One run may miss copies of a repeated eigenvalue; what is left orthogonal to the copy found still holds the others.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    found, n = null, len(null)
+    generator = numpy.random.default_rng(0)
+
+    def orthogonal(x: Floats) -> Floats:
+        x = x - found @ (found.T @ x)
+        return x - found @ (found.T @ x)
+
+    ask, values = count, numpy.full(0, numpy.inf)
+    while True:
+        asked = min(ask, n - found.shape[1] - 1)
+        if asked < 1:
+            break
+        deflated = LinearOperator((n, n), matvec=lambda x: orthogonal(operator(orthogonal(x))), dtype=numpy.float64)
+        start = orthogonal(generator.standard_normal(n))
+        room = min(n - 1, max(2 * asked + 20, 60))
+        mu, vectors = eigsh(deflated, k=asked, which="LA", v0=start, ncv=room, maxiter=restarts, tol=1e-11)
+        missed = len(values) < count or eigenvalue(mu.max()) < numpy.sort(values)[count - 1] - SAME
+        if not missed:
+            break
+        basis, _ = numpy.linalg.qr(numpy.hstack([found[:, 1:], orthogonal(vectors)]))
+        values, turned = numpy.linalg.eigh(basis.T @ (basis - scaled @ basis))
+        found, ask = numpy.hstack([null, basis @ turned]), 2
+    return values[:count], found[:, 1 : count + 1]

@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from edgewise import Graph, GraphError, ShapeError, complete
+from edgewise.layers import GatedGCN, SparseFeatures
+from layers.parity import assert_parity, leaf, messy_graph
+
+
+def written_out(graph, x, e, A, B, C, D, E, bias):
+    """The equation, pair by pair: every edge is looked at alone."""
+    rows, edges = [], []
+    for i in range(graph.num_receivers):
+        heard, total = 0, 1e-6
+        for k in range(int(graph.offsets[i]), int(graph.offsets[i + 1])):
+            j = graph.senders[k]
+            e_ij = D @ x[i] + bias[2] + E @ x[j] + bias[3] + (0 if e is None else C @ e[k])
+            edges.append(e_ij)
+            heard, total = heard + e_ij.sigmoid() * (B @ x[j] + bias[1]), total + e_ij.sigmoid()
+        rows.append(A @ x[i] + bias[0] + heard / total)
+    return torch.stack(rows), torch.stack(edges)
+
+
+@pytest.mark.parametrize("edges", [0, 3])
+def test_it_is_the_equation_edge_by_edge(edges):
+    graph, x = messy_graph(), leaf(7, 5)
+    e = leaf(graph.num_edges, edges, seed=1) if edges else None
+    weight, bias, C = leaf(16, 5, seed=2), leaf(16, seed=3), leaf(4, max(edges, 1), seed=4)
+    A, B, D, E = weight.chunk(4)
+    expected, expected_edges = written_out(graph, x, e, A, B, C, D, E, bias.chunk(4))
+    weights = {"nodes.weight": weight, "nodes.bias": bias} | ({"edges.weight": C} if edges else {})
+    layer = GatedGCN(5, 4, edges).double()
+    leaves = [x, weight, bias, *([e, C] if edges else [])]
+    assert_parity(layer, weights, (graph, x, e), expected, leaves)
+    layer.load_state_dict(weights)
+    assert torch.allclose(layer.update(graph, x, e)[1], expected_edges, atol=1e-12)
+
+
+def test_gates_are_shares_of_one():
+    """With A = 0, B x_j = 1 every receiver that hears anybody gets Σ_j η_ij = 1, up to ε."""
+    graph = messy_graph()
+    layer = GatedGCN(5, 4, edges=2).double()
+    with torch.no_grad():
+        layer.nodes.weight[:8], layer.nodes.bias[:4], layer.nodes.bias[4:8] = 0, 0, 1
+    y = layer(graph, leaf(7, 5), leaf(graph.num_edges, 2, seed=1))
+    assert torch.allclose(y, (graph.in_degrees() > 0).double()[:, None].expand(7, 4), atol=1e-4)
+
+
+def test_edge_features_follow_their_edges():
+    """The same edges in another order, brought into the graph's own by sort_edges, are the same layer."""
+    graph, x = messy_graph(), leaf(7, 5)
+    e, order = leaf(graph.num_edges, 3, seed=1), torch.randperm(graph.num_edges)
+    again = Graph.from_edge_index(graph.edge_index()[:, order], num_nodes=7)
+    layer = GatedGCN(5, 4, edges=3).double()
+    assert torch.allclose(layer(again, x, again.sort_edges(e[order])), layer(graph, x, e), atol=1e-12)
+
+
+def test_sparse_features_give_what_dense_ones_give():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    dense = torch.rand(7, 5).where(torch.rand(7, 5) < 0.4, 0)
+    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()))
+    layer = GatedGCN(5, 4)
+    assert torch.allclose(layer(messy_graph(), sparse), layer(messy_graph(), dense), atol=1e-6)
+
+
+@pytest.mark.parametrize(("edges", "e"), [(0, torch.zeros(10, 2)), (2, None), (2, torch.zeros(10, 3))])
+def test_edge_features_that_do_not_fit_are_refused(edges, e):
+    with pytest.raises(ShapeError):
+        GatedGCN(5, 4, edges)(messy_graph(), torch.zeros(7, 5), e)
+
+
+def test_receivers_must_be_the_senders():
+    with pytest.raises((GraphError, ShapeError)):
+        GatedGCN(3, 2)(complete(2, 3), torch.zeros(3, 3))

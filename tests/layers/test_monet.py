@@ -1,0 +1,80 @@
+import pytest
+import torch
+
+from edgewise import Graph, ShapeError
+from edgewise.layers import DegreeCoordinates, MoNet, SparseFeatures
+from layers.parity import assert_parity, leaf, messy_graph
+
+
+@pytest.mark.parametrize("kernels", [1, 3])
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_monet_is_pygs(kernels, dimensions):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    graph, x = messy_graph(), leaf(7, 5)
+    u = leaf(graph.num_edges, dimensions, seed=1)
+    peer = pyg.GMMConv(5, 4, dimensions, kernels).double()
+    weights = {
+        "theta.weight": peer.g.T,
+        "mean": peer.mu,
+        "deviation": peer.sigma,
+        "root.weight": peer.root.weight,
+        "root.bias": peer.bias,
+    }
+    expected = peer(x, graph.edge_index(), u)
+    layer = MoNet(5, 4, kernels, dimensions).double()
+    assert_parity(layer, weights, (graph, x, u), expected, [x, u, *peer.parameters()])
+
+
+def test_it_is_the_equation_pair_by_pair():
+    graph, x, u = messy_graph(), leaf(7, 5), leaf(10, 2, seed=1)
+    layer = MoNet(5, 4, kernels=3).double()
+    thetas = layer.theta.weight.view(3, 4, 5)
+    expected = []
+    for i in range(7):
+        total = torch.zeros(4, dtype=torch.float64)
+        first, last = graph.offsets[i : i + 2].tolist()
+        for k in range(first, last):
+            for theta, mean, deviation in zip(thetas, layer.mean, layer.deviation, strict=True):
+                away = u[k] - mean
+                w = (-0.5 * away @ torch.diag(deviation**-2) @ away).exp()
+                total = total + w * (theta @ x[graph.senders[k]]) / (last - first)
+        expected.append(layer.root.weight @ x[i] + layer.root.bias + total)
+    assert torch.allclose(layer(graph, x, u), torch.stack(expected), atol=1e-10)
+
+
+def test_degree_coordinates_are_those_of_both_ends():
+    graph = Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 0, 1]], num_nodes=4)  # 0 hears three, 1 hears one, 2 and 3 none
+    coordinates = DegreeCoordinates(2).double()
+    with torch.no_grad():
+        coordinates.linear.weight.copy_(torch.eye(2))
+        coordinates.linear.bias.zero_()
+    s = 3**-0.5
+    expected = torch.tensor([[s, 1.0], [s, 1.0], [s, 1.0], [1.0, s]], dtype=torch.float64).tanh()
+    assert torch.allclose(coordinates(graph, torch.float64), expected)
+
+
+def test_a_narrow_gaussian_hears_only_neighbours_at_its_mean():
+    star = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+    layer = MoNet(1, 1, kernels=1, dimensions=1).double()
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.fill_(0.0)
+        layer.theta.weight.fill_(1.0)
+        layer.mean.fill_(5.0)
+        layer.deviation.fill_(0.01)
+    x = torch.tensor([[0.0], [10.0], [20.0]], dtype=torch.float64)
+    y = layer(star, x, torch.tensor([[4.0], [5.0]], dtype=torch.float64))
+    assert torch.allclose(y[0], torch.tensor([10.0], dtype=torch.float64))  # half of 20, nothing of 10
+
+
+def test_sparse_features_give_what_dense_ones_give():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    dense = torch.rand(7, 5).where(torch.rand(7, 5) < 0.4, 0)
+    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()))
+    layer = MoNet(5, 4, coordinates=DegreeCoordinates(2))
+    assert torch.allclose(layer(messy_graph(), sparse), layer(messy_graph(), dense), atol=1e-6)
+
+
+def test_coordinates_are_needed():
+    with pytest.raises(ShapeError, match="needs u"):
+        MoNet(5, 4)(messy_graph(), torch.zeros(7, 5))
