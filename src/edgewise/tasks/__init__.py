@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 from edgewise.tasks.citation import citation
 from edgewise.tasks.digits import digits
+from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.mnist import mnist
+from edgewise.tasks.molecules import molecules
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
+from edgewise.tasks.tudataset import tudataset
 
 TASKS: dict[str, Callable[..., Task]] = {
     "karate": karate,
@@ -17,11 +20,16 @@ TASKS: dict[str, Callable[..., Task]] = {
     "text": text,
     "citation": citation,
     "mnist": mnist,
+    "tudataset": tudataset,
+    "molecules": molecules,
 }
 
 __all__ = [
     "TASKS",
     "Batch",
+    "GraphClassification",
+    "GraphRegression",
+    "Graphs",
     "ImageClassification",
     "Images",
     "NodeClassification",
@@ -35,5 +43,7 @@ __all__ = [
     "digits",
     "karate",
     "mnist",
+    "molecules",
     "text",
+    "tudataset",
 ]
