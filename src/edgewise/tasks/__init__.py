@@ -7,12 +7,15 @@ from edgewise.tasks.digits import digits
 from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
+from edgewise.tasks.links import LinkPrediction, citation_links
 from edgewise.tasks.mnist import mnist
 from edgewise.tasks.molecules import molecules
+from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
 from edgewise.tasks.tudataset import tudataset
+from edgewise.tasks.webkb import webkb
 
 TASKS: dict[str, Callable[..., Task]] = {
     "karate": karate,
@@ -22,6 +25,9 @@ TASKS: dict[str, Callable[..., Task]] = {
     "mnist": mnist,
     "tudataset": tudataset,
     "molecules": molecules,
+    "citation-links": citation_links,
+    "webkb": webkb,
+    "node-folder": node_folder,
 }
 
 __all__ = [
@@ -32,6 +38,7 @@ __all__ = [
     "Graphs",
     "ImageClassification",
     "Images",
+    "LinkPrediction",
     "NodeClassification",
     "Nodes",
     "Pattern",
@@ -40,10 +47,13 @@ __all__ = [
     "Task",
     "Text",
     "citation",
+    "citation_links",
     "digits",
     "karate",
     "mnist",
     "molecules",
+    "node_folder",
     "text",
     "tudataset",
+    "webkb",
 ]
