@@ -119,3 +119,50 @@ def test_ranks_agree_on_the_folder(monkeypatch) -> None:
     assert runs.run_folder(config, None, alone=True) == Path("runs/karate-0-2")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert runs.run_folder(config, None, alone=True) == Path("runs/karate-0")
+
+
+@pytest.fixture
+def folds(tmp_path, monkeypatch) -> list[str]:
+    """Arguments that train a small graph network on a folder of forty paths."""
+    from tasks.test_tudataset import write
+
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    (tmp_path / "tudataset").mkdir()
+    write(tmp_path / "tudataset" / "MINE")
+    Path("paths.yaml").write_text(
+        "task: {name: tudataset, dataset: MINE}\nmodel: {name: gnn, layer: gin, width: 4, readout: sum}\n"
+        "train: {steps: 6, evaluate_every: 2, batch: 8}\n",
+        encoding="utf-8",
+    )
+    return ["train", "paths.yaml", "--json"]
+
+
+def test_folds_repeat_with_another_fold_and_seed_each(folds, capsys) -> None:
+    assert main([*folds, "--folds", "3", "--run", "mine"]) == 0
+    told = capsys.readouterr().out
+    answer = json.loads(told.splitlines()[-1])
+    assert answer["runs"] == ["mine/seed-0", "mine/seed-1", "mine/seed-2"]
+    configs = [runs.training.read_config(Path(run)) for run in answer["runs"]]
+    assert [config.task.options["fold"] for config in configs] == [0, 1, 2]
+    assert [config.train.seed for config in configs] == [0, 1, 2]
+
+
+def test_the_mean_curve_chooses_one_step_for_all_folds(folds, capsys) -> None:
+    assert main([*folds, "--folds", "3", "--task.validate", "false"]) == 0
+    told = capsys.readouterr().out
+    answer = json.loads(told.splitlines()[-1])
+    curves = []
+    for run in answer["runs"]:
+        records = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
+        curves.append([record["valid"]["accuracy"] for record in records if "valid" in record][:3])
+    means = [statistics.fmean(at) for at in zip(*curves, strict=True)]
+    assert answer["mean_curve"]["mean"] == pytest.approx(max(means))
+    assert answer["mean_curve"]["step"] == 2 * (1 + means.index(max(means)))
+    assert "best of the mean curve over the folds" in told
+
+
+def test_folds_need_a_task_that_has_them(folds, capsys) -> None:
+    assert main(["train", "karate", "--folds", "3", *TINY]) == 2
+    assert "has no folds" in capsys.readouterr().err
+    assert main([*folds, "--folds", "3", "--seeds", "2"]) == 2
+    assert "exclude one another" in capsys.readouterr().err

@@ -48,17 +48,17 @@ def test_a_cloud_is_centred_scaled_and_a_function_of_the_seed():
     assert x.mean(0).abs().max() < 1e-6
     assert x.square().sum(-1).mean().item() == pytest.approx(1)
     a, b, c = (clouds(points=8, neighbors=2, examples=16, seed=seed) for seed in (0, 0, 1))
-    assert torch.equal(a.data.x[5], b.data.x[5])
-    assert not torch.equal(a.data.x[5], c.data.x[5])
+    assert torch.equal(a.graphs.x, b.graphs.x)
+    assert not torch.equal(a.graphs.x, c.graphs.x)
 
 
 def test_splits_are_disjoint_and_classes_even():
     task = clouds(points=8, neighbors=2, examples=48)
-    parts = [set(part.tolist()) for part in task.data.splits.values()]
+    parts = [set(part.tolist()) for part in task.graphs.splits.values()]
     assert [len(part) for part in parts] == [30, 6, 12]
     assert len(set.union(*parts)) == 48
-    assert task.data.labels.bincount().tolist() == [8] * 6
-    assert all(graph.num_edges == 16 for graph in task.data.graphs)
+    assert task.graphs.targets.bincount().tolist() == [8] * 6
+    assert all(graph.num_edges == 16 for graph in task.graphs.members)
 
 
 @pytest.mark.parametrize("options", [{"points": 3}, {"examples": 2}, {"neighbors": 64}, {"noise": -1.0}])

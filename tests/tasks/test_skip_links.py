@@ -18,18 +18,18 @@ def test_a_ring_with_chords_is_a_circulant_graph(skip):
 def test_classes_differ_and_copies_do_not():
     """By their spectra, which no numbering of the nodes changes."""
     task = skip_links(copies=5)
-    spectra = torch.stack([torch.linalg.eigvalsh(graph.dense_mask().double()) for graph in task.data.graphs])
+    spectra = torch.stack([torch.linalg.eigvalsh(graph.dense_mask().double()) for graph in task.graphs.members])
     same = torch.cdist(spectra, spectra) < 1e-6
-    assert torch.equal(same, task.data.labels[:, None] == task.data.labels)
-    assert len({tuple(graph.senders.tolist()) for graph in task.data.graphs[:5]}) == 5
+    assert torch.equal(same, task.graphs.targets[:, None] == task.graphs.targets)
+    assert len({tuple(graph.senders.tolist()) for graph in task.graphs.members[:5]}) == 5
 
 
 def test_splits_hold_every_class_and_share_no_graph():
     task = skip_links()
-    splits = task.data.splits
+    splits = task.graphs.splits
     assert {name: len(part) for name, part in splits.items()} == {"train": 90, "valid": 30, "test": 30}
     assert torch.cat(list(splits.values())).sort().values.tolist() == list(range(150))
-    assert all(task.data.labels[part].bincount().unique().numel() == 1 for part in splits.values())
+    assert all(task.graphs.targets[part].bincount().unique().numel() == 1 for part in splits.values())
 
 
 def test_too_few_copies_are_refused():

@@ -118,6 +118,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     train.add_argument(
         "--seeds", type=whole(1, 1000), default=1, metavar="N", help="repeat with N seeds: mean ± standard deviation"
     )
+    train.add_argument(
+        "--folds", type=whole(2, 1000), metavar="N", help="repeat with task.fold = 0 to N - 1, each with its own seed"
+    )
     train.add_argument("--run", metavar="FOLDER", help="the run folder (default: runs/RECIPE-SEED)")
     train.add_argument("--print-config", action="store_true", help="print the recipe as it would be trained, and stop")
     train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
@@ -268,9 +271,10 @@ def run(args: argparse.Namespace) -> Answer:
         case "train":
             from edgewise.apps.runs import train
 
-            return train(
-                args.recipe, args.sections, args.seeds, args.run, print_config=args.print_config, help=args.help
-            )
+            if args.folds and args.seeds > 1:
+                raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
+            asked = {"folds": args.folds, "print_config": args.print_config, "help": args.help}
+            return train(args.recipe, args.sections, args.seeds, args.run, **asked)
         case "resume":
             from edgewise.apps.runs import resume
 

@@ -22,7 +22,7 @@ from edgewise.apps.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS, System
 from edgewise.graphs import Graph
 from edgewise.models import Transformer
-from edgewise.tasks import ImageClassification, NodeClassification, Task, Text
+from edgewise.tasks import GraphClassification, ImageClassification, NodeClassification, Task, Text
 from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics, write_file
 
 Records = list[dict[str, Any]]
@@ -157,6 +157,9 @@ def data_sentence(task: Task) -> str:
         sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.images.splits.items())
         height, width = task.images.pixels.shape[1:]
         return f"{task.name}: {height} × {width} pixels in patches of {task.patch[0]} × {task.patch[1]} ({sizes})"
+    if isinstance(task, GraphClassification):
+        sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.graphs.splits.items())
+        return f"{task.name}: {len(task.graphs.members):,} graphs of {len(task.graphs.x):,} nodes ({sizes})"
     if isinstance(task, Text):
         return f"{task.name}: characters, {len(task.vocabulary)} different ones, {task.context} at once"
     return task.name
@@ -197,10 +200,9 @@ def drawn_attention(loaded: LoadedRun) -> list[Drawing]:
 @torch.no_grad()
 def confusion(loaded: LoadedRun) -> list[Drawing]:
     """How the test examples of each class were classified."""
-    task, model = loaded.task, loaded.model
-    if not isinstance(task, NodeClassification | ImageClassification):
+    task, model, names = loaded.task, loaded.model, classes_of(loaded.task)
+    if not names or not task.has_test:
         return []
-    names = task.nodes.classes if isinstance(task, NodeClassification) else task.images.classes
     counts = torch.zeros(len(names), len(names), dtype=torch.int64)
     for batch in task.batches("test", 500, loaded.pattern):
         predicted = batch.read(model(batch.graph, batch.x)).argmax(-1)
@@ -208,6 +210,15 @@ def confusion(loaded: LoadedRun) -> list[Drawing]:
     table = counts.numpy()
     right = f"{int(np.trace(table)):,} of {int(table.sum()):,} test examples are on the diagonal, classified rightly."
     return [Drawing("confusion", figures.confusion(table, names), right)]
+
+
+def classes_of(task: Task) -> tuple[str, ...]:
+    """The classes among which a task chooses; none where it does not."""
+    if isinstance(task, NodeClassification):
+        return task.nodes.classes
+    if isinstance(task, ImageClassification):
+        return task.images.classes
+    return task.graphs.classes if isinstance(task, GraphClassification) else ()
 
 
 def sample(loaded: LoadedRun) -> list[Markup]:

@@ -21,13 +21,21 @@ from edgewise.apps.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import Overrides, configure, flat, show_options
 from edgewise.errors import ConfigError
+from edgewise.tasks import Task
 from edgewise.training import Result, RunConfig
 
 
 def train(
-    recipe: str, overrides: Overrides, seeds: int, folder: str | None, *, print_config: bool = False, help: bool = False
+    recipe: str,
+    overrides: Overrides,
+    seeds: int,
+    folder: str | None,
+    *,
+    folds: int | None = None,
+    print_config: bool = False,
+    help: bool = False,
 ) -> dict[str, Any]:
-    """Train a recipe once for each seed."""
+    """Train a recipe once for each seed, or for each fold of its data."""
     found = recipes.read(recipe)
     if help:
         show_options(found, overrides)
@@ -37,15 +45,27 @@ def train(
         content = {"description": found.description, "system": list(found.system)} | flat(config)
         print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100), end="")
         return content
-    rehearse(config)
+    repetitions = [
+        replace(config, train=replace(config.train, seed=seed))
+        for seed in range(config.train.seed, config.train.seed + (folds or seeds))
+    ]
+    if folds:
+        repetitions = [with_fold(one, fold) for fold, one in enumerate(repetitions)]
+    task = rehearse(repetitions[-1])
     results = []
-    for seed in range(config.train.seed, config.train.seed + seeds):
-        one = replace(config, train=replace(config.train, seed=seed))
-        run = run_folder(one, None if folder is None else Path(folder), alone=seeds == 1)
+    for one in repetitions:
+        run = run_folder(one, None if folder is None else Path(folder), alone=len(repetitions) == 1)
         results.append(carry_out(run, partial(training.train, one, run)))
         if first_rank():
-            print(sentence(seed, results[-1]), flush=True)
-    return summary(config, results)
+            print(sentence(one.train.seed, results[-1]), flush=True)
+    return summary(config, results, mean_curve(results, task.maximise) if folds else None)
+
+
+def with_fold(config: RunConfig, fold: int) -> RunConfig:
+    """The same configuration on another fold of its data."""
+    if "fold" not in config.task.options:
+        raise ConfigError(f"the task {config.task.name!r} has no folds: use --seeds")
+    return replace(config, task=replace(config.task, options=config.task.options | {"fold": fold}))
 
 
 def resume(folder: str) -> dict[str, Any]:
@@ -69,7 +89,7 @@ def run_folder(config: RunConfig, folder: Path | None, *, alone: bool) -> Path:
     return next(path for path in chain([first], later) if not path.exists())
 
 
-def rehearse(config: RunConfig) -> None:
+def rehearse(config: RunConfig) -> Task:
     """Take one example through the model and the loss: what cannot run is refused before anything is written."""
     try:
         task, model = training.assemble(config)
@@ -78,6 +98,7 @@ def rehearse(config: RunConfig) -> None:
             task.loss(model.eval()(batch.graph, batch.x), batch)
     except ValueError as error:  # EdgewiseError's kinds, and what PyTorch says of a number that cannot be
         raise ConfigError(str(error).replace(".options.", ".")) from error
+    return task
 
 
 def carry_out(run: Path, training_: Callable[[], Result]) -> Result:
@@ -118,7 +139,26 @@ def sentence(seed: int, result: Result) -> str:
     return f"{reached}  {result.run / 'report.html'}"
 
 
-def summary(config: RunConfig, results: Sequence[Result]) -> dict[str, Any]:
+def mean_curve(results: Sequence[Result], maximise: bool) -> dict[str, Any]:
+    """The step, the same for all folds, at which the mean of their validation scores is best: its mean and deviation.
+
+    This is how Xu et al. (2019) choose an epoch. It reads the very scores that it chooses by, so it flatters: the
+    honest figure is that of the test split.
+    """
+    curves = [validation_curve(result) for result in results]
+    steps = [step for step in curves[0] if all(step in curve for curve in curves)]
+    means = {step: statistics.fmean(curve[step] for curve in curves) for step in steps}
+    best = (max if maximise else min)(steps, key=means.__getitem__)
+    return {"step": best, "mean": means[best], "sd": statistics.stdev(curve[best] for curve in curves)}
+
+
+def validation_curve(result: Result) -> dict[int, float]:
+    """The validation score at each step that had one."""
+    records = training.read_metrics(result.run)
+    return {r["step"]: r["valid"][result.metric] for r in records if "valid" in r and "metric" not in r}
+
+
+def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] | None = None) -> dict[str, Any]:
     """All repetitions together, printed as a table where there are several."""
     values = [result.value for result in results]
     mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
@@ -137,7 +177,10 @@ def summary(config: RunConfig, results: Sequence[Result]) -> dict[str, Any]:
         ]
         heading = dict(zip(rows[0], rows[0], strict=True))
         print("\n" + columns([heading, *rows]))
-        print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} seeds)")
+        print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} runs)")
+    if curve is not None and first_rank():
+        told = f"{shown(metric, curve['mean'])} ± {shown(metric, curve['sd'])} at step {curve['step']}"
+        print(f"{config.recipe}: validation {metric}, best of the mean curve over the folds: {told}")
     return {
         "recipe": config.recipe,
         "metric": metric,
@@ -148,4 +191,4 @@ def summary(config: RunConfig, results: Sequence[Result]) -> dict[str, Any]:
         "runs": [str(result.run) for result in results],
         "valid": [result.valid for result in results],
         "step_seconds": [result.step_seconds for result in results],
-    }
+    } | ({} if curve is None else {"mean_curve": curve})

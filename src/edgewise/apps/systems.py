@@ -44,6 +44,10 @@ SYSTEMS = (
     System("D10", "Full graph network", "φ_e, then φ_v, then φ_u", "layers/graph_network.py", "digits-graph-network"),
     System("D11", "Weisfeiler–Lehman tests", "c_i ← hash(c_i, {{c_j}})", "graphs/refinement.py", "skip-links-gin"),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
+    System("G1", "Node classification without homophily", "argmax_c f(G, X)_ic", "tasks/webkb.py", "texas-sage"),
+    System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
+    System("G3", "Graph classification", "argmax_c MLP(readout(f(G, X)))_c", "tasks/graphs.py", "enzymes-gin"),
+    System("G3", "Graph regression", "MLP(readout(f(G, X)))", "tasks/molecules.py", "esol-gin"),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/digits.py", "digits-vit"),
 )

@@ -1,6 +1,7 @@
 """Floor 1: graphs. Who listens to whom, and nothing else."""
 
 from edgewise.graphs.graph import Graph
+from edgewise.graphs.links import LinkCut, cut_links, links_of, sample_non_links
 from edgewise.graphs.neighbors import k_nearest, radius_graph
 from edgewise.graphs.patterns import (
     PATTERNS,
@@ -22,19 +23,23 @@ from edgewise.graphs.sampling import Sample, sample_neighbors
 __all__ = [
     "PATTERNS",
     "Graph",
+    "LinkCut",
     "Rule",
     "Sample",
     "bipartite",
     "blocks",
     "causal",
     "complete",
+    "cut_links",
     "draw",
     "fixed",
     "fixed_parts",
     "grid",
     "k_nearest",
+    "links_of",
     "radius_graph",
     "sample_neighbors",
+    "sample_non_links",
     "strided",
     "strided_parts",
     "window",

@@ -5,14 +5,19 @@ from collections.abc import Callable
 from edgewise.tasks.citation import citation
 from edgewise.tasks.clouds import clouds
 from edgewise.tasks.digits import digits
+from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
+from edgewise.tasks.links import LinkPrediction, citation_links
 from edgewise.tasks.mnist import mnist
+from edgewise.tasks.molecules import molecules
+from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.skip_links import skip_links
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
-from edgewise.tasks.whole_graphs import WholeGraphClassification, WholeGraphs
+from edgewise.tasks.tudataset import tudataset
+from edgewise.tasks.webkb import webkb
 
 TASKS: dict[str, Callable[..., Task]] = {
     "karate": karate,
@@ -22,13 +27,22 @@ TASKS: dict[str, Callable[..., Task]] = {
     "mnist": mnist,
     "clouds": clouds,
     "skip-links": skip_links,
+    "tudataset": tudataset,
+    "molecules": molecules,
+    "citation-links": citation_links,
+    "webkb": webkb,
+    "node-folder": node_folder,
 }
 
 __all__ = [
     "TASKS",
     "Batch",
+    "GraphClassification",
+    "GraphRegression",
+    "Graphs",
     "ImageClassification",
     "Images",
+    "LinkPrediction",
     "NodeClassification",
     "Nodes",
     "Pattern",
@@ -36,13 +50,16 @@ __all__ = [
     "Split",
     "Task",
     "Text",
-    "WholeGraphClassification",
-    "WholeGraphs",
     "citation",
+    "citation_links",
     "clouds",
     "digits",
     "karate",
     "mnist",
+    "molecules",
+    "node_folder",
     "skip_links",
     "text",
+    "tudataset",
+    "webkb",
 ]

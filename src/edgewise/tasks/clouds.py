@@ -10,15 +10,15 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs.neighbors import k_nearest
+from edgewise.tasks.graphs import GraphClassification, Graphs
 from edgewise.tasks.task import Split
-from edgewise.tasks.whole_graphs import WholeGraphClassification, WholeGraphs
 
 Draw = Callable[[int, torch.Generator], Tensor]  # n points on the surface, [n, 3]
 
 
 def clouds(
     points: int = 64, neighbors: int = 8, noise: float = 0.03, examples: int = 1600, seed: int = 0
-) -> WholeGraphClassification:
+) -> GraphClassification:
     """Tell which of six bodies a cloud of points was drawn from: sphere, cube, cylinder, cone, torus or helix.
 
     Points are uniform on the body's surface (on the line of a helix), stretched along each axis by 0.8 to 1.2, turned
@@ -35,7 +35,7 @@ def clouds(
 
     Example
         >>> task = clouds(points=16, examples=16)
-        >>> task.signature.inputs, task.epoch_size, task.data.classes[0]
+        >>> task.signature.inputs, task.epoch_size, task.graphs.classes[0]
         (3, 10, 'sphere')
     """
     if points < 4 or examples < 8 or not 0 <= neighbors < points or not noise >= 0:
@@ -46,8 +46,8 @@ def clouds(
     order = torch.randperm(examples, generator=generator)
     train, valid, test = order.tensor_split([examples * 5 // 8, examples * 6 // 8])
     splits: dict[Split, Tensor] = {"train": train, "valid": valid, "test": test}
-    graphs = [k_nearest(part, neighbors) for part in x]
-    return WholeGraphClassification("clouds", WholeGraphs(graphs, x, labels, tuple(BODIES), splits))
+    graphs = tuple(k_nearest(part, neighbors) for part in x)
+    return GraphClassification("clouds", Graphs(graphs, torch.cat(x), labels, splits, tuple(BODIES)))
 
 
 def cloud(draw: Draw, points: int, noise: float, generator: torch.Generator) -> Tensor:

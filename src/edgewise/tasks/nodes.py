@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +19,10 @@ from edgewise.graphs import Graph
 from edgewise.layers.linear import SparseFeatures
 from edgewise.models.signature import Signature
 from edgewise.tasks.classification import class_probabilities, classification_score, mean_cross_entropy
+from edgewise.tasks.sources import read_bytes
 from edgewise.tasks.task import Batch, Kind, Pattern, Split, given, lay
+
+MAX_BYTES = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,24 @@ class Nodes:
     labels: Tensor
     classes: tuple[str, ...]
     splits: Mapping[Split, Tensor]
+
+
+def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays of a .npz file by name, never unpickled.
+
+    Errors      a file that is missing, damaged or too large, or lacks one that is needed: `DataError`.
+    """
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array without a name")
+            lacking = [name for name in needed if name not in file.files]
+            if lacking:
+                raise ValueError(f"it lacks {', '.join(lacking)}")
+            return {name: file[name] for name in (*needed, *optional) if name in file.files}
+    except (ValueError, OSError, EOFError, BadZipFile, NotImplementedError, MemoryError, KeyError, zlib.error) as error:
+        raise DataError(f"{path}: not a .npz file with the arrays that were expected ({error})") from error
 
 
 class NodeClassification:

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
+from edgewise.tasks.graphs import GraphClassification, Graphs
 from edgewise.tasks.task import Split
-from edgewise.tasks.whole_graphs import WholeGraphClassification, WholeGraphs
 
 NODES = 41
 SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 
 
-def skip_links(copies: int = 15, seed: int = 0) -> WholeGraphClassification:
+def skip_links(copies: int = 15, seed: int = 0) -> GraphClassification:
     """Tell how far the chords of a ring of 41 nodes reach: 2, 3, 4, 5, 6, 9, 11, 12, 13 or 16 nodes.
 
     Every node has four neighbours and the feature 1, so that message passing, however deep, gives all graphs the same
@@ -29,24 +29,24 @@ def skip_links(copies: int = 15, seed: int = 0) -> WholeGraphClassification:
 
     Example
         >>> task = skip_links()
-        >>> len(task.data.graphs), task.data.graphs[0], task.epoch_size
+        >>> len(task.graphs.members), task.graphs.members[0], task.epoch_size
         (150, Graph(41 receivers, 41 senders, 164 edges), 90)
     """
     if copies < 5:
         raise ConfigError(f"copies={copies} must be at least 5: three train, one validates, one tests")
     generator = torch.Generator().manual_seed(seed)
-    graphs = [
+    graphs = tuple(
         ring_with_chords(NODES, skip).permute(torch.randperm(NODES, generator=generator))
         for skip in SKIPS
         for _ in range(copies)
-    ]
+    )
     number = torch.arange(len(graphs)).view(len(SKIPS), copies)
     train, valid, test = (part.flatten() for part in number.tensor_split([copies * 3 // 5, copies * 4 // 5], 1))
     splits: dict[Split, Tensor] = {"train": train, "valid": valid, "test": test}
     labels = torch.arange(len(SKIPS)).repeat_interleave(copies)
-    x = [torch.ones(NODES, 1)] * len(graphs)
+    x = torch.ones(NODES * len(graphs), 1)
     classes = tuple(str(skip) for skip in SKIPS)
-    return WholeGraphClassification("skip-links", WholeGraphs(graphs, x, labels, classes, splits))
+    return GraphClassification("skip-links", Graphs(graphs, x, labels, splits, classes))
 
 
 def ring_with_chords(nodes: int, skip: int) -> Graph:

@@ -61,6 +61,18 @@ def find_folder(sub: str, files: Iterable[Remote], folder: str | None = None, do
     raise DataError(f"no folder with all files of {sub!r}: {looked}. {advice}")
 
 
+def local_folder(sub: str, names: Iterable[str], folder: str | None = None) -> Path:
+    """As `find_folder`, for files by name that nothing downloads."""
+    names, absent = list(names), {}
+    for place in [Path(folder).expanduser()] if folder else _default_places(sub):
+        lacking = [name for name in names if not (place / name).is_file()]
+        if not lacking:
+            return place
+        absent[place] = ", ".join(lacking)
+    looked = "; ".join(f"{place} lacks {lacking}" for place, lacking in absent.items())
+    raise DataError(f"no folder with all files of {sub!r}: {looked}. Give folder= or set EDGEWISE_DATA")
+
+
 def _default_places(sub: str) -> list[Path]:
     root = os.environ.get("EDGEWISE_DATA")
     cache = Path.home() / ".cache" / "edgewise" / sub

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from edgewise.layers.linear import SparseFeatures
 from edgewise.models.signature import Signature
 
 Pattern = Callable[..., Graph] | None
-Kind = Literal["node", "image", "text", "graph"]
+Kind = Literal["node", "image", "text", "graph", "link"]
 Split = Literal["train", "valid", "test"]
 
 
@@ -118,6 +118,14 @@ class Task(Protocol):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Answer a user's request; the answer can be written as JSON."""
+
+
+@runtime_checkable
+class Finishing(Protocol):
+    """A task with a score that is no mean over examples, but follows from such means."""
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        """The scores of a split, from the means over its examples."""
 
 
 @dataclass(frozen=True)

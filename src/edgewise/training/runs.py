@@ -14,7 +14,7 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.layers.tables import chosen
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.task import Pattern, Split, Task
+from edgewise.tasks.task import Finishing, Pattern, Split, Task
 from edgewise.training.checkpoint import load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say
@@ -160,4 +160,5 @@ def evaluate(
     count = float(sums.pop("count", 0))
     if count == 0:
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")
-    return {name: float(value) / count for name, value in sums.items()}
+    means = {name: float(value) / count for name, value in sums.items()}
+    return task.finish(means) if isinstance(task, Finishing) else means

@@ -1,0 +1,121 @@
+"""Pairs of nodes, linked and not: a cut of a graph's links that leaks nothing, and pairs without a link at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import GraphError
+from edgewise.graphs.checks import whole_number
+from edgewise.graphs.graph import Graph
+
+FEW_PAIRS = 1 << 16  # so few pairs of nodes are all listed; of more, pairs are drawn
+
+
+@dataclass(frozen=True, eq=False)
+class LinkCut:
+    """A graph's links in three parts, and the graph that a model may see.
+
+    Symbols     pairs {i, j} are columns [2, M] with i < j: each link once, whichever way its edges lead
+    Args:
+        graph: The training links alone, in both directions: nothing held out can be heard through it.
+        train: The training links.
+        valid: Links to choose the weights by ...
+        valid_none: ... and as many pairs without a link.
+        test: Links to test on ...
+        test_none: ... and as many pairs without a link.
+    """
+
+    graph: Graph
+    train: Tensor
+    valid: Tensor
+    valid_none: Tensor
+    test: Tensor
+    test_none: Tensor
+
+
+def links_of(graph: Graph) -> Tensor:
+    """Each pair of different nodes with an edge between them, once: [2, M] with i < j, in ascending order.
+
+    Example
+        >>> links_of(Graph.from_edge_index([[0, 1, 2, 2], [1, 0, 2, 0]], num_nodes=3)).tolist()
+        [[0, 0], [1, 2]]
+    """
+    if not graph.is_square:
+        raise GraphError("links are pairs of the same nodes: this graph's receivers and senders differ")
+    low, high = torch.minimum(graph.senders, graph.receivers), torch.maximum(graph.senders, graph.receivers)
+    return _pairs((low * graph.num_receivers + high)[low < high].unique(), graph.num_receivers)
+
+
+def sample_non_links(graph: Graph, count: int, generator: torch.Generator | None = None) -> Tensor:
+    """Distinct pairs of different nodes without a link, each set of that size equally likely: [2, count], i < j.
+
+    Errors      GraphError where there are fewer such pairs
+    Edge cases  an edge in one direction is a link; a node is not paired with itself
+    Cost        O(E log E + count) while links are few among the pairs; else, or of a few nodes, all pairs are listed
+
+    Example
+        >>> path = Graph.from_edge_index([[0, 1, 2], [1, 2, 3]], num_nodes=4)
+        >>> sample_non_links(path, 3).tolist()
+        [[0, 0, 1], [2, 3, 3]]
+    """
+    nodes, count = graph.num_receivers, whole_number(count, "count")
+    linked = graph.memo("links", lambda: links_of(graph))
+    linked = linked[0] * nodes + linked[1]
+    free = nodes * (nodes - 1) // 2 - len(linked)
+    if count > free:
+        raise GraphError(f"{count} pairs without a link were asked for, but this graph has {free}")
+    if nodes * nodes <= FEW_PAIRS or count + len(linked) > free // 2:
+        i, j = torch.triu_indices(nodes, nodes, 1)
+        found = _without(i * nodes + j, linked)
+    else:
+        found = linked[:0]
+        while len(found) < count:
+            ends = torch.randint(nodes, (2, 2 * (count - len(found)) + 16), generator=generator)
+            low, high = ends.min(0).values, ends.max(0).values
+            found = torch.cat([found, _without((low * nodes + high)[low < high], linked)]).unique()
+    # Any `count` of those found, not the first: they ascend.
+    chosen = torch.randperm(len(found), generator=generator)[:count]
+    return _pairs(found[chosen].sort().values, nodes)
+
+
+def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generator | None = None) -> LinkCut:
+    """Hold out shares of a graph's links at random, with as many pairs without a link for each.
+
+    Errors      GraphError for shares that are negative or leave no training link, or where pairs without a link run out
+    Edge cases  self-loops and parallel edges are no links of their own; the pairs without a link of both parts differ,
+                and none is a link of any part
+    Cost        O(E log E)
+
+    Example
+        >>> from edgewise.graphs import window
+        >>> cut = cut_links(window(101, 1), 0.1, 0.2)
+        >>> cut.train.shape[1], cut.valid.shape[1], cut.test_none.shape[1], cut.graph
+        (70, 10, 20, Graph(101 receivers, 101 senders, 140 edges))
+    """
+    links = links_of(graph)
+    total = links.shape[1]
+    held_valid, held_test = int(valid * total), int(test * total)
+    if min(valid, test) < 0 or held_valid + held_test >= max(total, 1):
+        raise GraphError(f"shares of {valid} and {test} of {total} links leave none to train on")
+    order = torch.randperm(total, generator=generator)
+    parts = links[:, order].split([held_valid, held_test, total - held_valid - held_test], 1)
+    none = sample_non_links(graph, held_valid + held_test, generator)
+    none = none[:, torch.randperm(none.shape[1], generator=generator)]
+    both = torch.cat([parts[2], parts[2].flip(0)], 1)
+    seen = Graph.from_edge_index(both, graph.num_receivers)
+    return LinkCut(seen, parts[2], parts[0], none[:, :held_valid], parts[1], none[:, held_valid:])
+
+
+def _without(codes: Tensor, linked: Tensor) -> Tensor:
+    """The codes that are not among the linked ones, which ascend."""
+    if len(linked) == 0:
+        return codes
+    place = torch.searchsorted(linked, codes).clamp(max=len(linked) - 1)
+    return codes[linked[place] != codes]
+
+
+def _pairs(codes: Tensor, nodes: int) -> Tensor:
+    return torch.stack([codes // max(nodes, 1), codes % max(nodes, 1)])

@@ -1,0 +1,123 @@
+"""Molecules from SMILES: graphs, features, the random cut, and what is refused."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.errors import DataError, EdgewiseError
+from edgewise.tasks.molecules import ELEMENTS, molecule, molecules, random_cut
+
+pytest.importorskip("rdkit")
+
+
+def write(folder: Path, lines: list[str]) -> str:
+    (folder / "mine.csv").write_text("\n".join(["name,smiles,melts", *lines]), encoding="utf-8")
+    return str(folder)
+
+
+LINES = [f'"m, {carbons}",{"C" * carbons}O,{carbons}.5' for carbons in range(1, 21)]
+
+
+def test_a_molecule_is_the_graph_of_its_bonds() -> None:
+    graph, x = molecule("C1CC1C#N")
+    assert graph.num_receivers == 5
+    assert graph.dense_mask().int().tolist() == [
+        [0, 1, 1, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [0, 0, 1, 0, 1], [0, 0, 0, 1, 0],
+    ]  # fmt: skip
+    assert x.shape == (5, 37)
+    assert x[:, ELEMENTS.index("N")].tolist() == [0, 0, 0, 0, 1]
+    single, triple, in_three = x[:, 21], x[:, 23], x[:, 29]
+    assert single.tolist() == [2, 2, 3, 1, 0]
+    assert triple.tolist() == [0, 0, 0, 1, 1]
+    assert in_three.tolist() == [1, 1, 1, 0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
+def test_the_peer_says_the_same_of_real_molecules(data) -> None:
+    """PyTorch Geometric's from_smiles, which asks RDKit on its own: bonds, elements, degrees, hydrogens, charges."""
+    from rdkit import Chem
+    from torch_geometric.utils import from_smiles
+
+    data("esol")
+    table = Chem.GetPeriodicTable()
+    for smiles in molecules().graphs.names[::37]:
+        theirs, (graph, x) = from_smiles(smiles), molecule(smiles)
+        ours = set(map(tuple, graph.edge_index().T.tolist()))
+        assert ours == set(map(tuple, theirs.edge_index.T.tolist()))
+        symbols = [ELEMENTS[int(row.argmax())] if row[:9].any() else None for row in x[:, :10]]
+        for symbol, atom in zip(symbols, theirs.x[:, 0].tolist(), strict=True):
+            assert symbol is None or symbol == table.GetElementSymbol(atom)
+        bonded, hydrogens = x[:, 10:16].argmax(1), x[:, 16:21].argmax(1)
+        assert torch.equal(bonded + hydrogens, theirs.x[:, 2])  # theirs counts hydrogens as neighbours
+        assert torch.equal(hydrogens, theirs.x[:, 4])
+
+
+def test_one_atom_charges_and_components() -> None:
+    graph, x = molecule("[Na+].[Cl-]")
+    assert graph.num_edges == 0
+    assert x[:, -3].tolist() == [1, -1]
+    assert x[:, 9].tolist() == [1, 0]  # sodium is none of the elements listed
+    assert molecule("C")[0].num_receivers == 1
+
+
+def test_the_order_of_the_atoms_does_not_matter() -> None:
+    """The same molecule written in another order is the same graph with its nodes renumbered."""
+    (one, x), (other, y) = molecule("OCC"), molecule("CCO")
+    assert torch.equal(x, y.flip(0))
+    assert one == other.permute([2, 1, 0])
+
+
+def test_a_file_of_ones_own(tmp_path) -> None:
+    task = molecules("mine.csv", value="melts", folder=write(tmp_path, LINES))
+    assert task.graphs.names[2] == "CCCO"
+    assert task.graphs.targets[2] == 3.5
+    assert {split: len(rows) for split, rows in task.graphs.splits.items()} == {"train": 16, "valid": 2, "test": 2}
+
+
+def test_the_cut_is_random_disjoint_and_a_function_of_the_fold() -> None:
+    first, again, other = random_cut(100, 1), random_cut(100, 1), random_cut(100, 2)
+    assert all(torch.equal(first[split], again[split]) for split in first)
+    assert not torch.equal(first["test"], other["test"])
+    assert torch.cat(list(first.values())).sort().values.tolist() == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([*LINES, "x,notamolecule,1"], "line 22: not a molecule in SMILES: 'notamolecule'"),
+        ([*LINES, "x,,1"], "line 22: not a molecule"),
+        ([*LINES, "x,C,high"], "SMILES and numbers"),
+        ([*LINES, "x,C"], "line 22 has no finite number"),
+        ([*LINES, "x,C,nan"], "line 22 has no finite number"),
+        (LINES[:5], "at least 10 molecules"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path, lines: list[str], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        molecules("mine.csv", value="melts", folder=write(tmp_path, lines))
+
+
+def test_a_missing_column_file_or_encoding_is_named(tmp_path) -> None:
+    folder = write(tmp_path, LINES)
+    with pytest.raises(DataError, match="its columns are name, smiles, melts; expected 'smiles' and 'boils'"):
+        molecules("mine.csv", value="boils", folder=folder)
+    with pytest.raises(DataError, match=r"lacks other.csv"):
+        molecules("other.csv", folder=folder)
+    (tmp_path / "mine.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="not a CSV file"):
+        molecules("mine.csv", value="melts", folder=folder)
+
+
+def test_without_rdkit_the_extra_is_named(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "rdkit", None)
+    with pytest.raises(EdgewiseError, match=r"edgewise\[molecules\]"):
+        molecule("C")
+
+
+def test_esol_is_what_its_paper_says(data) -> None:
+    data("esol")
+    task = molecules()
+    assert len(task.graphs.members) == 1128
+    assert task.graphs.targets.mean().item() == pytest.approx(-3.0501, abs=1e-3)

@@ -1,0 +1,140 @@
+"""A user's own graph, from CSV files or one .npz file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise.errors import DataError
+from edgewise.tasks import node_folder
+
+NODES = "node,height,width,label,split\na,1,2.5,red,train\nb,2,0,blue,valid\nc,3,-1,,\nd,4,1e3,red,test\n"
+EDGES = "sender,receiver,since\na,b,1999\nb,c,2001\nd,a,2002\n"
+
+
+def write(folder: Path, nodes: str = NODES, edges: str = EDGES) -> str:
+    (folder / "nodes.csv").write_text(nodes, encoding="utf-8")
+    (folder / "edges.csv").write_text(edges, encoding="utf-8")
+    return str(folder)
+
+
+def arrays(**changed: object) -> dict[str, np.ndarray]:
+    plain = {
+        "edge_index": np.array([[0, 1, 3], [1, 2, 0]]),
+        "x": np.arange(8.0).reshape(4, 2),
+        "labels": np.array([1, 0, -1, 1]),
+        "train": np.array([True, False, False, False]),
+        "valid": np.array([1]),
+        "test": np.array([3]),
+    }
+    return {name: np.asarray(value) for name, value in (plain | changed).items() if value is not None}
+
+
+def save(folder: Path, **changed: object) -> str:
+    np.savez(folder / "graph.npz", **arrays(**changed))
+    return str(folder)
+
+
+def test_csv_files(tmp_path) -> None:
+    task = node_folder(write(tmp_path))
+    assert task.nodes.x.tolist() == [[1, 2.5], [2, 0], [3, -1], [4, 1000]]
+    assert task.nodes.classes == ("blue", "red")
+    assert task.nodes.labels.tolist() == [1, 0, -1, 1]
+    assert {split: rows.tolist() for split, rows in task.nodes.splits.items()} == {
+        "train": [0],
+        "valid": [1],
+        "test": [3],
+    }
+    assert node_folder(str(tmp_path), undirected=False).graph().edge_index().tolist() == [[3, 0, 1], [0, 1, 2]]
+    assert task.graph().num_edges == 6
+
+
+def test_the_npz_file_says_the_same(tmp_path) -> None:
+    task = node_folder(save(tmp_path), undirected=False)
+    assert task.graph().edge_index().tolist() == [[3, 0, 1], [0, 1, 2]]
+    assert task.nodes.labels.tolist() == [1, 0, -1, 1]
+    assert {split: rows.tolist() for split, rows in task.nodes.splits.items()} == {
+        "train": [0],
+        "valid": [1],
+        "test": [3],
+    }
+
+
+def test_without_names_nodes_are_their_rows_and_without_parts_they_are_cut_at_random(tmp_path) -> None:
+    lines = "".join(f"{n},{'abc'[n % 3] if n < 20 else ''}\n" for n in range(22))
+    folder = write(tmp_path, "size,label\n" + lines, "sender,receiver\n0,21\n")
+    first, again, other = node_folder(folder), node_folder(folder), node_folder(folder, fold=1)
+    assert first.graph().edge_index().tolist() == [[21, 0], [0, 21]]
+    assert {split: len(rows) for split, rows in first.nodes.splits.items()} == {"train": 12, "valid": 4, "test": 4}
+    assert torch.cat(list(first.nodes.splits.values())).sort().values.tolist() == list(range(20))
+    assert torch.equal(first.nodes.splits["test"], again.nodes.splits["test"])
+    assert not torch.equal(first.nodes.splits["train"], other.nodes.splits["train"])
+
+
+def test_a_graph_without_edges_is_legal(tmp_path) -> None:
+    assert node_folder(write(tmp_path, edges="sender,receiver\n")).graph().num_edges == 0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "told"),
+    [
+        (NODES.replace("label", "class"), EDGES, "expected label"),
+        (NODES.replace("width", "height"), EDGES, "each once"),
+        (NODES.replace("2.5", "wide"), EDGES, "line 2: width is 'wide', not a finite number"),
+        (NODES.replace("2.5", "inf"), EDGES, "line 2: width"),
+        (NODES.replace("b,2", "a,2"), EDGES, "the node 'a' is there twice"),
+        (NODES.replace(",test", ",exam"), EDGES, "line 5: the split 'exam'"),
+        (NODES.replace(",test", ","), EDGES, "no node is in the test split"),
+        (NODES.replace("red,test", ",test"), EDGES, "node 3 of the test split has no label"),
+        (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
+        (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
+        ("node,label,split\na,x,train\n", EDGES, "no column with a feature"),
+        (NODES, EDGES.replace("b,c", "b,z"), "line 3: there is no node 'z'"),
+        (NODES, "from,to\na,b\n", "expected sender, receiver"),
+        ("", EDGES, "expected label"),
+    ],
+)
+def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        node_folder(write(tmp_path, nodes, edges))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"x": None}, "it lacks x"),
+        ({"x": np.array([[1.0, np.nan]] * 4)}, "x must be finite"),
+        ({"x": np.zeros((4, 0))}, "x must be finite numbers"),
+        ({"x": np.array([["a"]] * 4)}, "x must be finite numbers"),
+        ({"x": np.array([[{}]] * 4)}, "not a .npz file"),  # objects would have to be unpickled
+        ({"labels": np.zeros(3, dtype=int)}, r"integers \[4\]"),
+        ({"labels": np.zeros(4)}, r"integers \[4\]"),
+        ({"labels": -np.ones(4, dtype=int)}, "one of them at least 0"),
+        ({"labels": np.array([0, 10**12, 0, 0])}, "labels must be 0, 1"),
+        ({"edge_index": np.array([[0], [4]])}, "edge_index"),
+        ({"edge_index": np.array([0, 1])}, "edge_index"),
+        ({"edge_index": np.array([[0.5], [1]])}, "edge_index"),
+        ({"test": None}, "give all or none"),
+        ({"test": np.array([4])}, "test must be a mask"),
+        ({"test": np.array([True])}, "test must be a mask"),
+        ({"test": np.array([2])}, "node 2 of the test split has no label"),
+        ({"test": np.zeros(4, dtype=bool)}, "no node is in the test split"),
+    ],
+)
+def test_a_malformed_array_is_named(tmp_path, changed: dict, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        node_folder(save(tmp_path, **changed))
+
+
+def test_a_missing_folder_or_damaged_file_is_named(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"lacks nodes\.csv, edges\.csv"):
+        node_folder(str(tmp_path))
+    (tmp_path / "graph.npz").write_bytes(b"PK\x03\x04")
+    with pytest.raises(DataError, match=r"graph\.npz"):
+        node_folder(str(tmp_path))
+    (tmp_path / "graph.npz").unlink()
+    write(tmp_path)
+    (tmp_path / "nodes.csv").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="not a CSV file"):
+        node_folder(str(tmp_path))
