@@ -3,14 +3,18 @@
 from torch import nn
 
 from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
+from edgewise.layers.egnn import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, VelocityEGNN
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gcn import GCN, renormalised
+from edgewise.layers.geometry import displacements, lengths, squared_lengths
 from edgewise.layers.gin import GIN
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
+from edgewise.layers.radial import RadialField
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
+from edgewise.layers.schnet import SchNet
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
@@ -32,10 +36,17 @@ LAYERS: dict[str, type[nn.Module]] = {
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
     "attention-readout": AttentionReadout,
+    "message-network": MessageNetwork,
+    "egnn": EGNN,
+    "velocity-egnn": VelocityEGNN,
+    "attention-egnn": AttentionEGNN,
+    "radial-field": RadialField,
+    "schnet": SchNet,
 }
 
 __all__ = [
     "ACTIVATIONS",
+    "EGNN",
     "GAT",
     "GCN",
     "GIN",
@@ -44,8 +55,10 @@ __all__ = [
     "NORMS",
     "READOUTS",
     "SAGELSTM",
+    "AttentionEGNN",
     "AttentionReadout",
     "BatchNorm",
+    "EdgeMLP",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
@@ -54,18 +67,25 @@ __all__ = [
     "Linear",
     "MaxReadout",
     "MeanReadout",
+    "MessageNetwork",
     "MultiHeadAttention",
     "PostNormBlock",
     "PreNormBlock",
+    "RadialField",
     "Rotary",
     "SAGEMean",
     "SAGEPool",
+    "SchNet",
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
+    "VelocityEGNN",
     "chosen",
+    "displacements",
     "dropout",
+    "lengths",
     "positions",
     "probabilities",
     "renormalised",
+    "squared_lengths",
 ]

@@ -7,6 +7,7 @@ from torch import nn
 from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.mlp import MLPSettings, Perceptron
+from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
 
@@ -14,6 +15,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
     "gnn": (GNNSettings, GNN),
+    "particles": (ParticlesSettings, Particles),
 }
 
 
@@ -28,6 +30,8 @@ __all__ = [
     "MODELS",
     "GNNSettings",
     "MLPSettings",
+    "Particles",
+    "ParticlesSettings",
     "Perceptron",
     "Signature",
     "Transformer",

@@ -7,6 +7,7 @@ from edgewise.tasks.digits import digits
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.mnist import mnist
+from edgewise.tasks.nbody import Forecast, nbody
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
@@ -17,11 +18,13 @@ TASKS: dict[str, Callable[..., Task]] = {
     "text": text,
     "citation": citation,
     "mnist": mnist,
+    "nbody": nbody,
 }
 
 __all__ = [
     "TASKS",
     "Batch",
+    "Forecast",
     "ImageClassification",
     "Images",
     "NodeClassification",
@@ -35,5 +38,6 @@ __all__ = [
     "digits",
     "karate",
     "mnist",
+    "nbody",
     "text",
 ]

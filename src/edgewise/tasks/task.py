@@ -18,7 +18,7 @@ from edgewise.layers.linear import SparseFeatures
 from edgewise.models.signature import Signature
 
 Pattern = Callable[..., Graph] | None
-Kind = Literal["node", "image", "text"]
+Kind = Literal["node", "image", "text", "particles"]
 Split = Literal["train", "valid", "test"]
 
 
