@@ -62,15 +62,13 @@ class Trial:
 
     def output(self) -> Tensor:
         with torch.no_grad():
-            y = self.layer(self.graph, *self.inputs)
-        _expect(isinstance(y, Tensor), f"the layer returns {type(y).__name__}, expected a tensor")
-        return y
+            return joined(self.layer(self.graph, *self.inputs))
 
     def output_and_gradients(self, forward: AbstractContextManager[object] | None = None) -> dict[str, Tensor]:
         """The output and the gradients of a fixed random projection of it, by name of the input or parameter."""
         inputs = [x.detach().requires_grad_(x.is_floating_point()) for x in self.inputs]
         with forward or nullcontext():
-            y = self.layer(self.graph, *inputs)
+            y = joined(self.layer(self.graph, *inputs))
         leaves = {f"input {n}": x for n, x in enumerate(inputs) if x.requires_grad} | dict(
             self.layer.named_parameters()
         )
@@ -80,15 +78,24 @@ class Trial:
         return {"output": y.detach()} | {f"gradient of {name}": g for name, g in zip(leaves, found, strict=True)}
 
 
+def joined(y: object) -> Tensor:
+    """What a layer returns as one tensor: where it returns several, features and positions, side by side."""
+    parts = y if isinstance(y, tuple) else (y,)
+    wrong = [type(part).__name__ for part in parts if not isinstance(part, Tensor)]
+    _expect(not wrong, f"the layer returns {', '.join(wrong)}, expected tensors")
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
 def check_layer(
     layer: nn.Module, graph: Graph, *inputs: Tensor, equivariant: bool | None = None, skip: Collection[str] = ()
 ) -> None:
     """Check every property in PROPERTIES of a layer called `layer(graph, *inputs)`.
 
     Symbols     inputs = tensors with one row per node, [N, ...]; the output has one row per node, or per graph of a
-                batch; equivariant = whether the order of the nodes must not matter, by default the layer's attribute
-                `equivariant`, else True; skip = names of PROPERTIES to leave out. A layer whose nodes hear others than
-                those that the graph gives them says so by the attribute `local` = False
+                batch, and so has each where there are several (features and positions); equivariant = whether the
+                order of the nodes must not matter, by default the layer's attribute `equivariant`, else True; skip =
+                names of PROPERTIES to leave out. A layer whose nodes hear others than those that the graph gives them
+                says so by the attribute `local` = False
     Errors      AssertionError, which names the layer and the property
     Edge cases  the layer is copied and checked in evaluation mode: the caller's is left as it is
     Cost        a few hundred forward passes: use a graph of some five nodes
@@ -181,8 +188,7 @@ def _gradients(trial: Trial) -> None:
         for place, leaf in zip(places, leaves, strict=False):
             inputs[place] = leaf
         parameters = dict(zip(names, leaves[len(places) :], strict=True))
-        y: Tensor = torch.func.functional_call(trial.layer, parameters, (trial.graph, *inputs))
-        return y
+        return joined(torch.func.functional_call(trial.layer, parameters, (trial.graph, *inputs)))
 
     leaves = [trial.inputs[n] for n in places] + [p.detach() for p in trial.layer.parameters()]
     for leaf in leaves:
@@ -450,6 +456,7 @@ def _distance(found: Tensor, expected: Tensor) -> float:
         return float("inf")
     if found.numel() == 0:
         return 0.0
+    found, expected = found.detach(), expected.detach()
     error = float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
     return float("inf") if error != error else error
 

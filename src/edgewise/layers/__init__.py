@@ -4,9 +4,11 @@ from torch import nn
 
 from edgewise.layers.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.edge_conv import DynamicEdgeConv, EdgeConv
+from edgewise.layers.egnn import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, VelocityEGNN
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
+from edgewise.layers.geometry import displacements, lengths, squared_lengths
 from edgewise.layers.gin import GIN
 from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
@@ -20,9 +22,11 @@ from edgewise.layers.linear_attention import (
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
+from edgewise.layers.radial import RadialField
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
+from edgewise.layers.schnet import SchNet
 from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
@@ -57,10 +61,17 @@ LAYERS: dict[str, type[nn.Module]] = {
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
     "attention-readout": AttentionReadout,
+    "message-network": MessageNetwork,
+    "egnn": EGNN,
+    "velocity-egnn": VelocityEGNN,
+    "attention-egnn": AttentionEGNN,
+    "radial-field": RadialField,
+    "schnet": SchNet,
 }
 
 __all__ = [
     "ACTIVATIONS",
+    "EGNN",
     "GAT",
     "GCN",
     "GIN",
@@ -70,6 +81,7 @@ __all__ = [
     "READOUTS",
     "SAGELSTM",
     "ALiBiAttention",
+    "AttentionEGNN",
     "AttentionReadout",
     "BatchNorm",
     "Buckets",
@@ -77,6 +89,7 @@ __all__ = [
     "DegreeCoordinates",
     "DynamicEdgeConv",
     "EdgeConv",
+    "EdgeMLP",
     "EdgeUpdate",
     "FactorisedAttention",
     "FeedForward",
@@ -90,6 +103,7 @@ __all__ = [
     "LinearAttention",
     "MaxReadout",
     "MeanReadout",
+    "MessageNetwork",
     "MoNet",
     "MultiHeadAttention",
     "NodeUpdate",
@@ -97,11 +111,13 @@ __all__ = [
     "PositiveFeatures",
     "PostNormBlock",
     "PreNormBlock",
+    "RadialField",
     "ReLUFeatures",
     "RecurrentState",
     "Rotary",
     "SAGEMean",
     "SAGEPool",
+    "SchNet",
     "ShawAttention",
     "Sinusoidal",
     "SparseFeatures",
@@ -109,10 +125,14 @@ __all__ = [
     "T5Attention",
     "TransformerXLAttention",
     "TrigonometricFeatures",
+    "VelocityEGNN",
     "WholeUpdate",
     "chosen",
+    "displacements",
     "dropout",
+    "lengths",
     "positions",
     "probabilities",
     "renormalised",
+    "squared_lengths",
 ]

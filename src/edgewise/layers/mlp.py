@@ -63,6 +63,15 @@ class MLP(nn.Module):
         return z
 
 
+def begin_small(mlp: MLP, gain: float = 0.001) -> MLP:
+    """The same MLP, its last linear map drawn `gain` times as large: what it adds to begins nearly unchanged."""
+    last = mlp.linears[-1]
+    assert isinstance(last, Linear)
+    nn.init.xavier_uniform_(last.weight, gain)
+    nn.init.zeros_(last.bias)
+    return mlp
+
+
 def probabilities(z: Tensor, temperature: float = 1.0) -> Tensor:
     """Softmax with temperature: class scores become probabilities.
 

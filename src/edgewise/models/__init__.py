@@ -8,6 +8,7 @@ from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.mlp import MLPSettings, Perceptron
+from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
 
@@ -16,6 +17,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "transformer": (TransformerSettings, Transformer),
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
+    "particles": (ParticlesSettings, Particles),
 }
 
 
@@ -32,6 +34,8 @@ __all__ = [
     "GraphNetworkModel",
     "GraphNetworkSettings",
     "MLPSettings",
+    "Particles",
+    "ParticlesSettings",
     "Perceptron",
     "Signature",
     "Transformer",

@@ -17,6 +17,8 @@ class Signature:
         tokens: Inputs are integers [*, N] rather than features [*, N, C].
         length: The largest number of positions a graph of this task has; None where positions mean nothing.
         whole_graph: One output per graph (a readout) rather than one per node.
+        space: Dimensions of space where nodes are particles: their features begin with a position and a velocity, and
+            the outputs are positions. 0: features are only numbers.
 
     Errors      a width or length below one is a `ConfigError`.
 
@@ -30,6 +32,7 @@ class Signature:
     tokens: bool = False
     length: int | None = None
     whole_graph: bool = False
+    space: int = 0
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):

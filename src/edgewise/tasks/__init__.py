@@ -11,6 +11,7 @@ from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
 from edgewise.tasks.mnist import mnist
 from edgewise.tasks.molecules import molecules
+from edgewise.tasks.nbody import Forecast, nbody
 from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.skip_links import skip_links
@@ -32,11 +33,13 @@ TASKS: dict[str, Callable[..., Task]] = {
     "citation-links": citation_links,
     "webkb": webkb,
     "node-folder": node_folder,
+    "nbody": nbody,
 }
 
 __all__ = [
     "TASKS",
     "Batch",
+    "Forecast",
     "GraphClassification",
     "GraphRegression",
     "Graphs",
@@ -57,6 +60,7 @@ __all__ = [
     "karate",
     "mnist",
     "molecules",
+    "nbody",
     "node_folder",
     "skip_links",
     "text",

@@ -18,7 +18,7 @@ from edgewise.layers.linear import SparseFeatures
 from edgewise.models.signature import Signature
 
 Pattern = Callable[..., Graph] | None
-Kind = Literal["node", "image", "text", "graph", "link"]
+Kind = Literal["node", "image", "text", "graph", "link", "particles"]
 Split = Literal["train", "valid", "test"]
 
 

@@ -1,0 +1,200 @@
+"""Forecasts of particles: from where they are, how they move and what they carry, to where they will be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.kernels import ends
+from edgewise.layers import (
+    EGNN,
+    MLP,
+    AttentionEGNN,
+    Linear,
+    MessageNetwork,
+    RadialField,
+    SchNet,
+    VelocityEGNN,
+    chosen,
+    displacements,
+    lengths,
+    squared_lengths,
+)
+from edgewise.models.signature import Signature
+
+
+@dataclass(frozen=True)
+class ParticlesSettings:
+    """What a forecast of particles can be.
+
+    Args:
+        layer: A name of FORECASTS: "linear", "message-network", "radial-field", "schnet", "egnn", "velocity-egnn" or
+            "attention-egnn".
+        width: Channels of a node, and of the hidden layers of the networks on nodes and edges.
+        depth: Number of graph layers.
+        cutoff: Distance beyond which a node is not heard ("schnet").
+    """
+
+    layer: str = "velocity-egnn"
+    width: int = 64
+    depth: int = 4
+    cutoff: float = 10.0
+
+
+class LinearMotion(nn.Module):
+    """The baseline that sees no other particle: all go straight on, for a time that is learned.
+
+    Equation    x_i' = x_i + t v_i
+    """
+
+    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+        super().__init__()
+        self.t = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
+        return x + self.t * v
+
+
+class MessageForecast(nn.Module):
+    """Message passing on coordinates as on any other feature: it has to learn what a rotation is.
+
+    Equation    h_i = W [x_i ‖ v_i] + b, `MessageNetwork` on a_ij = q_i q_j, depth times;  x_i' = MLP(h_i)
+    """
+
+    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+        super().__init__()
+        width, charges = settings.width, _charges(signature)
+        self.embed = Linear(2 * signature.space, width)
+        self.layers = nn.ModuleList(MessageNetwork(width, width, charges) for _ in range(settings.depth))
+        self.output = MLP([width, width, signature.space], "silu")
+
+    def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
+        h, a_ij = self.embed(torch.cat([x, v], -1)), _products(graph, q)
+        for layer in self.layers:
+            h = layer(graph, h, a_ij)
+        return self.output(h)
+
+
+class RadialForecast(nn.Module):
+    """Radial fields one after the other, on a_ij = [q_i q_j ‖ the first |x_i - x_j|²]."""
+
+    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+        super().__init__()
+        edges = 1 + _charges(signature)
+        self.layers = nn.ModuleList(RadialField(settings.width, edges) for _ in range(settings.depth))
+
+    def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
+        a_ij = _edges(graph, x, q)
+        for layer in self.layers:
+            x = layer(graph, x, v, a_ij)
+        return x
+
+
+class EGNNForecast(nn.Module):
+    """E(n)-equivariant layers on h_i = W |v_i| + b and a_ij = [q_i q_j ‖ the first |x_i - x_j|²].
+
+    Without velocities in the layers, the last step adds them: x_i' = x_i^(L) + t v_i.
+    """
+
+    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+        super().__init__()
+        width, edges = settings.width, 1 + _charges(signature)
+        kind = {"egnn": EGNN, "velocity-egnn": VelocityEGNN, "attention-egnn": AttentionEGNN}[settings.layer]
+        self.embed = Linear(1, width)
+        self.layers = nn.ModuleList(kind(width, width, edges) for _ in range(settings.depth))
+        self.t = None if kind is VelocityEGNN else nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
+        h, a_ij = self.embed(lengths(v)), _edges(graph, x, q)
+        for layer in self.layers:
+            h, x = layer(graph, h, x, a_ij) if self.t is not None else layer(graph, h, x, v, a_ij)
+        return x if self.t is None else x + self.t * v
+
+
+class SchNetForecast(nn.Module):
+    """An energy that no motion of the whole changes, and the force that follows from it.
+
+    Equation    E = Σ_i MLP(h_i^(L)), h_i^(0) = W [q_i ‖ |v_i|] + b;  x_i' = x_i + t v_i - ∂E/∂x_i
+    Cost        three times that of its layers: the force is a backward pass, through which training goes again
+    """
+
+    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+        super().__init__()
+        width = settings.width
+        self.embed = Linear(1 + _charges(signature), width)
+        self.layers = nn.ModuleList(SchNet(width, width, cutoff=settings.cutoff) for _ in range(settings.depth))
+        self.energy = MLP([width, width, 1], "silu")
+        self.t = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
+        training = torch.is_grad_enabled()
+        with torch.enable_grad():
+            place = x if x.requires_grad else x.detach().requires_grad_()
+            h = self.embed(torch.cat([q, lengths(v)], -1))
+            for layer in self.layers:
+                h = layer(graph, h, place)
+            (slope,) = torch.autograd.grad(self.energy(h).sum(), place, create_graph=training)
+        return x + self.t * v - slope
+
+
+FORECASTS: dict[str, Callable[[ParticlesSettings, Signature], nn.Module]] = {
+    "linear": LinearMotion,
+    "message-network": MessageForecast,
+    "radial-field": RadialForecast,
+    "schnet": SchNetForecast,
+    "egnn": EGNNForecast,
+    "velocity-egnn": EGNNForecast,
+    "attention-egnn": EGNNForecast,
+}
+
+
+class Particles(nn.Module):
+    """Where particles will be: one of FORECASTS on what a task's features hold, [position ‖ velocity ‖ charges].
+
+    Equation    x' = forecast(graph, x, v, q)
+    Symbols     x, v [*, N, D] and q [*, N, K] = the parts of the features
+    Shapes      [*, N, 2 D + K] -> [*, N, D]
+    Errors      ConfigError for a task without particles, or an unknown layer
+    Edge cases  K = 0: particles that carry nothing
+    Cost        that of its layers
+    Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.1
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> model = Particles(ParticlesSettings("linear"), Signature(7, 3, space=3))
+        >>> now = torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, -1.0]])
+        >>> model(complete(1), now)  # 0.7 is where t begins
+        tensor([[0.7000, 0.0000, 0.0000]], grad_fn=<AddBackward0>)
+    """
+
+    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+        super().__init__()
+        if not signature.space or signature.inputs < 2 * signature.space or signature.whole_graph:
+            raise ConfigError("this model forecasts particles, and this task has none: choose another model")
+        if min(settings.width, settings.depth) < 1:
+            raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
+        self.settings, self.signature = settings, signature
+        self.forecast = chosen("layer", settings.layer, FORECASTS)(settings, signature)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        space = self.signature.space
+        return self.forecast(graph, *x.split([space, space, _charges(self.signature)], -1))
+
+
+def _charges(signature: Signature) -> int:
+    return signature.inputs - 2 * signature.space
+
+
+def _products(graph: Graph, q: Tensor) -> Tensor:
+    """q_i q_j of every edge, [*, E, K]."""
+    q_i, q_j = ends(graph, q)
+    return q_i * q_j
+
+
+def _edges(graph: Graph, x: Tensor, q: Tensor) -> Tensor:
+    return torch.cat([_products(graph, q), squared_lengths(displacements(graph, x))], -1)

@@ -1,0 +1,119 @@
+import pytest
+import torch
+from torch.nn.functional import silu
+
+from edgewise import Graph
+from edgewise.layers import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, RadialField, VelocityEGNN
+from edgewise.testing import assert_equivariant
+from layers.parity import assert_parity, leaf, messy_graph
+from layers.rigid import rotation, translation
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
+
+
+def mlp(layer, z):
+    """The MLP written out."""
+    for number, linear in enumerate(layer.linears):
+        z = (silu(z) if number else z) @ linear.weight.T + linear.bias
+    return z
+
+
+def dense(layer, graph, h, x, a, v=None):
+    """(3) to (8) over all pairs [N, N], with parallel edges counted by their multiplicity."""
+    n, phi_e = len(h), layer.phi_e
+    W = torch.cat([phi_e.receiver.weight, phi_e.sender.weight, phi_e.edge.weight], 1)
+    pairs = [h[:, None].expand(n, n, -1), h[None].expand(n, n, -1)]
+    if x is not None:
+        pairs.append(((x[:, None] - x[None]) ** 2).sum(-1, keepdim=True))
+    z = silu(torch.cat([*pairs, a], -1) @ W.T + phi_e.receiver.bias)
+    m = silu(z @ phi_e.second.weight.T + phi_e.second.bias)
+    if isinstance(layer, AttentionEGNN):
+        m = m / (1 + torch.exp(-(m @ layer.phi_inf.weight.T + layer.phi_inf.bias)))
+    A = graph.multiplicity().to(h)[..., None]
+    new = h + mlp(layer.phi_h, torch.cat([h, (A * m).sum(1)], -1))
+    if x is None:
+        return new
+    x_new = x + (A * (x[:, None] - x[None]) * mlp(layer.phi_x, m)).sum(1) / A.sum(1).clamp(min=1)
+    return torch.cat([new, x_new if v is None else x_new + mlp(layer.phi_v, h) * v], -1)
+
+
+class Joined(torch.nn.Module):
+    """A layer whose results stand side by side, as `assert_parity` compares them."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *arguments):
+        y = self.layer(*arguments)
+        return torch.cat(y, -1) if isinstance(y, tuple) else y
+
+
+@pytest.mark.parametrize("kind", [MessageNetwork, EGNN, VelocityEGNN, AttentionEGNN])
+def test_a_layer_is_its_equations_written_out(kind):
+    graph, a = messy_graph(), leaf(7, 7, 2, seed=3)
+    a_ij = a[graph.receivers, graph.senders]
+    places = [leaf(7, 3, seed=seed) for seed in {MessageNetwork: (), VelocityEGNN: (1, 2)}.get(kind, (1,))]
+    layer, h = kind(4, hidden=5, edges=2).double(), leaf(7, 4)
+    with torch.no_grad():
+        for parameter in layer.parameters():  # φ_x begins near 0, which would hide it
+            parameter.copy_(torch.randn_like(parameter) / 2)
+    x, v = (*places, None, None)[:2]
+    weights = {f"layer.{name}": parameter for name, parameter in layer.named_parameters()}
+    expected = dense(layer, graph, h, x, a, v)
+    assert_parity(Joined(layer), weights, (graph, h, *places, a_ij), expected, [h, *places, a, *layer.parameters()])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("reflect", [False, True])
+@pytest.mark.parametrize("kind", [EGNN, VelocityEGNN, AttentionEGNN])
+def test_positions_turn_with_the_input_and_features_stay(kind, reflect, dtype, seed):
+    graph, layer = messy_graph(), kind(4, hidden=8).to(dtype)
+    R, t = rotation(seed, reflect=reflect).to(dtype), translation(seed).to(dtype)
+    places = [torch.randn(7, 3, dtype=dtype) for _ in range(1 + (kind is VelocityEGNN))]
+    assert_equivariant(
+        lambda *parts: torch.cat(layer(graph, *parts), -1),
+        lambda h, x, *v: (h, x @ R + t, *(part @ R for part in v)),
+        lambda y: torch.cat([y[:, :4], y[:, 4:] @ R + t], -1),
+        torch.randn(7, 4, dtype=dtype),
+        *places,
+        tolerance=TOLERANCE[dtype],
+    )
+
+
+def test_a_permutation_of_the_nodes_permutes_both_results():
+    graph, layer = messy_graph(), EGNN(4, hidden=8).double()
+    perm = torch.randperm(7)
+    h, x = leaf(7, 4).detach(), leaf(7, 3, seed=1).detach()
+    turned = layer(graph.permute(perm), h[perm], x[perm])
+    for found, expected in zip(turned, layer(graph, h, x), strict=True):
+        assert torch.allclose(found, expected[perm], atol=1e-12)
+
+
+def test_the_split_first_map_begins_like_the_whole_one():
+    torch.manual_seed(0)
+    phi_e = EdgeMLP(50, 64, edges=28)
+    whole = torch.nn.Linear(128, 64)
+    ours = torch.cat([phi_e.receiver.weight, phi_e.sender.weight, phi_e.edge.weight], 1)
+    assert ours.shape == whole.weight.shape
+    assert ours.abs().max() <= 128**-0.5
+    assert abs(ours.std() / whole.weight.std() - 1) < 0.05
+
+
+@pytest.mark.parametrize("layer", [EGNN(2, 4), AttentionEGNN(2, 4), VelocityEGNN(2, 4), RadialField(4)])
+def test_a_periodic_cell_knows_no_edge_of_the_box(layer):
+    layer, cell = layer.double(), torch.full((3,), 3.0).double()
+    graph, x = messy_graph(), torch.rand(7, 3).double() * 3
+    image = x + cell * torch.randint(-2, 3, (7, 3))
+    h = () if isinstance(layer, RadialField) else (torch.randn(7, 2).double(),)
+    v = (torch.randn(7, 3).double(),) if isinstance(layer, RadialField | VelocityEGNN) else ()
+    one, other = (layer(graph, *h, place, *v, cell=cell) for place in (x, image))
+    moved, moved_image = (y[-1] if isinstance(y, tuple) else y for y in (one, other))
+    assert torch.allclose(moved - x, moved_image - image, atol=1e-12)
+    assert not torch.allclose(moved, (layer(graph, *h, x, *v)[-1] if h else layer(graph, *h, x, *v)), atol=1e-6)
+
+
+def test_nobody_moves_a_lone_particle():
+    alone, x = Graph.from_edge_index([[], []], num_nodes=1), torch.randn(1, 3)
+    assert torch.equal(EGNN(2, 4)(alone, torch.randn(1, 2), x)[1], x)
