@@ -290,23 +290,23 @@ class Sampler {
 
   // New nodes come in the order of their places, after all others: only those others have to be sorted.
   void relabel_short(int64_t* senders, int64_t* edges, int64_t n) {
-    int64_t known[SCANNED + 1], known_edges[SCANNED + 1], fresh[SCANNED + 1], fresh_edges[SCANNED + 1];
-    int64_t known_count = 0, fresh_count = 0, greatest = -1;
+    int64_t place[SCANNED], edge[SCANNED], greatest = -1, known = 0;
+    bool fresh[SCANNED];
     const int64_t before = count_;
     for (int64_t d = 0; d < n; ++d) {
-      bool is_new;
-      const int64_t place = place_of(senders[d], is_new), edge = edges[d];
-      known[known_count] = fresh[fresh_count] = place;
-      known_edges[known_count] = fresh_edges[fresh_count] = edge;
-      known_count += !is_new;
-      fresh_count += is_new;
-      greatest = std::max(greatest, is_new ? -1 : place);
+      place[d] = place_of(senders[d], fresh[d]);
+      edge[d] = edges[d];
+      known += !fresh[d];
+      greatest = std::max(greatest, fresh[d] ? -1 : place[d]);
     }
-    std::copy_n(known, known_count, senders);
-    std::copy_n(known_edges, known_count, edges);
-    std::copy_n(fresh, fresh_count, senders + known_count);
-    std::copy_n(fresh_edges, fresh_count, edges + known_count);
-    sort_short(senders, edges, greatest < before ? known_count : n);  // all, where parallel edges bring a new node twice
+    for (int64_t d = 0, next = 0, next_fresh = known; d < n; ++d) {
+      const int64_t to = fresh[d] ? next_fresh : next;
+      senders[to] = place[d];
+      edges[to] = edge[d];
+      next_fresh += fresh[d];
+      next += !fresh[d];
+    }
+    sort_short(senders, edges, greatest < before ? known : n);  // all, where parallel edges bring a new node twice
   }
 
   void relabel_long(int64_t* senders, int64_t* edges, int64_t n) {

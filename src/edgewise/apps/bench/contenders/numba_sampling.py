@@ -1,4 +1,7 @@
-"""A neighbour sampler in numba: Floyd's algorithm for each row, rows in parallel, one random state per row."""
+"""A neighbour sampler in numba: Floyd's algorithm for each row, rows in parallel, one random state per row.
+
+It returns what a network's layers need: the sample's nodes, and graphs whose senders are places among them.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ def refuses(inputs: Inputs) -> str | None:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Any]:
-    """A hop's nodes are the senders drawn in the hop before, each once."""
+    """A hop's receivers are all nodes known by then, as in Algorithm 2 of GraphSAGE."""
     import numba
 
     assert isinstance(inputs, Sampling)
     numba.set_num_threads(min(torch.get_num_threads(), numba.get_num_threads()))
     offsets, senders = inputs.graph.offsets.numpy(), inputs.graph.senders.numpy()
-    known = np.zeros(inputs.graph.num_senders, dtype=np.bool_)
+    place = np.full(inputs.graph.num_senders, -1, dtype=np.int32)  # of a node in the sample
 
     @numba.njit(parallel=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
     def draw(offsets: Any, senders: Any, nodes: Any, fanout: int, seed: int, starts: Any, found: Any) -> None:
@@ -57,31 +60,37 @@ def prepare(inputs: Inputs) -> Callable[[], Any]:
                 found[out + d] = senders[first + pick]
 
     @numba.njit(nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
-    def distinct(found: Any, known: Any) -> Any:
-        kept = np.empty(len(found), dtype=np.int64)
-        count = 0
-        for node in found:
-            if not known[node]:
-                known[node] = True
-                kept[count] = node
+    def relabel(found: Any, place: Any, nodes: Any, count: int) -> int:
+        for e in range(len(found)):
+            node = found[e]
+            known = place[node]
+            if known < 0:
+                known = count
+                place[node] = count
+                nodes[count] = node
                 count += 1
-        for place in range(count):
-            known[kept[place]] = False
-        return kept[:count]
+            found[e] = known
+        return count
 
     turn = [0]
 
-    def sample() -> list[tuple[Tensor, Tensor]]:
-        """(receivers, senders) of the edges drawn, hop by hop."""
-        nodes, hops = inputs.seeds.numpy(), []
+    def sample() -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """The nodes, and (offsets, senders) of each hop's graph."""
+        count, hops = len(inputs.seeds), []
+        nodes = inputs.seeds.numpy()
+        place[nodes] = np.arange(count)
         for fanout in inputs.fanouts:
             turn[0] += 1
-            counts = np.minimum(offsets[nodes + 1] - offsets[nodes], fanout)
-            ends = np.cumsum(counts)
-            found = np.empty(ends[-1] if len(ends) else 0, dtype=np.int64)
-            draw(offsets, senders, nodes, fanout, turn[0] << 32, ends - counts, found)
-            hops.append((torch.from_numpy(np.repeat(nodes, counts)), torch.from_numpy(found)))
-            nodes = distinct(found, known)
-        return hops
+            starts = np.zeros(count + 1, dtype=np.int64)
+            np.cumsum(np.minimum(offsets[nodes + 1] - offsets[nodes], fanout), out=starts[1:])
+            found = np.empty(starts[-1], dtype=np.int64)
+            draw(offsets, senders, nodes, fanout, turn[0] << 32, starts, found)
+            room = np.empty(count + len(found), dtype=np.int64)
+            room[:count] = nodes
+            count = relabel(found, place, room, count)
+            nodes = room[:count]
+            hops.append((torch.from_numpy(starts), torch.from_numpy(found)))
+        place[nodes] = -1
+        return torch.from_numpy(nodes), hops
 
     return sample
