@@ -9,7 +9,7 @@ from edgewise.apps import command_line
 from edgewise.apps.command_line import main, split_sections
 from edgewise.errors import ConfigError
 
-COMMANDS = ("demo", "list", "train", "resume", "evaluate", "predict", "generate", "plan", "bench")
+COMMANDS = ("demo", "list", "train", "resume", "evaluate", "predict", "generate", "plan", "check", "bench")
 
 
 def test_help_answers_in_three_tenths_of_a_second_and_without_torch() -> None:

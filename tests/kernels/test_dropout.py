@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from edgewise.errors import ShapeError
 from edgewise.kernels import dropout
 from edgewise.kernels.dropout import drop
 from edgewise.native import library
@@ -84,8 +85,9 @@ def test_the_ends_of_the_range():
     assert dropout(x, 0.0) is x
     assert dropout(torch.ones(4), 1.0).tolist() == [0.0] * 4
     for p in (-0.1, 1.1):
-        with pytest.raises(ValueError, match="dropout"):
-            dropout(x, p)
+        for training in (True, False):
+            with pytest.raises(ShapeError, match="dropout is a probability"):
+                dropout(x, p, training)
     assert drop(torch.empty(0, 3), 0.5, torch.tensor([1])).shape == (0, 3)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.errors import ShapeError
 from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.native import library, threads
 
@@ -18,7 +19,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
     Equation    y = x z / (1 - p),  z ~ Bernoulli(1 - p) for each number of x, drawn by PyTorch's generator
     Shapes      x [*] -> [*]
-    Errors      ValueError for a p outside [0, 1]
+    Errors      ShapeError for a p outside [0, 1]
     Edge cases  p = 0, or outside training -> x itself; a number that is dropped is 0 even if it was inf or NaN
     Cost        on the CPU a seed and one pass, forward and backward; PyTorch's own draws its numbers one after another,
                 which takes longer than many a layer. Elsewhere, and compiled, it is PyTorch's own
@@ -31,12 +32,12 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
         >>> dropout(x, 0.5, training=False) is x
         True
     """
+    if not 0 <= p <= 1:
+        raise ShapeError(f"dropout is a probability in [0, 1], not {p}")
     if not training or p == 0:
         return x
-    if library is None or x.device.type != "cpu" or x.dtype not in DTYPES or torch.compiler.is_compiling() or not p < 1:
+    if library is None or x.device.type != "cpu" or x.dtype not in DTYPES or torch.compiler.is_compiling() or p == 1:
         return functional.dropout(x, p)
-    if p < 0:
-        raise ValueError(f"dropout is a probability in [0, 1], not {p}")
     return drop(x, p, torch.randint(2**62, (1,)))
 
 
