@@ -22,12 +22,12 @@ def test_layer_compiles(name):
 
 def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "equivariant", True)}
-    assert stated == {"sinusoidal", "learned", "rotary", "sage-lstm"}
+    assert stated == {"sinusoidal", "learned", "rotary", "sage-lstm", "laplacian-encoding"}
 
 
-def test_only_layers_that_make_a_graph_of_their_own_hear_beyond_the_given_one():
+def test_only_layers_with_a_graph_of_their_own_hear_beyond_the_given_one():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "local", True)}
-    assert stated == {"dynamic-edge-conv"}
+    assert stated == {"dynamic-edge-conv", "graphormer-attention", "hadamard-attention", "gps"}
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -4,10 +4,25 @@ from torch import nn
 
 from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
 from edgewise.layers.edge_conv import DynamicEdgeConv, EdgeConv
+from edgewise.layers.encodings import (
+    CliqueEncoding,
+    EigenspaceEncoding,
+    LaplacianEncoding,
+    RandomWalkEncoding,
+    SignInvariantEncoding,
+)
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.gin import GIN
+from edgewise.layers.gps import GPS
+from edgewise.layers.graph_attention import (
+    CentralityEncoding,
+    GraphAttention,
+    GraphormerAttention,
+    HadamardAttention,
+    KernelAttention,
+)
 from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
@@ -37,6 +52,17 @@ LAYERS: dict[str, type[nn.Module]] = {
     "edge-conv": EdgeConv,
     "dynamic-edge-conv": DynamicEdgeConv,
     "graph-network": GraphNetwork,
+    "laplacian-encoding": LaplacianEncoding,
+    "sign-invariant-encoding": SignInvariantEncoding,
+    "eigenspace-encoding": EigenspaceEncoding,
+    "random-walk-encoding": RandomWalkEncoding,
+    "clique-encoding": CliqueEncoding,
+    "centrality-encoding": CentralityEncoding,
+    "graph-attention": GraphAttention,
+    "graphormer-attention": GraphormerAttention,
+    "kernel-attention": KernelAttention,
+    "hadamard-attention": HadamardAttention,
+    "gps": GPS,
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
@@ -48,6 +74,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GIN",
+    "GPS",
     "LAYERS",
     "MLP",
     "NORMS",
@@ -55,16 +82,24 @@ __all__ = [
     "SAGELSTM",
     "AttentionReadout",
     "BatchNorm",
+    "CentralityEncoding",
+    "CliqueEncoding",
     "DegreeCoordinates",
     "DynamicEdgeConv",
     "EdgeConv",
     "EdgeUpdate",
+    "EigenspaceEncoding",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
     "GatedGCN",
+    "GraphAttention",
     "GraphNetwork",
+    "GraphormerAttention",
+    "HadamardAttention",
+    "KernelAttention",
     "KeyValueCache",
+    "LaplacianEncoding",
     "Learned",
     "Linear",
     "MaxReadout",
@@ -74,9 +109,11 @@ __all__ = [
     "NodeUpdate",
     "PostNormBlock",
     "PreNormBlock",
+    "RandomWalkEncoding",
     "Rotary",
     "SAGEMean",
     "SAGEPool",
+    "SignInvariantEncoding",
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",

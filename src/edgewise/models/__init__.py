@@ -7,6 +7,7 @@ from torch import nn
 from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
+from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.mlp import MLPSettings, Perceptron
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
@@ -16,6 +17,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "transformer": (TransformerSettings, Transformer),
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
+    "graph-transformer": (GraphTransformerSettings, GraphTransformer),
 }
 
 
@@ -25,12 +27,16 @@ def model_named(name: str) -> tuple[type[Any], type[nn.Module]]:
 
 
 __all__ = [
+    "ATTENTIONS",
+    "ENCODINGS",
     "GNN",
     "GRAPH_LAYERS",
     "MODELS",
     "GNNSettings",
     "GraphNetworkModel",
     "GraphNetworkSettings",
+    "GraphTransformer",
+    "GraphTransformerSettings",
     "MLPSettings",
     "Perceptron",
     "Signature",
