@@ -23,12 +23,13 @@ def test_layer_compiles(name):
 def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "equivariant", True)}
     relative = {"alibi-attention", "t5-attention", "shaw-attention", "transformer-xl-attention"}
-    assert stated == {"sinusoidal", "learned", "rotary", "factorised-attention", "sage-lstm"} | relative
+    others = {"sinusoidal", "learned", "rotary", "factorised-attention", "sage-lstm", "laplacian-encoding"}
+    assert stated == others | relative
 
 
-def test_only_layers_that_make_a_graph_of_their_own_hear_beyond_the_given_one():
+def test_only_layers_with_a_graph_of_their_own_hear_beyond_the_given_one():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "local", True)}
-    assert stated == {"dynamic-edge-conv"}
+    assert stated == {"dynamic-edge-conv", "graphormer-attention", "hadamard-attention", "gps"}
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -5,11 +5,26 @@ from torch import nn
 from edgewise.layers.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.edge_conv import DynamicEdgeConv, EdgeConv
 from edgewise.layers.egnn import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, VelocityEGNN
+from edgewise.layers.encodings import (
+    CliqueEncoding,
+    EigenspaceEncoding,
+    LaplacianEncoding,
+    RandomWalkEncoding,
+    SignInvariantEncoding,
+)
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.geometry import displacements, lengths, squared_lengths
 from edgewise.layers.gin import GIN
+from edgewise.layers.gps import GPS
+from edgewise.layers.graph_attention import (
+    CentralityEncoding,
+    GraphAttention,
+    GraphormerAttention,
+    HadamardAttention,
+    KernelAttention,
+)
 from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.linear_attention import (
@@ -57,6 +72,17 @@ LAYERS: dict[str, type[nn.Module]] = {
     "edge-conv": EdgeConv,
     "dynamic-edge-conv": DynamicEdgeConv,
     "graph-network": GraphNetwork,
+    "laplacian-encoding": LaplacianEncoding,
+    "sign-invariant-encoding": SignInvariantEncoding,
+    "eigenspace-encoding": EigenspaceEncoding,
+    "random-walk-encoding": RandomWalkEncoding,
+    "clique-encoding": CliqueEncoding,
+    "centrality-encoding": CentralityEncoding,
+    "graph-attention": GraphAttention,
+    "graphormer-attention": GraphormerAttention,
+    "kernel-attention": KernelAttention,
+    "hadamard-attention": HadamardAttention,
+    "gps": GPS,
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
@@ -75,6 +101,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GIN",
+    "GPS",
     "LAYERS",
     "MLP",
     "NORMS",
@@ -86,18 +113,26 @@ __all__ = [
     "BatchNorm",
     "Buckets",
     "Cache",
+    "CentralityEncoding",
+    "CliqueEncoding",
     "DegreeCoordinates",
     "DynamicEdgeConv",
     "EdgeConv",
     "EdgeMLP",
     "EdgeUpdate",
+    "EigenspaceEncoding",
     "FactorisedAttention",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
     "GatedGCN",
+    "GraphAttention",
     "GraphNetwork",
+    "GraphormerAttention",
+    "HadamardAttention",
+    "KernelAttention",
     "KeyValueCache",
+    "LaplacianEncoding",
     "Learned",
     "Linear",
     "LinearAttention",
@@ -112,6 +147,7 @@ __all__ = [
     "PostNormBlock",
     "PreNormBlock",
     "RadialField",
+    "RandomWalkEncoding",
     "ReLUFeatures",
     "RecurrentState",
     "Rotary",
@@ -119,6 +155,7 @@ __all__ = [
     "SAGEPool",
     "SchNet",
     "ShawAttention",
+    "SignInvariantEncoding",
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",

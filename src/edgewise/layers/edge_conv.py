@@ -10,6 +10,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.neighbors import k_nearest_in_members
 from edgewise.kernels import collect, ends
+from edgewise.layers.linear import SparseFeatures
 from edgewise.layers.mlp import MLP
 
 
@@ -39,7 +40,7 @@ class EdgeConv(nn.Module):
 
     Equation    x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
     Symbols     mlp = MLP, from 2 inputs to outputs
-    Shapes      x [*, N, inputs] -> [*, N, outputs]
+    Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense
     Errors      ShapeError where x does not fit the graph or the MLP
     Edge cases  an isolated node gives 0
     Cost        time O(N inputs d + E |MLP without its first map|), memory O(E d), for the first hidden width d
@@ -58,7 +59,8 @@ class EdgeConv(nn.Module):
         super().__init__()
         self.mlp = mlp
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        x = x.to_dense() if isinstance(x, SparseFeatures) else x
         return collect(graph, edge_messages(self.mlp, graph, x), "max")
 
     @staticmethod
@@ -73,7 +75,8 @@ class DynamicEdgeConv(nn.Module):
     Equation    N(i) = the k nodes of i's own graph whose x_j are nearest to x_i, i included
                 x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
     Symbols     mlp = MLP, from 2 inputs to outputs; k = number of neighbours
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; each member of * has neighbours of its own
+    Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense; each member of * has
+                neighbours of its own
     Errors      ShapeError where x does not fit the graph or the MLP; GraphError for a feature that is not finite
     Edge cases  of the graph only its members count, not its edges; one with fewer than k nodes is complete; nodes at
                 equal distance go by their number. The choice of neighbours has no gradient
@@ -96,7 +99,8 @@ class DynamicEdgeConv(nn.Module):
         self.mlp = mlp
         self.k = k
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        x = x.to_dense() if isinstance(x, SparseFeatures) else x
         rows = x.reshape(-1, x.shape[-1])
         sizes = graph.sizes.repeat(x.shape[:-2].numel())
         near = k_nearest_in_members(rows, sizes, self.k)

@@ -7,6 +7,7 @@ from torch import nn
 from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
+from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.mlp import MLPSettings, Perceptron
 from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
@@ -18,6 +19,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
+    "graph-transformer": (GraphTransformerSettings, GraphTransformer),
 }
 
 
@@ -27,12 +29,16 @@ def model_named(name: str) -> tuple[type[Any], type[nn.Module]]:
 
 
 __all__ = [
+    "ATTENTIONS",
+    "ENCODINGS",
     "GNN",
     "GRAPH_LAYERS",
     "MODELS",
     "GNNSettings",
     "GraphNetworkModel",
     "GraphNetworkSettings",
+    "GraphTransformer",
+    "GraphTransformerSettings",
     "MLPSettings",
     "Particles",
     "ParticlesSettings",

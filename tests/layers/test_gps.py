@@ -1,0 +1,60 @@
+import pytest
+import torch
+from torch import nn
+
+from edgewise import Graph
+from edgewise.layers import GIN, GPS, MLP, FeedForward, MultiHeadAttention
+from layers.parity import assert_parity, leaf, messy_graph
+
+BATCH = Graph.batch([messy_graph(), Graph.from_edge_index([[0, 1, 2], [1, 2, 1]], num_nodes=3)])
+MEMBER = torch.tensor([0] * 7 + [1] * 3)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.filterwarnings("ignore")
+def test_gps_is_pygs(norm):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4))
+    kind = {"batch": "batch_norm", "layer": "layer_norm"}[norm]
+    options = {"norm_kwargs": {"mode": "node"}} if norm == "layer" else {}
+    peer = pyg.GPSConv(4, pyg.GINConv(network, train_eps=True), heads=2, norm=kind, **options).double()
+    nn.init.normal_(peer.attn.in_proj_bias)
+    layer = GPS(4, GIN(MLP([4, 6, 4])), MultiHeadAttention(4, 2), FeedForward(4, 8, "relu"), norm).double()
+    names = {
+        "messages.mlp.linears.0": network[0],
+        "messages.mlp.linears.1": network[2],
+        "attention.output": peer.attn.out_proj,
+        "feed_forward.up": peer.mlp[0],
+        "feed_forward.down": peer.mlp[3],
+        **{f"norm_{n}": getattr(peer, f"norm{n}") for n in (1, 2, 3)},
+    }
+    weights = {
+        f"{name}.{key.removeprefix('module.')}": value
+        for name, module in names.items()
+        for key, value in module.named_parameters()
+    }
+    weights |= {
+        "messages.epsilon": peer.conv.eps[0],
+        "attention.projection.weight": peer.attn.in_proj_weight,
+        "attention.projection.bias": peer.attn.in_proj_bias,
+    }
+    x = leaf(10, 4)
+    expected = peer(x, BATCH.edge_index(), MEMBER)
+    leaves = [x, *network.parameters(), peer.attn.in_proj_weight, peer.mlp[0].weight, peer.mlp[3].weight]
+    assert_parity(layer, weights, (BATCH, x), expected, leaves)
+
+
+def test_a_node_hears_its_whole_graph_and_no_other():
+    layer = GPS(4, GIN(MLP([4, 4])), MultiHeadAttention(4, 2), FeedForward(4, 8), "layer").double()
+    x = leaf(10, 4)
+    (gradient,) = torch.autograd.grad(layer(BATCH, x)[6].square().sum(), x)  # node 6 is isolated
+    assert (gradient[:7].abs().sum(1) > 0).all()
+    assert (gradient[7:] == 0).all()
+
+
+def test_dropout_acts_while_training_only():
+    layer = GPS(4, GIN(MLP([4, 4])), MultiHeadAttention(4, 2), FeedForward(4, 8), "layer", dropout=0.5)
+    x = torch.randn(10, 4)
+    assert not torch.equal(layer(BATCH, x), layer(BATCH, x))
+    layer.eval()
+    assert torch.equal(layer(BATCH, x), layer(BATCH, x))
