@@ -29,6 +29,7 @@ SYSTEMS = (
     System("D1", "Message passing", "h_i ← γ(h_i, ⊕_{j∈N(i)} φ(h_i, h_j))", "kernels/verbs.py", "cora-gin"),
     System("D2", "Graph convolution (GCN)", "σ(D̃^−½ Ã D̃^−½ H W)", "layers/gcn.py", "cora-gcn"),
     System("D3", "GraphSAGE: mean, pool, LSTM", "σ(W [h_i ‖ ⊕_{j∈N(i)} h_j])", "layers/sage.py", "cora-sage"),
+    System("D3", "Sampled neighbours, inductive", "B_h = B_{h-1} ∪ N_h(B_{h-1})", "tasks/planted.py", "planted-sage"),
     System("D5", "Graph attention (GAT)", "softmax_j(LeakyReLU(aᵀ[Wh_i ‖ Wh_j])) Wh_j", "layers/gat.py", "cora-gat"),
     System("D5", "GATv2", "softmax_j(aᵀ LeakyReLU(W[h_i ‖ h_j])) Wh_j", "layers/gat.py", "cora-gatv2"),
     System("D6", "Graph isomorphism network (GIN)", "MLP((1 + ε) h_i + Σ_{j∈N(i)} h_j)", "layers/gin.py", "cora-gin"),

@@ -10,7 +10,7 @@ from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
-from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
+from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
@@ -63,6 +63,7 @@ __all__ = [
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
+    "at_receivers",
     "chosen",
     "dropout",
     "positions",

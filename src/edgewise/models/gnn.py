@@ -1,14 +1,14 @@
 """The graph network: a stack of graph layers, an output per node or, through a readout, per graph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Sample
 from edgewise.layers import (
     ACTIVATIONS,
     GAT,
@@ -22,6 +22,7 @@ from edgewise.layers import (
     SAGEMean,
     SAGEPool,
     SparseFeatures,
+    at_receivers,
     chosen,
     dropout,
 )
@@ -107,6 +108,7 @@ class GNN(nn.Module):
 
     Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
                 on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = W readout(X^(L+1))    (5.6)
+                on a Sample, layer_l hears its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs]
     Errors      ConfigError for settings that do not fit the task or one another
@@ -139,13 +141,23 @@ class GNN(nn.Module):
             self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
         self.activation = chosen("activation", settings.activation, ACTIVATIONS)
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+    def forward(self, graph: Graph | Sample, x: Tensor | SparseFeatures) -> Tensor:
         p, training = self.settings.dropout, self.training
         x = x if self.embed is None else self.embed(x)
-        for index, (layer, norm) in enumerate(zip(self.hidden, self.norms, strict=True)):
-            connect = CONNECTIONS[self.settings.connection if index else "none"]
-            x = connect(x, self.activation(norm(layer(graph, dropout(x, p, training)))))
-        return self.output(graph, dropout(x, p, training))
+        *hops, last = self._graphs(graph)
+        for index, (hop, layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
+            y = self.activation(norm(layer(hop, dropout(x, p, training))))
+            x = CONNECTIONS[self.settings.connection](at_receivers(hop, cast(Tensor, x)), y) if index else y
+        return self.output(last, dropout(x, p, training))
+
+    def _graphs(self, graph: Graph | Sample) -> Sequence[Graph]:
+        """The graph of each layer, the output layer included: one for all, or each its own hop of a sample."""
+        layers = len(self.hidden) + 1
+        if isinstance(graph, Graph):
+            return [graph] * layers
+        if self.signature.whole_graph or len(graph.graphs) != layers:
+            raise ConfigError(f"sampled neighbours need an output per node and one fan-out for each of {layers} layers")
+        return graph.graphs
 
 
 def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:

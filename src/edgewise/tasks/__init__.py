@@ -12,6 +12,7 @@ from edgewise.tasks.mnist import mnist
 from edgewise.tasks.molecules import molecules
 from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
+from edgewise.tasks.planted import SampledNodes, planted
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
 from edgewise.tasks.tudataset import tudataset
@@ -28,6 +29,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "citation-links": citation_links,
     "webkb": webkb,
     "node-folder": node_folder,
+    "planted": planted,
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "Nodes",
     "Pattern",
     "PatternChoice",
+    "SampledNodes",
     "Split",
     "Task",
     "Text",
@@ -53,6 +56,7 @@ __all__ = [
     "mnist",
     "molecules",
     "node_folder",
+    "planted",
     "text",
     "tudataset",
     "webkb",
