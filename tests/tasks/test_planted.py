@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Sample
+from edgewise.graphs import LayerSample, Sample
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import planted
 from edgewise.training import evaluate
@@ -95,3 +95,16 @@ def test_sampled_training_reaches_what_full_training_reaches_on_unseen_nodes() -
 def test_options_that_cannot_be_are_refused(wrong: dict) -> None:
     with pytest.raises(ConfigError):
         planted(**(SMALL | wrong))
+
+
+def test_layerwise_sampling_draws_so_many_senders_for_each_layer() -> None:
+    task = planted(**SMALL, fanouts=(60, 40), layerwise=True)
+    batch = task.train_batch(16, torch.Generator().manual_seed(0))
+    assert isinstance(batch.graph, LayerSample)
+    first, last = batch.graph.graphs
+    assert last.num_receivers == batch.size
+    assert last.num_senders == first.num_receivers <= 60
+    assert len(batch.x) == first.num_senders <= 40
+    model = GNN(GNNSettings("fast-gcn", 8, 2), task.signature)
+    assert batch.read(model(batch.graph, batch.x)).shape == (batch.size, 4)
+    assert batch.to("cpu") is batch

@@ -3,6 +3,7 @@
 from torch import nn
 
 from edgewise.layers.attention import KeyValueCache, MultiHeadAttention
+from edgewise.layers.fastgcn import FastGCN
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.gin import GIN
@@ -22,6 +23,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "learned": Learned,
     "rotary": Rotary,
     "gcn": GCN,
+    "fast-gcn": FastGCN,
     "sage-mean": SAGEMean,
     "sage-pool": SAGEPool,
     "sage-lstm": SAGELSTM,
@@ -46,6 +48,7 @@ __all__ = [
     "SAGELSTM",
     "AttentionReadout",
     "BatchNorm",
+    "FastGCN",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",

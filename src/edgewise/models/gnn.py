@@ -1,6 +1,6 @@
 """The graph network: a stack of graph layers, an output per node or, through a readout, per graph."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, Sample
+from edgewise.graphs import Graph, LayerSample, Sample
 from edgewise.layers import (
     ACTIVATIONS,
     GAT,
@@ -18,6 +18,7 @@ from edgewise.layers import (
     NORMS,
     READOUTS,
     SAGELSTM,
+    FastGCN,
     GATv2,
     SAGEMean,
     SAGEPool,
@@ -35,7 +36,7 @@ class GNNSettings:
     """What a graph network can be.
 
     Args:
-        layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2" or "gin".
+        layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2", "gin", "fast-gcn".
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
@@ -80,6 +81,7 @@ GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
     "gat": lambda settings, inputs, outputs, last: _attention(GAT, settings, inputs, outputs, last),
     "gatv2": lambda settings, inputs, outputs, last: _attention(GATv2, settings, inputs, outputs, last),
     "gin": lambda settings, inputs, outputs, last: GIN(MLP([inputs, settings.width, outputs], settings.activation)),
+    "fast-gcn": lambda settings, inputs, outputs, last: FastGCN(inputs, outputs),
 }
 
 
@@ -141,23 +143,28 @@ class GNN(nn.Module):
             self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
         self.activation = chosen("activation", settings.activation, ACTIVATIONS)
 
-    def forward(self, graph: Graph | Sample, x: Tensor | SparseFeatures) -> Tensor:
+    def forward(self, graph: Graph | Sample | LayerSample, x: Tensor | SparseFeatures) -> Tensor:
         p, training = self.settings.dropout, self.training
         x = x if self.embed is None else self.embed(x)
-        *hops, last = self._graphs(graph)
-        for index, (hop, layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
-            y = self.activation(norm(layer(hop, dropout(x, p, training))))
-            x = CONNECTIONS[self.settings.connection](at_receivers(hop, cast(Tensor, x)), y) if index else y
-        return self.output(last, dropout(x, p, training))
+        *hops, (last, entries) = self._hops(graph)
+        for index, ((hop, weight), layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
+            y = self.activation(norm(layer(hop, dropout(x, p, training), *weight)))
+            connected = index > 0 and self.settings.connection != "none"
+            x = CONNECTIONS[self.settings.connection](at_receivers(hop, cast(Tensor, x)), y) if connected else y
+        return self.output(last, dropout(x, p, training), *entries)
 
-    def _graphs(self, graph: Graph | Sample) -> Sequence[Graph]:
-        """The graph of each layer, the output layer included: one for all, or each its own hop of a sample."""
+    def _hops(self, graph: Graph | Sample | LayerSample) -> list[tuple[Graph, tuple[Tensor, ...]]]:
+        """The graph of each layer, the output layer included, and its edges' weights where a sample gives them."""
         layers = len(self.hidden) + 1
         if isinstance(graph, Graph):
-            return [graph] * layers
+            return [(graph, ())] * layers
         if self.signature.whole_graph or len(graph.graphs) != layers:
-            raise ConfigError(f"sampled neighbours need an output per node and one fan-out for each of {layers} layers")
-        return graph.graphs
+            raise ConfigError(f"sampled graphs need an output per node and one hop for each of {layers} layers")
+        if isinstance(graph, Sample):
+            return [(hop, ()) for hop in graph.graphs]
+        if self.settings.layer != "fast-gcn" or self.settings.connection != "none":
+            raise ConfigError("layers sampled by importance need the layer 'fast-gcn' and the connection 'none'")
+        return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
 
 
 def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:

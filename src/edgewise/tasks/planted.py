@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, Sample, sample_neighbors
+from edgewise.graphs import Graph, LayerSample, Sample, importance, sample_layers, sample_neighbors
+from edgewise.layers.gcn import renormalised
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.task import Batch, Pattern, Split
 
@@ -20,19 +21,18 @@ SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 class SampledBatch(Batch):
     """Some nodes and, for each layer, some of the neighbours that it listens to.
 
-    `graph` is a `Sample`, `x` holds the features of its nodes, and the outputs are those of the seeds, in order.
+    `graph` is a `Sample` or a `LayerSample`, `x` holds the features of its nodes, and the outputs are those of the
+    seeds, in order.
     """
 
     def to(self, device: torch.device | str) -> SampledBatch:
         device = torch.device(device)
         if device == self.x.device:
             return self
-        sample = cast(Sample, self.graph)
-        there = Sample(
-            sample.nodes.to(device),
-            tuple(graph.to(device) for graph in sample.graphs),
-            tuple(edges.to(device) for edges in sample.edges),
-        )
+        sample = cast(Sample | LayerSample, self.graph)
+        beside = sample.edges if isinstance(sample, Sample) else sample.weights
+        parts = (tuple(part.to(device) for part in parts) for parts in (sample.graphs, beside))
+        there = type(sample)(sample.nodes.to(device), *parts)  # type: ignore[arg-type]
         return SampledBatch(cast(Any, there), self.x.to(device), self.target.to(device))
 
     def split(self, parts: int) -> list[Batch]:
@@ -51,11 +51,14 @@ class SampledNodes(NodeClassification):
     Args:
         fanouts: Neighbours to draw in each hop, from the seeds outwards, one number per layer of the model; none: train
             on the whole training graph at once.
+        layerwise: Draw each layer's senders by importance among all nodes instead, `fanouts` of them, as FastGCN does.
     """
 
-    def __init__(self, name: str, nodes: Nodes, fanouts: tuple[int, ...], inductive: bool) -> None:
+    def __init__(
+        self, name: str, nodes: Nodes, fanouts: tuple[int, ...], inductive: bool = True, layerwise: bool = False
+    ) -> None:
         super().__init__(name, nodes)
-        self.fanouts, self.inductive = fanouts, inductive
+        self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         if fanouts:
             self.epoch_size = len(nodes.splits["train"])
         self._all: dict[Pattern, Batch] = {}
@@ -79,7 +82,13 @@ class SampledNodes(NodeClassification):
             return self._all.setdefault(pattern, Batch(graph, x, labels[train], train))
         # Drawn with repetitions, of which few are there: a permutation of all nodes would cost more than the step.
         seeds = train[torch.randint(len(train), (size,), generator=generator)].unique()
-        sample = sample_neighbors(graph, seeds, self.fanouts, generator)
+        sample: Sample | LayerSample
+        if self.layerwise:
+            loops, entries = renormalised(graph, x.dtype)
+            chance = loops.memo("importance", lambda: importance(loops, entries))
+            sample = sample_layers(loops, entries, chance, seeds, self.fanouts, generator)
+        else:
+            sample = sample_neighbors(graph, seeds, self.fanouts, generator)
         return SampledBatch(cast(Any, sample), x[sample.nodes], labels[seeds])
 
 
@@ -92,6 +101,7 @@ def planted(
     signal: float = 0.3,
     fanouts: tuple[int, ...] = (5, 5),
     inductive: bool = True,
+    layerwise: bool = False,
     generated: int = 0,
 ) -> SampledNodes:
     """Guess the planted classes of a generated graph's nodes, on sampled neighbours, for graphs of any size.
@@ -111,6 +121,7 @@ def planted(
         signal: Deviation of the classes' centres, beside noise of deviation 1.
         fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: all nodes at once.
         inductive: Hide all but the training nodes, and their edges, from training.
+        layerwise: Draw `fanouts` senders for each layer by importance among all nodes (FastGCN), not neighbours.
         generated: Seed of the generator.
     """
     if min(nodes, degree, classes, channels) < 1 or nodes < 8 * classes:
@@ -133,4 +144,4 @@ def planted(
     splits = {split: part.sort().values for split, part in parts}
     graph = Graph.from_edge_index(torch.stack([senders, receivers]), nodes)
     names = tuple(f"class {c}" for c in range(classes))
-    return SampledNodes("planted", Nodes(graph, x, labels, names, splits), fanouts, inductive)
+    return SampledNodes("planted", Nodes(graph, x, labels, names, splits), fanouts, inductive, layerwise)
