@@ -95,8 +95,9 @@ def sample_layers(
     if not bool((chance >= 0).all()) or not 0 < float(cumulative[-1]) < torch.inf:
         raise GraphError("chance must hold numbers of at least 0, one of them above it")
     graphs, weights = [], []
+    device = "cpu" if generator is None else generator.device
     for count in counts:
-        even = torch.rand(count, dtype=torch.float64, device=graph.device, generator=generator)
+        even = torch.rand(count, dtype=torch.float64, device=device, generator=generator).to(graph.device)
         drawn, times = torch.searchsorted(cumulative, even * cumulative[-1], right=True).unique(return_counts=True)
         hop, edges = _between(graph, nodes, drawn)
         factor = times / (count * chance.double()[drawn] / cumulative[-1])
