@@ -20,6 +20,23 @@ FIGURES = [
     ("shakespeare-gpt-cpu", 1, -1.88),
 ]
 
+FOLDS = [
+    # recipe, folds, least mean test score
+    ("cora-vgae", 10, 0.914),
+]
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("recipe", "folds", "bound"), FOLDS)
+def test_a_recipe_reaches_its_figure_over_folds(recipe: str, folds: int, bound: float, tmp_path: Path, data) -> None:
+    data(".")
+    command = [sys.executable, "-m", "edgewise", "train", recipe, "--folds", str(folds), "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert len(result["values"]) == folds
+    assert result["mean"] >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd']:.4f} over {folds} folds"
+
 
 @pytest.mark.accuracy
 @pytest.mark.timeout(3600)

@@ -156,3 +156,11 @@ def test_a_recipe_of_ones_own_is_reported_by_its_name(capsys) -> None:
     Path("mine.yaml").write_text("task: {name: karate}\nmodel: {name: gnn}\ntrain: {steps: 1}", encoding="utf-8")
     assert main(["train", "mine.yaml"]) == 0
     assert "<h1>mine</h1>" in Path("runs/mine-0/report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("metric", "titles"), [("rmse", ["loss", "rmse"]), ("loss", ["loss"])])
+def test_the_curve_is_that_of_the_tasks_own_metric(metric, titles):
+    valid = {"loss": 2.0, metric: 1.0}
+    records = [{"step": 1, "loss": 3.0}, {"step": 1, "valid": valid}, {"step": 2, "valid": valid}]
+    (drawn,) = module.training_curves([*records, {"step": 2, "metric": metric, "best_step": 1, "valid": valid}])
+    assert [axes.get_title("left") for axes in drawn.figure.axes] == titles

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from edgewise import Graph, causal
+from edgewise import Graph, ShapeError, causal
+from edgewise.graphs import sample_neighbors
 from edgewise.layers import SAGELSTM, SAGEMean, SAGEPool, SparseFeatures
 from edgewise.layers.sage import reading_order
 from layers.parity import assert_parity, leaf, messy_graph
@@ -114,3 +115,61 @@ def test_joining_oneself_is_a_self_loop():
     a = graph.dense_mask().double() + torch.eye(3)
     expected = a / a.sum(1, keepdim=True) @ x @ layer.W.weight[3:].T + layer.bias
     assert torch.allclose(layer(graph.add_self_loops(), x), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [SAGEMean, SAGEPool])
+def test_all_neighbours_sampled_give_what_the_whole_graph_gives(kind):
+    """Forward and gradient at the seeds, whichever nodes those are."""
+    graph, seeds = messy_graph(), [4, 0, 6]
+    layer, x = kind(3, 4).double(), leaf(7, 3)
+    sample = sample_neighbors(graph, seeds, [-1])
+    found, expected = layer(sample.graphs[0], x[sample.nodes]), layer(graph, x)[seeds]
+    assert torch.allclose(found, expected, atol=1e-12)
+    leaves = (x, *layer.parameters())
+    pairs = zip(*(torch.autograd.grad(y.square().sum(), leaves) for y in (found, expected)), strict=True)
+    assert all(torch.allclose(a, b, atol=1e-11) for a, b in pairs)
+
+
+def test_a_sampled_hop_agrees_with_the_peer(conv):
+    """PyTorch Geometric's SAGEConv on a bipartite graph (senders, receivers)."""
+    graph = sample_neighbors(messy_graph(), [0, 3], [2]).graphs[0]
+    x = leaf(graph.num_senders, 5)
+    theirs = conv((5, 5), 3, aggr="mean").double()
+    layer = SAGEMean(5, 3).double()
+    layer.W.weight.data = torch.cat([theirs.lin_r.weight, theirs.lin_l.weight]).detach()
+    layer.bias.data = theirs.lin_l.bias.detach()
+    expected = theirs((x, x[:2]), graph.edge_index())
+    assert torch.allclose(layer(graph, x), expected, atol=1e-12)
+    ours, peers = (torch.autograd.grad(y.square().sum(), x)[0] for y in (layer(graph, x), expected))
+    assert torch.allclose(ours, peers, atol=1e-12)
+
+
+def test_the_mean_of_sampled_neighbours_is_unbiased():
+    """Over many draws the sampled mean is the mean of all neighbours, within three standard errors."""
+    graph = Graph.from_edge_index([[1, 2, 3, 4, 5, 6], [0] * 6], num_nodes=7)
+    layer, x = SAGEMean(2, 1).double(), torch.randn(7, 2, dtype=torch.float64)
+    draw = torch.Generator().manual_seed(0)
+    drawn = []
+    for _ in range(600):
+        sample = sample_neighbors(graph, [0], [2], draw)
+        drawn.append(layer(sample.graphs[0], x[sample.nodes]).item())
+    values, whole = torch.tensor(drawn, dtype=torch.float64), layer(graph, x)[0].item()
+    assert values.std() > 0
+    assert abs(values.mean().item() - whole) < 3 * values.std().item() / 600**0.5
+
+
+def test_receivers_that_are_not_among_the_senders_are_refused():
+    hop = Graph.from_edge_index([[0], [2]], num_nodes=2, num_receivers=3)
+    with pytest.raises(ShapeError, match="not among its senders"):
+        SAGEMean(2, 1)(hop, torch.zeros(2, 2))
+
+
+def test_a_sample_is_read_by_the_recurrent_layer_in_its_own_order():
+    """Row by row: the LSTM's last state over the sampled senders, as the sample numbers them."""
+    graph = sample_neighbors(messy_graph(), [0, 3], [2]).graphs[0]
+    layer, x = SAGELSTM(3, 4, hidden=2).double(), leaf(graph.num_senders, 3)
+    y = layer(graph, x)
+    for i in range(2):
+        heard = x[graph.senders[graph.offsets[i] : graph.offsets[i + 1]]]
+        _, (state, _) = layer.lstm(heard)
+        assert torch.allclose(y[i], layer.own(x[i]) + layer.neighbors(state[0]), atol=1e-12)

@@ -3,7 +3,8 @@ import torch
 from torch.nn import functional
 
 from edgewise import ConfigError, Graph, causal, complete, record
-from edgewise.layers import GAT, GCN, NORMS, READOUTS, SparseFeatures
+from edgewise.graphs import importance, sample_layers, sample_neighbors
+from edgewise.layers import GAT, GCN, NORMS, READOUTS, SparseFeatures, renormalised
 from edgewise.models import GNN, GRAPH_LAYERS, GNNSettings, Signature
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
@@ -126,3 +127,43 @@ def test_depth_one_is_one_layer():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         GNN(GNNSettings(**options), signature)
+
+
+@pytest.mark.parametrize("layer", ["sage-mean", "sage-pool"])  # sage-lstm reads in the sample's order
+@pytest.mark.parametrize("connection", ["none", "residual", "concatenate"])
+def test_a_sample_of_all_neighbours_gives_what_the_whole_graph_gives(layer, connection):
+    settings = GNNSettings(layer, width=4, depth=3, connection=connection, norm="layer", dropout=0.0)
+    model, x, seeds = GNN(settings, NODES).double(), torch.randn(5, 6, dtype=torch.float64), [2, 4, 0]
+    sample = sample_neighbors(GRAPH, seeds, [-1, -1, -1])
+    found, expected = model(sample, x[sample.nodes]), model(GRAPH, x)[seeds]
+    assert torch.allclose(found, expected, atol=1e-12)
+    weights = list(model.parameters())
+    pairs = zip(*(torch.autograd.grad(y.square().sum(), weights) for y in (found, expected)), strict=True)
+    assert all(torch.allclose(a, b, atol=1e-10) for a, b in pairs)
+
+
+def test_a_sample_needs_a_hop_for_each_layer():
+    sample = sample_neighbors(GRAPH, [0], [1])
+    with pytest.raises(ConfigError, match="one hop for each of 2 layers"):
+        GNN(GNNSettings("sage-mean"), NODES)(sample, torch.randn(len(sample.nodes), 6))
+
+
+def test_layers_sampled_by_importance_are_weighted_sums():
+    """The equation with dense matrices, layer by layer, and its gradient."""
+    model, x = (
+        GNN(GNNSettings("fast-gcn", width=4, dropout=0.0), NODES).double(),
+        torch.randn(5, 6, dtype=torch.float64),
+    )
+    loops, entries = renormalised(GRAPH, torch.float64)
+    sample = sample_layers(loops, entries, importance(loops, entries), [2, 0], [6, 6])
+    first, second = (torch.tensor(g.to_scipy(w).toarray()) for g, w in zip(sample.graphs, sample.weights, strict=True))
+    hidden, output = model.hidden[0], model.output
+    h = torch.relu(first @ x[sample.nodes] @ hidden.linear.weight.T + hidden.bias)
+    expected = second @ h @ output.linear.weight.T + output.bias
+    found = model(sample, x[sample.nodes])
+    assert torch.allclose(found, expected, atol=1e-12)
+    weights = list(model.parameters())
+    pairs = zip(*(torch.autograd.grad(y.square().sum(), weights) for y in (found, expected)), strict=True)
+    assert all(torch.allclose(a, b, atol=1e-10) for a, b in pairs)
+    with pytest.raises(ConfigError, match="need the layer 'fast-gcn'"):
+        GNN(GNNSettings("gcn"), NODES)(sample, x[sample.nodes].float())

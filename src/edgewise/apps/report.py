@@ -22,7 +22,7 @@ from edgewise.apps.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS, System
 from edgewise.graphs import Graph
 from edgewise.models import Transformer
-from edgewise.tasks import GraphClassification, ImageClassification, NodeClassification, Task, Text
+from edgewise.tasks import GraphClassification, ImageClassification, LinkPrediction, NodeClassification, Task, Text
 from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics, write_file
 
 Records = list[dict[str, Any]]
@@ -60,7 +60,7 @@ class Findings:
     def graph(self) -> Graph | None:
         """The graph that the model read."""
         task = self.loaded.task
-        if isinstance(task, NodeClassification | ImageClassification | Text):
+        if isinstance(task, NodeClassification | ImageClassification | LinkPrediction | Text):
             return task.graph(self.loaded.pattern)
         return None
 
@@ -160,6 +160,9 @@ def data_sentence(task: Task) -> str:
     if isinstance(task, GraphClassification):
         sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.graphs.splits.items())
         return f"{task.name}: {len(task.graphs.members):,} graphs of {len(task.graphs.x):,} nodes ({sizes})"
+    if isinstance(task, LinkPrediction):
+        sizes = f"{task.cut.train.shape[1]:,} train, {task.cut.valid.shape[1]:,} valid, {task.cut.test.shape[1]:,} test"
+        return f"{task.name}: {task.graph().num_receivers:,} nodes and their links ({sizes})"
     if isinstance(task, Text):
         return f"{task.name}: characters, {len(task.vocabulary)} different ones, {task.context} at once"
     return task.name
@@ -172,7 +175,8 @@ def options_sentence(name: str, options: Any) -> str:
 
 
 def training_curves(records: Records) -> list[Drawing]:
-    """Loss and accuracy over the steps."""
+    """Loss and the task's metric over the steps."""
+    metric = next((record["metric"] for record in records if "metric" in record), "accuracy")
     steps = [record for record in records if "metric" not in record]
 
     def curve(label: str, colour: str, value: Callable[[dict[str, Any]], Any]) -> figures.Curve:
@@ -181,8 +185,9 @@ def training_curves(records: Records) -> list[Drawing]:
 
     train = curve("train", figures.ACCENT, lambda record: record.get("loss"))
     loss = curve("valid", figures.WARM, lambda record: record.get("valid", {}).get("loss"))
-    accuracy = curve("valid", figures.WARM, lambda record: record.get("valid", {}).get("accuracy"))
-    panels = [("loss", [line for line in (train, loss) if line[1]]), ("accuracy", [accuracy] if accuracy[1] else [])]
+    score = curve("valid", figures.WARM, lambda record: record.get("valid", {}).get(metric))
+    panels = [("loss", [line for line in (train, loss) if line[1]])]
+    panels += [(metric, [score])] if metric != "loss" and score[1] else []
     panels = [(title, lines) for title, lines in panels if lines]
     best = records[-1].get("best_step") if records else None
     caption = (

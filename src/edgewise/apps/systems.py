@@ -34,6 +34,14 @@ SYSTEMS = (
     System("D1", "Message passing", "h_i ← γ(h_i, ⊕_{j∈N(i)} φ(h_i, h_j))", "kernels/verbs.py", "cora-gin"),
     System("D2", "Graph convolution (GCN)", "σ(D̃^−½ Ã D̃^−½ H W)", "layers/gcn.py", "cora-gcn"),
     System("D3", "GraphSAGE: mean, pool, LSTM", "σ(W [h_i ‖ ⊕_{j∈N(i)} h_j])", "layers/sage.py", "cora-sage"),
+    System("D3", "Sampled neighbours, inductive", "B_h = B_{h-1} ∪ N_h(B_{h-1})", "tasks/planted.py", "planted-sage"),
+    System(
+        "D4",
+        "FastGCN: importance sampling",
+        "1/t Σ_j Â(v, u_j)/q(u_j) W h_{u_j}",
+        "layers/fastgcn.py",
+        "planted-fastgcn",
+    ),
     System("D5", "Graph attention (GAT)", "softmax_j(LeakyReLU(aᵀ[Wh_i ‖ Wh_j])) Wh_j", "layers/gat.py", "cora-gat"),
     System("D5", "GATv2", "softmax_j(aᵀ LeakyReLU(W[h_i ‖ h_j])) Wh_j", "layers/gat.py", "cora-gatv2"),
     System("D6", "Graph isomorphism network (GIN)", "MLP((1 + ε) h_i + Σ_{j∈N(i)} h_j)", "layers/gin.py", "cora-gin"),
@@ -81,7 +89,6 @@ SYSTEMS = (
     System("G1", "Node classification without homophily", "argmax_c f(G, X)_ic", "tasks/webkb.py", "texas-sage"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
     System("G3", "Graph classification", "argmax_c MLP(readout(f(G, X)))_c", "tasks/graphs.py", "enzymes-gin"),
-    System("G3", "Graph regression", "MLP(readout(f(G, X)))", "tasks/molecules.py", "esol-gin"),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/digits.py", "digits-vit"),
 )

@@ -1,6 +1,7 @@
 """Floor 1: graphs. Who listens to whom, and nothing else."""
 
 from edgewise.graphs.graph import Graph
+from edgewise.graphs.importance import LayerSample, importance, sample_layers
 from edgewise.graphs.links import LinkCut, cut_links, links_of, sample_non_links
 from edgewise.graphs.neighbors import k_nearest, radius_graph
 from edgewise.graphs.patterns import (
@@ -23,6 +24,7 @@ from edgewise.graphs.sampling import Sample, sample_neighbors
 __all__ = [
     "PATTERNS",
     "Graph",
+    "LayerSample",
     "LinkCut",
     "Rule",
     "Sample",
@@ -35,9 +37,11 @@ __all__ = [
     "fixed",
     "fixed_parts",
     "grid",
+    "importance",
     "k_nearest",
     "links_of",
     "radius_graph",
+    "sample_layers",
     "sample_neighbors",
     "sample_non_links",
     "strided",

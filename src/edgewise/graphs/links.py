@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,19 +66,20 @@ def sample_non_links(graph: Graph, count: int, generator: torch.Generator | None
     linked = graph.memo("links", lambda: links_of(graph))
     linked = linked[0] * nodes + linked[1]
     free = nodes * (nodes - 1) // 2 - len(linked)
+    drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}
     if count > free:
         raise GraphError(f"{count} pairs without a link were asked for, but this graph has {free}")
     if nodes * nodes <= FEW_PAIRS or count + len(linked) > free // 2:
-        i, j = torch.triu_indices(nodes, nodes, 1)
+        i, j = torch.triu_indices(nodes, nodes, 1, device=graph.device)
         found = _without(i * nodes + j, linked)
     else:
         found = linked[:0]
         while len(found) < count:
-            ends = torch.randint(nodes, (2, 2 * (count - len(found)) + 16), generator=generator)
+            ends = torch.randint(nodes, (2, 2 * (count - len(found)) + 16), **drawn).to(graph.device)
             low, high = ends.min(0).values, ends.max(0).values
             found = torch.cat([found, _without((low * nodes + high)[low < high], linked)]).unique()
     # Any `count` of those found, not the first: they ascend.
-    chosen = torch.randperm(len(found), generator=generator)[:count]
+    chosen = torch.randperm(len(found), **drawn)[:count].to(graph.device)
     return _pairs(found[chosen].sort().values, nodes)
 
 
@@ -100,10 +102,11 @@ def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generato
     held_valid, held_test = int(valid * total), int(test * total)
     if min(valid, test) < 0 or held_valid + held_test >= max(total, 1):
         raise GraphError(f"shares of {valid} and {test} of {total} links leave none to train on")
-    order = torch.randperm(total, generator=generator)
+    drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}
+    order = torch.randperm(total, **drawn).to(graph.device)
     parts = links[:, order].split([held_valid, held_test, total - held_valid - held_test], 1)
     none = sample_non_links(graph, held_valid + held_test, generator)
-    none = none[:, torch.randperm(none.shape[1], generator=generator)]
+    none = none[:, torch.randperm(none.shape[1], **drawn).to(graph.device)]
     both = torch.cat([parts[2], parts[2].flip(0)], 1)
     seen = Graph.from_edge_index(both, graph.num_receivers)
     return LinkCut(seen, parts[2], parts[0], none[:, :held_valid], parts[1], none[:, held_valid:])

@@ -12,6 +12,7 @@ from edgewise.layers.encodings import (
     RandomWalkEncoding,
     SignInvariantEncoding,
 )
+from edgewise.layers.fastgcn import FastGCN
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
@@ -40,7 +41,7 @@ from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.radial import RadialField
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
-from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
+from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.schnet import SchNet
 from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.tables import chosen
@@ -61,6 +62,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
     "gcn": GCN,
+    "fast-gcn": FastGCN,
     "sage-mean": SAGEMean,
     "sage-pool": SAGEPool,
     "sage-lstm": SAGELSTM,
@@ -122,6 +124,7 @@ __all__ = [
     "EdgeUpdate",
     "EigenspaceEncoding",
     "FactorisedAttention",
+    "FastGCN",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
@@ -164,6 +167,7 @@ __all__ = [
     "TrigonometricFeatures",
     "VelocityEGNN",
     "WholeUpdate",
+    "at_receivers",
     "chosen",
     "displacements",
     "dropout",

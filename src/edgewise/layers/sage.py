@@ -7,9 +7,28 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.linear import Linear, SparseFeatures
+
+
+def at_receivers(graph: Graph, x: Tensor) -> Tensor:
+    """What the receivers themselves know, of what all senders know: receiver i is the sender at position i + offset.
+
+    Shapes      x [*, J, C] -> [*, I, C]; where receivers and senders are the same nodes, x itself
+    Errors      ShapeError where a receiver is not among the senders
+
+    Example
+        >>> hop = Graph.from_edge_index([[2, 1], [0, 0]], num_nodes=3, num_receivers=1)  # as `sample_neighbors` has it
+        >>> at_receivers(hop, torch.tensor([[1.0], [2.0], [3.0]]))
+        tensor([[1.]])
+    """
+    if graph.is_square:
+        return x
+    if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2] != graph.num_senders:
+        raise ShapeError(f"{graph} has receivers that are not among its senders, or another number than x {[*x.shape]}")
+    return x.narrow(-2, graph.offset, graph.num_receivers)
 
 
 class SAGEMean(nn.Module):
@@ -18,7 +37,8 @@ class SAGEMean(nn.Module):
     Equation    x_N(i) = 1/|N(i)| Σ_{j ∈ N(i)} x_j          (5.9)
                 x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
     Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once; normalize: line 6
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures
+    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
+                senders: they are the first of them (`sample_neighbors`)
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
     Cost        time O(N inputs outputs + E outputs): the mean and the linear map commute, so the map comes first
@@ -42,7 +62,7 @@ class SAGEMean(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         own, neighbors = self.W(x).chunk(2, -1)
-        y = own + aggregate(graph, neighbors, reduce="mean") + self.bias
+        y = at_receivers(graph, own) + aggregate(graph, neighbors, reduce="mean") + self.bias
         return functional.normalize(y, dim=-1) if self.normalize else y
 
     @staticmethod
@@ -57,7 +77,8 @@ class SAGEPool(nn.Module):
     Equation    x_N(i) = max_{j ∈ N(i)} ReLU(W_pool x_j + b_pool), channel by channel
                 x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
     Symbols     pool = W_pool, b_pool; own = W_own, b; neighbors = W_neighbors; hidden = width of x_N(i), default inputs
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures
+    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
+                senders: they are the first of them (`sample_neighbors`)
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0
     Cost        time O(N inputs hidden + E hidden)
@@ -82,7 +103,7 @@ class SAGEPool(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         x_N = aggregate(graph, self.pool(x).relu(), reduce="max")
-        y: Tensor = self.own(x) + self.neighbors(x_N)
+        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(x_N)
         return functional.normalize(y, dim=-1) if self.normalize else y
 
     @staticmethod
@@ -97,11 +118,12 @@ class SAGELSTM(nn.Module):
     Equation    x_N(i) = the last state of LSTM(x_j1, x_j2, ...),  j1 < j2 < ... the senders of i
                 x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
     Symbols     lstm = LSTM with `hidden` channels (default: inputs); own = W_own, b; neighbors = W_neighbors
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense for the LSTM
+    Shapes      x [*, J, inputs] -> [*, I, outputs], as for SAGEMean; SparseFeatures become dense for the LSTM
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0. Not permutation-equivariant, by design: the order of the senders counts
     Cost        time O(E (inputs + hidden) hidden), as many steps as the largest degree; memory O(E (inputs + hidden))
-    Differs     the paper reads the neighbours in random order; here it is the graph's, so that results repeat. ReLU
+    Differs     the paper reads the neighbours in random order; here it is the graph's, so that results repeat (in a
+                sample, the order in which its nodes were found). ReLU
                 before line 6 is left to the model. PyTorch Geometric pads to the largest degree and reads on
                 through the padding; here every row stops at its last sender
     Reference   Hamilton, Ying & Leskovec, 2017, §3.3; Hochreiter & Schmidhuber, 1997; Baggag & Saad, §5.3
@@ -124,7 +146,7 @@ class SAGELSTM(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         x_N = self._read(graph, x.to_dense() if isinstance(x, SparseFeatures) else x)
-        y: Tensor = self.own(x) + self.neighbors(x_N)
+        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(x_N)
         return functional.normalize(y, dim=-1) if self.normalize else y
 
     def _read(self, graph: Graph, x: Tensor) -> Tensor:

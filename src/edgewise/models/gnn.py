@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, LayerSample, Sample
 from edgewise.layers import (
     ACTIVATIONS,
     GAT,
@@ -21,12 +21,14 @@ from edgewise.layers import (
     DegreeCoordinates,
     DynamicEdgeConv,
     EdgeConv,
+    FastGCN,
     GatedGCN,
     GATv2,
     MoNet,
     SAGEMean,
     SAGEPool,
     SparseFeatures,
+    at_receivers,
     chosen,
     dropout,
 )
@@ -40,7 +42,7 @@ class GNNSettings:
 
     Args:
         layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2", "gin",
-            "gated-gcn", "monet", "edge-conv" or "dynamic-edge-conv".
+            "gated-gcn", "monet", "edge-conv", "dynamic-edge-conv" or "fast-gcn".
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
@@ -97,6 +99,7 @@ GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
     "dynamic-edge-conv": lambda settings, inputs, outputs, last: DynamicEdgeConv(
         _edge_mlp(settings, inputs, outputs), settings.neighbors
     ),
+    "fast-gcn": lambda settings, inputs, outputs, last: FastGCN(inputs, outputs),
 }
 
 
@@ -129,6 +132,7 @@ class GNN(nn.Module):
 
     Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
                 on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = W readout(X^(L+1))    (5.6)
+                on a Sample, layer_l hears its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs]
     Errors      ConfigError for settings that do not fit the task or one another
@@ -161,13 +165,28 @@ class GNN(nn.Module):
             self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
         self.activation = chosen("activation", settings.activation, ACTIVATIONS)
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+    def forward(self, graph: Graph | Sample | LayerSample, x: Tensor | SparseFeatures) -> Tensor:
         p, training = self.settings.dropout, self.training
         x = x if self.embed is None else self.embed(x)
-        for index, (layer, norm) in enumerate(zip(self.hidden, self.norms, strict=True)):
-            connect = CONNECTIONS[self.settings.connection if index else "none"]
-            x = connect(x, self.activation(norm(layer(graph, dropout(x, p, training)))))
-        return self.output(graph, dropout(x, p, training))
+        *hops, (last, entries) = self._hops(graph)
+        for index, ((hop, weight), layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
+            y = self.activation(norm(layer(hop, dropout(x, p, training), *weight)))
+            connected = index > 0 and self.settings.connection != "none"
+            x = CONNECTIONS[self.settings.connection](at_receivers(hop, cast(Tensor, x)), y) if connected else y
+        return self.output(last, dropout(x, p, training), *entries)
+
+    def _hops(self, graph: Graph | Sample | LayerSample) -> list[tuple[Graph, tuple[Tensor, ...]]]:
+        """The graph of each layer, the output layer included, and its edges' weights where a sample gives them."""
+        layers = len(self.hidden) + 1
+        if isinstance(graph, Graph):
+            return [(graph, ())] * layers
+        if self.signature.whole_graph or len(graph.graphs) != layers:
+            raise ConfigError(f"sampled graphs need an output per node and one hop for each of {layers} layers")
+        if isinstance(graph, Sample):
+            return [(hop, ()) for hop in graph.graphs]
+        if self.settings.layer != "fast-gcn" or self.settings.connection != "none":
+            raise ConfigError("layers sampled by importance need the layer 'fast-gcn' and the connection 'none'")
+        return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
 
 
 def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:

@@ -14,6 +14,7 @@ from edgewise.tasks.molecules import molecules
 from edgewise.tasks.nbody import Forecast, nbody
 from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
+from edgewise.tasks.planted import SampledNodes, planted
 from edgewise.tasks.skip_links import skip_links
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
@@ -34,6 +35,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "webkb": webkb,
     "node-folder": node_folder,
     "nbody": nbody,
+    "planted": planted,
 }
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "Nodes",
     "Pattern",
     "PatternChoice",
+    "SampledNodes",
     "Split",
     "Task",
     "Text",
@@ -62,6 +65,7 @@ __all__ = [
     "molecules",
     "nbody",
     "node_folder",
+    "planted",
     "skip_links",
     "text",
     "tudataset",

@@ -1,0 +1,110 @@
+"""The planted graph, and training on sampled neighbours."""
+
+import pytest
+import torch
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import LayerSample, Sample
+from edgewise.models import GNN, GNNSettings
+from edgewise.tasks import planted
+from edgewise.training import evaluate
+
+SMALL = {"nodes": 800, "degree": 6, "classes": 4, "channels": 8}
+
+
+def test_the_graph_is_what_its_options_say() -> None:
+    task = planted(**SMALL, same=0.7)
+    graph, labels = task.graph(), task.nodes.labels
+    assert graph.in_degrees().tolist() == [6] * 800
+    assert torch.bincount(labels).tolist() == [200] * 4
+    own = (labels[graph.senders] == labels[graph.receivers]).double().mean().item()
+    assert own == pytest.approx(0.7 + 0.3 / 4, abs=0.03)  # 4,800 edges: a standard error of 0.006
+    assert {split: len(rows) for split, rows in task.nodes.splits.items()} == {"train": 400, "valid": 200, "test": 200}
+    together = torch.cat(list(task.nodes.splits.values()))
+    assert together.sort().values.tolist() == list(range(800))
+    assert torch.equal(planted(**SMALL, same=0.7).nodes.x, task.nodes.x)
+    assert not torch.equal(planted(**SMALL, same=0.7, generated=1).nodes.x, task.nodes.x)
+
+
+@pytest.mark.parametrize("inductive", [True, False])
+def test_training_hears_only_what_it_may(inductive: bool) -> None:
+    task = planted(**SMALL, inductive=inductive)
+    train = set(task.nodes.splits["train"].tolist())
+    row_of = {tuple(row): number for number, row in enumerate(task.nodes.x.tolist())}
+    heard: set[int] = set()
+    for seed in range(10):
+        batch = task.train_batch(32, torch.Generator().manual_seed(seed))
+        nodes = [row_of[tuple(row)] for row in batch.x.tolist()]
+        count = batch.target.numel()
+        assert set(nodes[:count]) <= train
+        assert batch.target.tolist() == task.nodes.labels[nodes[:count]].tolist()
+        heard |= set(nodes)
+    assert (heard <= train) is inductive
+
+
+def test_a_batch_is_a_small_sample_and_follows_from_the_generator() -> None:
+    task = planted(**SMALL, fanouts=(2, 3))
+    first, again = (task.train_batch(16, torch.Generator().manual_seed(7)) for _ in range(2))
+    assert isinstance(first.graph, Sample)
+    assert torch.equal(first.x, again.x) and torch.equal(first.target, again.target)
+    assert [graph.in_degrees().max().item() for graph in first.graph.graphs] == [3, 2]  # the seeds draw 2
+    assert first.graph.graphs[1].num_receivers == first.size
+    assert len(first.x) <= 16 * 3 * 4
+    model = GNN(GNNSettings("sage-mean", 8, 2), task.signature)
+    assert first.read(model(first.graph, first.x)).shape == (first.size, 4)
+    assert first.split(2) == [first, first]
+
+
+def test_evaluation_reads_all_neighbours_of_the_whole_graph() -> None:
+    task = planted(**SMALL)
+    model = GNN(GNNSettings("sage-mean", 8, 2), task.signature).eval()
+    whole = model(task.graph(), task.nodes.x).argmax(1)
+    rows = task.nodes.splits["test"]
+    expected = (whole[rows] == task.nodes.labels[rows]).double().mean().item()
+    assert evaluate(model, task, "test", 10)["accuracy"] == pytest.approx(expected)
+
+
+def test_without_fan_outs_all_training_nodes_are_read_at_once() -> None:
+    task = planted(**SMALL, fanouts=())
+    batch = task.train_batch(5, torch.Generator())
+    assert batch.size == len(batch.x) == batch.graph.num_receivers == 400
+    assert batch is task.train_batch(5, torch.Generator())
+    assert task.epoch_size == 1
+
+
+def train(fanouts: tuple[int, ...], steps: int) -> float:
+    task = planted(nodes=4000, degree=8, classes=4, channels=8, same=0.7, signal=0.5, fanouts=fanouts)
+    torch.manual_seed(0)
+    model = GNN(GNNSettings("sage-mean", 16, 2, dropout=0.0), task.signature)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(steps):
+        batch = task.train_batch(256, torch.Generator().manual_seed(step))
+        task.loss(model(batch.graph, batch.x), batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return evaluate(model, task, "test", 1)["accuracy"]
+
+
+def test_sampled_training_reaches_what_full_training_reaches_on_unseen_nodes() -> None:
+    sampled, whole = train((4, 4), 150), train((), 150)
+    assert whole > 0.6  # chance: 0.25
+    assert sampled > whole - 0.03
+
+
+@pytest.mark.parametrize("wrong", [{"nodes": 4}, {"degree": 0}, {"same": 1.5}, {"signal": -1.0}, {"classes": 0}])
+def test_options_that_cannot_be_are_refused(wrong: dict) -> None:
+    with pytest.raises(ConfigError):
+        planted(**(SMALL | wrong))
+
+
+def test_layerwise_sampling_draws_so_many_senders_for_each_layer() -> None:
+    task = planted(**SMALL, fanouts=(60, 40), layerwise=True)
+    batch = task.train_batch(16, torch.Generator().manual_seed(0))
+    assert isinstance(batch.graph, LayerSample)
+    first, last = batch.graph.graphs
+    assert last.num_receivers == batch.size
+    assert last.num_senders == first.num_receivers <= 60
+    assert len(batch.x) == first.num_senders <= 40
+    model = GNN(GNNSettings("fast-gcn", 8, 2), task.signature)
+    assert batch.read(model(batch.graph, batch.x)).shape == (batch.size, 4)
+    assert batch.to("cpu") is batch
