@@ -6,6 +6,15 @@ from edgewise.layers.attention import Cache, KeyValueCache, MultiHeadAttention, 
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.gin import GIN
+from edgewise.layers.hopfield import (
+    ClassicalHopfield,
+    ContinuousHopfield,
+    DenseHopfield,
+    HopfieldAttention,
+    HopfieldLookup,
+    HopfieldPooling,
+    retrieve,
+)
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.linear_attention import (
     LinearAttention,
@@ -37,6 +46,9 @@ LAYERS: dict[str, type[nn.Module]] = {
     "factorised-attention": FactorisedAttention,
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
+    "hopfield-attention": HopfieldAttention,
+    "hopfield-pooling": HopfieldPooling,
+    "hopfield-lookup": HopfieldLookup,
     "gcn": GCN,
     "sage-mean": SAGEMean,
     "sage-pool": SAGEPool,
@@ -65,10 +77,16 @@ __all__ = [
     "BatchNorm",
     "Buckets",
     "Cache",
+    "ClassicalHopfield",
+    "ContinuousHopfield",
+    "DenseHopfield",
     "FactorisedAttention",
     "FeedForward",
     "GATv2",
     "GatedFeedForward",
+    "HopfieldAttention",
+    "HopfieldLookup",
+    "HopfieldPooling",
     "KeyValueCache",
     "Learned",
     "Linear",
@@ -97,4 +115,5 @@ __all__ = [
     "positions",
     "probabilities",
     "renormalised",
+    "retrieve",
 ]

@@ -7,6 +7,7 @@ from edgewise.tasks.digits import digits
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.mnist import mnist
+from edgewise.tasks.musk import BagClassification, Bags, musk
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
@@ -17,10 +18,13 @@ TASKS: dict[str, Callable[..., Task]] = {
     "text": text,
     "citation": citation,
     "mnist": mnist,
+    "musk": musk,
 }
 
 __all__ = [
     "TASKS",
+    "BagClassification",
+    "Bags",
     "Batch",
     "ImageClassification",
     "Images",
@@ -35,5 +39,6 @@ __all__ = [
     "digits",
     "karate",
     "mnist",
+    "musk",
     "text",
 ]
