@@ -15,6 +15,7 @@ from edgewise.layers.hopfield import (
     HopfieldPooling,
     retrieve,
 )
+from edgewise.layers.kernel_regression import KernelRegression
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.linear_attention import (
     LinearAttention,
@@ -46,6 +47,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "factorised-attention": FactorisedAttention,
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
+    "kernel-regression": KernelRegression,
     "hopfield-attention": HopfieldAttention,
     "hopfield-pooling": HopfieldPooling,
     "hopfield-lookup": HopfieldLookup,
@@ -87,6 +89,7 @@ __all__ = [
     "HopfieldAttention",
     "HopfieldLookup",
     "HopfieldPooling",
+    "KernelRegression",
     "KeyValueCache",
     "Learned",
     "Linear",

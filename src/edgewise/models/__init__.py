@@ -6,6 +6,7 @@ from torch import nn
 
 from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
+from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
@@ -14,6 +15,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
     "gnn": (GNNSettings, GNN),
+    "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
 }
 
 
@@ -27,6 +29,8 @@ __all__ = [
     "GRAPH_LAYERS",
     "MODELS",
     "GNNSettings",
+    "KernelRegressionModel",
+    "KernelRegressionSettings",
     "MLPSettings",
     "Perceptron",
     "Signature",

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from edgewise.tasks.citation import citation
+from edgewise.tasks.curve import CurveRegression, curve
 from edgewise.tasks.digits import digits
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
@@ -19,6 +20,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "citation": citation,
     "mnist": mnist,
     "musk": musk,
+    "curve": curve,
 }
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "BagClassification",
     "Bags",
     "Batch",
+    "CurveRegression",
     "ImageClassification",
     "Images",
     "NodeClassification",
@@ -36,6 +39,7 @@ __all__ = [
     "Task",
     "Text",
     "citation",
+    "curve",
     "digits",
     "karate",
     "mnist",
