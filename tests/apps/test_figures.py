@@ -47,7 +47,12 @@ def examples() -> Figure:
     return figures.examples(GENERATOR.random((2, 8, 8)), ["1", "2, not 3"], np.array([False, True]))
 
 
-DRAWINGS = [curves, confusion, network, bare_network, tokens, images, examples]
+def fits() -> Figure:
+    x = np.linspace(0, 1, 5)
+    return figures.fits(x, x**2, [("a < b", [0.0, 1.0], [0.0, 1.0], figures.ACCENT)])
+
+
+DRAWINGS = [curves, fits, confusion, network, bare_network, tokens, images, examples]
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)

@@ -139,6 +139,20 @@ def curves(panels: Sequence[tuple[str, Sequence[Curve]]], best: float | None = N
     return figure
 
 
+def fits(x: Array, y: Array, lines: Sequence[Curve]) -> Figure:
+    """Measured points (x, y), and the functions that should run through them, each (label, places, values, colour)."""
+    with drawing(2.8) as (figure, grid):
+        axes: Axes = grid[0, 0]
+        axes.plot(x, y, "o", color=MUTED, markersize=2.5, alpha=0.5, markeredgewidth=0)
+        for _, places, values, colour in lines:
+            axes.plot(places, values, color=colour)
+        _name_ends(axes, lines)
+        axes.set_xlabel("x")
+        axes.tick_params(length=0)
+        axes.margins(x=0.02)
+    return figure
+
+
 def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
     """Name each curve at its end instead of in a legend, pushed apart where two ends are close."""
     ends = sorted((values[-1], label, colour) for label, steps, values, colour in lines if len(values))

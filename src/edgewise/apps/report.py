@@ -22,7 +22,15 @@ from edgewise.apps.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS, System
 from edgewise.graphs import Graph
 from edgewise.models import Transformer
-from edgewise.tasks import GraphClassification, ImageClassification, LinkPrediction, NodeClassification, Task, Text
+from edgewise.tasks import (
+    CurveRegression,
+    GraphClassification,
+    ImageClassification,
+    LinkPrediction,
+    NodeClassification,
+    Task,
+    Text,
+)
 from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics, write_file
 
 Records = list[dict[str, Any]]
@@ -112,6 +120,7 @@ def sections(found: Findings) -> list[Markup]:
         *found.part("What was trained", lambda: [properties(found)]),
         *found.part("Training", lambda: training_curves(found.records)),
         *found.part("Who listens to whom", lambda: drawn_attention(loaded)),
+        *found.part("The fit", lambda: fit(loaded)),
         *found.part("Right and wrong", lambda: confusion(loaded)),
         *found.part("What it writes", lambda: sample(loaded)),
     ]
@@ -200,6 +209,23 @@ def drawn_attention(loaded: LoadedRun) -> list[Drawing]:
     """The attention on its graph, for the tasks that can be drawn."""
     drawn = draw_attention(loaded.task, loaded.pattern, loaded.model)
     return [] if drawn is None else [drawn]
+
+
+@torch.no_grad()
+def fit(loaded: LoadedRun) -> list[Drawing]:
+    """The curve that was fitted beside the function, a cubic and the measurements."""
+    task = loaded.task
+    if not isinstance(task, CurveRegression):
+        return []
+    train, test = task.splits["train"], task.splits["test"]
+    batch = next(task.batches("test", 1, loaded.pattern))
+    places, truth = task.place[test], task.value[test]
+    fitted, cubic = batch.read(loaded.model(batch.graph, batch.x))[:, 0], task.cubic(places)
+    told = (("cubic", cubic, figures.MUTED), ("function", truth, figures.WARM), ("attention", fitted, figures.ACCENT))
+    lines = [(name, places.tolist(), values.tolist(), colour) for name, values, colour in told]
+    near, far = ((values - truth).square().mean().item() for values in (fitted, cubic))
+    drawn = figures.fits(task.place[train].double().numpy(), task.value[train].double().numpy(), lines)
+    return [Drawing("fit", drawn, f"Mean squared error: attention {near:.3f}, the best cubic {far:.3f}.")]
 
 
 @torch.no_grad()

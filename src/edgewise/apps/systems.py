@@ -22,6 +22,7 @@ SYSTEMS = (
     System("A1", "Multilayer perceptron", "σ(x W₁ + b₁) W₂ + b₂", "layers/mlp.py", "mnist-mlp"),
     System("A2", "SGD, momentum, AdaGrad, RMSprop, Adam", "θ ← θ − η m̂/(√v̂ + ε)", "training/optimizers.py", "karate"),
     System("A6", "Warm-up and decay", "η_t = η min(t/W, decay(t))", "training/schedules.py", "shakespeare-gpt-cpu"),
+    System("B1", "Nadaraya-Watson attention", "Σ_j a(q, k_j) v_j", "layers/kernel_regression.py", "kernel-regression"),
     System("B2", "Multi-head scaled dot-product attention", "softmax(QKᵀ/√d) V", "layers/attention.py", "digits-vit"),
     System("B3", "Transformer block, pre/post-norm", "X + FFN(LN(X))", "layers/transformer.py", "digits-vit"),
     System("B5", "Decoder-only transformer (GPT)", "Π_t p(x_t | x_<t)", "models/transformer.py", "shakespeare-gpt-cpu"),

@@ -79,7 +79,7 @@ def run(call: Call) -> Tensor:
     q, k, v = (_heads_first(x) for x in _ends(call))  # [B, H, N, C]
     scale = score.factor(q.shape[-1]) if isinstance(score, Dot) else None
     if isinstance(scale, Tensor):
-        q, scale = q * scale.reshape(-1, 1, 1), 1.0
+        q, scale = q * scale.reshape(-1, 1, 1).to(q.dtype), 1.0
     if _is_blocks(graph) and not score.biases:
         y = _blocks(graph, q, k, v, scale, call.dropout)
     else:

@@ -27,6 +27,16 @@ from edgewise.layers.graph_attention import (
     KernelAttention,
 )
 from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
+from edgewise.layers.hopfield import (
+    ClassicalHopfield,
+    ContinuousHopfield,
+    DenseHopfield,
+    HopfieldAttention,
+    HopfieldLookup,
+    HopfieldPooling,
+    retrieve,
+)
+from edgewise.layers.kernel_regression import KernelRegression
 from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.linear_attention import (
     LinearAttention,
@@ -61,6 +71,10 @@ LAYERS: dict[str, type[nn.Module]] = {
     "factorised-attention": FactorisedAttention,
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
+    "kernel-regression": KernelRegression,
+    "hopfield-attention": HopfieldAttention,
+    "hopfield-pooling": HopfieldPooling,
+    "hopfield-lookup": HopfieldLookup,
     "gcn": GCN,
     "fast-gcn": FastGCN,
     "sage-mean": SAGEMean,
@@ -116,8 +130,11 @@ __all__ = [
     "Buckets",
     "Cache",
     "CentralityEncoding",
+    "ClassicalHopfield",
     "CliqueEncoding",
+    "ContinuousHopfield",
     "DegreeCoordinates",
+    "DenseHopfield",
     "DynamicEdgeConv",
     "EdgeConv",
     "EdgeMLP",
@@ -133,7 +150,11 @@ __all__ = [
     "GraphNetwork",
     "GraphormerAttention",
     "HadamardAttention",
+    "HopfieldAttention",
+    "HopfieldLookup",
+    "HopfieldPooling",
     "KernelAttention",
+    "KernelRegression",
     "KeyValueCache",
     "LaplacianEncoding",
     "Learned",
@@ -175,5 +196,6 @@ __all__ = [
     "positions",
     "probabilities",
     "renormalised",
+    "retrieve",
     "squared_lengths",
 ]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.kernels import SenderBias, Uniform, aggregate, attend
+from edgewise.layers.hopfield import HopfieldPooling
 
 
 class MeanReadout(nn.Module):
@@ -119,6 +120,7 @@ READOUTS: dict[str, Callable[[int], nn.Module]] = {
     "sum": lambda width: SumReadout(),
     "max": lambda width: MaxReadout(),
     "attention": AttentionReadout,
+    "hopfield": HopfieldPooling,
 }
 
 

@@ -8,6 +8,7 @@ from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
+from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron
 from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
@@ -20,6 +21,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
+    "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
 }
 
 
@@ -39,6 +41,8 @@ __all__ = [
     "GraphNetworkSettings",
     "GraphTransformer",
     "GraphTransformerSettings",
+    "KernelRegressionModel",
+    "KernelRegressionSettings",
     "MLPSettings",
     "Particles",
     "ParticlesSettings",

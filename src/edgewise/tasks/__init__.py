@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from edgewise.tasks.citation import citation
 from edgewise.tasks.clouds import clouds
+from edgewise.tasks.curve import CurveRegression, curve
 from edgewise.tasks.digits import digits
 from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
@@ -11,6 +12,7 @@ from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
 from edgewise.tasks.mnist import mnist
 from edgewise.tasks.molecules import molecules
+from edgewise.tasks.musk import BagClassification, Bags, musk
 from edgewise.tasks.nbody import Forecast, nbody
 from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
@@ -36,11 +38,16 @@ TASKS: dict[str, Callable[..., Task]] = {
     "node-folder": node_folder,
     "nbody": nbody,
     "planted": planted,
+    "musk": musk,
+    "curve": curve,
 }
 
 __all__ = [
     "TASKS",
+    "BagClassification",
+    "Bags",
     "Batch",
+    "CurveRegression",
     "Forecast",
     "GraphClassification",
     "GraphRegression",
@@ -59,10 +66,12 @@ __all__ = [
     "citation",
     "citation_links",
     "clouds",
+    "curve",
     "digits",
     "karate",
     "mnist",
     "molecules",
+    "musk",
     "nbody",
     "node_folder",
     "planted",

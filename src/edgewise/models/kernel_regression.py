@@ -1,0 +1,51 @@
+"""Kernel regression as a model: it reads places and the values known there, and learns how far to look."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.layers import KernelRegression
+from edgewise.models.signature import Signature
+
+
+@dataclass(frozen=True)
+class KernelRegressionSettings:
+    """What a kernel regression can be.
+
+    Args:
+        sigma: The width σ of the Gaussian kernel, in units of x, from which learning starts.
+    """
+
+    sigma: float = 1.0
+
+
+class KernelRegressionModel(nn.Module):
+    """Nadaraya-Watson regression of the last `outputs` channels on those before them.
+
+    Equation    (4.1): see `KernelRegression`
+    Shapes      x [*, N, inputs], the place and then the values known there -> [*, N, outputs]
+    Errors      ConfigError for tokens, one output per graph, or inputs without a place
+    Edge cases  whose values are known is the graph's to say: nobody should listen to the others
+    Cost        O(E inputs)
+    Reference   Nadaraya, 1964; Watson, 1964; Baggag & Saad, §4.1
+
+    Example
+        >>> import torch
+        >>> from edgewise.graphs import causal
+        >>> model = KernelRegressionModel(KernelRegressionSettings(), Signature(inputs=2, outputs=1))
+        >>> model(causal(5), torch.randn(5, 2)).shape
+        torch.Size([5, 1])
+    """
+
+    def __init__(self, settings: KernelRegressionSettings, signature: Signature) -> None:
+        super().__init__()
+        if signature.tokens or signature.whole_graph or signature.inputs <= signature.outputs:
+            raise ConfigError("kernel regression reads places and the values known there, for values per node")
+        self.settings, self.signature = settings, signature
+        self.regression = KernelRegression(settings.sigma)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        outputs = self.signature.outputs
+        return self.regression(graph, x[..., :-outputs], x[..., -outputs:])
