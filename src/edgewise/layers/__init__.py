@@ -12,6 +12,7 @@ from edgewise.layers.linear import Linear, SparseFeatures, dropout
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.radial import RadialField
+from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
 from edgewise.layers.schnet import SchNet
@@ -72,6 +73,8 @@ __all__ = [
     "PostNormBlock",
     "PreNormBlock",
     "RadialField",
+    "RandomizedLinear",
+    "RandomizedMLP",
     "Rotary",
     "SAGEMean",
     "SAGEPool",

@@ -6,7 +6,7 @@ from torch import nn
 
 from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
-from edgewise.models.mlp import MLPSettings, Perceptron
+from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
@@ -16,6 +16,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "transformer": (TransformerSettings, Transformer),
     "gnn": (GNNSettings, GNN),
     "particles": (ParticlesSettings, Particles),
+    "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
 }
 
 
@@ -33,6 +34,8 @@ __all__ = [
     "Particles",
     "ParticlesSettings",
     "Perceptron",
+    "RandomizedMLPSettings",
+    "RandomizedPerceptron",
     "Signature",
     "Transformer",
     "TransformerSettings",
