@@ -2,7 +2,16 @@ import pytest
 import torch
 
 from edgewise import ConfigError, ShapeError, complete
-from edgewise.models import MODELS, MLPSettings, Perceptron, Signature, model_named
+from edgewise.layers import RandomizedLinear
+from edgewise.models import (
+    MODELS,
+    MLPSettings,
+    Perceptron,
+    RandomizedMLPSettings,
+    RandomizedPerceptron,
+    Signature,
+    model_named,
+)
 
 
 def test_on_graphs_it_reads_all_nodes_in_a_row():
@@ -37,3 +46,13 @@ def test_an_unknown_model_lists_the_known_ones():
     assert model_named("mlp") == (MLPSettings, Perceptron) == MODELS["mlp"]
     with pytest.raises(ConfigError, match="choose one of mlp, transformer, gnn"):
         model_named("cnn")
+
+
+def test_a_randomised_perceptron_answers_like_the_exact_one_with_its_weights():
+    signature = Signature(2, 3, length=4, whole_graph=True)
+    model = RandomizedPerceptron(RandomizedMLPSettings((8, 5), keep=0.5), signature)
+    exact = Perceptron(MLPSettings((8, 5)), signature)
+    exact.load_state_dict(model.state_dict())
+    x = torch.randn(6, 4, 2)
+    assert torch.equal(model(None, x), exact(None, x))
+    assert {type(linear) for linear in model.mlp.linears} == {RandomizedLinear}

@@ -5,10 +5,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
-from edgewise.training import OPTIMIZERS, OptimizerSettings, ScheduleSettings, finished, read_config, resume, train
+from edgewise.training import (
+    OPTIMIZERS,
+    OptimizerSettings,
+    ScheduleSettings,
+    finished,
+    load_run,
+    read_config,
+    resume,
+    train,
+)
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 from training.tiny import Tiny, configured, losses, records, same_run, tiny, weights
@@ -252,6 +262,19 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, name
     result = train(config, tmp_path / "whole", progress=False)
     assert same_run(tmp_path / "resumed", tmp_path / "whole")
     assert replace(resumed, seconds=0, step_seconds=0, run=result.run) == replace(result, seconds=0, step_seconds=0)
+
+
+def test_an_average_of_the_weights_goes_on_to_the_same_bits_and_is_what_is_kept(tmp_path, monkeypatch):
+    optimizer = OptimizerSettings(name="sgd", learning_rate=0.5, average_from=12, average_every=3)
+    config = configured(optimizer=optimizer, evaluate_every=40)
+    interrupt(tmp_path / "resumed", config, 27, monkeypatch)
+    resume(tmp_path / "resumed", progress=False)
+    assert same_run(tmp_path / "resumed", trained(tmp_path / "whole", config))
+    kept, last = (load_run(tmp_path / "whole", which).model.state_dict() for which in ("best", "last"))
+    memory = load_file(tmp_path / "whole" / "checkpoints" / "step-00000040" / "optimizer.safetensors")
+    for name, weight in kept.items():
+        assert torch.equal(weight, memory[f"{name}/average"])
+        assert not torch.equal(weight, last[name])
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

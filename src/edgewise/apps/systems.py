@@ -21,8 +21,17 @@ class System(NamedTuple):
 SYSTEMS = (
     System("A1", "Multilayer perceptron", "σ(x W₁ + b₁) W₂ + b₂", "layers/mlp.py", "mnist-mlp"),
     System("A2", "SGD, momentum, AdaGrad, RMSprop, Adam", "θ ← θ − η m̂/(√v̂ + ε)", "training/optimizers.py", "karate"),
+    System("A3", "Langevin dynamics (SGLD), cyclical", "θ − ε/2 ∇U + N(0, ε)", "training/langevin.py", "digits-sgld"),
+    System("A4", "Constant-rate SGD", "ε* = 2S/N · D/Tr(BBᵀ)", "training/variational.py", "digits-constant-sgd"),
     System("A6", "Warm-up and decay", "η_t = η min(t/W, decay(t))", "training/schedules.py", "shakespeare-gpt-cpu"),
     System("B1", "Nadaraya-Watson attention", "Σ_j a(q, k_j) v_j", "layers/kernel_regression.py", "kernel-regression"),
+    System(
+        "A7",
+        "Randomised differentiation",
+        "∂L/∂W = Σ_n g_n x̃_nᵀ",
+        "layers/randomized.py",
+        "digits-randomized",
+    ),
     System("B2", "Multi-head scaled dot-product attention", "softmax(QKᵀ/√d) V", "layers/attention.py", "digits-vit"),
     System("B3", "Transformer block, pre/post-norm", "X + FFN(LN(X))", "layers/transformer.py", "digits-vit"),
     System("B5", "Decoder-only transformer (GPT)", "Π_t p(x_t | x_<t)", "models/transformer.py", "shakespeare-gpt-cpu"),

@@ -49,6 +49,7 @@ from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.radial import RadialField
+from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
@@ -172,6 +173,8 @@ __all__ = [
     "PreNormBlock",
     "RadialField",
     "RandomWalkEncoding",
+    "RandomizedLinear",
+    "RandomizedMLP",
     "ReLUFeatures",
     "RecurrentState",
     "Rotary",

@@ -9,7 +9,7 @@ from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
-from edgewise.models.mlp import MLPSettings, Perceptron
+from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
@@ -22,6 +22,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "particles": (ParticlesSettings, Particles),
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
+    "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
 }
 
 
@@ -47,6 +48,8 @@ __all__ = [
     "Particles",
     "ParticlesSettings",
     "Perceptron",
+    "RandomizedMLPSettings",
+    "RandomizedPerceptron",
     "Signature",
     "Transformer",
     "TransformerSettings",

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
-from edgewise.layers import MLP, SparseFeatures
+from edgewise.layers import MLP, RandomizedMLP, SparseFeatures
 from edgewise.models.signature import Signature
 
 
@@ -59,3 +59,39 @@ class Perceptron(nn.Module):
         if isinstance(x, SparseFeatures) or x.shape[-2] != self.signature.length:
             raise ShapeError(f"this perceptron reads graphs of {self.signature.length} nodes, got x {list(x.shape)}")
         return self.mlp(x.flatten(-2)).unsqueeze(-2)
+
+
+@dataclass(frozen=True)
+class RandomizedMLPSettings:
+    """What a perceptron with a randomised backward pass can be.
+
+    Args:
+        hidden: Width of each hidden layer.
+        keep: Part of every layer's inputs that is remembered for the backward pass, above 0 and at most 1.
+    """
+
+    hidden: tuple[int, ...] = (256, 256)
+    keep: float = 0.1
+
+
+class RandomizedPerceptron(Perceptron):
+    """A perceptron that trains within a memory budget: its gradients are random, and right on average.
+
+    Equation    φ(x) of `RandomizedMLP`, x as in `Perceptron`
+    Shapes      as `Perceptron`; dense features only
+    Errors      those of `Perceptron`; ConfigError for a budget that is not above 0 and at most 1
+    Cost        that of `RandomizedMLP`
+    Reference   Oktay, McGreivy, Aduol, Beatson & Adams, 2021
+
+    Example
+        >>> import torch
+        >>> signature = Signature(1, 10, length=64, whole_graph=True)
+        >>> model = RandomizedPerceptron(RandomizedMLPSettings((8,), 0.5), signature)
+        >>> model(None, torch.zeros(5, 64, 1)).shape
+        torch.Size([5, 1, 10])
+    """
+
+    def __init__(self, settings: RandomizedMLPSettings, signature: Signature) -> None:
+        super().__init__(MLPSettings(settings.hidden), signature)
+        inputs = signature.inputs * (signature.length or 1) if signature.whole_graph else signature.inputs
+        self.mlp = RandomizedMLP([inputs, *settings.hidden, signature.outputs], settings.keep)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from math import isfinite
 from pathlib import Path
@@ -19,7 +19,7 @@ from edgewise.tasks.task import Batch, Split
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
-from edgewise.training.optimizers import optimizer_for, optimizer_tensors, restore_optimizer
+from edgewise.training.optimizers import average_for, optimizer_for, optimizer_tensors, restore_optimizer
 from edgewise.training.runs import Result, assemble, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.schedules import SCHEDULES
 from edgewise.training.seeds import mix, repeatable, seed
@@ -63,6 +63,7 @@ class Trainer:
         self.parallel = world.wrap(self.model)
         self.parameters = list(self.model.parameters())
         self.optimizer = optimizer_for(self.model, config.optimizer)
+        self.average = average_for(self.optimizer, config.optimizer)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.settings.precision == "float16")
         self.generator = torch.Generator()
         self.parts: tuple[Batch | None, list[tuple[float, Batch]]] = (None, [])
@@ -152,15 +153,23 @@ class Trainer:
 
     def validate(self) -> tuple[int, str]:
         """Evaluate on the validation split and keep the weights if they are the best so far; how stale those are."""
-        scores = self.scores("valid")
+        with nullcontext() if self.average is None else self.average.applied(self.model, self.training_batches):
+            scores = self.scores("valid")
+            better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
+            if better:
+                self.best = {"step": self.step, "valid": scores}
+                self.best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
         self.record(valid=scores)
-        better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
-        if better:
-            self.best = {"step": self.step, "valid": scores}
-            self.best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
         metric, best = self.task.metric, self.best
         told = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
         return 0 if better else self.stale + 1, told
+
+    def training_batches(self) -> Iterator[tuple[Any, ...]]:
+        """What the model reads of every training example, once."""
+        size = self.settings.evaluate_batch or self.settings.batch
+        for batch in self.task.batches("train", size, self.config.graph):
+            here = batch.to(self.world.device)
+            yield here.graph, here.x
 
     def scores(self, split: Split) -> dict[str, float]:
         """The task's scores over a split, which must be finite."""

@@ -33,6 +33,9 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from edgewise.errors import CheckpointError, ConfigError
+from edgewise.training.averaging import WeightAverage
+from edgewise.training.langevin import SGLD, CyclicalSGLD
+from edgewise.training.variational import ConstantSGD, DiagonalConstantSGD
 
 if TYPE_CHECKING:
     from edgewise.training.settings import OptimizerSettings
@@ -71,6 +74,26 @@ def adamw(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
     return AdamW(groups, chosen.learning_rate, betas=chosen.betas, eps=chosen.epsilon, fused=True)
 
 
+def sgld(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
+    """Langevin dynamics, whose weights become samples of the posterior: see `edgewise.training.langevin`."""
+    return SGLD(groups, chosen.learning_rate, chosen.examples, temperature=chosen.temperature)
+
+
+def cyclical_sgld(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
+    """Langevin dynamics in cycles, each of which explores and then samples."""
+    return CyclicalSGLD(groups, chosen.learning_rate, chosen.examples, cycle=chosen.cycle, explore=chosen.explore)
+
+
+def constant_sgd(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
+    """SGD at the constant rate that samples the posterior best: see `edgewise.training.variational`."""
+    return ConstantSGD(groups, chosen.learning_rate, chosen.examples, chosen.burn_in)
+
+
+def diagonal_constant_sgd(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
+    """The same with the best constant rate for each weight."""
+    return DiagonalConstantSGD(groups, chosen.learning_rate, chosen.examples, chosen.burn_in)
+
+
 OPTIMIZERS: dict[str, Callable[[Groups, OptimizerSettings], Optimizer]] = {
     "sgd": sgd,
     "momentum": momentum,
@@ -78,6 +101,10 @@ OPTIMIZERS: dict[str, Callable[[Groups, OptimizerSettings], Optimizer]] = {
     "rmsprop": rmsprop,
     "adam": adam,
     "adamw": adamw,
+    "sgld": sgld,
+    "cyclical-sgld": cyclical_sgld,
+    "constant-sgd": constant_sgd,
+    "diagonal-constant-sgd": diagonal_constant_sgd,
 }
 
 
@@ -93,6 +120,11 @@ def optimizer_for(model: nn.Module, chosen: OptimizerSettings) -> Optimizer:
         raise ConfigError(f"optimizer.decay_prefix {chosen.decay_prefix!r} starts no name of a weight: {names}")
     groups: Groups = [{"params": decayed, "weight_decay": chosen.weight_decay}, {"params": kept, "weight_decay": 0.0}]
     return OPTIMIZERS[chosen.name]([group for group in groups if group["params"]], chosen)
+
+
+def average_for(optimizer: Optimizer, chosen: OptimizerSettings) -> WeightAverage | None:
+    """The running mean of the weights, where one is asked for."""
+    return WeightAverage(optimizer, chosen.average_from, chosen.average_every) if chosen.average_from else None
 
 
 def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

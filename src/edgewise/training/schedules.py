@@ -53,4 +53,27 @@ def _progress(step: int, steps: int, warmup: int) -> float:
     return min(1.0, (step - warmup) / max(1, steps - warmup))
 
 
-SCHEDULES: dict[str, Schedule] = {"constant": constant, "linear": linear, "cosine": cosine}
+def polynomial(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> float:
+    """Warm-up, then the fall that Langevin dynamics needs: its steps add up to infinity, their squares do not.
+
+    Equation    f(t) = (1 + (t - W)/b)^-γ, γ = 0.55, for W ≤ t ≤ T, which is a (b + t)^-γ for a = b^γ.
+    Symbols     `step` = t, counted from 0; `warmup` = W; `steps` = T, where f reaches `minimum` (0: a hundredth): this
+                decides b.
+    Reference   Welling and Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", (2), section 5.
+
+    Example
+        >>> [round(polynomial(t, steps=4, minimum=0.1), 3) for t in range(5)]
+        [1.0, 0.209, 0.145, 0.117, 0.1]
+    """
+    if step < warmup:
+        return warming(step, warmup)
+    ratio = float((minimum or 0.01) ** (-1 / 0.55))  # 1 + (T - W)/b
+    return float((1 + (ratio - 1) * _progress(step, steps, warmup)) ** -0.55)
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "constant": constant,
+    "linear": linear,
+    "cosine": cosine,
+    "polynomial": polynomial,
+}

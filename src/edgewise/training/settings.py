@@ -26,7 +26,8 @@ class OptimizerSettings:
     """How the weights follow their gradients.
 
     Args:
-        name: sgd, momentum, adagrad, rmsprop, adam or adamw.
+        name: sgd, momentum, adagrad, rmsprop, adam or adamw; or, to sample the posterior, sgld, cyclical-sgld,
+            constant-sgd or diagonal-constant-sgd.
         learning_rate: Step size η, before the schedule.
         weight_decay: Decay λ: times the weights it joins the gradient; in adamw it shrinks the weights themselves.
         decay_matrices_only: Leave vectors (biases, norms) without weight decay.
@@ -35,6 +36,14 @@ class OptimizerSettings:
         betas: Decay rates β₁ of Adam's running mean of gradients, and β₂ of their squares.
         smoothing: Decay rate ρ of RMSprop's running mean of squared gradients.
         epsilon: What keeps a division by a small norm finite, ε.
+        examples: Number N of training examples, which the posterior's samplers need: the loss is a mean over them.
+        temperature: Scale of the noise of sgld; 0 is plain SGD.
+        cycle: Steps of one cycle of cyclical-sgld.
+        explore: Part of a cycle that goes without noise.
+        burn_in: Steps in which constant-sgd measures the noise of its gradients, at the learning rate.
+        average_from: Step from which on the mean of the weights is evaluated and kept instead of the last ones
+            (stochastic weight averaging). 0: never.
+        average_every: Steps between two weights that enter the mean.
     """
 
     name: str = "adamw"
@@ -46,13 +55,22 @@ class OptimizerSettings:
     betas: tuple[float, float] = (0.9, 0.999)
     smoothing: float = 0.99
     epsilon: float = 1e-8
+    examples: int = 1
+    temperature: float = 1.0
+    cycle: int = 1000
+    explore: float = 0.5
+    burn_in: int = 1000
+    average_from: int = 0
+    average_every: int = 1
 
     def __post_init__(self) -> None:
         typed(self, "optimizer")
         known("optimizer.name", self.name, OPTIMIZERS)
         above_zero("optimizer", self, "learning_rate", "epsilon")
-        at_least("optimizer", self, weight_decay=0.0)
-        for name, rates in {"momentum": (self.momentum,), "smoothing": (self.smoothing,), "betas": self.betas}.items():
+        at_least("optimizer", self, weight_decay=0.0, temperature=0.0, average_from=0)
+        at_least("optimizer", self, examples=1, cycle=1, burn_in=2, average_every=1)
+        shares = {"momentum": (self.momentum,), "explore": (self.explore,), "smoothing": (self.smoothing,)}
+        for name, rates in (shares | {"betas": self.betas}).items():
             if not all(0 <= rate < 1 for rate in rates):
                 raise ConfigError(f"optimizer.{name} must be at least 0 and below 1, not {getattr(self, name)}")
 
@@ -62,7 +80,7 @@ class ScheduleSettings:
     """How the learning rate changes over the steps.
 
     Args:
-        name: constant, linear or cosine: what follows the warm-up.
+        name: constant, linear, cosine or polynomial: what follows the warm-up.
         warmup: Steps over which the rate rises linearly to the learning rate.
         minimum: Where the decay ends at the last step, as a fraction of the learning rate.
     """
