@@ -30,6 +30,7 @@ from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool
+from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
@@ -63,6 +64,8 @@ LAYERS: dict[str, type[nn.Module]] = {
     "kernel-attention": KernelAttention,
     "hadamard-attention": HadamardAttention,
     "gps": GPS,
+    "pair-norm": PairNorm,
+    "virtual-node": VirtualNode,
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
@@ -97,6 +100,7 @@ __all__ = [
     "GraphNetwork",
     "GraphormerAttention",
     "HadamardAttention",
+    "JumpingKnowledge",
     "KernelAttention",
     "KeyValueCache",
     "LaplacianEncoding",
@@ -107,6 +111,7 @@ __all__ = [
     "MoNet",
     "MultiHeadAttention",
     "NodeUpdate",
+    "PairNorm",
     "PostNormBlock",
     "PreNormBlock",
     "RandomWalkEncoding",
@@ -117,8 +122,11 @@ __all__ = [
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
+    "VirtualNode",
     "WholeUpdate",
     "chosen",
+    "dirichlet_energy",
+    "drop_edges",
     "dropout",
     "positions",
     "probabilities",
