@@ -220,5 +220,7 @@ def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
 def _check(settings: GNNSettings, signature: Signature) -> None:
     if settings.width < 1 or settings.depth < 1:
         raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
+    if not 0 <= settings.edge_dropout <= 1:
+        raise ConfigError(f"edge_dropout={settings.edge_dropout} must be a probability, from 0 to 1")
     chosen("connection", settings.connection, CONNECTIONS)
     check_readout(settings.readout, signature)
