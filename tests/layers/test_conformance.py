@@ -29,7 +29,14 @@ def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
 
 def test_only_layers_with_a_graph_of_their_own_hear_beyond_the_given_one():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "local", True)}
-    assert stated == {"dynamic-edge-conv", "graphormer-attention", "hadamard-attention", "gps"}
+    assert stated == {
+        "dynamic-edge-conv",
+        "graphormer-attention",
+        "hadamard-attention",
+        "gps",
+        "pair-norm",
+        "virtual-node",
+    }
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -45,7 +45,7 @@ def remove_self_loops(graph: Graph) -> Graph:
     if graph.rule is not None:
         return _with_rule(graph, _both(graph.rule, Others()), graph.sizes)
     kept = graph.receivers != graph.senders
-    return graph if bool(kept.all()) else _keep(graph, kept)
+    return graph if bool(kept.all()) else keep_edges(graph, kept)
 
 
 def symmetrise(graph: Graph) -> Graph:
@@ -65,7 +65,7 @@ def coalesce(graph: Graph) -> Graph:
         return _of(graph, graph.sizes, offsets=distinct[0], senders=distinct[1])
     first = torch.ones_like(graph.senders, dtype=torch.bool)
     first[1:] = (graph.senders[1:] != graph.senders[:-1]) | (graph.receivers[1:] != graph.receivers[:-1])
-    return _keep(graph, first)
+    return keep_edges(graph, first)
 
 
 def union(graph: Graph, other: Graph) -> Graph:
@@ -87,7 +87,7 @@ def intersection(graph: Graph, other: Graph) -> Graph:
     together = _with_edges(graph, receivers, torch.cat([graph.senders, other.senders]), sizes)
     again = torch.zeros_like(together.senders, dtype=torch.bool)  # the second of two equal edges: in both graphs
     again[1:] = (together.senders[1:] == together.senders[:-1]) & (together.receivers[1:] == together.receivers[:-1])
-    return _keep(together, again)
+    return keep_edges(together, again)
 
 
 def permute(graph: Graph, perm: Any) -> Graph:
@@ -211,7 +211,7 @@ def _with_edges(graph: Graph, receivers: Tensor, senders: Tensor, sizes: Tensor 
     return _of(graph, sizes, offsets=offsets, senders=senders)
 
 
-def _keep(graph: Graph, kept: Tensor) -> Graph:
+def keep_edges(graph: Graph, kept: Tensor) -> Graph:
     """The graph of those edges that a mask [E] keeps: they are in order already."""
     degrees = lowering.counts(graph.receivers[kept], graph.num_receivers)
     return _of(graph, graph.sizes, offsets=lowering.offsets_of(degrees), senders=graph.senders[kept])

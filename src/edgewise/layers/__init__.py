@@ -54,6 +54,7 @@ from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, Mean
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.schnet import SchNet
+from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
@@ -100,6 +101,8 @@ LAYERS: dict[str, type[nn.Module]] = {
     "kernel-attention": KernelAttention,
     "hadamard-attention": HadamardAttention,
     "gps": GPS,
+    "pair-norm": PairNorm,
+    "virtual-node": VirtualNode,
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
@@ -154,6 +157,7 @@ __all__ = [
     "HopfieldAttention",
     "HopfieldLookup",
     "HopfieldPooling",
+    "JumpingKnowledge",
     "KernelAttention",
     "KernelRegression",
     "KeyValueCache",
@@ -167,6 +171,7 @@ __all__ = [
     "MoNet",
     "MultiHeadAttention",
     "NodeUpdate",
+    "PairNorm",
     "PerformerAttention",
     "PositiveFeatures",
     "PostNormBlock",
@@ -190,10 +195,13 @@ __all__ = [
     "TransformerXLAttention",
     "TrigonometricFeatures",
     "VelocityEGNN",
+    "VirtualNode",
     "WholeUpdate",
     "at_receivers",
     "chosen",
+    "dirichlet_energy",
     "displacements",
+    "drop_edges",
     "dropout",
     "lengths",
     "positions",

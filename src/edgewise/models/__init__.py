@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.layers import chosen
-from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
+from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
@@ -53,5 +53,6 @@ __all__ = [
     "Signature",
     "Transformer",
     "TransformerSettings",
+    "energy_by_depth",
     "model_named",
 ]

@@ -25,11 +25,14 @@ from edgewise.layers import (
     GatedGCN,
     GATv2,
     MoNet,
+    PairNorm,
     SAGEMean,
     SAGEPool,
     SparseFeatures,
     at_receivers,
     chosen,
+    dirichlet_energy,
+    drop_edges,
     dropout,
 )
 from edgewise.models.signature import Signature
@@ -48,13 +51,14 @@ class GNNSettings:
         heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
         output_heads: Attention heads of the output layer, averaged ("gat", "gatv2").
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" keeps both side by side.
-        norm: A name of NORMS, between a hidden layer and its activation.
+        norm: A name of NORMS, or "pair", between a hidden layer and its activation.
         dropout: Probability for the inputs of every layer.
         attention_dropout: Probability for attention weights ("gat", "gatv2").
         activation: A name of ACTIVATIONS.
         readout: "none", or a name of READOUTS where the task wants one output per graph.
         neighbors: How many nodes a node listens to, itself included ("dynamic-edge-conv").
         kernels: Number of Gaussians ("monet").
+        edge_dropout: Probability for the edges of every hidden layer, left out while training.
     """
 
     layer: str = "gcn"
@@ -70,6 +74,7 @@ class GNNSettings:
     readout: str = "none"
     neighbors: int = 10
     kernels: int = 3
+    edge_dropout: float = 0.0
 
 
 def _attention(
@@ -106,6 +111,8 @@ GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
 def _edge_mlp(settings: GNNSettings, inputs: int, outputs: int) -> MLP:
     return MLP([2 * inputs, settings.width, outputs], settings.activation)
 
+
+GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = NORMS | {"pair": lambda width: PairNorm()}
 
 # From what a hidden layer read, x, and what came of it, y.
 CONNECTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
@@ -158,7 +165,7 @@ class GNN(nn.Module):
         on_nodes = not signature.whole_graph
         make, hidden = chosen("layer", settings.layer, GRAPH_LAYERS), settings.depth - on_nodes
         self.hidden = nn.ModuleList(make(settings, inputs, width, False) for inputs in widths[:hidden])
-        self.norms = nn.ModuleList(chosen("norm", settings.norm, NORMS)(width) for _ in range(hidden))
+        self.norms = nn.ModuleList(chosen("norm", settings.norm, GRAPH_NORMS)(width) for _ in range(hidden))
         if on_nodes:
             self.output = make(settings, widths[hidden], signature.outputs, True)
         else:
@@ -170,7 +177,8 @@ class GNN(nn.Module):
         x = x if self.embed is None else self.embed(x)
         *hops, (last, entries) = self._hops(graph)
         for index, ((hop, weight), layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
-            y = self.activation(norm(layer(hop, dropout(x, p, training), *weight)))
+            y = layer(hop if weight else self._thinned(hop), dropout(x, p, training), *weight)
+            y = self.activation(norm(hop, y) if isinstance(norm, PairNorm) else norm(y))
             connected = index > 0 and self.settings.connection != "none"
             x = CONNECTIONS[self.settings.connection](at_receivers(hop, cast(Tensor, x)), y) if connected else y
         return self.output(last, dropout(x, p, training), *entries)
@@ -184,9 +192,42 @@ class GNN(nn.Module):
             raise ConfigError(f"sampled graphs need an output per node and one hop for each of {layers} layers")
         if isinstance(graph, Sample):
             return [(hop, ()) for hop in graph.graphs]
-        if self.settings.layer != "fast-gcn" or self.settings.connection != "none":
-            raise ConfigError("layers sampled by importance need the layer 'fast-gcn' and the connection 'none'")
+        if (self.settings.layer, self.settings.connection, self.settings.edge_dropout) != ("fast-gcn", "none", 0.0):
+            raise ConfigError("layers sampled by importance need the layer 'fast-gcn', no connection, no edge dropout")
         return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
+
+    def _thinned(self, graph: Graph) -> Graph:
+        """The graph of one hidden layer: while training, some edges are missing."""
+        p = self.settings.edge_dropout
+        return drop_edges(graph, p) if p and self.training else graph
+
+
+@torch.no_grad()
+def energy_by_depth(model: GNN, graph: Graph, x: Tensor | SparseFeatures) -> list[float]:
+    """The relative Dirichlet energy of what each hidden layer gives, the first one first: near 0 it has smoothed away.
+
+    Cost        one forward pass, in evaluation mode, and O(E width) for each layer
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> model = GNN(GNNSettings("gcn", depth=3), Signature(3, 7))
+        >>> [round(abs(e), 4) for e in energy_by_depth(model, pair, torch.randn(2, 3))]  # both nodes hear the same
+        [0.0, 0.0]
+    """
+    energies: list[float] = []
+
+    def measure(layer: nn.Module, inputs: object, y: Tensor) -> None:
+        energies.append(float(dirichlet_energy(graph, y, relative=True)))
+
+    handles = [layer.register_forward_hook(measure) for layer in model.hidden]
+    was_training = model.training
+    try:
+        model.eval()(graph, x)
+    finally:
+        model.train(was_training)
+        for handle in handles:
+            handle.remove()
+    return energies
 
 
 def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
@@ -198,5 +239,7 @@ def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
 def _check(settings: GNNSettings, signature: Signature) -> None:
     if settings.width < 1 or settings.depth < 1:
         raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
+    if not 0 <= settings.edge_dropout <= 1:
+        raise ConfigError(f"edge_dropout={settings.edge_dropout} must be a probability, from 0 to 1")
     chosen("connection", settings.connection, CONNECTIONS)
     check_readout(settings.readout, signature)
