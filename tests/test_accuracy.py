@@ -18,6 +18,8 @@ FIGURES = [
     ("digits-vit", 3, 0.97),
     ("digits-vit-grid", 3, 0.97),
     ("shakespeare-gpt-cpu", 1, -1.88),
+    ("planted-sage", 3, 0.885),
+    ("planted-fastgcn", 3, 0.98),
 ]
 
 FOLDS = [
