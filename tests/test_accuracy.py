@@ -18,6 +18,11 @@ FIGURES = [
     ("digits-vit", 3, 0.97),
     ("digits-vit-grid", 3, 0.97),
     ("shakespeare-gpt-cpu", 1, -1.88),
+    ("shakespeare-positions", 1, -1.95),
+    ("shakespeare-sparse", 1, -2.0),
+    ("shakespeare-performer", 1, -2.15),
+    ("shakespeare-linear", 1, -2.25),
+    ("kernel-regression", 1, -0.06),
 ]
 
 
