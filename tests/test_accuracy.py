@@ -20,6 +20,11 @@ FIGURES = [
     ("shakespeare-gpt-cpu", 1, -1.88),
     ("planted-sage", 3, 0.885),
     ("planted-fastgcn", 3, 0.98),
+    ("shakespeare-positions", 1, -1.95),
+    ("shakespeare-sparse", 1, -2.0),
+    ("shakespeare-performer", 1, -2.15),
+    ("shakespeare-linear", 1, -2.25),
+    ("kernel-regression", 1, -0.06),
 ]
 
 FOLDS = [

@@ -120,7 +120,7 @@ READOUTS: dict[str, Callable[[int], nn.Module]] = {
     "sum": lambda width: SumReadout(),
     "max": lambda width: MaxReadout(),
     "attention": AttentionReadout,
-    "hopfield": HopfieldPooling,
+    "hopfield": lambda width: HopfieldPooling(width, beta=1.0),  # 1 / √width would hardly choose among a few nodes
 }
 
 
