@@ -41,7 +41,6 @@ SYSTEMS = (
     System("D5", "GATv2", "softmax_j(aᵀ LeakyReLU(W[h_i ‖ h_j])) Wh_j", "layers/gat.py", "cora-gatv2"),
     System("D6", "Graph isomorphism network (GIN)", "MLP((1 + ε) h_i + Σ_{j∈N(i)} h_j)", "layers/gin.py", "cora-gin"),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
-    System("G1", "Node classification without homophily", "argmax_c f(G, X)_ic", "tasks/webkb.py", "texas-sage"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
     System("G3", "Graph classification", "argmax_c MLP(readout(f(G, X)))_c", "tasks/graphs.py", "enzymes-gin"),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
