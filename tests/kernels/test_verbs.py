@@ -6,6 +6,7 @@ import torch
 from edgewise import (
     BackendRefusal,
     Dot,
+    EdgeBias,
     Graph,
     ShapeError,
     Uniform,
@@ -18,6 +19,7 @@ from edgewise import (
     record,
     use_backend,
 )
+from edgewise.native import library
 
 
 def zeros(*shape: int) -> torch.Tensor:
@@ -177,3 +179,19 @@ def test_the_planner_chooses_while_a_graph_of_edges_is_traced_for_the_first_time
     q = torch.randn(50, 2, 8)
     compiled = torch.compile(lambda q: attend(graph, q, q, q), fullgraph=True, backend="aot_eager")(q)
     torch.testing.assert_close(compiled, attend(graph, q, q, q))
+
+
+@pytest.mark.parametrize("backend", ["reference", "dense", "segment", "native"])
+def test_an_edge_of_bias_minus_infinity_is_no_edge(backend):
+    if backend == "native" and library is None:
+        pytest.skip("built without the C++ kernels")
+    masked = torch.tensor([False, True, False, True, True, True, False, False, False])  # row 1 as a whole
+    bias = torch.randn(9, 2, dtype=torch.float64)
+    q, k, v = (torch.randn(3, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    open_edges = Graph.from_edge_index(torch.stack([complete(3).senders, complete(3).receivers])[:, ~masked], 3)
+    expected = attend(open_edges, q, k, v, Dot() + EdgeBias(bias[~masked]), backend="segment")
+    closed = bias.masked_fill(masked[:, None], -torch.inf)
+    y = attend(complete(3), q, k, v, Dot() + EdgeBias(closed), backend=backend)
+    assert torch.allclose(y, expected, atol=1e-12)
+    for found, right in zip(*(torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (y, expected)), strict=True):
+        assert torch.allclose(found, right, atol=1e-12)

@@ -24,7 +24,6 @@ SYSTEMS = (
     System("A3", "Langevin dynamics (SGLD), cyclical", "θ − ε/2 ∇U + N(0, ε)", "training/langevin.py", "digits-sgld"),
     System("A4", "Constant-rate SGD", "ε* = 2S/N · D/Tr(BBᵀ)", "training/variational.py", "digits-constant-sgd"),
     System("A6", "Warm-up and decay", "η_t = η min(t/W, decay(t))", "training/schedules.py", "shakespeare-gpt-cpu"),
-    System("B1", "Nadaraya-Watson attention", "Σ_j a(q, k_j) v_j", "layers/kernel_regression.py", "kernel-regression"),
     System(
         "A7",
         "Randomised differentiation",
@@ -32,6 +31,7 @@ SYSTEMS = (
         "layers/randomized.py",
         "digits-randomized",
     ),
+    System("B1", "Nadaraya-Watson attention", "Σ_j a(q, k_j) v_j", "layers/kernel_regression.py", "kernel-regression"),
     System("B2", "Multi-head scaled dot-product attention", "softmax(QKᵀ/√d) V", "layers/attention.py", "digits-vit"),
     System("B3", "Transformer block, pre/post-norm", "X + FFN(LN(X))", "layers/transformer.py", "digits-vit"),
     System("B5", "Decoder-only transformer (GPT)", "Π_t p(x_t | x_<t)", "models/transformer.py", "shakespeare-gpt-cpu"),
@@ -94,7 +94,6 @@ SYSTEMS = (
         "digits-graphormer",
     ),
     System("F1", "SchNet", "h_i + φ(Σ_j W h_j ∘ φ_cf(‖x_i − x_j‖))", "layers/schnet.py", "nbody-schnet"),
-    System("F2", "Radial field", "x_i + C Σ_j (x_i − x_j) φ(‖x_i − x_j‖)", "layers/radial.py", "nbody-radial-field"),
     System("F3", "E(n)-equivariant GNN (EGNN)", "x_i + C Σ_j (x_i − x_j) φ_x(m_ij)", "layers/egnn.py", "nbody-egnn"),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),

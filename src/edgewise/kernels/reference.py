@@ -51,7 +51,7 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     bias_e = score.edge_bias(graph)  # [*, E, H]
     bias_e = call.v.new_zeros(graph.num_edges, call.heads) if bias_e is None else bias_e
     # Parallel edges count together: B_ij = log Σ_e exp(b_e), and −∞ where there is no edge.
-    shift = bias_e.detach().amax() if bias_e.numel() else zero
+    shift = bias_e.detach().amax().clamp(min=torch.finfo(bias_e.dtype).min) if bias_e.numel() else zero
     weight_e = (bias_e - shift).exp()
     weight_ij = _scatter(graph, weight_e.expand(*weight_e.shape[:-1], call.heads))  # [*, I, J, H]
     if isinstance(score, Kernel):
@@ -64,7 +64,8 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     total = w_ij.sum(-2, keepdim=True)
     p_ij = w_ij / torch.where(total == 0, 1, total)
     pair = graph.receivers * graph.num_senders + graph.senders
-    share = weight_e / weight_ij.flatten(-3, -2).index_select(-2, pair)
+    together = weight_ij.flatten(-3, -2).index_select(-2, pair)
+    share = weight_e / torch.where(together == 0, 1, together)  # of a pair that is masked by −∞: none
     p_e = p_ij.flatten(-3, -2).index_select(-2, pair) * share  # [*, E, H]
     y = torch.einsum("...ijh,...jhc->...ihc", _scatter(graph, functional.dropout(p_e, call.dropout)), call.v)
     return (y, p_e) if call.return_weights else y
