@@ -10,24 +10,27 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 
 import torch
 
 from edgewise import causal
-from edgewise.layers import LinearAttention, MultiHeadAttention, PerformerAttention
+from edgewise.graphs import strided_parts
+from edgewise.layers import FactorisedAttention, LinearAttention, MultiHeadAttention, PerformerAttention
 
 LENGTHS = [1024, 2048, 4096, 8192, 16384]
 LAYERS = {
-    "softmax": lambda: MultiHeadAttention(64, 4),
-    "linear": lambda: LinearAttention(64, 4),
-    "performer, 64 features": lambda: PerformerAttention(64, 4),
+    "softmax": lambda n: MultiHeadAttention(64, 4),
+    "strided heads, stride √n": lambda n: FactorisedAttention(64, 4, partial(strided_parts, stride=math.isqrt(n))),
+    "linear": lambda n: LinearAttention(64, 4),
+    "performer, 64 features": lambda n: PerformerAttention(64, 4),
 }
 
 
 def measure(name: str, n: int) -> None:
     """Print the seconds and the bytes of one step, the least of three."""
     torch.set_num_threads(1)
-    layer = LAYERS[name]()
+    layer = LAYERS[name](n)
     layer(causal(64), torch.randn(64, 64)).sum().backward()
     resident, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, math.inf
     graph, x = causal(n), torch.randn(n, 64)
