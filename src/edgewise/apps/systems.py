@@ -96,7 +96,6 @@ SYSTEMS = (
     System("F3", "E(n)-equivariant GNN (EGNN)", "x_i + C Σ_j (x_i − x_j) φ_x(m_ij)", "layers/egnn.py", "nbody-egnn"),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
-    System("G3", "Graph classification", "argmax_c MLP(readout(f(G, X)))_c", "tasks/graphs.py", "enzymes-gin"),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/digits.py", "digits-vit"),
 )
