@@ -41,8 +41,10 @@ def cost(call: Call) -> Cost:
             launches=20,
         )
     if isinstance(call, Aggregate):
-        nodes = max(1, call.graph.num_senders)
-        return Cost(flops=2 * edges * call.x.numel() // nodes, gathered=4 * edges * call.x.numel() // nodes, launches=4)
+        # PyTorch's CSR product walks along the edges as `native` does, at about two fifths of its speed.
+        numbers, size = edges * call.x.numel() // max(1, call.graph.num_senders), call.x.element_size()
+        work = 5 * numbers + 60 * edges + 150 * call.graph.num_receivers
+        return Cost(edges=work, rows=5 * size * numbers // 2, held=size * call.x.numel(), launches=4)
     return Cost(flops=call.m_ij.numel(), bytes=8 * call.m_ij.numel(), launches=4)
 
 
