@@ -13,7 +13,7 @@ HEAD = """# Performance
 
 <!-- written by `python docs/performance.py results.json` -->
 
-Measured by `{command}` on {date}: {processor}; {versions}. {quick}Run it on your own machine:
+Measured by `{command}` on {date}: {processor}; {versions}. {quick}{remarks}Run it on your own machine:
 
 ```sh
 edgewise bench
@@ -64,6 +64,7 @@ def _head(results: dict[str, Any]) -> str:
         processor=machine["processor"],
         versions=f"Python {machine['python']}, {versions}",
         quick=quick,
+        remarks=f"{results['remarks']} " if "remarks" in results else "",  # of whoever put several runs together
     )
 
 
