@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from edgewise import GraphError
 from edgewise.graphs import (
     PATTERNS,
     Graph,
@@ -18,6 +19,7 @@ from edgewise.graphs import (
     fixed,
     fixed_parts,
     grid,
+    squares,
     strided,
     strided_parts,
     window,
@@ -106,12 +108,30 @@ def test_grid() -> None:
     assert draw(grid(3, 3, neighbors=4, loops=False)).splitlines()[4] == ".#.#.#.#."
 
 
+def test_squares() -> None:
+    assert_drawn(squares(2, 3, 2), "##.##.", "##.##.", "..#..#", "##.##.", "##.##.", "..#..#")
+    assert_drawn(squares(2, 3, 2, shift=1), "#.....", ".##...", ".##...", "...#..", "....##", "....##")
+    assert squares(4, 6, 9).num_edges == 24 * 24
+    with pytest.raises(GraphError, match="shift=2 must be below size=2"):
+        squares(4, 4, 2, shift=2)
+
+
 def test_bipartite() -> None:
     assert_drawn(bipartite(2, 3), "..###", "..###", "##...", "##...", "##...")
 
 
 def test_the_table_holds_the_functions() -> None:
-    assert list(PATTERNS) == ["complete", "causal", "window", "blocks", "strided", "fixed", "grid", "bipartite"]
+    assert list(PATTERNS) == [
+        "complete",
+        "causal",
+        "window",
+        "blocks",
+        "strided",
+        "fixed",
+        "grid",
+        "squares",
+        "bipartite",
+    ]
     assert all(function.__name__ == name for name, function in PATTERNS.items())
 
 

@@ -315,6 +315,64 @@ def grid(height: int, width: int, neighbors: int = 8, loops: bool = True) -> Gra
 
 
 @dataclass(frozen=True)
+class Squares(Symmetric):
+    """Pixels of a height x width image, row by row: listen to one's own square of size x size, and to oneself."""
+
+    height: int
+    width: int
+    size: int
+    shift: int = 0
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.height * self.width, self.height * self.width
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        down = (i // self.width - self.shift) // self.size == (j // self.width - self.shift) // self.size
+        return down & ((i % self.width - self.shift) // self.size == (j % self.width - self.shift) // self.size)
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        if self.width == 0:
+            return i.new_zeros(0, 1), i.new_zeros(0, 1)
+        (top, bottom), (left, right) = (
+            (first.clamp(min=0), (first + self.size).clamp(max=extent))
+            for position, extent in ((i // self.width, self.height), (i % self.width, self.width))
+            for first in ((position - self.shift) // self.size * self.size + self.shift,)
+        )
+        rows = top[:, None] + torch.arange(self.size, device=i.device)
+        starts, stops = rows * self.width + left[:, None], rows * self.width + right[:, None]
+        inside = rows < bottom[:, None]
+        end = (bottom * self.width)[:, None]
+        return clip(torch.where(inside, starts, end), torch.where(inside, stops, end), senders)
+
+
+def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:
+    """The pixels of an image, cut into squares: each listens to its whole square and to nobody outside.
+
+    Equation    N(i) = {j : floor((y_j - shift) / size) = floor((y_i - shift) / size), and the same of x}
+    Symbols     i = y * width + x: pixels row by row; shift = where the first whole square begins, down and across
+    Errors      a number that is not whole; height, width or shift negative, size below 1; a shift of size or more
+    Edge cases  the squares at the borders are smaller where size does not divide, or with a shift
+    Reference   Liu et al., Swin Transformer, 2021, §3.2: windows, and windows shifted by half their size
+
+    >>> print(draw(squares(2, 4, 2)))
+    ##..##..
+    ##..##..
+    ..##..##
+    ..##..##
+    ##..##..
+    ##..##..
+    ..##..##
+    ..##..##
+    """
+    height, width = whole_number(height, "height"), whole_number(width, "width")
+    size, shift = whole_number(size, "size", least=1), whole_number(shift, "shift")
+    if shift >= size:
+        raise GraphError(f"shift={shift} must be below size={size}: after a whole square they begin again")
+    return Graph(Squares(height, width, size, shift))
+
+
+@dataclass(frozen=True)
 class Bipartite(Symmetric):
     """Nodes 0 .. left - 1 and the `right` ones after them listen to the other side only."""
 
@@ -360,5 +418,6 @@ PATTERNS: dict[str, Callable[..., Graph]] = {
     "strided": strided,
     "fixed": fixed,
     "grid": grid,
+    "squares": squares,
     "bipartite": bipartite,
 }

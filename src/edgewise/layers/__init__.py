@@ -56,6 +56,7 @@ from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.schnet import SchNet
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
+from edgewise.layers.swin import PatchMerging, WindowAttention
 from edgewise.layers.tables import chosen
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
@@ -70,6 +71,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "t5-attention": T5Attention,
     "shaw-attention": ShawAttention,
     "transformer-xl-attention": TransformerXLAttention,
+    "window-attention": WindowAttention,
     "factorised-attention": FactorisedAttention,
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
@@ -172,6 +174,7 @@ __all__ = [
     "MultiHeadAttention",
     "NodeUpdate",
     "PairNorm",
+    "PatchMerging",
     "PerformerAttention",
     "PositiveFeatures",
     "PostNormBlock",
@@ -197,6 +200,7 @@ __all__ = [
     "VelocityEGNN",
     "VirtualNode",
     "WholeUpdate",
+    "WindowAttention",
     "at_receivers",
     "chosen",
     "dirichlet_energy",

@@ -12,11 +12,13 @@ from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegre
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
+from edgewise.models.swin import Swin, SwinSettings
 from edgewise.models.transformer import Transformer, TransformerSettings
 
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
+    "swin": (SwinSettings, Swin),
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
@@ -51,6 +53,8 @@ __all__ = [
     "RandomizedMLPSettings",
     "RandomizedPerceptron",
     "Signature",
+    "Swin",
+    "SwinSettings",
     "Transformer",
     "TransformerSettings",
     "energy_by_depth",

@@ -1,0 +1,132 @@
+"""Swin: a vision transformer on ever coarser images, whose attention stays within squares that shift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph, squares
+from edgewise.kernels import dropout
+from edgewise.layers import READOUTS, FeedForward, Linear, PatchMerging, PreNormBlock, WindowAttention, chosen
+from edgewise.models.signature import Signature
+
+
+@dataclass(frozen=True)
+class SwinSettings:
+    """What a Swin transformer can be.
+
+    Args:
+        width: Channels of every pixel in the first stage; each later stage has twice as many.
+        depths: Blocks of each stage; every second one shifts its squares by half their size.
+        heads: Attention heads of each stage.
+        window: Pixels along a side of a square.
+        hidden: Width inside the feed-forward networks, in widths of their stage.
+        dropout: Probability for embeddings, attention weights and what each part of a block adds.
+        readout: A name of READOUTS.
+    """
+
+    width: int = 32
+    depths: tuple[int, ...] = (2, 2)
+    heads: tuple[int, ...] = (2, 4)
+    window: int = 7
+    hidden: int = 4
+    dropout: float = 0.0
+    readout: str = "mean"
+
+
+class Stage(nn.Module):
+    """Blocks on one size of image, and the graphs on which they attend: squares, and shifted squares in turn."""
+
+    def __init__(self, settings: SwinSettings, number: int, rows: int) -> None:
+        super().__init__()
+        width, heads = settings.width << number, settings.heads[number]
+        size = min(settings.window, rows)
+        shift = size // 2 if size < rows else 0  # one square that holds all has nowhere to go
+        self.blocks = nn.ModuleList(
+            PreNormBlock(
+                width,
+                WindowAttention(width, heads, rows, size, dropout=settings.dropout),
+                FeedForward(width, settings.hidden * width),
+                dropout=settings.dropout,
+            )
+            for _ in range(settings.depths[number])
+        )
+        self.graphs = [squares(rows, rows, size), squares(rows, rows, size, shift)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        for number, block in enumerate(self.blocks):
+            x = block(self.graphs[number % 2].to(x.device), x)
+        return x
+
+
+class Swin(nn.Module):
+    """Stages of blocks with a merging of pixels, four into one, between them.
+
+    Equation    X_0 = LN(embed(x));  X ← MERGE(X) after each stage but the last;
+                Y = X + W-ATT(LN(X)), X' = Y + MLP(LN(Y)), W-ATT within squares and shifted squares in turn    (3)
+                output = readout(LN(X)) W
+    Symbols     stages[s].blocks; merges[s] = MERGE; head = W
+    Shapes      features x [*, N, inputs], N pixels or patches row by row of a square image -> [*, G, outputs]
+    Errors      ConfigError for a task that is not about images, sizes that do not halve, or depths and heads of
+                different lengths; for another graph than the complete one: the squares are the model's own
+    Edge cases  a stage whose image is one square attends to all of it
+    Cost        time O(N (width² + window² width)) for a block of the first stage; each later stage has
+                a quarter of the pixels
+    Differs     images are square; no stochastic depth
+    Reference   Liu et al., "Swin Transformer: hierarchical vision transformer using shifted windows", 2021
+
+    Example
+        >>> import torch
+        >>> from edgewise.graphs import complete
+        >>> model = Swin(SwinSettings(width=8, window=2), Signature(1, 10, length=16, whole_graph=True))
+        >>> model(complete(16), torch.randn(3, 16, 1)).shape  # 4 x 4 pixels, then 2 x 2
+        torch.Size([3, 1, 10])
+    """
+
+    def __init__(self, settings: SwinSettings, signature: Signature) -> None:
+        super().__init__()
+        rows = _check(settings, signature)
+        count = len(settings.depths)
+        self.settings, self.signature = settings, signature
+        self.embed = Linear(signature.inputs, settings.width)
+        self.norm_in = nn.LayerNorm(settings.width)
+        self.stages = nn.ModuleList(Stage(settings, number, rows >> number) for number in range(count))
+        self.merges = nn.ModuleList(PatchMerging(settings.width << n, rows >> n) for n in range(count - 1))
+        last = settings.width << (count - 1)
+        self.norm = nn.LayerNorm(last)
+        self.readout = chosen("readout", settings.readout, READOUTS)(last)
+        self.head = nn.Linear(last, signature.outputs)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        if not graph.is_complete:
+            raise ConfigError("swin attends within squares of its own: give it the graph 'complete'")
+        h = dropout(self.norm_in(self.embed(x)), self.settings.dropout, self.training)
+        h = self.stages[0](h)
+        for merge, stage in zip(self.merges, self.stages[1:], strict=True):
+            h = stage(merge(h))
+        coarse = self.stages[-1].graphs[0].to(h.device)
+        return self.head(self.readout(coarse, self.norm(h)))
+
+
+def _check(settings: SwinSettings, signature: Signature) -> int:
+    """The rows of the image, or a ConfigError that says what does not fit."""
+    if signature.tokens or not signature.whole_graph or signature.length is None:
+        raise ConfigError("swin reads images, one answer each: choose a task such as mnist or digits")
+    rows = isqrt(signature.length)
+    if rows * rows != signature.length:
+        raise ConfigError(f"swin reads square images, and {signature.length} pixels are none: choose another patch")
+    if not settings.depths or len(settings.depths) != len(settings.heads) or min(settings.depths) < 1:
+        raise ConfigError(f"depths={settings.depths} and heads={settings.heads} need one number of at least 1 a stage")
+    if min(settings.width, settings.window, settings.hidden) < 1:
+        raise ConfigError("width, window and hidden must be at least 1")
+    if rows % (1 << (len(settings.depths) - 1)):
+        raise ConfigError(f"{rows} x {rows} pixels cannot be halved {len(settings.depths) - 1} times")
+    return rows
