@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from edgewise import Graph, bipartite, blocks, causal, complete, fixed, grid, strided, window
+from edgewise.graphs import squares
 
 SIDE, TOP = 132, 20
 INK, FILL, PAPER = "#1c2733", "#2364aa", "#f1f4f8"
@@ -21,9 +22,9 @@ PATTERNS: dict[str, Graph] = {
     "blocks([3, 5, 2, 6])": blocks([3, 5, 2, 6]),
     "strided(16, 4)": strided(16, 4),
     "fixed(16, 4)": fixed(16, 4),
-    "fixed(16, 4, 2)": fixed(16, 4, 2),
     "grid(4, 4)": grid(4, 4),
     "grid(4, 4, neighbors=4)": grid(4, 4, neighbors=4),
+    "squares(4, 4, 2, shift=1)": squares(4, 4, 2, shift=1),
     "bipartite(6, 10)": bipartite(6, 10),
 }
 COLUMNS = 6

@@ -1,11 +1,26 @@
 """Runs seen from outside: loading, evaluating, and what is not a run."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.training import Choice, RunConfig, assemble, evaluate, finished, load_run, read_metrics, train
+from edgewise.training import (
+    Choice,
+    OptimizerSettings,
+    RunConfig,
+    StartSettings,
+    assemble,
+    evaluate,
+    finished,
+    load_run,
+    read_metrics,
+    train,
+)
+from edgewise.training.checkpoint import newest
+from edgewise.training.runs import take_over
 from training.tiny import Tiny, TwoMaps, TwoMapsSettings, configured, records, tiny, weights
 
 
@@ -141,3 +156,49 @@ def test_a_task_without_a_test_split_reports_its_validation_score(tmp_path, monk
     assert result.test is None and result.value == result.valid
     assert result.measure == "validation accuracy"
     assert finished(tmp_path / "run") == result
+
+
+def test_a_run_starts_from_the_weights_of_another(run, tmp_path):
+    start = StartSettings(str(run))
+    train(
+        replace(configured(optimizer=OptimizerSettings(learning_rate=1e-12), steps=1), start=start),
+        tmp_path / "second",
+        progress=False,
+    )
+    first, second = (load_run(folder, "best").model.state_dict() for folder in (run, tmp_path / "second"))
+    assert first.keys() == second.keys()
+    assert all(torch.allclose(first[name], second[name], atol=1e-9) for name in first)
+
+
+def test_weights_that_do_not_fit_are_drawn_anew(run):
+    class Wider(TwoMaps):
+        def __init__(self):
+            super().__init__(TwoMapsSettings(), tiny().signature)
+            self.second = nn.Linear(self.second.in_features, 7)
+
+    model, trained = Wider(), load_run(run).model
+    drawn = model.second.weight.clone()
+    take_over(model, run)
+    assert torch.equal(model.first.weight, trained.first.weight)
+    assert torch.equal(model.second.weight, drawn)
+    with pytest.raises(CheckpointError, match="fits this model"):
+        take_over(nn.Conv1d(1, 1, 1), run)
+    with pytest.raises(CheckpointError, match="not a run folder"):
+        take_over(model, run / "nothing")
+
+
+def test_an_adapted_run_saves_its_additions_alone(run, tmp_path):
+    """It is loaded with the frozen weights of the run that it starts from."""
+    config = replace(configured(), start=StartSettings(str(run), rank=2))
+    result = train(config, tmp_path / "adapted", progress=False)
+    saved = newest(tmp_path / "adapted" / "checkpoints", print).tensors("best")
+    assert saved and all(name.endswith((".A", ".B")) for name in saved)
+    loaded = load_run(tmp_path / "adapted")
+    frozen = load_run(run).model.first.weight
+    assert torch.equal(loaded.model.first.parametrizations.weight.original, frozen)
+    assert not torch.equal(loaded.model.first.weight, frozen)
+    assert evaluate(loaded.model, loaded.task, "test", 16)["accuracy"] == pytest.approx(result.test)
+    with pytest.raises(CheckpointError, match="low-rank additions only"):
+        take_over(load_run(run).model, tmp_path / "adapted")
+    with pytest.raises(ConfigError, match=r"name a run with start\.run"):
+        StartSettings(rank=2)

@@ -16,7 +16,7 @@ from edgewise.errors import ConfigError, nearest
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.training import OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
+from edgewise.training import OptimizerSettings, RunConfig, ScheduleSettings, StartSettings, TrainSettings
 
 Names = dict[str, str]
 Overrides = Sequence[tuple[str, str]]
@@ -78,7 +78,12 @@ def parser_of(names: Names, recipe: str) -> ArgumentParser:
         add_help=False,
     )
     targets = {section: TABLES[section][name] for section, name in names.items()}
-    targets |= {"optimizer": OptimizerSettings, "schedule": ScheduleSettings, "train": TrainSettings}
+    targets |= {
+        "optimizer": OptimizerSettings,
+        "schedule": ScheduleSettings,
+        "train": TrainSettings,
+        "start": StartSettings,
+    }
     for section in SECTIONS:
         _add(parser, section, names.get(section), targets[section])
     return parser

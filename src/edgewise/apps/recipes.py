@@ -13,7 +13,7 @@ import yaml
 from edgewise.errors import ConfigError, nearest
 
 FOLDER = Path(__file__).parent.parent / "recipes"
-SECTIONS = ("task", "graph", "model", "optimizer", "schedule", "train")
+SECTIONS = ("task", "graph", "model", "optimizer", "schedule", "train", "start")
 LARGEST = 64 * 1024  # bytes
 
 Value = str | int | float | bool | None | list[str | int | float | bool]

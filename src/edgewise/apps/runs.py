@@ -93,6 +93,7 @@ def rehearse(config: RunConfig) -> Task:
     """Take one example through the model and the loss: what cannot run is refused before anything is written."""
     try:
         task, model = training.assemble(config)
+        training.begin(model, config)
         batch = next(iter(task.batches("valid", 1, config.graph)))
         with torch.no_grad():
             task.loss(model.eval()(batch.graph, batch.x), batch)

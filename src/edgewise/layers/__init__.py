@@ -45,6 +45,7 @@ from edgewise.layers.linear_attention import (
     ReLUFeatures,
     TrigonometricFeatures,
 )
+from edgewise.layers.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
@@ -167,6 +168,7 @@ __all__ = [
     "Learned",
     "Linear",
     "LinearAttention",
+    "LowRank",
     "MaxReadout",
     "MeanReadout",
     "MessageNetwork",
@@ -201,6 +203,8 @@ __all__ = [
     "VirtualNode",
     "WholeUpdate",
     "WindowAttention",
+    "adapt",
+    "adapters",
     "at_receivers",
     "chosen",
     "dirichlet_energy",
@@ -208,9 +212,13 @@ __all__ = [
     "drop_edges",
     "dropout",
     "lengths",
+    "load_adapters",
+    "merge",
     "positions",
     "probabilities",
     "renormalised",
     "retrieve",
+    "settle",
     "squared_lengths",
+    "unmerge",
 ]

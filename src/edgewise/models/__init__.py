@@ -11,6 +11,7 @@ from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransf
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
+from edgewise.models.recurrent import Recurrent, RecurrentSettings
 from edgewise.models.signature import Signature
 from edgewise.models.swin import Swin, SwinSettings
 from edgewise.models.transformer import Transformer, TransformerSettings
@@ -18,6 +19,7 @@ from edgewise.models.transformer import Transformer, TransformerSettings
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
+    "recurrent": (RecurrentSettings, Recurrent),
     "swin": (SwinSettings, Swin),
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
@@ -52,6 +54,8 @@ __all__ = [
     "Perceptron",
     "RandomizedMLPSettings",
     "RandomizedPerceptron",
+    "Recurrent",
+    "RecurrentSettings",
     "Signature",
     "Swin",
     "SwinSettings",

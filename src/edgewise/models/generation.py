@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,14 +11,27 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import probabilities
+from edgewise.models.signature import Signature
 
-if TYPE_CHECKING:
-    from edgewise.models.transformer import Transformer
+
+class LanguageModel(Protocol):
+    """What can generate: a module that takes up the caches it gave, and goes on from there."""
+
+    signature: Signature
+    training: bool
+
+    def __call__(self, graph: Graph, x: Tensor, caches: Sequence[Any] | None = None) -> Tensor: ...
+
+    def caches(self, graph: Graph) -> Sequence[Any]: ...
+
+    def train(self, mode: bool = True) -> Any: ...
+
+    def eval(self) -> Any: ...
 
 
 @torch.no_grad()
 def generate(
-    model: Transformer,
+    model: LanguageModel,
     tokens: Tensor,
     steps: int,
     pattern: Callable[[int], Graph],
@@ -81,7 +94,7 @@ def draw(scores: Tensor, temperature: float, top_k: int | None, generator: torch
 
 
 def _check(
-    model: Transformer, tokens: Tensor, temperature: float, top_k: int | None, pattern: Callable[[int], Graph]
+    model: LanguageModel, tokens: Tensor, temperature: float, top_k: int | None, pattern: Callable[[int], Graph]
 ) -> None:
     signature = model.signature
     if not signature.tokens or signature.whole_graph or signature.inputs != signature.outputs:

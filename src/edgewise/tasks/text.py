@@ -38,6 +38,7 @@ class Text:
         name: The task's name.
         text: The text.
         context: How many characters a model reads at once.
+        alphabet: Characters that the vocabulary holds besides those of the text.
 
     Errors      a text whose parts are not longer than the context is a `DataError`.
 
@@ -53,10 +54,10 @@ class Text:
     maximise = False
     has_test = False
 
-    def __init__(self, name: str, text: str, context: int) -> None:
+    def __init__(self, name: str, text: str, context: int, alphabet: str = "") -> None:
         if context < 1:
             raise ConfigError(f"context must be at least 1 character, not {context}")
-        tokens, self.vocabulary = _number(text)
+        tokens, self.vocabulary = _number(text, alphabet)
         train = int(0.9 * len(tokens))
         if train <= context or len(tokens) - train <= context:
             parts = f"{train} characters for training and {len(tokens) - train} for validation"
@@ -119,6 +120,10 @@ class Text:
         """The text of numbers [N]."""
         return "".join(self.vocabulary[token] for token in tokens.tolist())
 
+    def shown(self, token: int) -> str:
+        """How a prediction names a token."""
+        return self.vocabulary[token]
+
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The five likeliest next characters after a prompt, and the prompt's own mean loss (None for one character).
@@ -133,14 +138,45 @@ class Text:
         loss = functional.cross_entropy(logits[:-1], tokens[1:]).item() if len(tokens) > 1 else None
         top = logits[-1].softmax(-1).topk(min(5, len(self.vocabulary)))
         likely = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        next_characters = [{"character": self.vocabulary[c], "probability": p} for c, p in likely]
+        next_characters = [{"character": self.shown(c), "probability": p} for c, p in likely]
         return {"prompt": request, "read": len(tokens), "loss": loss, "next": next_characters}
 
 
-def _number(text: str) -> tuple[Tensor, str]:
+class TextInBytes(Text):
+    """Next-byte prediction on a text's UTF-8 form: any text has the same vocabulary of 256 bytes.
+
+    Equation    a character is one to four bytes; the loss is in nats per byte
+    Edge cases  bytes that a model makes up and that are no UTF-8 are decoded as U+FFFD
+
+    Example
+        >>> task = TextInBytes("ä", "äbä" * 9, context=2)
+        >>> task.encode("äb").tolist(), task.decode(task.encode("äb")), task.signature.inputs
+        ([195, 164, 98], 'äb', 256)
+    """
+
+    def __init__(self, name: str, text: str, context: int) -> None:
+        super().__init__(name, _as_bytes(text), context, alphabet="".join(map(chr, range(256))))
+
+    def encode(self, text: str) -> Tensor:
+        return super().encode(_as_bytes(text))
+
+    def decode(self, tokens: Tensor) -> str:
+        return super().decode(tokens).encode("latin-1").decode("utf-8", "replace")
+
+    def shown(self, token: int) -> str:
+        return chr(token) if token < 128 else f"\\x{token:02x}"
+
+
+def _as_bytes(text: str) -> str:
+    """A text whose characters stand for the bytes of another's UTF-8 form."""
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def _number(text: str, alphabet: str) -> tuple[Tensor, str]:
     """Each character's number in the sorted vocabulary, in the fewest bytes, and the vocabulary."""
-    code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    code_points = np.frombuffer((text + alphabet).encode("utf-32-le", "surrogatepass"), dtype="<u4")
     found, numbers = np.unique(code_points, return_inverse=True)
+    numbers = numbers[: len(text)]
     return torch.from_numpy(numbers.astype("uint8" if len(found) <= 256 else "int32")), "".join(map(chr, found))
 
 
@@ -173,6 +209,7 @@ def text(
     source: Literal["topics", "shakespeare"] = "topics",
     file: str | None = None,
     context: int = 64,
+    unit: Literal["character", "byte"] = "character",
     folder: str | None = None,
     download: bool = False,
 ) -> Text:
@@ -184,6 +221,8 @@ def text(
             tinyshakespeare/input.txt, 1.1 MB.
         file: A UTF-8 text file to read instead of `source`.
         context: How many characters a model reads at once.
+        unit: "character", numbered among those of the text; or "byte" of its UTF-8 form, so that all texts share a
+            vocabulary, and a model of one can start from the weights of a model of another.
         folder: Where Shakespeare's input.txt lies (default: tinyshakespeare in $EDGEWISE_DATA, then the cache).
         download: Fetch Shakespeare if it is missing, over TLS and verified by its hash.
 
@@ -194,13 +233,17 @@ def text(
         >>> task.signature.tokens, task.signature.length
         (True, 64)
     """
+    units = {"character": Text, "byte": TextInBytes}
+    if unit not in units:
+        raise ConfigError(f"unknown unit {unit!r}; known are {', '.join(units)}")
+    cut = units[unit]
     if file is not None:
-        return Text(Path(file).name, read_text(Path(file).expanduser()), context)
+        return cut(Path(file).name, read_text(Path(file).expanduser()), context)
     if source == "topics":
         from pydoc_data.topics import topics
 
-        return Text("topics", "".join(topics[name] for name in sorted(topics)), context)
+        return cut("topics", "".join(topics[name] for name in sorted(topics)), context)
     if source != "shakespeare":
         raise ConfigError(f"unknown text {source!r}; known are topics, shakespeare, or give file=")
     place = find_folder("tinyshakespeare", [SHAKESPEARE], folder, download)
-    return Text("shakespeare", read_text(place / SHAKESPEARE.name), context)
+    return cut("shakespeare", read_text(place / SHAKESPEARE.name), context)

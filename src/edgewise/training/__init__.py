@@ -4,9 +4,26 @@ from edgewise.training.checkpoint import write_file
 from edgewise.training.loop import resume, train
 from edgewise.training.optimizers import OPTIMIZERS
 from edgewise.training.plain import build
-from edgewise.training.runs import LoadedRun, Result, assemble, evaluate, finished, load_run, read_config, read_metrics
+from edgewise.training.runs import (
+    LoadedRun,
+    Result,
+    assemble,
+    begin,
+    evaluate,
+    finished,
+    load_run,
+    read_config,
+    read_metrics,
+)
 from edgewise.training.schedules import SCHEDULES
-from edgewise.training.settings import Choice, OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
+from edgewise.training.settings import (
+    Choice,
+    OptimizerSettings,
+    RunConfig,
+    ScheduleSettings,
+    StartSettings,
+    TrainSettings,
+)
 
 __all__ = [
     "OPTIMIZERS",
@@ -17,8 +34,10 @@ __all__ = [
     "Result",
     "RunConfig",
     "ScheduleSettings",
+    "StartSettings",
     "TrainSettings",
     "assemble",
+    "begin",
     "build",
     "evaluate",
     "finished",

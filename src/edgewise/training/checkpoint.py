@@ -121,15 +121,21 @@ def clean(folder: Path, resumed: Checkpoint | None) -> None:
         _remove(path)
 
 
+def kept(model: nn.Module) -> dict[str, Tensor]:
+    """What a checkpoint holds of a model: all of its state but the frozen weights, which come from elsewhere."""
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    return {name: value for name, value in model.state_dict().items() if name not in frozen}
+
+
 def load_weights(model: nn.Module, tensors: Tensors, source: Path) -> None:
     """Load weights by name; a name or a shape that does not fit is a `CheckpointError` that says which."""
-    expected = model.state_dict()
+    expected = kept(model)
     for name in sorted(expected.keys() | tensors.keys()):
         has, wants = (str(list(side[name].shape)) if name in side else "absent" for side in (tensors, expected))
         if has != wants:
             told = f"weight {name!r} is {has} in the checkpoint and {wants} in the model"
             raise CheckpointError(f"{source} was made for another model: {told}")
-    model.load_state_dict(dict(tensors))
+    model.load_state_dict(model.state_dict() | dict(tensors))
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -16,11 +16,11 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise.errors import NonFiniteError
 from edgewise.tasks.task import Batch, Split
-from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, save_checkpoint
+from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers import average_for, optimizer_for, optimizer_tensors, restore_optimizer
-from edgewise.training.runs import Result, assemble, create, evaluate, finished, read_config, refuse_used
+from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.schedules import SCHEDULES
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
@@ -158,7 +158,7 @@ class Trainer:
             better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
             if better:
                 self.best = {"step": self.step, "valid": scores}
-                self.best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
+                self.best_weights = {name: weight.clone() for name, weight in kept(self.model).items()}
         self.record(valid=scores)
         metric, best = self.task.metric, self.best
         told = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
@@ -195,7 +195,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, unless a weight is no longer finite."""
-        weights = self.model.state_dict()
+        weights = kept(self.model)
         if (name := non_finite(weights)) is not None:
             raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
         state = {
@@ -221,7 +221,9 @@ class Trainer:
 
     def restore(self, found: tuple[str, dict[str, Any]] | None) -> None:
         """Take up the checkpoint that was found, on every rank; without one, begin."""
-        if found is not None:
+        if found is None:
+            begin(self.model, self.config)
+        else:
             name, state = found
             checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
             load_weights(self.model, checkpoint.tensors("model"), checkpoint.path)
@@ -233,7 +235,7 @@ class Trainer:
 
     def conclude(self) -> dict[str, Any]:
         """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
-        self.model.load_state_dict(self.best_weights)
+        load_weights(self.model, self.best_weights, self.run)
         step_seconds = statistics.median(self.durations) if self.durations else 0.0
         reached = {"best_step": self.best["step"], "valid": self.best["valid"]}
         if self.task.has_test:

@@ -113,6 +113,8 @@ def optimizer_for(model: nn.Module, chosen: OptimizerSettings) -> Optimizer:
     decayed: list[nn.Parameter] = []
     kept: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         decays = name.startswith(chosen.decay_prefix) and (parameter.ndim >= 2 or not chosen.decay_matrices_only)
         (decayed if decays else kept).append(parameter)
     if chosen.decay_prefix and not decayed:

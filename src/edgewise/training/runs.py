@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.layers.tables import chosen
+from edgewise.layers import adapt, chosen
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
 from edgewise.tasks.task import Finishing, Pattern, Split, Task
@@ -132,12 +132,43 @@ def finished(run: Path) -> Result | None:
 
 
 def assemble(config: RunConfig) -> tuple[Task, nn.Module]:
-    """The task and the model of a configuration, with the initial weights that its seed gives."""
+    """The task and the model of a configuration, with the initial weights that its seed gives.
+
+    A model that is only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does.
+    """
     task = build(chosen("task", config.task.name, TASKS), config.task.options, "task.options")
     settings, model = chosen("model", config.model.name, MODELS)
     options = build(settings, config.model.options, "model.options")
     seed(mix(config.train.seed, 0), torch.device("cpu"))
-    return task, model(options, task.signature)
+    built = model(options, task.signature)
+    if config.start.rank:
+        take_over(built, Path(config.start.run))
+        adapt(built, config.start.rank, config.start.alpha or None, config.start.names)
+    return task, built
+
+
+def begin(model: nn.Module, config: RunConfig) -> None:
+    """Give an assembled model the weights that training starts from, where its configuration names a run."""
+    if config.start.run and not config.start.rank:
+        take_over(model, Path(config.start.run))
+
+
+def take_over(model: nn.Module, run: Path) -> None:
+    """Give a model the best weights of a run wherever a name and its shape fit; the others keep their own.
+
+    Errors      CheckpointError for a folder without a run or an intact checkpoint, for a run that trained low-rank
+                additions only, or where nothing fits
+    """
+    if read_config(run).start.rank:
+        raise CheckpointError(f"{run} holds low-rank additions only: start from the run that they are added to")
+    checkpoint = newest(run / "checkpoints", say)
+    if checkpoint is None:
+        raise CheckpointError(f"{run} has no checkpoint yet: `edgewise resume {run}` trains on")
+    own, found = model.state_dict(), checkpoint.tensors("best")
+    fitting = {name: value for name, value in found.items() if name in own and own[name].shape == value.shape}
+    if not fitting:
+        raise CheckpointError(f"no weight of {run} fits this model: its names or shapes all differ")
+    model.load_state_dict(own | fitting)
 
 
 def evaluate(

@@ -151,6 +151,29 @@ class TrainSettings:
 
 
 @dataclass(frozen=True)
+class StartSettings:
+    """Which weights training starts from, and how much of them it may change.
+
+    Args:
+        run: A run folder whose best weights are taken over wherever name and shape fit; "": none, all are drawn.
+        rank: Freeze them, and train low-rank additions of this rank to the linear maps instead (LoRA). 0: train all.
+        alpha: Scale of the low-rank additions. 0: the rank, so that they are added as they are.
+        names: Which linear maps get them, a pattern such as "blocks.*.attention.*".
+    """
+
+    run: str = ""
+    rank: int = 0
+    alpha: float = 0.0
+    names: str = "*"
+
+    def __post_init__(self) -> None:
+        typed(self, "start")
+        at_least("start", self, rank=0, alpha=0.0)
+        if self.rank and not self.run:
+            raise ConfigError("start.rank adds to weights that are there already: name a run with start.run")
+
+
+@dataclass(frozen=True)
 class Choice:
     """A name of a table, and options for what it stands for.
 
@@ -178,6 +201,7 @@ class RunConfig:
         schedule: How the learning rate changes.
         train: How long, on what and how carefully to train.
         recipe: The recipe's name, for reports.
+        start: Which weights training starts from.
 
     Example
         >>> config = RunConfig(Choice("karate"), Choice("gnn", {"width": 8}), recipe="first")
@@ -196,6 +220,7 @@ class RunConfig:
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
     recipe: str = ""
+    start: StartSettings = field(default_factory=StartSettings)
 
     def to_plain(self) -> dict[str, Any]:
         """The configuration as YAML and JSON hold it, every default written out."""

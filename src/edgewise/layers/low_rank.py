@@ -1,0 +1,143 @@
+"""Low-rank adaptation: a trained model learns something new through a few numbers beside each of its linear maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from edgewise.errors import CheckpointError, ConfigError
+
+
+class LowRank(nn.Module):
+    """What is added to the weight of one linear map: a product of two narrow matrices, of which the second begins at 0.
+
+    Equation    W' = W + α/r · B A    (3)
+    Symbols     A [r, C], B [C', r]; r = rank; alpha = α; merged = whether W holds the product already
+    Shapes      W [C', C] -> [C', C]
+    Cost        r (C + C') numbers to train instead of C C'; O(r C C') a forward pass, once for all rows
+    Differs     the product is added to the weight, not to the map's result, so that whatever reads the weight sees it
+    Reference   Hu et al., "LoRA: low-rank adaptation of large language models", 2022, §4.1
+
+    Example
+        >>> added = LowRank(torch.zeros(2, 3), rank=1, alpha=2.0)
+        >>> added.A.data, added.B.data = torch.tensor([[1.0, 0.0, 1.0]]), torch.tensor([[1.0], [3.0]])
+        >>> added(torch.zeros(2, 3)).tolist()
+        [[2.0, 0.0, 2.0], [6.0, 0.0, 6.0]]
+    """
+
+    def __init__(self, weight: Tensor, rank: int, alpha: float) -> None:
+        super().__init__()
+        self.A = nn.Parameter(weight.new_empty(rank, weight.shape[1]))
+        self.B = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
+        nn.init.kaiming_uniform_(self.A, a=5**0.5)  # as a linear map of its own
+        self.scale = alpha / rank
+        self.merged = False
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight if self.merged else torch.addmm(weight, self.B, self.A, alpha=self.scale)
+
+
+def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = "*") -> list[str]:
+    """Freeze a model and give its linear maps low-rank additions, which alone are trained from then on.
+
+    Args:
+        model: Any module; its linear maps (`torch.nn.Linear` and what inherits from it) are found by name.
+        rank: Columns of the narrow matrices, r.
+        alpha: Scale of what is added, α; None: the rank, so that the product is added as it is.
+        names: Which linear maps, as a pattern of file names: "*" is all, "*.attention.*" those of attention.
+
+    Errors      ConfigError for a rank below 1, a name that fits no linear map, or a model that is adapted already
+    Edge cases  right after, the model computes what it computed before
+    Reference   Hu et al., 2022
+
+    Example
+        >>> model = nn.Sequential(nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 10))
+        >>> adapt(model, rank=2, names="0"), sum(p.numel() for p in model.parameters() if p.requires_grad)
+        (['0'], 400)
+    """
+    if rank < 1:
+        raise ConfigError(f"a low-rank addition needs a rank of at least 1, not {rank}")
+    if next(_additions(model), None) is not None:
+        raise ConfigError("this model is adapted already: `merge` it for good with `settle`, then adapt it again")
+    maps = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    chosen = [name for name in maps if fnmatchcase(name, names)]
+    if not chosen:
+        raise ConfigError(f"no linear map has a name like {names!r}; they are {', '.join(maps) or 'none'}")
+    model.requires_grad_(False)
+    for name in chosen:
+        addition = LowRank(maps[name].weight, rank, float(rank if alpha is None else alpha))
+        parametrize.register_parametrization(maps[name], "weight", addition)
+    return chosen
+
+
+def merge(model: nn.Module) -> None:
+    """Add each product to its weight, so that running the model costs what it did before; `unmerge` takes it back.
+
+    Example
+        >>> model = nn.Sequential(nn.Linear(2, 2))
+        >>> _ = adapt(model, rank=1)
+        >>> x, _ = torch.ones(1, 2), nn.init.ones_(model[0].parametrizations.weight[0].B)
+        >>> before = model(x)
+        >>> merge(model)
+        >>> torch.allclose(model(x), before)
+        True
+    """
+    _move(model, into=True)
+
+
+def unmerge(model: nn.Module) -> None:
+    """Take the products out of the weights again: up to rounding, they are what they were."""
+    _move(model, into=False)
+
+
+def settle(model: nn.Module) -> None:
+    """Merge for good: the additions are gone, the linear maps plain again, and all weights are trained."""
+    merge(model)
+    for module in list(model.modules()):
+        if parametrize.is_parametrized(module, "weight"):
+            parametrize.remove_parametrizations(module, "weight")
+    model.requires_grad_(True)
+
+
+def adapters(model: nn.Module) -> dict[str, Tensor]:
+    """The narrow matrices alone, by name: all that there is to save of what an adapted model has learned."""
+    return {
+        f"{name}.{part}": getattr(addition, part).detach()
+        for name, addition in _additions(model)
+        for part in ("A", "B")
+    }
+
+
+def load_adapters(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give an adapted model the matrices that `adapters` took from another one.
+
+    Errors      CheckpointError for a name or a shape that does not fit; then nothing has changed
+    """
+    own = adapters(model)
+    for name in sorted(own.keys() | tensors.keys()):
+        has, wants = (str(list(side[name].shape)) if name in side else "absent" for side in (tensors, own))
+        if has != wants:
+            raise CheckpointError(f"the adapter {name!r} is {has}, and {wants} in the model")
+    unmerge(model)
+    for name, value in own.items():
+        value.copy_(tensors[name])
+
+
+def _additions(model: nn.Module) -> Iterator[tuple[str, LowRank]]:
+    return ((name, module) for name, module in model.named_modules() if isinstance(module, LowRank))
+
+
+@torch.no_grad()
+def _move(model: nn.Module, into: bool) -> None:
+    for module in model.modules():
+        if not parametrize.is_parametrized(module, "weight"):
+            continue
+        parts = module.parametrizations["weight"]  # type: ignore[index, union-attr]
+        for addition in parts:
+            if isinstance(addition, LowRank) and addition.merged is not into:
+                parts.original.addmm_(addition.B, addition.A, alpha=addition.scale if into else -addition.scale)
+                addition.merged = into
