@@ -187,6 +187,24 @@ def test_weights_that_do_not_fit_are_drawn_anew(run):
         take_over(model, run / "nothing")
 
 
+def test_an_adapted_run_trains_what_the_other_lacks(tmp_path):
+    """An output layer of another shape is drawn, trained whole and saved."""
+    narrow = replace(configured(), model=Choice("two maps", {"width": 5}))
+    train(narrow, tmp_path / "narrow", progress=False)
+    config = replace(configured(), start=StartSettings(str(tmp_path / "narrow"), rank=1, names="second"))
+    model = assemble(config)[1]
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained == {
+        "first.weight",
+        "first.bias",
+        "second.parametrizations.weight.original",
+        "second.parametrizations.weight.0.A",
+        "second.parametrizations.weight.0.B",
+    }
+    train(config, tmp_path / "wide", progress=False)
+    assert load_run(tmp_path / "wide").model.second.weight.shape == (3, 8)
+
+
 def test_an_adapted_run_saves_its_additions_alone(run, tmp_path):
     """It is loaded with the frozen weights of the run that it starts from."""
     config = replace(configured(), start=StartSettings(str(run), rank=2))

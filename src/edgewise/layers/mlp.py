@@ -1,6 +1,7 @@
 """The multilayer perceptron: linear maps with an activation between them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice, pairwise
 
 import torch
@@ -18,6 +19,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "gelu": functional.gelu,
+    "gelu-tanh": partial(functional.gelu, approximate="tanh"),  # as GPT-2
     "silu": functional.silu,
     "elu": functional.elu,
 }

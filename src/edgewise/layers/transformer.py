@@ -40,6 +40,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "layer": nn.LayerNorm,  # (4.16)
+    "fine-layer": lambda width: nn.LayerNorm(width, eps=1e-12),  # as BERT
     "rms": lambda width: nn.RMSNorm(width, eps=1e-6),  # as LLaMA
     "batch": BatchNorm,
     "none": lambda width: nn.Identity(),

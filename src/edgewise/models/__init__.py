@@ -8,6 +8,7 @@ from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
+from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
@@ -62,5 +63,7 @@ __all__ = [
     "Transformer",
     "TransformerSettings",
     "energy_by_depth",
+    "from_hugging_face",
     "model_named",
+    "to_hugging_face",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, fixed_parts, strided_parts
+from edgewise.graphs import Graph, complete, fixed_parts, strided_parts
 from edgewise.kernels import dropout
 from edgewise.layers import (
     NORMS,
@@ -54,7 +54,7 @@ class TransformerSettings:
         key_value_heads: Heads of keys and values, shared by groups of query heads; None: as many as heads.
         hidden: Width inside the feed-forward network; None: 4 * width.
         activation: "swiglu" for a gated feed-forward network, else a name of ACTIVATIONS.
-        norm: A name of NORMS: "layer", "rms", "batch" or "none".
+        norm: A name of NORMS: "layer", "fine-layer", "rms", "batch" or "none".
         order: "pre" normalises what each stage reads, "post" what it leaves.
         positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
             or "alibi", inside the attention.
@@ -63,7 +63,8 @@ class TransformerSettings:
         stride: The stride of "strided-heads", the size of a block of "fixed-heads"; best near the root of the length.
         dropout: Probability for embeddings, attention weights and what each stage adds.
         bias: Whether the blocks' linear maps have one.
-        readout: "none", or a name of READOUTS where the task wants one output per graph.
+        readout: "none", or where the task wants one output per graph a name of READOUTS or "class": a learned node that
+            everyone hears, in front of the others, whose output is the graph's.
         tied: Whether the output layer is the token embedding, transposed.
     """
 
@@ -94,7 +95,8 @@ class Transformer(nn.Module):
     Symbols     X_0 = embed(x) + positions; blocks[l] = T_{l+1}; head = W, without bias for tokens
     Shapes      tokens x [*, N] int64 or features x [*, N, inputs] -> [*, N, outputs], with a readout [*, G, outputs]
     Errors      ConfigError for settings that do not fit the task or one another
-    Edge cases  a graph with its own positions (a batch, rows of a longer graph) is read at those positions
+    Edge cases  a graph with its own positions (a batch, rows of a longer graph) is read at those positions; the node
+                of readout="class" joins complete graphs only
     Cost        time O(depth (N width² + E width)); memory O(depth N width) plus what the attention backend keeps
     Differs     weights start as GPT-2's: normal of 0.02, and of 0.02 / √(2 depth) where a stage adds its result
     Reference   Vaswani et al., 2017; Radford et al., 2019; Baggag & Saad, §4.2
@@ -117,12 +119,16 @@ class Transformer(nn.Module):
         rotary = Rotary(width // settings.heads) if settings.positions == "rotary" else None
         self.blocks = nn.ModuleList(_block(settings, rotary) for _ in range(settings.depth))
         self.norm = chosen("norm", settings.norm if settings.order == "pre" else "none", NORMS)(width)
-        self.readout = None if settings.readout == "none" else chosen("readout", settings.readout, READOUTS)(width)
+        named = settings.readout not in ("none", "class")
+        self.readout = chosen("readout", settings.readout, READOUTS)(width) if named else None
+        self.class_node = nn.Parameter(torch.zeros(width)) if settings.readout == "class" else None
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=not signature.tokens)
         self._initialise()
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[Cache | None] | None = None) -> Tensor:
         h: Tensor = self.embed(x)
+        if self.class_node is not None:
+            graph, h = self._with_class_node(graph, h)
         if self.positions is not None:
             h = self.positions(graph, h)
         h = dropout(h, self.settings.dropout, self.training)
@@ -131,7 +137,16 @@ class Transformer(nn.Module):
         h = self.norm(h)
         if self.readout is not None:
             h = self.readout(graph, h)
+        elif self.class_node is not None:
+            h = h[..., :1, :]
         return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+
+    def _with_class_node(self, graph: Graph, h: Tensor) -> tuple[Graph, Tensor]:
+        if not graph.is_complete or graph.num_senders != graph.num_receivers:
+            raise ConfigError(f"readout='class' adds a node that joins all: it needs a complete graph, not {graph}")
+        assert self.class_node is not None
+        node = self.class_node.expand(*h.shape[:-2], 1, -1)
+        return graph.memo("with a class node", lambda: complete(graph.num_receivers + 1)), torch.cat([node, h], -2)
 
     def caches(self, graph: Graph) -> list[Cache]:
         """What each block remembers while it decodes on that kind of graph, still empty."""
@@ -232,7 +247,7 @@ ATTENTIONS: dict[str, Callable[[TransformerSettings, Rotary | None], MultiHeadAt
 def _learned(settings: TransformerSettings, signature: Signature) -> nn.Module:
     if signature.length is None:
         raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
-    return Learned(signature.length, settings.width)
+    return Learned(signature.length + (settings.readout == "class"), settings.width)
 
 
 RELATIVE: dict[str, type[MultiHeadAttention]] = {

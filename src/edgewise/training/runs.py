@@ -135,6 +135,7 @@ def assemble(config: RunConfig) -> tuple[Task, nn.Module]:
     """The task and the model of a configuration, with the initial weights that its seed gives.
 
     A model that is only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does.
+    Weights that this run lacks, such as the output layer of another task, are trained whole.
     """
     task = build(chosen("task", config.task.name, TASKS), config.task.options, "task.options")
     settings, model = chosen("model", config.model.name, MODELS)
@@ -142,8 +143,11 @@ def assemble(config: RunConfig) -> tuple[Task, nn.Module]:
     seed(mix(config.train.seed, 0), torch.device("cpu"))
     built = model(options, task.signature)
     if config.start.rank:
-        take_over(built, Path(config.start.run))
+        taken = take_over(built, Path(config.start.run))
         adapt(built, config.start.rank, config.start.alpha or None, config.start.names)
+        for name, parameter in built.named_parameters():
+            if name.replace(".parametrizations.weight.original", ".weight") not in taken:
+                parameter.requires_grad_(True)
     return task, built
 
 
@@ -153,8 +157,8 @@ def begin(model: nn.Module, config: RunConfig) -> None:
         take_over(model, Path(config.start.run))
 
 
-def take_over(model: nn.Module, run: Path) -> None:
-    """Give a model the best weights of a run wherever a name and its shape fit; the others keep their own.
+def take_over(model: nn.Module, run: Path) -> set[str]:
+    """Give a model the best weights of a run wherever a name and its shape fit, and name them; the others stay.
 
     Errors      CheckpointError for a folder without a run or an intact checkpoint, for a run that trained low-rank
                 additions only, or where nothing fits
@@ -169,6 +173,7 @@ def take_over(model: nn.Module, run: Path) -> None:
     if not fitting:
         raise CheckpointError(f"no weight of {run} fits this model: its names or shapes all differ")
     model.load_state_dict(own | fitting)
+    return set(fitting)
 
 
 def evaluate(

@@ -1,0 +1,156 @@
+import json
+
+import pytest
+import torch
+
+from edgewise import CheckpointError, ConfigError, DataError, causal, complete
+from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
+
+transformers = pytest.importorskip("transformers")
+
+
+def _gpt2(**options):
+    torch.manual_seed(0)
+    small = {"vocab_size": 50, "n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 3}
+    config = transformers.GPT2Config(**small, bos_token_id=None, eos_token_id=None, **options)
+    return _spread(transformers.GPT2LMHeadModel(config))
+
+
+def _vit(**options):
+    torch.manual_seed(0)
+    small = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+    config = transformers.ViTConfig(**small, image_size=12, patch_size=4, num_channels=3, num_labels=5, **options)
+    return _spread(transformers.ViTForImageClassification(config))
+
+
+def _spread(model):
+    """Weights large enough, and biases not zero, so that a mistake would show."""
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model.eval()
+
+
+def _images(count=2):
+    images = torch.randn(count, 3, 12, 12)
+    patches = images.unflatten(3, (3, 4)).unflatten(2, (3, 4)).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+    return images, patches
+
+
+def test_gpt2_gives_the_same_logits(tmp_path):
+    peer = _gpt2()
+    peer.save_pretrained(tmp_path)
+    model, tokens = from_hugging_face(tmp_path), torch.randint(50, (2, 16))
+    expected = peer(tokens).logits
+    assert expected.std() > 0.5
+    assert (model(causal(16), tokens) - expected).abs().max() < 1e-5
+    ours = model.generate(tokens[:, :4], 8, causal, temperature=0.0)
+    theirs = peer.generate(tokens[:, :4], max_new_tokens=8, do_sample=False, pad_token_id=0)
+    assert torch.equal(ours, theirs)
+
+
+def test_vit_gives_the_same_logits(tmp_path):
+    peer = _vit()
+    peer.save_pretrained(tmp_path)
+    model, (images, patches) = from_hugging_face(tmp_path), _images()
+    expected = peer(images).logits
+    assert expected.std() > 0.5
+    assert (model(complete(9), patches)[:, 0] - expected).abs().max() < 1e-5
+
+
+def test_several_files_and_a_bare_model_are_read(tmp_path):
+    peer = _gpt2()
+    peer.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    peer.transformer.save_pretrained(tmp_path / "bare")
+    tokens = torch.randint(50, (1, 9))
+    first, second = (from_hugging_face(tmp_path / name)(causal(9), tokens) for name in ("sharded", "bare"))
+    assert torch.equal(first, second)
+    assert (first - peer(tokens).logits).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("settings", "signature"),
+    [
+        (TransformerSettings(width=12, depth=2, heads=2, tied=True, activation="gelu-tanh"), Signature(9, 9, True, 8)),
+        (
+            TransformerSettings(width=12, depth=1, heads=3, hidden=20, readout="class", norm="fine-layer"),
+            Signature(4, 3, length=9, whole_graph=True),
+        ),
+    ],
+    ids=["gpt2", "vit"],
+)
+def test_what_is_written_is_read_by_transformers_and_by_us(settings, signature, tmp_path):
+    torch.manual_seed(0)
+    model = _spread(Transformer(settings, signature))
+    to_hugging_face(model, tmp_path / "out")
+    again = from_hugging_face(tmp_path / "out")
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
+    if signature.tokens:
+        x = torch.randint(9, (2, 8))
+        found, expected = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "out")(x).logits, model(causal(8), x)
+    else:
+        images = torch.randn(2, 1, 6, 6)
+        x = images.view(2, 3, 2, 3, 2).transpose(2, 3).reshape(2, 9, 4)
+        peer = transformers.ViTForImageClassification.from_pretrained(tmp_path / "out")
+        found, expected = peer(images).logits, model(complete(9), x)[:, 0]
+    assert (found - expected).abs().max() < 1e-5
+    with pytest.raises(ConfigError, match="holds a model already"):
+        to_hugging_face(model, tmp_path / "out")
+
+
+def test_a_class_node_needs_a_complete_graph():
+    settings = TransformerSettings(width=8, depth=1, heads=2, readout="class")
+    model = Transformer(settings, Signature(4, 3, length=9, whole_graph=True))
+    assert model(complete(9), torch.randn(2, 9, 4)).shape == (2, 1, 3)
+    with pytest.raises(ConfigError, match="needs a complete graph, not"):
+        model(causal(9), torch.randn(2, 9, 4))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"model_type": "llama"}, ConfigError, "model_type 'llama' has no counterpart here: known are gpt2, vit"),
+        ({"activation_function": "mish"}, ConfigError, "activation_function 'mish'"),
+        ({"scale_attn_by_inverse_layer_idx": True}, ConfigError, "scale_attn_by_inverse_layer_idx True"),
+        ({"n_layer": 3}, CheckpointError, "lacks the weight 'transformer.h.2.ln_1.weight'"),
+        ({"n_layer": 1}, CheckpointError, "no place for: transformer.h.1"),
+        ({"n_positions": 8}, CheckpointError, r"the shape \[16, 24\] instead of \[8, 24\]"),
+        ({"n_head": "three"}, ConfigError, "lacks or garbles"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(change, error, message, tmp_path):
+    _gpt2().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | change
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(error, match=message):
+        from_hugging_face(tmp_path)
+
+
+def test_damaged_and_unsafe_folders_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"config\.json: cannot be read"):
+        from_hugging_face(tmp_path)
+    _gpt2().save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-100])
+    with pytest.raises(DataError, match="cannot be read"):
+        from_hugging_face(tmp_path)
+    weights.unlink()
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(DataError, match="a pickle, which is never read"):
+        from_hugging_face(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../other.safetensors"}}))
+    with pytest.raises(DataError, match="something else than safetensors beside it"):
+        from_hugging_face(tmp_path)
+
+
+def test_a_model_without_a_counterpart_is_not_written(tmp_path):
+    for settings in (
+        TransformerSettings(width=8, depth=1, heads=2, positions="rotary", tied=True),
+        TransformerSettings(width=8, depth=1, heads=2, tied=False),
+        TransformerSettings(width=8, depth=1, heads=2, tied=True, norm="rms"),
+    ):
+        with pytest.raises(ConfigError, match=r"has others|is none|no counterpart there"):
+            to_hugging_face(Transformer(settings, Signature(9, 9, True, 8)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
