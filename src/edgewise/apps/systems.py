@@ -32,7 +32,7 @@ SYSTEMS = (
         "digits-randomized",
     ),
     System("A8", "Recurrent networks, LSTM, GRU", "h_t = φ(h_{t−1}, x_t)", "models/recurrent.py", "shakespeare-lstm"),
-    System("A9", "Low-rank adaptation (LoRA)", "W + α/r B A", "layers/low_rank.py", "topics-gpt-lora"),
+    System("A9", "Low-rank adaptation (LoRA)", "W + α/r B A", "layers/low_rank.py", "digits-vit-lora"),
     System("B1", "Nadaraya-Watson attention", "Σ_j a(q, k_j) v_j", "layers/kernel_regression.py", "kernel-regression"),
     System("B2", "Multi-head scaled dot-product attention", "softmax(QKᵀ/√d) V", "layers/attention.py", "digits-vit"),
     System("B3", "Transformer block, pre/post-norm", "X + FFN(LN(X))", "layers/transformer.py", "digits-vit"),
