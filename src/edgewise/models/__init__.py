@@ -11,6 +11,7 @@ from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransf
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
+from edgewise.models.potential import Potential, PotentialSettings
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
 
@@ -22,6 +23,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "particles": (ParticlesSettings, Particles),
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
+    "potential": (PotentialSettings, Potential),
     "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
 }
 
@@ -48,6 +50,8 @@ __all__ = [
     "Particles",
     "ParticlesSettings",
     "Perceptron",
+    "Potential",
+    "PotentialSettings",
     "RandomizedMLPSettings",
     "RandomizedPerceptron",
     "Signature",
