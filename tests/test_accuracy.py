@@ -62,3 +62,23 @@ def test_a_recipe_reaches_its_figure(recipe: str, seeds: int, bound: float, tmp_
     mean = -result["mean"] if result["metric"] == "loss" else result["mean"]
     assert len(result["values"]) == seeds
     assert mean >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd'] or 0:.4f} over {seeds} seeds"
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_a_learned_potential_moves_atoms_and_keeps_their_energy(tmp_path: Path) -> None:
+    """Forces within 5 % of their deviation, and 10 ps from a test frame of each temperature within 1 %."""
+    pytest.importorskip("ase")
+    from edgewise.tasks.molecular_dynamics import EnergiesAndForces, drift, simulate
+    from edgewise.training import load_run
+    from edgewise.training.calculator import calculator
+
+    command = [sys.executable, "-m", "edgewise", "train", "copper-schnet", "--run", str(tmp_path / "run"), "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1])["mean"] <= 0.05
+    loaded = load_run(tmp_path / "run", device="cpu")
+    assert isinstance(loaded.task, EnergiesAndForces)
+    forces = calculator(loaded)
+    for number in (0, 100, 200, 300):
+        told = drift(simulate(loaded.task.atoms(f"test:{number}"), forces, frames=5_001, step=2.0))
+        assert told.largest <= 0.01 * min(told.kinetic, told.total), f"test:{number}: {told}"

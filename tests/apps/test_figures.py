@@ -52,7 +52,11 @@ def fits() -> Figure:
     return figures.fits(x, x**2, [("a < b", [0.0, 1.0], [0.0, 1.0], figures.ACCENT)])
 
 
-DRAWINGS = [curves, fits, confusion, network, bare_network, tokens, images, examples]
+def parity() -> Figure:
+    return figures.parity(np.array([-1.0, 0.0, 2.0]), np.array([-1.1, 0.1, 2.0]), "eV/Å")
+
+
+DRAWINGS = [curves, fits, parity, confusion, network, bare_network, tokens, images, examples]
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)

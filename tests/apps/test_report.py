@@ -11,6 +11,10 @@ from edgewise.apps.command_line import main
 from edgewise.apps.options import configure
 from edgewise.apps.recipes import parse, read
 from edgewise.apps.report import changes, layers_of, report
+from edgewise.models import Potential, PotentialSettings
+from edgewise.tasks import EnergiesAndForces, karate
+from edgewise.tasks.molecular_dynamics import Frames
+from edgewise.training import LoadedRun
 
 EXPECTED = {
     # run: headings of its page, figures in its folder
@@ -142,6 +146,20 @@ def test_the_command_that_repeats_a_run_names_what_was_changed() -> None:
     told = changes(configure(recipe, overrides), recipe)
     assert told == ["--model.name gnn", "--model.width 8", "--optimizer.betas '[0.8, 0.9]'", "--train.seed 4"]
     assert changes(configure(recipe), recipe) == []
+
+
+def test_forces_are_drawn_beside_the_simulated_ones():
+    x = torch.randn(3, 1, 4, 3, dtype=torch.float64)
+    still = torch.full((4,), 29), torch.ones(4).double(), torch.zeros(3).double()
+    splits = {split: torch.tensor([number]) for number, split in enumerate(("train", "valid", "test"))}
+    task = EnergiesAndForces("made", Frames(*still, x, x, x, x.sum((2, 3))), splits, 2.0)
+    loaded = LoadedRun(configure(read("copper-schnet")), task, None, Potential(PotentialSettings(8, 1), task.signature))
+    (drawing,) = module.forces(loaded)
+    points = drawing.figure.axes[0].lines[1]
+    assert points.get_xdata().tolist() == pytest.approx(x[2].flatten().tolist(), abs=1e-6)
+    assert drawing.caption.startswith("12 components")
+    assert module.data_sentence(task) == "made: 3 frames of 4 atoms (1 train, 1 valid, 1 test)"
+    assert module.forces(LoadedRun(loaded.config, karate(), None, loaded.model)) == []
 
 
 def test_of_two_systems_with_one_id_the_recipes_own_is_shown() -> None:

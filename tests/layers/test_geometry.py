@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from edgewise import ShapeError, radius_graph
+from edgewise import Graph, ShapeError, radius_graph
 from edgewise.graphs import complete
-from edgewise.layers import displacements, lengths, squared_lengths
+from edgewise.layers import angles, displacements, edge_pairs, lengths, squared_lengths
 from layers.parity import leaf, messy_graph
 
 
@@ -41,3 +41,46 @@ def test_lengths_have_gradients_everywhere():
     (slope,) = torch.autograd.grad(lengths(x_ij).sum(), x_ij)
     assert torch.allclose(slope, torch.tensor([[0.0, 0.0], [0.6, 0.8]], dtype=torch.float64))
     assert squared_lengths(x_ij).flatten().tolist() == [0.0, 25.0]
+
+
+def test_an_axis_may_be_open_and_each_edge_may_have_a_cell_of_its_own():
+    graph, x = complete(6), torch.rand(6, 3, dtype=torch.float64) * 9
+    open_along_z = torch.tensor([4.0, 5.0, torch.inf], dtype=torch.float64)
+    x_ij = displacements(graph, x, open_along_z)
+    assert torch.equal(x_ij[:, 2], displacements(graph, x)[:, 2])
+    assert x_ij[:, 0].abs().max() <= 2 < displacements(graph, x)[:, 0].abs().max()
+    assert torch.equal(displacements(graph, x, open_along_z.expand(36, 3)), x_ij)
+    with pytest.raises(ShapeError, match="3 axes"):
+        displacements(graph, x, torch.ones(35, 3))
+
+
+def test_angles_are_those_of_every_two_edges_of_a_receiver():
+    graph, x = messy_graph().remove_self_loops(), leaf(7, 3)
+    cell = torch.tensor([1.0, 1.5, torch.inf], dtype=torch.float64)
+    for box in (None, cell):
+        x_ij, found = displacements(graph, x, box), angles(graph, x, box)[:, 0]
+        number = 0
+        for e in range(graph.num_edges):
+            for f in range(e + 1, graph.num_edges):
+                if graph.receivers[e] == graph.receivers[f]:
+                    cosine = (x_ij[e] @ x_ij[f]) / (x_ij[e].norm() * x_ij[f].norm())
+                    assert torch.allclose(found[number].cos(), cosine, atol=1e-12)
+                    assert [int(part[number]) for part in edge_pairs(graph)] == [e, f]
+                    number += 1
+        assert number == len(found) > 5
+
+
+def test_angles_are_exact_where_the_cosine_is_not_and_have_gradients():
+    corner = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+    small = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1e-9]], dtype=torch.float64)
+    assert angles(corner, small).item() == pytest.approx(1e-9, rel=1e-12)
+    turned = small * torch.tensor([[1.0], [1.0], [-1.0]])
+    assert angles(corner, turned).item() == pytest.approx(torch.pi - 1e-9, rel=1e-15)
+    x = leaf(3, 3)
+    assert torch.autograd.gradcheck(lambda place: angles(corner, place), x)
+    assert torch.autograd.gradgradcheck(lambda place: angles(corner, place), x)
+    for ends in ([0.0, 0.0], [0.0, 1.0], [1.0, 2.0]):
+        place = torch.tensor([[0.0, 0], [ends[0], 0], [ends[1], 0]]).double().requires_grad_()
+        (slope,) = torch.autograd.grad(angles(corner, place).sum(), place)
+        assert angles(corner, place).item() == 0 and torch.equal(slope, torch.zeros_like(slope))
+    assert angles(Graph.from_edge_index([[0], [1]], num_nodes=2), torch.zeros(2, 3)).shape == (0, 1)

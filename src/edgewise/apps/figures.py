@@ -153,6 +153,17 @@ def fits(x: Array, y: Array, lines: Sequence[Curve]) -> Figure:
     return figure
 
 
+def parity(truth: Array, learned: Array, unit: str) -> Figure:
+    """What was learned over what is true, both [N]: on the diagonal where they agree."""
+    with drawing(3.4, width=3.8) as (figure, grid):
+        axes: Axes = grid[0, 0]
+        axes.axline((0, 0), slope=1, color=RULE, linewidth=0.8, zorder=0)
+        axes.plot(truth, learned, "o", color=ACCENT, markersize=2, alpha=0.4, markeredgewidth=0)
+        axes.set(xlabel=f"truth ({unit})", ylabel=f"learned ({unit})", aspect="equal")
+        axes.tick_params(length=0)
+    return figure
+
+
 def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
     """Name each curve at its end instead of in a legend, pushed apart where two ends are close."""
     ends = sorted((values[-1], label, colour) for label, steps, values, colour in lines if len(values))

@@ -24,6 +24,7 @@ from edgewise.graphs import Graph
 from edgewise.models import Transformer
 from edgewise.tasks import (
     CurveRegression,
+    EnergiesAndForces,
     GraphClassification,
     ImageClassification,
     LinkPrediction,
@@ -36,6 +37,7 @@ from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_met
 Records = list[dict[str, Any]]
 SAMPLE = 300  # characters
 TEMPERATURE = 0.8
+POINTS = 2_000  # drawn at most
 
 
 def report(run: Path) -> list[str]:
@@ -121,6 +123,7 @@ def sections(found: Findings) -> list[Markup]:
         *found.part("Training", lambda: training_curves(found.records)),
         *found.part("Who listens to whom", lambda: drawn_attention(loaded)),
         *found.part("The fit", lambda: fit(loaded)),
+        *found.part("Forces", lambda: forces(loaded)),
         *found.part("Right and wrong", lambda: confusion(loaded)),
         *found.part("What it writes", lambda: sample(loaded)),
     ]
@@ -169,6 +172,9 @@ def data_sentence(task: Task) -> str:
     if isinstance(task, GraphClassification):
         sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.graphs.splits.items())
         return f"{task.name}: {len(task.graphs.members):,} graphs of {len(task.graphs.x):,} nodes ({sizes})"
+    if isinstance(task, EnergiesAndForces):
+        sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.splits.items())
+        return f"{task.name}: {len(task.x):,} frames of {task.x.shape[1]} atoms ({sizes})"
     if isinstance(task, LinkPrediction):
         sizes = f"{task.cut.train.shape[1]:,} train, {task.cut.valid.shape[1]:,} valid, {task.cut.test.shape[1]:,} test"
         return f"{task.name}: {task.graph().num_receivers:,} nodes and their links ({sizes})"
@@ -226,6 +232,22 @@ def fit(loaded: LoadedRun) -> list[Drawing]:
     near, far = ((values - truth).square().mean().item() for values in (fitted, cubic))
     drawn = figures.fits(task.place[train].double().numpy(), task.value[train].double().numpy(), lines)
     return [Drawing("fit", drawn, f"Mean squared error: attention {near:.3f}, the best cubic {far:.3f}.")]
+
+
+@torch.no_grad()
+def forces(loaded: LoadedRun) -> list[Drawing]:
+    """Learned forces over simulated ones, for test frames evenly apart."""
+    task = loaded.task
+    if not isinstance(task, EnergiesAndForces):
+        return []
+    batches = [*task.batches("test", 100, loaded.pattern)]
+    learned = torch.cat([loaded.model(batch.graph, batch.x)[:, 1:].flatten() for batch in batches])
+    truth = torch.cat([batch.target[:, 1:].flatten() for batch in batches])
+    some = slice(None, None, -(-len(truth) // POINTS))
+    error = float((learned - truth).square().mean().sqrt())
+    told = f"{len(truth[some]):,} components of forces on atoms of the test frames; over all, the root mean square"
+    drawn = figures.parity(truth[some].double().numpy(), learned[some].double().numpy(), "eV/Å")
+    return [Drawing("forces", drawn, f"{told} error is {error:.4f} eV/Å.")]
 
 
 @torch.no_grad()

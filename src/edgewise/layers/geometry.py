@@ -1,4 +1,4 @@
-"""Where senders are, seen from their receivers: displacements and distances, in open space or in a periodic box."""
+"""Where senders are, seen from receivers: displacements, distances and angles, in open space or a periodic box."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor
     """The vector from the sender of every edge to its receiver; in a periodic cell, between their nearest images.
 
     Equation    x_ij = x_i - x_j;  in a cell of edges L: x_ij - L round(x_ij / L)
-    Shapes      x [*, N, D], cell [D] or [] -> [*, E, D]; in the unit of x
+    Shapes      x [*, N, D], cell [D] or [], or [*, E, D] where edges lie in different cells -> [*, E, D]; unit of x
     Errors      ShapeError where x does not fit the graph, or the cell is not one length per axis
-    Edge cases  at exactly half an edge either image is as near; the one with the even number is taken
+    Edge cases  an axis of length inf is open; at exactly half an edge either image is as near; the one with the even
+                number is taken
     Cost        O(E D)
 
     Example
@@ -29,9 +30,10 @@ def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor
     x_ij = x_i - x_j
     if cell is None:
         return x_ij
-    if cell.shape not in ((), x.shape[-1:]):
+    if cell.shape not in ((), x.shape[-1:]) and cell.shape[-2:] != x_ij.shape[-2:]:
         raise ShapeError(f"a cell is one length, or one for each of {x.shape[-1]} axes, not {list(cell.shape)}")
-    return x_ij - cell * torch.round(x_ij.detach() / cell)
+    images = torch.round(x_ij.detach() / cell)
+    return x_ij - torch.where(images == 0, 0.0, images * cell)  # not inf · 0 along an open axis
 
 
 def squared_lengths(x_ij: Tensor) -> Tensor:
@@ -51,3 +53,51 @@ def lengths(x_ij: Tensor) -> Tensor:
     squared = squared_lengths(x_ij)
     apart = squared > 0
     return torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
+
+
+def edge_pairs(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Every pair of edges that arrive at one receiver: their numbers, the lower ones and the higher ones.
+
+    Shapes      a graph whose receivers have d_i senders -> two [P], P = Σ_i d_i (d_i - 1)/2, by receiver
+    Edge cases  parallel edges are two
+    Cost        O(E + P)
+
+    Example
+        >>> star = Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 0, 1]], num_nodes=4)
+        >>> [part.tolist() for part in edge_pairs(star)]
+        [[0, 0, 1], [1, 2, 2]]
+    """
+    edges = torch.arange(graph.num_edges, device=graph.device)
+    later = graph.offsets[1:].index_select(0, graph.receivers) - edges - 1  # how many follow at the same receiver
+    lower = edges.repeat_interleave(later)
+    before = (later.cumsum(0) - later).repeat_interleave(later)
+    return lower, lower + 1 + torch.arange(len(lower), device=graph.device) - before
+
+
+def angles(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor:
+    """The angle at a receiver between the lines to two of its senders, for every pair of `edge_pairs`.
+
+    Equation    θ_jik = 2 atan2(| |x_ik| x_ij - |x_ij| x_ik |, | |x_ik| x_ij + |x_ij| x_ik |)
+    Shapes      x [*, N, D], cell as in `displacements` -> [*, P, 1], from 0 to π
+    Errors      as `displacements`
+    Edge cases  where a sender is on its receiver's spot, the angle is 0 and so is its gradient
+    Cost        O(E D + P D)
+    Differs     from arccos(x_ij · x_ik / |x_ij| |x_ik|), which loses half of the digits near 0 and π
+    Reference   Kahan, "How futile are mindless assessments of roundoff in floating-point computation?", 2006, §12
+
+    Example
+        >>> corner = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+        >>> places = torch.tensor([[0.0, 0.0], [2.0, 0.0], [9.0, 9.0]])
+        >>> angles(corner, places).rad2deg().round().item()
+        45.0
+        >>> angles(corner, places, torch.tensor(10.0)).rad2deg().round().item()  # to the next image of the last
+        135.0
+    """
+    x_ij = displacements(graph, x, cell)
+    r_ij = lengths(x_ij)
+    lower, higher = edge_pairs(graph)
+    one, other = (x_ij.index_select(-2, end) * r_ij.index_select(-2, end_of_other)
+                  for end, end_of_other in ((lower, higher), (higher, lower)))  # fmt: skip
+    apart, together = lengths(one - other), lengths(one + other)
+    there = apart + together > 0
+    return torch.where(there, 2 * torch.atan2(apart, torch.where(there, together, 1.0)), 0.0)

@@ -12,6 +12,7 @@ from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
+from edgewise.models.potential import Potential, PotentialSettings
 from edgewise.models.recurrent import Recurrent, RecurrentSettings
 from edgewise.models.signature import Signature
 from edgewise.models.swin import Swin, SwinSettings
@@ -27,6 +28,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "particles": (ParticlesSettings, Particles),
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
+    "potential": (PotentialSettings, Potential),
     "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
 }
 
@@ -53,6 +55,8 @@ __all__ = [
     "Particles",
     "ParticlesSettings",
     "Perceptron",
+    "Potential",
+    "PotentialSettings",
     "RandomizedMLPSettings",
     "RandomizedPerceptron",
     "Recurrent",

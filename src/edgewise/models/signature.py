@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from edgewise.errors import ConfigError
 
@@ -19,6 +20,8 @@ class Signature:
         whole_graph: One output per graph (a readout) rather than one per node.
         space: Dimensions of space where nodes are particles: their features begin with a position and a velocity, and
             the outputs are positions. 0: features are only numbers.
+        radius: Distance within which atoms listen to one another: their features are a position, the periodic cell and
+            the atomic number, the outputs an energy and a force. None: the nodes are no atoms.
 
     Errors      a width or length below one is a `ConfigError`.
 
@@ -33,9 +36,12 @@ class Signature:
     length: int | None = None
     whole_graph: bool = False
     space: int = 0
+    radius: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"a model's {name} must be at least 1, not {value}")
+        if self.radius is not None and not 0 < self.radius < inf:
+            raise ConfigError(f"a model's radius must be above 0 and finite, not {self.radius}")

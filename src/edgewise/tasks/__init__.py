@@ -11,6 +11,7 @@ from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
 from edgewise.tasks.mnist import mnist
+from edgewise.tasks.molecular_dynamics import EnergiesAndForces, molecular_dynamics
 from edgewise.tasks.molecules import molecules
 from edgewise.tasks.musk import BagClassification, Bags, musk
 from edgewise.tasks.nbody import Forecast, nbody
@@ -37,6 +38,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "webkb": webkb,
     "node-folder": node_folder,
     "nbody": nbody,
+    "molecular-dynamics": molecular_dynamics,
     "planted": planted,
     "musk": musk,
     "curve": curve,
@@ -48,6 +50,7 @@ __all__ = [
     "Bags",
     "Batch",
     "CurveRegression",
+    "EnergiesAndForces",
     "Forecast",
     "GraphClassification",
     "GraphRegression",
@@ -70,6 +73,7 @@ __all__ = [
     "digits",
     "karate",
     "mnist",
+    "molecular_dynamics",
     "molecules",
     "musk",
     "nbody",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -49,9 +49,10 @@ class DisjointBatch(Batch):
     """
 
     members: tuple[Graph, ...] = field(default=())
+    per_node: ClassVar[bool] = False  # whether the target has a row for each node instead of each graph
 
     @classmethod
-    def of(cls, members: tuple[Graph, ...], x: Tensor, target: Tensor) -> DisjointBatch:
+    def of(cls, members: tuple[Graph, ...], x: Tensor, target: Tensor) -> Self:
         return cls(Graph.batch(members), x, target, members=members)
 
     def split(self, parts: int) -> list[Batch]:
@@ -64,7 +65,8 @@ class DisjointBatch(Batch):
         for first, last in pairwise(cuts):
             members = self.members[first:last]
             nodes = sum(member.num_receivers for member in members)
-            made.append(DisjointBatch.of(members, x[node : node + nodes], self.target[first:last]))
+            mine = slice(node, node + nodes)
+            made.append(type(self).of(members, x[mine], self.target[mine if self.per_node else slice(first, last)]))
             node += nodes
         return list(made)
 

@@ -1,0 +1,198 @@
+import pytest
+import torch
+
+from edgewise import ConfigError, Graph, radius_graph, use_backend
+from edgewise.models import Potential, PotentialSettings, Signature
+from edgewise.testing import assert_equivariant
+from layers.rigid import rotation, translation
+
+RADIUS = 3.0
+SIGNATURE = Signature(7, 4, space=3, radius=RADIUS)
+
+
+def potential(dtype=torch.float64, **settings):
+    model = Potential(PotentialSettings(**{"width": 8, "depth": 2, "gaussians": 8} | settings), SIGNATURE)
+    with torch.no_grad():
+        model.energy.linears[1].weight.mul_(50)  # forces of about 1
+    return model.to(dtype)
+
+
+def atoms(x, cell=(0.0, 0.0, 0.0)):
+    """Features of atoms at x [N, 3], of two elements in turn."""
+    Z = torch.tensor([29.0, 28.0]).to(x)[torch.arange(len(x)) % 2]
+    return torch.cat([x, torch.tensor(cell).to(x).expand_as(x), Z[:, None]], -1)
+
+
+def near(x, cell=None):
+    return radius_graph(x, RADIUS, cell=cell)
+
+
+def cloud(count=9, size=4.0, dtype=torch.float64):
+    return torch.rand(count, 3, dtype=torch.float64).to(dtype) * size
+
+
+def energy_and_forces(model, x, cell=None):
+    y = model(near(x, cell), atoms(x, cell or (0.0, 0.0, 0.0)))
+    return y[:, 0].sum(), y[:, 1:]
+
+
+def test_forces_are_the_slope_of_the_energy():
+    """Central differences of the energy, its radius graph rebuilt at every place, in open space and in a cell."""
+    model, step = potential(), 1e-4
+    for cell in (None, [6.5, 7.0, 8.0]):
+        x = cloud(size=6.0)
+        _, forces = energy_and_forces(model, x, cell)
+        assert forces.abs().max() > 0.1
+        for i in range(len(x)):
+            for axis in range(3):
+                sides = []
+                for sign in (1, -1):
+                    moved = x.clone()
+                    moved[i, axis] += sign * step
+                    sides.append(energy_and_forces(model, moved, cell)[0].detach())
+                assert abs(forces[i, axis] + (sides[0] - sides[1]) / (2 * step)) <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("reflect", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+def test_forces_turn_with_the_atoms_and_energies_stay(dtype, tolerance, reflect, seed):
+    model, x = potential(dtype), cloud(dtype=dtype)
+    R, t = rotation(seed, reflect=reflect).to(dtype), translation(seed).to(dtype)
+    graph = near(x)
+    assert_equivariant(
+        lambda x: model(graph, atoms(x)),
+        lambda x: (x @ R + t,),
+        lambda y: torch.cat([y[:, :1], y[:, 1:] @ R], -1),
+        x,
+        tolerance=tolerance,
+    )
+
+
+def test_the_order_of_the_atoms_does_not_matter():
+    model, x, perm = potential(), cloud(), torch.randperm(9)
+    features = atoms(x)
+    assert_equivariant(
+        lambda features: model(near(features[:, :3]), features),
+        lambda features: (features[perm],),
+        lambda y: y[perm],
+        features,
+        tolerance=1e-10,
+    )
+
+
+def test_momentum_and_angular_momentum_are_kept():
+    x = cloud()
+    forces = energy_and_forces(potential(), x)[1]
+    assert forces.abs().max() > 0.1
+    assert forces.sum(0).abs().max() < 1e-12
+    assert torch.linalg.cross(x, forces).sum(0).abs().max() < 1e-12
+
+
+def test_a_periodic_cell_has_no_edge():
+    model, cell = potential(), [6.5, 7.0, 8.0]
+    x = cloud(12, size=6.5)
+    energy, forces = energy_and_forces(model, x, cell)
+    box = torch.tensor(cell, dtype=torch.float64)
+    shifted = (x + torch.tensor([3.0, -2.0, 5.0])) % box  # some cross the boundary, others do not
+    images = x + box * torch.randint(-2, 3, (12, 3))
+    assert int(((x + torch.tensor([3.0, -2.0, 5.0])) % box != x + torch.tensor([3.0, -2.0, 5.0])).any(-1).sum()) > 3
+    for place in (shifted, images):
+        again = energy_and_forces(model, place, cell)
+        assert torch.allclose(again[0], energy, atol=1e-10) and torch.allclose(again[1], forces, atol=1e-10)
+    assert not torch.allclose(energy_and_forces(model, x)[0], energy, atol=1e-3)
+    assert forces.sum(0).abs().max() < 1e-12
+
+
+def test_twice_the_cell_has_twice_the_energy():
+    model, x = potential(), cloud(12, size=6.5)
+    one = energy_and_forces(model, x, [6.5, 7.0, 8.0])
+    both = torch.cat([x, x + torch.tensor([6.5, 0.0, 0.0])])
+    two = energy_and_forces(model, both, [13.0, 7.0, 8.0])
+    assert torch.allclose(two[0], 2 * one[0]) and torch.allclose(two[1], one[1].repeat(2, 1))
+
+
+def test_energy_and_force_are_continuous_where_an_edge_leaves_the_graph():
+    model, offsets = potential(), (-1e-6, -1e-9, 1e-9, 1e-6)
+    found, edges = [], []
+    for offset in offsets:
+        x = torch.tensor([[0.0, 0, 0], [1.2, 1.0, 0], [RADIUS + offset, 0, 0]], dtype=torch.float64)
+        edges.append(near(x).num_edges)
+        found.append(energy_and_forces(model, x))
+    assert edges == [6, 6, 4, 4]
+    for energy, forces in found:
+        assert abs(energy - found[1][0]) < 1e-4 and (forces - found[1][1]).abs().max() < 1e-4
+    assert abs(found[2][0] - found[1][0]) < 1e-8 and (found[2][1] - found[1][1]).abs().max() < 1e-8
+
+
+def test_members_of_a_batch_are_on_their_own_each_in_its_cell():
+    model, cells = potential(), ([6.5, 7.0, 8.0], [9.0, 8.0, 0.0], [0.0, 0.0, 0.0])
+    clouds = [cloud(count) for count in (5, 7, 4)]
+    open_as_infinity = [[length or torch.inf for length in cell] for cell in cells]
+    graphs = [near(x, cell) for x, cell in zip(clouds, open_as_infinity, strict=True)]
+    features = [atoms(x, tuple(cell)) for x, cell in zip(clouds, cells, strict=True)]
+    alone = [model(graph, x) for graph, x in zip(graphs, features, strict=True)]
+    assert torch.allclose(model(Graph.batch(graphs), torch.cat(features)), torch.cat(alone), atol=1e-12)
+
+
+def test_training_on_forces_differentiates_the_gradient():
+    """The slope of a loss on forces along a random direction of all weights, by central differences."""
+    model, x = potential(), cloud()
+    wanted = torch.randn(9, 3, dtype=torch.float64)
+
+    def loss():
+        return (energy_and_forces(model, x)[1] - wanted).square().sum()
+
+    weights = list(model.parameters())
+    slopes = torch.autograd.grad(loss(), weights)
+    last = model.energy.linears[1].bias
+    assert all(slope.abs().sum() > 0 for slope, weight in zip(slopes, weights, strict=True) if weight is not last)
+    directions = [torch.randn_like(weight) for weight in weights]
+    along = sum((slope * direction).sum() for slope, direction in zip(slopes, directions, strict=True))
+    sides = []
+    for step in (1e-5, -2e-5):
+        with torch.no_grad():
+            for weight, direction in zip(weights, directions, strict=True):
+                weight.add_(step * direction)
+        sides.append(loss().detach())
+    assert float((sides[0] - sides[1]) / 2e-5) == pytest.approx(float(along), rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["reference", "native"])
+def test_every_backend_differentiates_twice(backend):
+    model, x = potential(), cloud()
+
+    def slopes(name):
+        with use_backend(name):
+            forces = energy_and_forces(model, x)[1]
+            return [forces.detach(), *torch.autograd.grad(forces.square().sum(), list(model.parameters())[:-1])]
+
+    for found, expected in zip(slopes(backend), slopes("segment"), strict=True):
+        assert torch.allclose(found, expected, atol=1e-10)
+
+
+def test_evaluation_agrees_and_needs_no_memory_of_the_way():
+    model, x = potential(), cloud()
+    expected = model(near(x), atoms(x))
+    with torch.no_grad():
+        y = model(near(x), atoms(x))
+    assert torch.allclose(y, expected, atol=1e-12) and not y.requires_grad
+
+
+def test_a_lone_atom_feels_nothing():
+    y = potential()(near(torch.zeros(1, 3)), atoms(torch.zeros(1, 3, dtype=torch.float64)))
+    assert y.isfinite().all() and torch.equal(y[:, 1:], torch.zeros(1, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("settings", "signature", "message"),
+    [
+        (PotentialSettings(), Signature(7, 3, space=3), "this task has none"),
+        (PotentialSettings(), Signature(6, 4, space=3, radius=3.0), "this task has none"),
+        (PotentialSettings(width=0), SIGNATURE, "at least 1"),
+        (PotentialSettings(gaussians=1), SIGNATURE, "gaussians=1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, signature, message):
+    with pytest.raises(ConfigError, match=message):
+        Potential(settings, signature)
