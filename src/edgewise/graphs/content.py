@@ -72,7 +72,10 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
     """
     chunk = whole_number(chunk, "chunk", least=1)
     _check(graph, of_receivers, of_senders)
-    members, labels = _members(graph), 1 + int(max(of_senders.amax(), of_receivers.amax())) if of_senders.numel() else 1
+    members, labels = (
+        _members(graph),
+        1 + max((int(of.max()) for of in (of_receivers, of_senders) if of.numel()), default=0),
+    )
     sequences, rounds, count = of_receivers.shape
 
     def sorted_by_group(of: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,9 +231,8 @@ def _members(graph: Graph) -> tuple[Tensor, Tensor]:
     if graph.is_square:
         member = torch.repeat_interleave(graph.sizes)
         return member, member
-    return tuple(
-        torch.zeros(n, dtype=torch.int64, device=graph.device) for n in (graph.num_receivers, graph.num_senders)
-    )
+    nobody = torch.zeros(max(graph.num_receivers, graph.num_senders), dtype=torch.int64, device=graph.device)
+    return nobody[: graph.num_receivers], nobody[: graph.num_senders]
 
 
 def _check(graph: Graph, of_receivers: Tensor, of_senders: Tensor) -> None:
