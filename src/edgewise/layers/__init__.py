@@ -45,6 +45,7 @@ from edgewise.layers.linear_attention import (
     ReLUFeatures,
     TrigonometricFeatures,
 )
+from edgewise.layers.lsh import AngularHash, LSHAttention
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
@@ -52,8 +53,10 @@ from edgewise.layers.radial import RadialField
 from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
+from edgewise.layers.routing import Centroids, RoutingAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.schnet import SchNet
+from edgewise.layers.sinkhorn import BlockSort, SinkhornAttention, sinkhorn
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.tables import chosen
@@ -71,6 +74,9 @@ LAYERS: dict[str, type[nn.Module]] = {
     "shaw-attention": ShawAttention,
     "transformer-xl-attention": TransformerXLAttention,
     "factorised-attention": FactorisedAttention,
+    "lsh-attention": LSHAttention,
+    "routing-attention": RoutingAttention,
+    "sinkhorn-attention": SinkhornAttention,
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
     "kernel-regression": KernelRegression,
@@ -128,12 +134,15 @@ __all__ = [
     "READOUTS",
     "SAGELSTM",
     "ALiBiAttention",
+    "AngularHash",
     "AttentionEGNN",
     "AttentionReadout",
     "BatchNorm",
+    "BlockSort",
     "Buckets",
     "Cache",
     "CentralityEncoding",
+    "Centroids",
     "ClassicalHopfield",
     "CliqueEncoding",
     "ContinuousHopfield",
@@ -161,6 +170,7 @@ __all__ = [
     "KernelAttention",
     "KernelRegression",
     "KeyValueCache",
+    "LSHAttention",
     "LaplacianEncoding",
     "Learned",
     "Linear",
@@ -183,11 +193,13 @@ __all__ = [
     "ReLUFeatures",
     "RecurrentState",
     "Rotary",
+    "RoutingAttention",
     "SAGEMean",
     "SAGEPool",
     "SchNet",
     "ShawAttention",
     "SignInvariantEncoding",
+    "SinkhornAttention",
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
@@ -208,5 +220,6 @@ __all__ = [
     "probabilities",
     "renormalised",
     "retrieve",
+    "sinkhorn",
     "squared_lengths",
 ]
