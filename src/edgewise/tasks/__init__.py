@@ -10,6 +10,7 @@ from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
+from edgewise.tasks.listops import ListOps, listops
 from edgewise.tasks.mnist import mnist
 from edgewise.tasks.molecules import molecules
 from edgewise.tasks.musk import BagClassification, Bags, musk
@@ -39,6 +40,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "nbody": nbody,
     "planted": planted,
     "musk": musk,
+    "listops": listops,
     "curve": curve,
 }
 
@@ -55,6 +57,7 @@ __all__ = [
     "ImageClassification",
     "Images",
     "LinkPrediction",
+    "ListOps",
     "NodeClassification",
     "Nodes",
     "Pattern",
@@ -69,6 +72,7 @@ __all__ = [
     "curve",
     "digits",
     "karate",
+    "listops",
     "mnist",
     "molecules",
     "musk",
