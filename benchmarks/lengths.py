@@ -1,8 +1,9 @@
 """How time and memory of one attention layer grow with the length of a text: forward and backward, one thread.
 
-python benchmarks/lengths.py
+python benchmarks/lengths.py [NAME ...]
 
-Each length runs in a process of its own; time is the processor's, memory the peak above what was resident before.
+NAME begins the name of an attention; without any, all are measured. Each length runs in a process of its own; time is
+the processor's, memory the peak above what was resident before.
 """
 
 import math
@@ -16,12 +17,25 @@ import torch
 
 from edgewise import causal
 from edgewise.graphs import strided_parts
-from edgewise.layers import FactorisedAttention, LinearAttention, MultiHeadAttention, PerformerAttention
+from edgewise.layers import (
+    AngularHash,
+    Centroids,
+    FactorisedAttention,
+    LinearAttention,
+    LSHAttention,
+    MultiHeadAttention,
+    PerformerAttention,
+    RoutingAttention,
+    SinkhornAttention,
+)
 
 LENGTHS = [1024, 2048, 4096, 8192, 16384]
 LAYERS = {
     "softmax": lambda n: MultiHeadAttention(64, 4),
     "strided heads, stride √n": lambda n: FactorisedAttention(64, 4, partial(strided_parts, stride=math.isqrt(n))),
+    "lsh, 2 rounds, 32 buckets, chunks of 64": lambda n: LSHAttention(64, 4, AngularHash(16, 32, 2), chunk=64),
+    "routing, 32 clusters of 64": lambda n: RoutingAttention(64, 4, Centroids(4, 16, 32), size=64),
+    "sinkhorn, blocks of 64": lambda n: SinkhornAttention(64, 4, block=64),
     "linear": lambda n: LinearAttention(64, 4),
     "performer, 64 features": lambda n: PerformerAttention(64, 4),
 }
@@ -52,7 +66,7 @@ def slope(values: list[float]) -> float:
 def main() -> None:
     print(f"| attention | {' | '.join(map(str, LENGTHS))} | slope of time | of memory |")
     print("|---|" + "---|" * (len(LENGTHS) + 2))
-    for name in LAYERS:
+    for name in [name for name in LAYERS if name.startswith(tuple(sys.argv[1:]) or "")]:
         command = [sys.executable, __file__, name]
         found = [subprocess.check_output([*command, str(n)], text=True).split() for n in LENGTHS]  # noqa: S603
         seconds, memory = ([float(row[column]) for row in found] for column in (0, 1))
@@ -61,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    measure(sys.argv[1], int(sys.argv[2])) if len(sys.argv) > 2 else main()
+    measure(sys.argv[1], int(sys.argv[2])) if sys.argv[-1].isdigit() else main()

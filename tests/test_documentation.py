@@ -88,6 +88,19 @@ def test_the_picture_of_the_patterns_is_up_to_date() -> None:
     assert {call.split("(")[0] for call in drawn["PATTERNS"]} == set(PATTERNS)
 
 
+def test_the_picture_of_content_is_up_to_date() -> None:
+    done = ROOT / "docs" / "images"
+    sys.path.insert(0, str(done))
+    try:
+        drawn = runpy.run_path(str(done / "content.py"))["picture"]()
+    finally:
+        sys.path.pop(0)
+    committed = (done / "content.svg").read_text(encoding="utf-8")
+    shapes = [re.findall(r">([^<>]+)</(?:text|title)>|(<path d=[^>]*>)", svg) for svg in (drawn, committed)]
+    assert shapes[0] == shapes[1]
+    assert len(shapes[0]) == 1 + 2 * 6
+
+
 def test_docstrings_become_fields_and_keep_their_equations() -> None:
     sys.path.insert(0, str(ROOT / "docs"))
     try:

@@ -5,8 +5,8 @@ import torch
 from edgewise.apps.attention import AROUND, WHOLE, dense, draw_attention, lay_out
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Recorded
-from edgewise.models import GNN, GNNSettings
-from edgewise.tasks import NodeClassification, Nodes
+from edgewise.models import GNN, GNNSettings, Transformer, TransformerSettings
+from edgewise.tasks import NodeClassification, Nodes, Text
 
 
 def test_weights_become_matrices_at_their_receivers_and_senders() -> None:
@@ -58,3 +58,10 @@ def test_a_graph_without_edges_is_drawn() -> None:
     task = NodeClassification("lonely", nodes)
     for layer in ("gat", "sage-mean"):
         assert draw_attention(task, None, GNN(GNNSettings(layer), task.signature)) is not None
+
+
+@pytest.mark.parametrize(("attention", "drawn"), [("softmax", True), ("lsh", False), ("sinkhorn", False)])
+def test_attention_among_copies_of_the_nodes_is_not_drawn_over_the_nodes(attention: str, drawn: bool) -> None:
+    task = Text("abc", "abcabcabca" * 30, context=8)
+    model = Transformer(TransformerSettings(width=8, depth=1, heads=2, attention=attention, stride=4), task.signature)
+    assert (draw_attention(task, None, model) is not None) is drawn

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgewise import BackendRefusal, EdgeBias, Kernel, SenderBias, aggregate, attend, causal, complete, window
+from edgewise import BackendRefusal, EdgeBias, Graph, Kernel, SenderBias, aggregate, attend, causal, complete, window
 
 
 def features(x: torch.Tensor) -> torch.Tensor:
@@ -31,6 +31,18 @@ def test_causal_chunks_join_without_a_seam(n):
     gradients = [torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in results]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_a_batch_of_complete_graphs_factorises_block_by_block():
+    graph = Graph.batch([complete(3), complete(0), complete(5)])
+    q, k, v = (torch.randn(2, 8, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    results = [attend(graph, q, k, v, Kernel(features), backend=name) for name in ("factored", "reference")]
+    torch.testing.assert_close(*results)
+    gradients = [torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in results]
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    with pytest.raises(BackendRefusal, match="factorise"):
+        attend(graph.rows(2, 8), q[:, 2:], k, v, Kernel(features), backend="factored")
 
 
 @pytest.mark.parametrize("pattern", [complete, causal])

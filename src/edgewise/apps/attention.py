@@ -42,10 +42,12 @@ def draw_attention(task: Task, pattern: Pattern, model: nn.Module) -> Drawing | 
 
 
 def watch(model: nn.Module, graph: Graph | None, x: object) -> tuple[Tensor, Recorded | None]:
-    """A model's outputs, and its last call of `attend` if it makes any."""
+    """A model's outputs, and its last call of `attend` if it makes any among the graph's own nodes."""
     with record() as seen:
         outputs = model(graph, x)
-    return outputs, seen[-1] if seen else None
+    own = None if graph is None else (graph.num_receivers, graph.num_senders)
+    among = [one for one in seen if (one.graph.num_receivers, one.graph.num_senders) == own]
+    return outputs, among[-1] if among else None
 
 
 def tensor(batch: Batch) -> Tensor:

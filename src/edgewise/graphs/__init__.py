@@ -1,5 +1,6 @@
 """Floor 1: graphs. Who listens to whom, and nothing else."""
 
+from edgewise.graphs.content import Gathered, alike, clusters, hears_later, laid_out
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.importance import LayerSample, importance, sample_layers
 from edgewise.graphs.links import LinkCut, cut_links, links_of, sample_non_links
@@ -24,22 +25,27 @@ from edgewise.graphs.sampling import Sample, sample_neighbors
 
 __all__ = [
     "PATTERNS",
+    "Gathered",
     "Graph",
     "LayerSample",
     "LinkCut",
     "Rule",
     "Sample",
+    "alike",
     "bipartite",
     "blocks",
     "causal",
+    "clusters",
     "complete",
     "cut_links",
     "draw",
     "fixed",
     "fixed_parts",
     "grid",
+    "hears_later",
     "importance",
     "k_nearest",
+    "laid_out",
     "links_of",
     "radius_graph",
     "sample_layers",

@@ -2,6 +2,7 @@
 
     complete    y_i = φ(q_i) (Σ_j φ(k_j) v_jᵀ) / φ(q_i)·(Σ_j φ(k_j))
     causal      the same with sums over j ≤ i: a running state between chunks, a small triangle inside each
+    blocks      as complete, block by block: a batch of complete graphs
 
 Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chunk of 64 positions.
 Reference   Katharopoulos et al. 2020, eqs. 4–6 and 9–12.
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.graphs import Graph
 from edgewise.graphs.patterns import Causal
+from edgewise.graphs.rule import Blocks
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Kernel, SenderBias
@@ -36,8 +39,8 @@ def refuses(call: Call) -> str | None:
         return "a bias that depends on both ends does not factorise"
     if call.dropout or call.return_weights:
         return "weights that are dropped or returned must be computed one by one"
-    if not graph.is_complete and not (isinstance(graph.rule, Causal) and graph.offset == 0):
-        return "only complete and causal graphs factorise"
+    if not graph.is_complete and not (isinstance(graph.rule, Causal) and graph.offset == 0) and not _is_blocks(graph):
+        return "only complete and causal graphs, and batches of complete ones, factorise"
     return None
 
 
@@ -48,9 +51,16 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     q, k = call.ends()
     features = q.shape[-1]
-    causal = 0 if call.graph.is_complete else 2 * CHUNK * (features + call.v.shape[-1]) * q.shape[:-1].numel()
+    causal = (
+        0
+        if not isinstance(call.graph.rule, Causal)
+        else 2 * CHUNK * (features + call.v.shape[-1]) * q.shape[:-1].numel()
+    )
+    blocks = 8 * len(call.graph.rule.senders) if isinstance(call.graph.rule, Blocks) else 0
     flops = 2 * features * call.v.shape[-1] * (q.shape[:-1].numel() + k.shape[:-1].numel()) + causal
-    return Cost(flops=flops, bytes=16 * (q.numel() + k.numel() + call.v.numel()), launches=12 if causal == 0 else 25)
+    return Cost(
+        flops=flops, bytes=16 * (q.numel() + k.numel() + call.v.numel()), launches=blocks + (12 if causal == 0 else 25)
+    )
 
 
 def run(call: Call) -> Tensor:
@@ -68,11 +78,26 @@ def run(call: Call) -> Tensor:
         assert isinstance(bias, SenderBias)
         phi_k = phi_k * bias.values.exp().unsqueeze(-1)
     if graph.is_complete:
-        y = phi_q.transpose(-3, -2) @ torch.einsum("...jhf,...jhd->...hfd", phi_k, call.v)
-        total = torch.einsum("...ihf,...hf->...hi", phi_q, phi_k.sum(-3)).unsqueeze(-1)
+        y, total = _complete(phi_q, phi_k, call.v)
+    elif _is_blocks(graph):
+        assert isinstance(graph.rule, Blocks)
+        sizes = graph.rule.receivers, graph.rule.senders, graph.rule.senders
+        parts = (x.split(size, -3) for x, size in zip((phi_q, phi_k, call.v), sizes, strict=True))
+        y, total = (torch.cat(found, -2) for found in zip(*map(_complete, *parts), strict=True))
     else:
         y, total = _causal(phi_q.transpose(-3, -2), phi_k.transpose(-3, -2), call.v.transpose(-3, -2))
     return (y / torch.where(total == 0, 1, total)).transpose(-3, -2)
+
+
+def _is_blocks(graph: Graph) -> bool:
+    whole = graph.num_receivers, graph.num_senders
+    return isinstance(graph.rule, Blocks) and graph.offset == 0 and graph.rule.extent == whole and min(whole) > 0
+
+
+def _complete(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_j φ(q_i)·φ(k_j) v_j and the same sum without v_j, [*, H, I, ...] for [*, N, H, ...]."""
+    y = phi_q.transpose(-3, -2) @ torch.einsum("...jhf,...jhd->...hfd", phi_k, v)
+    return y, torch.einsum("...ihf,...hf->...hi", phi_q, phi_k.sum(-3)).unsqueeze(-1)
 
 
 def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -46,6 +46,7 @@ from edgewise.layers.linear_attention import (
     TrigonometricFeatures,
 )
 from edgewise.layers.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
+from edgewise.layers.lsh import AngularHash, LSHAttention
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
@@ -53,8 +54,10 @@ from edgewise.layers.radial import RadialField
 from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
+from edgewise.layers.routing import Centroids, RoutingAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.schnet import SchNet
+from edgewise.layers.sinkhorn import BlockSort, SinkhornAttention, sinkhorn
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.swin import PatchMerging, WindowAttention
@@ -74,6 +77,9 @@ LAYERS: dict[str, type[nn.Module]] = {
     "transformer-xl-attention": TransformerXLAttention,
     "window-attention": WindowAttention,
     "factorised-attention": FactorisedAttention,
+    "lsh-attention": LSHAttention,
+    "routing-attention": RoutingAttention,
+    "sinkhorn-attention": SinkhornAttention,
     "linear-attention": LinearAttention,
     "performer-attention": PerformerAttention,
     "kernel-regression": KernelRegression,
@@ -131,12 +137,15 @@ __all__ = [
     "READOUTS",
     "SAGELSTM",
     "ALiBiAttention",
+    "AngularHash",
     "AttentionEGNN",
     "AttentionReadout",
     "BatchNorm",
+    "BlockSort",
     "Buckets",
     "Cache",
     "CentralityEncoding",
+    "Centroids",
     "ClassicalHopfield",
     "CliqueEncoding",
     "ContinuousHopfield",
@@ -164,6 +173,7 @@ __all__ = [
     "KernelAttention",
     "KernelRegression",
     "KeyValueCache",
+    "LSHAttention",
     "LaplacianEncoding",
     "Learned",
     "Linear",
@@ -188,11 +198,13 @@ __all__ = [
     "ReLUFeatures",
     "RecurrentState",
     "Rotary",
+    "RoutingAttention",
     "SAGEMean",
     "SAGEPool",
     "SchNet",
     "ShawAttention",
     "SignInvariantEncoding",
+    "SinkhornAttention",
     "Sinusoidal",
     "SparseFeatures",
     "SumReadout",
@@ -221,6 +233,7 @@ __all__ = [
     "renormalised",
     "retrieve",
     "settle",
+    "sinkhorn",
     "squared_lengths",
     "unmerge",
 ]

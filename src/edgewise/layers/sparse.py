@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.patterns import strided_parts
+from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention import MultiHeadAttention
 from edgewise.layers.positions import Rotary
 
@@ -89,4 +90,7 @@ def within(graph: Graph, parts: Parts) -> tuple[Graph, ...]:
         patterns = parts(max(graph.offset + graph.num_receivers, graph.num_senders))
         nodes = (graph.num_receivers, graph.num_senders, graph.offset)
         laid = [Graph.from_rule(pattern.rule, *nodes) for pattern in patterns if pattern.rule is not None]
-    return tuple(graph.intersection(part.to(graph.device)) for part in laid)
+    laid = [part.to(graph.device) for part in laid]
+    if isinstance(graph.rule, Blocks) and graph.rule.senders == tuple(graph.sizes.tolist()):
+        return tuple(laid)  # a batch of complete graphs, which holds whatever stays inside its members
+    return tuple(graph.intersection(part) for part in laid)

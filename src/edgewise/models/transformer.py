@@ -18,13 +18,16 @@ from edgewise.layers import (
     NORMS,
     READOUTS,
     ALiBiAttention,
+    AngularHash,
     Cache,
+    Centroids,
     FactorisedAttention,
     FeedForward,
     GatedFeedForward,
     Learned,
     Linear,
     LinearAttention,
+    LSHAttention,
     MultiHeadAttention,
     PerformerAttention,
     PositiveFeatures,
@@ -32,7 +35,9 @@ from edgewise.layers import (
     PreNormBlock,
     ReLUFeatures,
     Rotary,
+    RoutingAttention,
     ShawAttention,
+    SinkhornAttention,
     Sinusoidal,
     SparseFeatures,
     T5Attention,
@@ -59,8 +64,12 @@ class TransformerSettings:
         positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
             or "alibi", inside the attention.
         attention: "softmax"; "strided-heads" or "fixed-heads", where half of the heads hear those nearby and half hear
-            every stride-th; or attention by features in linear time: "linear", "performer" or "performer-relu".
-        stride: The stride of "strided-heads", the size of a block of "fixed-heads"; best near the root of the length.
+            every stride-th; attention by features in linear time: "linear", "performer" or "performer-relu"; or on
+            graphs made from content: "lsh", "routing" or "sinkhorn".
+        stride: The stride of "strided-heads", the size of a block of "fixed-heads" and "sinkhorn", of a chunk of "lsh",
+            of a cluster of "routing"; best near the root of the length.
+        buckets: Buckets of "lsh", clusters of "routing".
+        rounds: Rounds of hashing of "lsh".
         dropout: Probability for embeddings, attention weights and what each stage adds.
         bias: Whether the blocks' linear maps have one.
         readout: "none", or where the task wants one output per graph a name of READOUTS or "class": a learned node that
@@ -79,6 +88,8 @@ class TransformerSettings:
     positions: str = "learned"
     attention: str = "softmax"
     stride: int = 8
+    buckets: int = 8
+    rounds: int = 2
     dropout: float = 0.0
     bias: bool = True
     readout: str = "none"
@@ -218,12 +229,29 @@ def _factorised(
 ) -> Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]:
     def attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
         _refuse_biases(settings)
-        if settings.key_value_heads is not None:
-            raise ConfigError(f"attention={settings.attention!r} takes no shared keys: leave key_value_heads out")
+        _refuse_shared_keys(settings)
         within, bias, dropout = partial(parts, stride=settings.stride), settings.bias, settings.dropout
         return FactorisedAttention(settings.width, settings.heads, within, rotary=rotary, bias=bias, dropout=dropout)
 
     return attention
+
+
+def _of_content(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
+    _refuse_biases(settings)
+    _refuse_shared_keys(settings)
+    width, heads, size, bias = settings.width, settings.heads, settings.stride, settings.bias
+    if settings.attention == "lsh":
+        hashing = AngularHash(width // heads, settings.buckets, settings.rounds)
+        return LSHAttention(width, heads, hashing, chunk=size, rotary=rotary, bias=bias)
+    if settings.attention == "routing":
+        centroids = Centroids(heads, width // heads, settings.buckets)
+        return RoutingAttention(width, heads, centroids, size=size, rotary=rotary, bias=bias)
+    return SinkhornAttention(width, heads, block=size, rotary=rotary, bias=bias)
+
+
+def _refuse_shared_keys(settings: TransformerSettings) -> None:
+    if settings.key_value_heads is not None:
+        raise ConfigError(f"attention={settings.attention!r} takes no shared keys: leave key_value_heads out")
 
 
 def _refuse_biases(settings: TransformerSettings) -> None:
@@ -238,6 +266,9 @@ ATTENTIONS: dict[str, Callable[[TransformerSettings, Rotary | None], MultiHeadAt
     "softmax": _softmax,
     "strided-heads": _factorised(strided_parts),
     "fixed-heads": _factorised(fixed_parts),
+    "lsh": _of_content,
+    "routing": _of_content,
+    "sinkhorn": _of_content,
     "linear": _linear,
     "performer": _performer(PositiveFeatures),
     "performer-relu": _performer(ReLUFeatures),

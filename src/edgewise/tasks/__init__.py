@@ -10,6 +10,7 @@ from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
+from edgewise.tasks.listops import ListOps, listops
 from edgewise.tasks.mnist import mnist
 from edgewise.tasks.molecular_dynamics import EnergiesAndForces, molecular_dynamics
 from edgewise.tasks.molecules import molecules
@@ -41,6 +42,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "molecular-dynamics": molecular_dynamics,
     "planted": planted,
     "musk": musk,
+    "listops": listops,
     "curve": curve,
 }
 
@@ -58,6 +60,7 @@ __all__ = [
     "ImageClassification",
     "Images",
     "LinkPrediction",
+    "ListOps",
     "NodeClassification",
     "Nodes",
     "Pattern",
@@ -72,6 +75,7 @@ __all__ = [
     "curve",
     "digits",
     "karate",
+    "listops",
     "mnist",
     "molecular_dynamics",
     "molecules",

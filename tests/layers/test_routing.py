@@ -1,0 +1,180 @@
+"""Attention inside clusters against its equation, its moving centres, and where it must equal full attention."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgewise import ConfigError, Graph, causal, complete, strided, window
+from edgewise.layers import Centroids, KeyValueCache, MultiHeadAttention, Rotary, RoutingAttention
+from layers.parity import assert_parity, leaf
+
+GRAPHS = {
+    "complete": complete(12),
+    "causal": causal(12),
+    "window": window(12, 4),
+    "strided": strided(12, 3),
+    "edges": Graph.from_edge_index(
+        torch.randint(12, (2, 60), generator=torch.Generator().manual_seed(0)), 12
+    ).coalesce(),
+}
+
+
+def layer_of(count=3, size=4, **options) -> RoutingAttention:
+    return RoutingAttention(8, 2, Centroids(2, 4, count), size=size, **options).double().eval()
+
+
+def equation(layer: RoutingAttention, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    """The layer for x [12, 8], cluster by cluster and node by node."""
+    q, k, v = (part.view(-1, 2, 4) for part in layer.projection(x).chunk(3, -1))
+    listens = graph.dense_mask()
+    later = bool(listens.triu(1).any())
+    heads = []
+    for h in range(2):
+        means = layer.centroids.means[h]
+        near_q, near_k = (
+            functional.layer_norm(z[:, h], (4,)) @ (means / means.norm(dim=-1, keepdim=True)).T for z in (q, k)
+        )
+        rows = []
+        for i in range(12):
+            sets = []
+            if later:
+                for c in range(len(means)):
+                    of_q, of_k = (near[:, c].topk(layer.size).indices.tolist() for near in (near_q, near_k))
+                    if i in of_q:
+                        sets.append([j for j in of_k if listens[i, j]])
+            else:
+                labels = near_k.argmax(1).tolist()
+                label = int(near_q[i].argmax())
+                rank = [labels[:j].count(label) for j in range(12)]
+                near = [
+                    j for j in range(12) if labels[j] == label and rank[i] // layer.size - rank[j] // layer.size < 2
+                ]
+                sets.append([j for j in near if listens[i, j]])
+            heard = [(k[js, h] @ q[i, h] / 2).softmax(0) @ v[js, h] if js else 0 * v[i, h] for js in sets]
+            rows.append(sum(heard) / len(heard) if heard else 0 * v[i, h])
+        heads.append(torch.stack(rows))
+    return layer.output(torch.cat(heads, -1))
+
+
+@pytest.mark.parametrize("size", [2, 4, 12])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_layer_is_its_equation(name, size):
+    layer, x = layer_of(size=size), leaf(12, 8)
+    parameters = dict(layer.named_parameters())
+    expected = equation(layer, GRAPHS[name], x)
+    assert_parity(layer, parameters, (GRAPHS[name], x), expected, [x, *parameters.values()], 1e-10)
+
+
+@pytest.mark.parametrize("pattern", [complete, causal, partial(window, radius=20), partial(strided, stride=3)])
+def test_one_cluster_is_full_attention(pattern):
+    layer, full, x = layer_of(count=1, size=12), MultiHeadAttention(8, 2).double(), leaf(12, 8)
+    parameters = dict(layer.named_parameters())
+    expected = torch.func.functional_call(full, parameters, (pattern(12), x))
+    assert_parity(layer, parameters, (pattern(12), x), expected, [x, *parameters.values()], 1e-10)
+
+
+def test_centres_move_as_their_equation_says():
+    """μ ← λ μ + (1 − λ)/2 (Σ_{c(q) = c} q + Σ_{c(k) = c} k), vector by vector."""
+    centroids = Centroids(2, 4, count=3, decay=0.9).double()
+    q, k, before = torch.randn(6, 10, 4).double(), torch.randn(6, 10, 4).double(), centroids.means.clone()
+    expected = 0.9 * before
+    for vectors in (q, k):
+        for s in range(6):
+            for x in vectors[s]:
+                x = (x - x.mean()) / (x.var(correction=0) + 1e-5).sqrt()
+                nearest = int((before[s % 2] @ x / before[s % 2].norm(dim=-1)).argmax())
+                expected[s % 2, nearest] += 0.1 / 2 * x
+    centroids.follow(q, k)
+    assert torch.allclose(centroids.means, expected, atol=1e-12)
+
+
+def test_a_centre_without_company_stays():
+    centroids = Centroids(1, 2, count=2, decay=0.5)
+    centroids.means.copy_(torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]]))
+    centroids.follow(torch.tensor([[[2.0, 1.0]]]))
+    assert centroids.means[0, 1].tolist() == [-1.0, 1.0]
+    assert centroids.means[0, 0].tolist() != [1.0, -1.0]
+
+
+def test_centres_find_the_clusters():
+    """Vectors around four directions: each centre ends at one of them, whatever it began with."""
+    torch.manual_seed(3)
+    directions = functional.layer_norm(torch.randn(4, 16), (16,))
+    centroids = Centroids(1, 16, count=4, decay=0.9)
+    near = directions + 2 * torch.randn(4, 16)  # starts by the data, but far from the middle of it
+    centroids.means.copy_(near[None])
+    for _ in range(100):
+        centroids.follow(directions[torch.randint(4, (1, 64))] + 0.3 * torch.randn(1, 64, 16))
+    cosines = functional.normalize(centroids.means[0], dim=-1) @ functional.normalize(directions, dim=-1).T
+    assert (cosines.max(1).values > 0.98).all()
+    assert cosines.argmax(1).unique().numel() == 4
+
+
+def test_centres_follow_while_training_alone():
+    layer, x, before = layer_of(), torch.randn(3, 12, 8).double(), None
+    before = layer.centroids.means.clone()
+    layer(causal(12), x)
+    assert torch.equal(layer.centroids.means, before)
+    layer.train()(causal(12), x)
+    assert not torch.equal(layer.centroids.means, before)
+    assert not layer.centroids.means.requires_grad
+
+
+def test_nobody_hears_the_future():
+    layer, x = layer_of(), leaf(30, 8).detach()
+    other = torch.cat([x[:20], torch.randn(10, 8, dtype=torch.float64)])
+    assert torch.allclose(layer(causal(30), x)[:20], layer(causal(30), other)[:20], atol=1e-12)
+    assert not torch.allclose(layer(complete(30), x)[:20], layer(complete(30), other)[:20], atol=1e-3)
+
+
+@pytest.mark.parametrize("pattern", [causal, partial(window, radius=3, sides="past"), partial(strided, stride=3)])
+def test_cached_attention_is_attention(pattern):
+    layer, x, cache = layer_of(size=2, rotary=Rotary(4)), leaf(2, 12, 8).detach(), KeyValueCache()
+    rows = [pattern(n).rows(n - 1, n) for n in range(1, 13)]
+    found = torch.cat([layer(row, x[:, n : n + 1], cache=cache) for n, row in enumerate(rows)], 1)
+    assert torch.allclose(found, layer(pattern(12), x), atol=1e-12)
+
+
+def test_each_member_of_a_batch_hears_what_it_hears_alone():
+    layer, x = layer_of(), leaf(30, 8)
+    for pattern in (causal, complete):
+        together = layer(Graph.batch([pattern(13), pattern(17)]), x)
+        alone = torch.cat([layer(pattern(13), x[:13]), layer(pattern(17), x[13:])])
+        assert torch.allclose(together, alone, atol=1e-12)
+
+
+def test_a_complete_graph_does_not_know_the_order_of_its_nodes():
+    layer, x, perm = layer_of(), leaf(30, 8), torch.randperm(30)
+    assert torch.allclose(layer(complete(30), x[perm]), layer(complete(30), x)[perm], atol=1e-12)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of entries of the largest tensor that any operation makes."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.entries = max(self.entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("pattern", [complete, causal])
+def test_no_matrix_of_pairs_is_ever_written(pattern):
+    n = 4096
+    layer = RoutingAttention(8, 2, Centroids(2, 4, 16), size=256)
+    with LargestTensor() as mode:
+        layer(pattern(n), torch.randn(n, 8)).sum().backward()
+    assert mode.entries <= 2 * (n + 1) * 16  # how near everyone is to each cluster
+
+
+def test_what_cannot_be_is_refused():
+    for options in ({"count": 0}, {"decay": 1.5}):
+        with pytest.raises(ConfigError, match="at least one cluster"):
+            Centroids(2, 4, **options)
+    with pytest.raises(ConfigError, match="size=0"):
+        RoutingAttention(8, 2, size=0)

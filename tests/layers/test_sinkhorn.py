@@ -1,0 +1,214 @@
+"""Sorted blocks against their equation, the soft permutation itself, and where it must equal full attention."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgewise import ConfigError, Graph, GraphError, blocks, causal, complete, strided, window
+from edgewise.layers import BlockSort, KeyValueCache, MultiHeadAttention, Rotary, SinkhornAttention, sinkhorn
+from layers.parity import assert_parity, leaf
+
+GRAPHS = {
+    "complete": complete(12),
+    "causal": causal(12),
+    "window": window(12, 8),
+    "past window": window(12, 8, sides="past"),
+    "strided": strided(12, 3),
+    "edges": Graph.from_edge_index(torch.ones(12, 12).triu(-4).nonzero().T, 12),
+}
+
+
+def layer_of(block=3, temperature=0.75, **options) -> SinkhornAttention:
+    return SinkhornAttention(8, 2, BlockSort(2, 4, temperature), block=block, **options).double().eval()
+
+
+def soft_permutation(R: torch.Tensor, allowed: torch.Tensor, iterations: int, past: bool) -> torch.Tensor:
+    """Sinkhorn's scaling with sums of exponentials, entry by entry."""
+    S = R.exp() * allowed
+    for _ in range(iterations):
+        total = S.cumsum(0) if past else S.sum(0).expand_as(S)
+        S = torch.where(total > 0, S / total.clamp(min=1e-300), 0)
+        total = S.sum(1, keepdim=True)
+        S = torch.where(total > 0, S / total.clamp(min=1e-300), 0)
+    return S
+
+
+def equation(layer: SinkhornAttention, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    """The layer for x [N, 8], in which every block has the same size."""
+    n, b = len(x), layer.block
+    count = n // b
+    q, k, v = (part.view(-1, 2, 4) for part in layer.projection(x).chunk(3, -1))
+    listens = graph.dense_mask()
+    past = not listens.triu(1).any()
+    whole = listens.view(count, b, count, b).all(3).all(1)
+    whole = whole & ~torch.eye(count, dtype=torch.bool) if past else whole
+    heads = []
+    for h in range(2):
+        means = torch.stack([v[a * b : a * b + b, h].mean(0) for a in range(count)])
+        asking = torch.stack([v[: a * b + 1, h].mean(0) for a in range(count)]) if past else means
+        R = asking @ layer.sorting.W[h] @ means.T / layer.sorting.temperature
+        S = soft_permutation(R, whole, layer.sorting.iterations, past)
+        rows = []
+        for i in range(n):
+            a = i // b
+            own = [j for j in range(a * b, a * b + b) if listens[i, j]]
+            keys, values = [k[own, h]], [v[own, h]]
+            if whole[a].any():
+                keys, values = (
+                    [sum(S[a, c] * z[c * b : c * b + b, h] for c in range(count)), *rest]
+                    for z, rest in ((k, keys), (v, values))
+                )
+            keys, values = torch.cat(keys), torch.cat(values)
+            rows.append((keys @ q[i, h] / 2).softmax(0) @ values if len(keys) else 0 * v[i, h])
+        heads.append(torch.stack(rows))
+    return layer.output(torch.cat(heads, -1))
+
+
+@pytest.mark.parametrize("block", [1, 3, 12])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_layer_is_its_equation(name, block):
+    layer, x = layer_of(block), leaf(12, 8)
+    parameters = dict(layer.named_parameters())
+    expected = equation(layer, GRAPHS[name], x)
+    expected = expected + 0 * layer.sorting.W.sum()  # where nothing is sorted, nothing depends on W
+    leaves = [x, *(p for n, p in parameters.items() if n != "sorting.W")]
+    assert_parity(layer, parameters, (GRAPHS[name], x), expected, leaves, 1e-10)
+    if block == 3 and name != "strided":  # which holds no two blocks whole
+        assert_parity(layer, parameters, (GRAPHS[name], x), expected, [layer.sorting.W], 1e-10)
+
+
+@pytest.mark.parametrize("pattern", [complete, causal, partial(window, radius=20), partial(strided, stride=3)])
+def test_one_block_is_full_attention(pattern):
+    layer, full, x = layer_of(block=12), MultiHeadAttention(8, 2).double(), leaf(12, 8)
+    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "sorting" not in name})
+    found, expected = layer(pattern(12), x), full(pattern(12), x)
+    assert torch.allclose(found, expected, atol=1e-10)
+    gradients = [torch.autograd.grad(y.sin().sum(), x)[0] for y in (found, expected)]
+    assert torch.allclose(*gradients, atol=1e-10)
+
+
+class Given(BlockSort):
+    """Gives a matrix of our own instead of one that was learned."""
+
+    def forward(self, blocks, sizes, allowed, past):
+        return self.given.expand(2, *self.given.shape).unsqueeze(0)
+
+
+def test_the_identity_hears_its_own_block_alone():
+    """Then a block is heard twice, once mixed from itself and once as it is: the same average."""
+    layer, full, x = layer_of(), MultiHeadAttention(8, 2).double(), leaf(12, 8)
+    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "sorting" not in name})
+    layer.sorting = Given(2, 4)
+    layer.sorting.given = torch.eye(4, dtype=torch.float64)
+    assert torch.allclose(layer(complete(12), x), full(blocks(12, 3), x), atol=1e-10)
+
+
+def test_a_permutation_hears_its_own_block_and_the_one_sorted_there():
+    layer, full, x = layer_of(), MultiHeadAttention(8, 2).double(), leaf(12, 8)
+    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "sorting" not in name})
+    order = [2, 0, 3, 1]
+    layer.sorting = Given(2, 4)
+    layer.sorting.given = torch.eye(4, dtype=torch.float64)[order]
+    edges = [[j, i] for i in range(12) for j in range(12) if j // 3 in (i // 3, order[i // 3])]
+    assert torch.allclose(layer(complete(12), x), full(Graph.from_edge_index(torch.tensor(edges).T, 12), x), atol=1e-10)
+
+
+def test_the_matrix_is_doubly_stochastic():
+    scores = 3 * torch.randn(5, 7, 7, dtype=torch.float64)
+    S = sinkhorn(scores, torch.ones(7, 7, dtype=torch.bool), iterations=200)
+    ones = torch.ones(5, 7, dtype=torch.float64)
+    assert torch.allclose(S.sum(-1), ones, atol=1e-12)
+    assert torch.allclose(S.sum(-2), ones, atol=1e-6)
+    assert (S > 0).all()
+
+
+def test_the_matrix_nears_a_permutation_as_the_temperature_falls():
+    scores = torch.randn(6, 6, dtype=torch.float64)
+    sharpness = [
+        sinkhorn(scores / t, torch.ones(6, 6, dtype=torch.bool), 500).max(1).values.mean() for t in (1.0, 0.1, 0.01)
+    ]
+    assert sharpness[0] < sharpness[1] < sharpness[2]
+    assert sharpness[2] > 0.99
+
+
+def test_gradients_of_the_matrix():
+    allowed = torch.ones(4, 4, dtype=torch.bool).tril(-1)
+    scores = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda r: sinkhorn(r, allowed, 5, past=True), (scores,))
+    assert torch.autograd.gradcheck(lambda r: sinkhorn(r, torch.ones_like(allowed), 5), (scores,))
+
+
+def test_a_causal_row_depends_on_no_later_row():
+    allowed, scores = torch.ones(6, 6, dtype=torch.bool).tril(-1), torch.randn(6, 6)
+    other = torch.cat([scores[:4], torch.randn(2, 6)])
+    first, second = (sinkhorn(r, allowed, 8, past=True) for r in (scores, other))
+    assert torch.equal(first[:4], second[:4])
+    assert first[0].eq(0).all() and first[1:].sum(1).allclose(torch.ones(5))
+
+
+def test_nobody_hears_the_future():
+    layer, x = layer_of(), leaf(30, 8).detach()
+    for start in (19, 20, 21):  # in each place of a block
+        other = torch.cat([x[:start], torch.randn(30 - start, 8, dtype=torch.float64)])
+        assert torch.allclose(layer(causal(30), x)[:start], layer(causal(30), other)[:start], atol=1e-12)
+    assert not torch.allclose(layer(complete(30), x)[:20], layer(complete(30), other)[:20], atol=1e-3)
+
+
+def test_cached_attention_is_attention():
+    layer, x, cache = layer_of(rotary=Rotary(4)), leaf(2, 13, 8).detach(), KeyValueCache()
+    rows = [causal(n).rows(n - 1, n) for n in range(1, 14)]
+    found = torch.cat([layer(row, x[:, n : n + 1], cache=cache) for n, row in enumerate(rows)], 1)
+    assert torch.allclose(found, layer(causal(13), x), atol=1e-12)
+    with pytest.raises(GraphError, match="or in rows of a causal one"):
+        layer(strided(13, 3).rows(12, 13), x[:, :1], cache=cache)
+
+
+def test_each_member_of_a_batch_hears_what_it_hears_alone():
+    layer, x = layer_of(), leaf(30, 8)
+    for pattern in (causal, complete):
+        together = layer(Graph.batch([pattern(2), pattern(11), pattern(17)]), x)
+        alone = torch.cat([layer(pattern(len(part)), part) for part in x.split([2, 11, 17])])
+        assert torch.allclose(together, alone, atol=1e-12)
+
+
+def test_the_sorting_is_noisy_while_training_and_learned():
+    layer, x = layer_of().train(), leaf(12, 8)
+    torch.manual_seed(1)
+    first = layer(complete(12), x)
+    assert not torch.equal(first, layer(complete(12), x))
+    torch.manual_seed(1)
+    assert torch.equal(first, layer(complete(12), x))
+    assert torch.autograd.grad(first.sin().sum(), layer.sorting.W)[0].abs().max() > 0
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of entries of the largest tensor that any operation makes."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.entries = max(self.entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("pattern", [complete, causal])
+def test_no_matrix_of_pairs_is_ever_written(pattern):
+    n = 4096
+    layer = SinkhornAttention(8, 2, block=64)
+    with LargestTensor() as mode:
+        layer(pattern(n), torch.randn(n, 8)).sum().backward()
+    assert mode.entries <= 8 * n * 3
+
+
+def test_what_cannot_be_is_refused():
+    for options in ({"temperature": 0.0}, {"iterations": 0}):
+        with pytest.raises(ConfigError, match="must be positive"):
+            BlockSort(2, 4, **options)
+    with pytest.raises(ConfigError, match="block=0"):
+        SinkhornAttention(8, 2, block=0)
+    with pytest.raises(GraphError, match="blocks are sorted in a whole graph"):
+        layer_of()(Graph.from_edge_index([[0], [0]], 4, 3), leaf(3, 8), leaf(4, 8))
