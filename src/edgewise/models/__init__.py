@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.layers import chosen
+from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
@@ -13,10 +14,12 @@ from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, 
 from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
+from edgewise.models.translation import Found, translate
 
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
+    "encoder-decoder": (EncoderDecoderSettings, EncoderDecoder),
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
@@ -37,6 +40,9 @@ __all__ = [
     "GNN",
     "GRAPH_LAYERS",
     "MODELS",
+    "EncoderDecoder",
+    "EncoderDecoderSettings",
+    "Found",
     "GNNSettings",
     "GraphNetworkModel",
     "GraphNetworkSettings",
@@ -55,4 +61,5 @@ __all__ = [
     "TransformerSettings",
     "energy_by_depth",
     "model_named",
+    "translate",
 ]

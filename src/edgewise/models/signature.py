@@ -19,6 +19,8 @@ class Signature:
         whole_graph: One output per graph (a readout) rather than one per node.
         space: Dimensions of space where nodes are particles: their features begin with a position and a velocity, and
             the outputs are positions. 0: features are only numbers.
+        paired: Inputs are the tokens of a source and, after them, of a target, on an `EncoderDecoderGraph`; the outputs
+            are the target's.
 
     Errors      a width or length below one is a `ConfigError`.
 
@@ -33,6 +35,7 @@ class Signature:
     length: int | None = None
     whole_graph: bool = False
     space: int = 0
+    paired: bool = False
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):
