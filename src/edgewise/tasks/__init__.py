@@ -20,6 +20,7 @@ from edgewise.tasks.planted import SampledNodes, planted
 from edgewise.tasks.skip_links import skip_links
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
+from edgewise.tasks.translation import Translation, multi30k
 from edgewise.tasks.tudataset import tudataset
 from edgewise.tasks.webkb import webkb
 
@@ -40,6 +41,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "planted": planted,
     "musk": musk,
     "curve": curve,
+    "multi30k": multi30k,
 }
 
 __all__ = [
@@ -63,6 +65,7 @@ __all__ = [
     "Split",
     "Task",
     "Text",
+    "Translation",
     "citation",
     "citation_links",
     "clouds",
@@ -71,6 +74,7 @@ __all__ = [
     "karate",
     "mnist",
     "molecules",
+    "multi30k",
     "musk",
     "nbody",
     "node_folder",
