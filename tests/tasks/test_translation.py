@@ -12,16 +12,8 @@ from edgewise.models import EncoderDecoder, EncoderDecoderSettings, translate
 from edgewise.tasks import PatternChoice, Translation, multi30k
 from edgewise.tasks.translation import HASHES, Manner, PairBatch, bleu, read_lines
 from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings
-
-TEXTS = {
-    "train": (
-        ["ein Hund", "eine Katze läuft", "zwei Hunde", "ein Mann", ""],
-        ["a Dog", "a cat runs", "two dogs", "a man", "x"],
-    ),
-    "valid": (["ein Hund läuft", "zwei Männer"], ["a dog runs", "two men"]),
-    "test": (["eine Katze", "zwei Hunde", "ein Mann läuft"], ["a cat", "two dogs", "a man runs"]),
-}
-FOLDER = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+from tasks.miniature import PAIRS as TEXTS
+from tasks.miniature import write_multi30k
 
 
 def _task(**options):
@@ -31,15 +23,6 @@ def _task(**options):
 def _model(task, **options):
     settings = {"width": 16, "encoder_depth": 1, "decoder_depth": 1, "heads": 2, "dropout": 0.0} | options
     return EncoderDecoder(EncoderDecoderSettings(**settings), task.signature)
-
-
-def _folder(place):
-    place.mkdir()
-    for split, sides in TEXTS.items():
-        for language, lines in zip(("de", "en"), sides, strict=True):
-            text = "".join(f"{line}\n" for line in lines).encode()
-            (place / f"{FOLDER[split]}.{language}.gz").write_bytes(gzip.compress(text))
-    return place
 
 
 def test_a_batch_is_pairs_side_by_side():
@@ -169,7 +152,7 @@ def test_a_sentence_must_say_something():
 
 
 def test_a_run_keeps_its_tokenizer(tmp_path):
-    folder, run = _folder(tmp_path / "data"), tmp_path / "run"
+    folder, run = write_multi30k(tmp_path / "data"), tmp_path / "run"
     options = {"level": "bpe", "vocabulary": 265, "beam": 2, "folder": str(folder)}
     config = RunConfig(
         Choice("multi30k", options),
@@ -193,7 +176,7 @@ def test_a_run_keeps_its_tokenizer(tmp_path):
 
 
 def test_files_of_ones_own_are_read(tmp_path):
-    folder = str(_folder(tmp_path / "own"))
+    folder = str(write_multi30k(tmp_path / "own"))
     task = multi30k(folder=folder, level="byte", pairs=2)
     assert (task.epoch_size, task.name) == (2, "multi30k de-en")
     assert multi30k("en-de", level="byte", folder=folder).texts["test"] == task.texts["test"][::-1]
