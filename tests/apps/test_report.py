@@ -15,6 +15,7 @@ from edgewise.models import Potential, PotentialSettings
 from edgewise.tasks import EnergiesAndForces, karate
 from edgewise.tasks.molecular_dynamics import Frames
 from edgewise.training import LoadedRun
+from tasks.miniature import write_multi30k
 
 EXPECTED = {
     # run: headings of its page, figures in its folder
@@ -182,3 +183,15 @@ def test_the_curve_is_that_of_the_tasks_own_metric(metric, titles):
     records = [{"step": 1, "loss": 3.0}, {"step": 1, "valid": valid}, {"step": 2, "valid": valid}]
     (drawn,) = module.training_curves([*records, {"step": 2, "metric": metric, "best_step": 1, "valid": valid}])
     assert [axes.get_title("left") for axes in drawn.figure.axes] == titles
+
+
+def test_a_translation_shows_sentences_beside_their_references(tmp_path) -> None:
+    folder, run = write_multi30k(tmp_path / "data"), tmp_path / "run"
+    recipe = "multi30k-de-en --task.level character --task.beam 1 --train.steps 1 --train.evaluate_every 1"
+    model = "--model.width 8 --model.heads 2 --train.threads 1"
+    arguments = [*recipe.split(), *model.split(), "--task.folder", str(folder), "--run", str(run)]
+    assert main(["train", *arguments]) == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for shown in ("zwei männer", "two men", "reference", "sentence pairs (4 train, 2 valid, 3 test)", "test bleu"):
+        assert shown in page
+    assert "could not be drawn" not in page

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from edgewise import ConfigError, Graph, ShapeError, causal, complete
+from edgewise.graphs import blocks
 from edgewise.layers import (
     NORMS,
     BatchNorm,
@@ -10,16 +11,23 @@ from edgewise.layers import (
     GatedFeedForward,
     MultiHeadAttention,
     PostNormBlock,
+    PostNormDecoderBlock,
     PreNormBlock,
+    PreNormDecoderBlock,
 )
 from layers.parity import assert_parity, leaf
 
 BLOCKS = [PreNormBlock, PostNormBlock]
+DECODER_BLOCKS = [PreNormDecoderBlock, PostNormDecoderBlock]
 
 
 def _block(kind, norm="layer", dropout=0.0, attention_dropout=0.0):
     attention = MultiHeadAttention(8, 2, dropout=attention_dropout)
     return kind(8, attention, FeedForward(8, 16, "relu"), norm, dropout).double()
+
+
+def _decoder_block(kind):
+    return kind(8, MultiHeadAttention(8, 2), MultiHeadAttention(8, 2), FeedForward(8, 16, "relu")).double()
 
 
 def _as_edges(graph):
@@ -72,6 +80,49 @@ def test_blocks_are_torchs_encoder_layer(kind, norm_first):
     x = leaf(2, 6, 8)
     expected = peer(x, src_mask=~causal(6).dense_mask())
     assert_parity(_block(kind), weights, (causal(6), x), expected, [x, *peer.parameters()])
+
+
+@pytest.mark.parametrize(("kind", "norm_first"), [(PreNormDecoderBlock, True), (PostNormDecoderBlock, False)])
+def test_decoder_blocks_are_torchs_decoder_layer(kind, norm_first):
+    peer = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64)
+    for parameter in peer.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    names = {
+        "attention.projection.weight": peer.self_attn.in_proj_weight,
+        "attention.projection.bias": peer.self_attn.in_proj_bias,
+        "attention.output": peer.self_attn.out_proj,
+        "cross.projection.weight": peer.multihead_attn.in_proj_weight,
+        "cross.projection.bias": peer.multihead_attn.in_proj_bias,
+        "cross.output": peer.multihead_attn.out_proj,
+        "norm_1": peer.norm1,
+        "norm_2": peer.norm2,
+        "norm_3": peer.norm3,
+        "feed_forward.up": peer.linear1,
+        "feed_forward.down": peer.linear2,
+    }
+    weights = {}
+    for name, part in names.items():
+        weights |= {name: part} if isinstance(part, torch.Tensor) else dict(part.named_parameters(prefix=name))
+    x, memory = leaf(2, 6, 8), leaf(2, 4, 8, seed=1)
+    expected = peer(x, memory, tgt_mask=~causal(6).dense_mask())
+    arguments = (causal(6), x, memory, complete(6, 4))
+    assert_parity(_decoder_block(kind), weights, arguments, expected, [x, memory, *peer.parameters()])
+
+
+@pytest.mark.parametrize("kind", DECODER_BLOCKS)
+def test_keys_and_values_heard_once_serve_as_the_memory_does(kind):
+    block, x, memory = _decoder_block(kind), leaf(3, 8), leaf(5, 8, seed=1)
+    heard = block.cross.hear(memory)
+    assert torch.equal(block(causal(3), x, heard, complete(3, 5)), block(causal(3), x, memory, complete(3, 5)))
+
+
+@pytest.mark.parametrize("kind", DECODER_BLOCKS)
+def test_members_of_a_batch_can_each_have_a_part_of_one_memory(kind):
+    """Two targets of three positions, whose sources are 4 and 1 of the memory's 5 rows."""
+    block, x, memory = _decoder_block(kind), leaf(2, 3, 8), leaf(5, 8, seed=1)
+    together = block(causal(3), x, memory, blocks([3, 3], senders=[4, 1]))
+    assert torch.allclose(together[0], block(causal(3), x[0], memory[:4], complete(3, 4)), atol=1e-12)
+    assert torch.allclose(together[1], block(causal(3), x[1], memory[4:], complete(3, 1)), atol=1e-12)
 
 
 def test_norms_are_their_formulas():

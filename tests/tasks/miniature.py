@@ -1,5 +1,6 @@
 """Small files in the formats that the tasks read, written by the tests themselves."""
 
+import gzip
 import pickle
 import struct
 from pathlib import Path
@@ -76,4 +77,25 @@ def write_mnist(folder: Path, **changed: bytes) -> Path:
     for name, values in mnist_parts().items():
         key = "_".join(name.split("-")[:2])
         (folder / name).write_bytes(changed.get(key, idx(values)))
+    return folder
+
+
+PAIRS = {
+    "train": (
+        ["ein Hund", "eine Katze läuft", "zwei Hunde", "ein Mann", ""],
+        ["a Dog", "a cat runs", "two dogs", "a man", "x"],
+    ),
+    "valid": (["ein Hund läuft", "zwei Männer"], ["a dog runs", "two men"]),
+    "test": (["eine Katze", "zwei Hunde", "ein Mann läuft"], ["a cat", "two dogs", "a man runs"]),
+}
+NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+
+
+def write_multi30k(folder: Path) -> Path:
+    """Write the six packed texts of a Multi30k with a few pairs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, sides in PAIRS.items():
+        for language, lines in zip(("de", "en"), sides, strict=True):
+            text = "".join(f"{line}\n" for line in lines).encode()
+            (folder / f"{NAMES[split]}.{language}.gz").write_bytes(gzip.compress(text))
     return folder

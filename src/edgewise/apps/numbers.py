@@ -2,10 +2,12 @@
 
 
 def shown(metric: str, value: float) -> str:
-    """A metric's value: a share in percent, a loss with four digits.
+    """A metric's value: a share in percent, BLEU as it is, a loss with four digits.
 
     Example:
-        >>> shown("accuracy", 0.8154), shown("loss", 1.87654)
-        ('81.5 %', '1.8765')
+        >>> shown("accuracy", 0.8154), shown("loss", 1.87654), shown("bleu", 34.56)
+        ('81.5 %', '1.8765', '34.6')
     """
+    if metric == "bleu":
+        return f"{value:.1f}"
     return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4f}"

@@ -31,11 +31,13 @@ from edgewise.tasks import (
     NodeClassification,
     Task,
     Text,
+    Translation,
 )
 from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics, write_file
 
 Records = list[dict[str, Any]]
 SAMPLE = 300  # characters
+SENTENCES = 8
 TEMPERATURE = 0.8
 POINTS = 2_000  # drawn at most
 
@@ -178,6 +180,9 @@ def data_sentence(task: Task) -> str:
     if isinstance(task, LinkPrediction):
         sizes = f"{task.cut.train.shape[1]:,} train, {task.cut.valid.shape[1]:,} valid, {task.cut.test.shape[1]:,} test"
         return f"{task.name}: {task.graph().num_receivers:,} nodes and their links ({sizes})"
+    if isinstance(task, Translation):
+        sizes = ", ".join(f"{len(sources):,} {split}" for split, (sources, _) in task.texts.items())
+        return f"{task.name}: sentence pairs ({sizes}), {task.tokenizer.size:,} tokens ({task.manner.level})"
     if isinstance(task, Text):
         return f"{task.name}: characters, {len(task.vocabulary)} different ones, {task.context} at once"
     return task.name
@@ -275,8 +280,10 @@ def classes_of(task: Task) -> tuple[str, ...]:
 
 
 def sample(loaded: LoadedRun) -> list[Markup]:
-    """A prompt from the validation text, continued."""
+    """A prompt from the validation text, continued; or some validation sentences, translated."""
     task, model = loaded.task, loaded.model
+    if isinstance(task, Translation):
+        return translations(task, loaded)
     if not isinstance(task, Text) or not isinstance(model, Transformer):
         return []
     prompt = readable(task, loaded.pattern, task.context)
@@ -293,6 +300,14 @@ def sample(loaded: LoadedRun) -> list[Markup]:
         f"Validation text (coloured) and {SAMPLE} characters that the model adds to it, at temperature {TEMPERATURE}."
     )
     return [text, element("figcaption", told)]
+
+
+def translations(task: Translation, loaded: LoadedRun) -> list[Markup]:
+    """The first validation sentences, what the model makes of them, and what a person did."""
+    sources, references = (side[:SENTENCES] for side in task.texts["valid"])
+    written = [text for text, _ in task.translate(loaded.model, sources, loaded.pattern, "cpu")]
+    rows = [list(row) for row in zip(sources, written, references, strict=True)]
+    return [pages.table(["source", "written", "reference"], rows)]
 
 
 def reproduction(found: Findings) -> list[Markup]:

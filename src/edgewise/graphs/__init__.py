@@ -1,6 +1,7 @@
 """Floor 1: graphs. Who listens to whom, and nothing else."""
 
 from edgewise.graphs.content import Gathered, alike, clusters, hears_later, laid_out
+from edgewise.graphs.encoder_decoder import EncoderDecoderGraph
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.importance import LayerSample, importance, sample_layers
 from edgewise.graphs.links import LinkCut, cut_links, links_of, sample_non_links
@@ -25,6 +26,7 @@ from edgewise.graphs.sampling import Sample, sample_neighbors
 
 __all__ = [
     "PATTERNS",
+    "EncoderDecoderGraph",
     "Gathered",
     "Graph",
     "LayerSample",

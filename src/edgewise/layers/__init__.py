@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from edgewise.layers.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
+from edgewise.layers.attention import Cache, Heard, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.edge_conv import DynamicEdgeConv, EdgeConv
 from edgewise.layers.egnn import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, VelocityEGNN
 from edgewise.layers.encodings import (
@@ -62,12 +62,23 @@ from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, d
 from edgewise.layers.sparse import FactorisedAttention
 from edgewise.layers.swin import PatchMerging, WindowAttention
 from edgewise.layers.tables import chosen
-from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
+from edgewise.layers.transformer import (
+    NORMS,
+    BatchNorm,
+    FeedForward,
+    GatedFeedForward,
+    PostNormBlock,
+    PostNormDecoderBlock,
+    PreNormBlock,
+    PreNormDecoderBlock,
+)
 
 LAYERS: dict[str, type[nn.Module]] = {
     "multi-head-attention": MultiHeadAttention,
     "pre-norm-block": PreNormBlock,
     "post-norm-block": PostNormBlock,
+    "pre-norm-decoder-block": PreNormDecoderBlock,
+    "post-norm-decoder-block": PostNormDecoderBlock,
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rotary": Rotary,
@@ -166,6 +177,7 @@ __all__ = [
     "GraphNetwork",
     "GraphormerAttention",
     "HadamardAttention",
+    "Heard",
     "HopfieldAttention",
     "HopfieldLookup",
     "HopfieldPooling",
@@ -190,7 +202,9 @@ __all__ = [
     "PerformerAttention",
     "PositiveFeatures",
     "PostNormBlock",
+    "PostNormDecoderBlock",
     "PreNormBlock",
+    "PreNormDecoderBlock",
     "RadialField",
     "RandomWalkEncoding",
     "RandomizedLinear",

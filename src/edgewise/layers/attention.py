@@ -40,6 +40,11 @@ class KeyValueCache:
         self.length = stop
         return self._keys.narrow(-3, 0, stop), self._values.narrow(-3, 0, stop)
 
+    def keep(self, members: Tensor) -> None:
+        """Go on with these members of the leading batch, int64 [n]: a beam search drops texts and doubles others."""
+        if self._keys is not None and self._values is not None:
+            self._keys, self._values = self._keys.index_select(0, members), self._values.index_select(0, members)
+
 
 def _with_room(held: Tensor | None, new: Tensor, length: int) -> Tensor:
     if held is None:
@@ -97,6 +102,7 @@ def _with_one(v: Tensor) -> Tensor:
 
 
 Cache = KeyValueCache | RecurrentState
+Heard = tuple[Tensor, Tensor]  # keys and values of senders, [*, J, H, C] each
 
 
 class MultiHeadAttention(nn.Module):
@@ -181,18 +187,26 @@ class MultiHeadAttention(nn.Module):
             q, k = self.rotary(graph, qk).split((heads, shared), -2)
         return q, k, v
 
-    def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def hear(self, senders: Tensor) -> Heard:
+        """The senders' keys and values [*, J, H', C]: computed once, they serve many calls of `ask`."""
         heads, shared, _ = self.split
-        parts = (heads * self.channels, 2 * shared * self.channels)
-        of_q, of_kv = self.projection.weight.split(parts)
-        bias_q, bias_kv = (None, None) if self.projection.bias is None else self.projection.bias.split(parts)
-        q = functional.linear(x, of_q, bias_q).view(*x.shape[:-1], heads, self.channels)
-        kv = functional.linear(senders, of_kv, bias_kv).view(*senders.shape[:-1], 2 * shared, self.channels)
-        k, v = kv.split(shared, -2)
-        if self.rotary is not None:
-            j = torch.arange(senders.shape[-2], device=senders.device)
-            q, k = self.rotary(graph, q), self.rotary.at(j, k)
-        return q, k, v
+        start, bias = heads * self.channels, self.projection.bias
+        kv = functional.linear(senders, self.projection.weight[start:], None if bias is None else bias[start:])
+        k, v = kv.view(*senders.shape[:-1], 2 * shared, self.channels).split(shared, -2)
+        return (k if self.rotary is None else self.rotary.at(torch.arange(k.shape[-3], device=k.device), k)), v
+
+    def ask(self, graph: Graph, x: Tensor, heard: Heard) -> Tensor:
+        """Cross-attention to the senders whose keys and values `hear` gave."""
+        return self.output(self.average(graph, self._queries(graph, x), *heard).flatten(-2))
+
+    def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self._queries(graph, x), *self.hear(senders)
+
+    def _queries(self, graph: Graph, x: Tensor) -> Tensor:
+        stop, bias = self.split[0] * self.channels, self.projection.bias
+        q = functional.linear(x, self.projection.weight[:stop], None if bias is None else bias[:stop])
+        q = q.view(*x.shape[:-1], self.split[0], self.channels)
+        return q if self.rotary is None else self.rotary(graph, q)
 
     def _initialise(self) -> None:
         nn.init.xavier_uniform_(self.projection.weight)  # as torch.nn.MultiheadAttention

@@ -1,4 +1,4 @@
-"""The transformer block: attention over a graph, then a feed-forward network, with residuals and normalisation."""
+"""Transformer blocks: attention over a graph, then a feed-forward network, with residuals and normalisation."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
-from edgewise.layers.attention import Cache, MultiHeadAttention
+from edgewise.layers.attention import Cache, Heard, MultiHeadAttention
 from edgewise.layers.mlp import ACTIVATIONS
 from edgewise.layers.tables import chosen
 
@@ -180,3 +180,108 @@ class PostNormBlock(nn.Module):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return PostNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8)), complete(5), (torch.randn(5, 4),)
+
+
+class PreNormDecoderBlock(nn.Module):
+    """Decoder block that also attends to a memory, and normalises what each of its three stages reads.
+
+    Equation    Y = X + ATT(LN(X)),  Z = Y + CROSS(LN(Y), M),  X' = Z + MLP(LN(Z))
+    Symbols     memory = M, what an encoder left, or its keys and values by `block.cross.hear(M)`; attention = ATT on
+                `graph`; cross = CROSS on the graph `sources`, which says who of X listens to whom of M; feed_forward =
+                MLP; norm = the name of LN in NORMS
+    Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width];
+                x [B, I, width], memory [J, width]: `sources` then has B I receivers, member by member
+    Errors      ConfigError for an unknown norm; ShapeError where x or the memory does not fit its graph
+    Edge cases  sources None: `graph` says that too, where every node of X has one of M; a receiver without senders gets
+                nothing but the output bias
+    Cost        that of its three stages
+    Differs     the paper normalises after each stage: `PostNormDecoderBlock`. `dropout` acts on what each stage adds
+    Reference   Vaswani et al., 2017, §3.1; Xiong et al., 2020
+
+    Example
+        >>> block = PreNormDecoderBlock(4, MultiHeadAttention(4, 2), MultiHeadAttention(4, 2), FeedForward(4, 16))
+        >>> block(complete(3), torch.randn(3, 4), torch.randn(5, 4), complete(3, 5)).shape
+        torch.Size([3, 4])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        attention: nn.Module,
+        cross: MultiHeadAttention,
+        feed_forward: nn.Module,
+        norm: str = "layer",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.norm_1 = chosen("norm", norm, NORMS)(width)
+        self.attention = attention
+        self.norm_2 = chosen("norm", norm, NORMS)(width)
+        self.cross = cross
+        self.norm_3 = chosen("norm", norm, NORMS)(width)
+        self.feed_forward = feed_forward
+        self.dropout = dropout
+
+    def forward(
+        self,
+        graph: Graph,
+        x: Tensor,
+        memory: Tensor | Heard,
+        sources: Graph | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
+        x = x + self._drop(listen(self.cross, sources or graph, self.norm_2(x), memory))
+        return x + self._drop(self.feed_forward(self.norm_3(x)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout, self.training)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        block = PreNormDecoderBlock(4, MultiHeadAttention(4, 2), MultiHeadAttention(4, 2), FeedForward(4, 8))
+        return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))
+
+
+class PostNormDecoderBlock(PreNormDecoderBlock):
+    """Decoder block that also attends to a memory, and normalises the sum after each of its three stages.
+
+    Equation    Y = LN(X + ATT(X)),  Z = LN(Y + CROSS(Y, M)),  X' = LN(Z + MLP(Z))
+    Symbols     as PreNormDecoderBlock
+    Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width]
+    Errors      as PreNormDecoderBlock
+    Edge cases  as PreNormDecoderBlock
+    Cost        that of its three stages
+    Differs     `dropout` acts on what each stage adds, while training
+    Reference   Vaswani et al., 2017, §3.1
+
+    Example
+        >>> block = PostNormDecoderBlock(4, MultiHeadAttention(4, 2), MultiHeadAttention(4, 2), FeedForward(4, 16))
+        >>> y = block(complete(3), torch.randn(3, 4), torch.randn(5, 4), complete(3, 5))
+        >>> y.mean(-1).abs().max() < 1e-6  # every node leaves normalised
+        tensor(True)
+    """
+
+    def forward(
+        self,
+        graph: Graph,
+        x: Tensor,
+        memory: Tensor | Heard,
+        sources: Graph | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
+        x = self.norm_2(x + self._drop(listen(self.cross, sources or graph, x, memory)))
+        return self.norm_3(x + self._drop(self.feed_forward(x)))
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        block = PostNormDecoderBlock(4, MultiHeadAttention(4, 2), MultiHeadAttention(4, 2), FeedForward(4, 8))
+        return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))
+
+
+def listen(cross: MultiHeadAttention, sources: Graph, x: Tensor, memory: Tensor | Heard) -> Tensor:
+    """Cross-attention from x to a memory; where one memory serves a batch of x, its members' rows are receivers."""
+    heard = cross.hear(memory) if isinstance(memory, Tensor) else memory
+    leading = x.ndim - heard[0].ndim + 1
+    return cross.ask(sources, x.flatten(0, leading) if leading > 0 else x, heard).view(x.shape)

@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.layers import chosen
+from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
@@ -17,12 +18,14 @@ from edgewise.models.recurrent import Recurrent, RecurrentSettings
 from edgewise.models.signature import Signature
 from edgewise.models.swin import Swin, SwinSettings
 from edgewise.models.transformer import Transformer, TransformerSettings
+from edgewise.models.translation import Found, translate
 
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
     "recurrent": (RecurrentSettings, Recurrent),
     "swin": (SwinSettings, Swin),
+    "encoder-decoder": (EncoderDecoderSettings, EncoderDecoder),
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
@@ -44,6 +47,9 @@ __all__ = [
     "GNN",
     "GRAPH_LAYERS",
     "MODELS",
+    "EncoderDecoder",
+    "EncoderDecoderSettings",
+    "Found",
     "GNNSettings",
     "GraphNetworkModel",
     "GraphNetworkSettings",
@@ -70,4 +76,5 @@ __all__ = [
     "from_hugging_face",
     "model_named",
     "to_hugging_face",
+    "translate",
 ]

@@ -22,6 +22,8 @@ class Signature:
             the outputs are positions. 0: features are only numbers.
         radius: Distance within which atoms listen to one another: their features are a position, the periodic cell and
             the atomic number, the outputs an energy and a force. None: the nodes are no atoms.
+        paired: Inputs are the tokens of a source and, after them, of a target, on an `EncoderDecoderGraph`; the outputs
+            are the target's.
 
     Errors      a width or length below one is a `ConfigError`.
 
@@ -37,6 +39,7 @@ class Signature:
     whole_graph: bool = False
     space: int = 0
     radius: float | None = None
+    paired: bool = False
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):

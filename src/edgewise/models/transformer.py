@@ -190,14 +190,16 @@ class Transformer(nn.Module):
 
 def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
     attention = chosen("attention", settings.attention, ATTENTIONS)(settings, rotary)
-    hidden = settings.hidden or 4 * settings.width
-    feed_forward = (
-        GatedFeedForward(settings.width, hidden, settings.bias)
-        if settings.activation == "swiglu"
-        else FeedForward(settings.width, hidden, settings.activation, settings.bias)
-    )
     block = chosen("order", settings.order, ORDERS)
-    return block(settings.width, attention, feed_forward, settings.norm, settings.dropout)
+    return block(settings.width, attention, feed_forward_for(settings), settings.norm, settings.dropout)
+
+
+def feed_forward_for(settings: TransformerSettings) -> nn.Module:
+    """The feed-forward network that the settings name."""
+    hidden = settings.hidden or 4 * settings.width
+    if settings.activation == "swiglu":
+        return GatedFeedForward(settings.width, hidden, settings.bias)
+    return FeedForward(settings.width, hidden, settings.activation, settings.bias)
 
 
 def _softmax(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
@@ -306,7 +308,9 @@ def _check(settings: TransformerSettings, signature: Signature) -> None:
 
 
 def check_readout(readout: str, signature: Signature) -> None:
-    """A readout exactly where the task wants one output per graph, else a ConfigError."""
+    """A readout exactly where the task wants one output per graph, and one graph to read, else a ConfigError."""
+    if signature.paired:
+        raise ConfigError("the task pairs a source with a target: choose the model 'encoder-decoder'")
     if signature.whole_graph and readout == "none":
         raise ConfigError("the task wants one output per graph: choose a readout, for example readout='mean'")
     if readout != "none" and not signature.whole_graph:

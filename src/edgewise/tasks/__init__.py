@@ -22,6 +22,7 @@ from edgewise.tasks.planted import SampledNodes, planted
 from edgewise.tasks.skip_links import skip_links
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
+from edgewise.tasks.translation import Translation, multi30k
 from edgewise.tasks.tudataset import tudataset
 from edgewise.tasks.webkb import webkb
 
@@ -44,6 +45,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "musk": musk,
     "listops": listops,
     "curve": curve,
+    "multi30k": multi30k,
 }
 
 __all__ = [
@@ -69,6 +71,7 @@ __all__ = [
     "Split",
     "Task",
     "Text",
+    "Translation",
     "citation",
     "citation_links",
     "clouds",
@@ -79,6 +82,7 @@ __all__ = [
     "mnist",
     "molecular_dynamics",
     "molecules",
+    "multi30k",
     "musk",
     "nbody",
     "node_folder",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -126,6 +127,25 @@ class Finishing(Protocol):
 
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         """The scores of a split, from the means over its examples."""
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """A task with scores that no single output decides: what a model writes has to be read as a whole."""
+
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+        """More scores of a split, of a model in evaluation mode."""
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A task that learns something from its data before training, such as tokens, which belongs to the run."""
+
+    def keep(self, run: Path) -> None:
+        """Write it into a new run folder."""
+
+    def recall(self, run: Path) -> None:
+        """Go on with what a run folder holds of it, if anything."""
 
 
 @dataclass(frozen=True)

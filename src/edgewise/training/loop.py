@@ -37,7 +37,7 @@ def train(config: RunConfig, run: Path, *, progress: bool = True) -> Result:
     world = join(config.train.device)
     world.once(lambda: refuse_used(run))
     trainer = Trainer(config, run, world)
-    world.once(lambda: create(run, config))
+    world.once(lambda: create(run, config, trainer.task))
     return trainer.fit(progress)
 
 
@@ -58,7 +58,7 @@ class Trainer:
 
     def __init__(self, config: RunConfig, run: Path, world: World) -> None:
         self.config, self.settings, self.run, self.world = config, config.train, run, world
-        self.task, model = assemble(config)
+        self.task, model = assemble(config, run)
         self.model = model.to(world.device)
         self.parallel = world.wrap(self.model)
         self.parameters = list(self.model.parameters())

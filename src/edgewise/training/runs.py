@@ -14,7 +14,7 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.layers import adapt, chosen
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.task import Finishing, Pattern, Split, Task
+from edgewise.tasks.task import Finishing, Judging, Keeping, Pattern, Split, Task
 from edgewise.training.checkpoint import load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say
@@ -82,10 +82,12 @@ def refuse_used(run: Path) -> None:
         raise ConfigError(f"{run} already holds a run: `edgewise resume {run}` continues it; or name a new folder")
 
 
-def create(run: Path, config: RunConfig) -> None:
-    """Make the run folder; its configuration is what makes it a run."""
+def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
+    """Make the run folder, with what the task keeps there; its configuration is what makes it a run."""
     try:
         run.mkdir(parents=True, exist_ok=True)
+        if isinstance(task, Keeping):
+            task.keep(run)
         write_file(run / "config.yaml", config.to_yaml().encode())
     except OSError as error:
         raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
@@ -97,7 +99,7 @@ def load_run(run: Path, weights: Literal["best", "last"] = "best", device: str =
     Errors      a folder without a run, without a checkpoint or with none that is intact is a `CheckpointError`.
     """
     config = read_config(run)
-    task, model = assemble(config)
+    task, model = assemble(config, run)
     checkpoint = newest(run / "checkpoints", say)
     if checkpoint is None:
         raise CheckpointError(f"{run} has no checkpoint yet: `edgewise resume {run}` trains on")
@@ -131,13 +133,16 @@ def finished(run: Path) -> Result | None:
         return None
 
 
-def assemble(config: RunConfig) -> tuple[Task, nn.Module]:
+def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Module]:
     """The task and the model of a configuration, with the initial weights that its seed gives.
 
-    A model that is only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does.
-    Weights that this run lacks, such as the output layer of another task, are trained whole.
+    With `run`, the task goes on with what it kept in that folder. A model that is only adapted has the frozen weights
+    of the run that it starts from: no checkpoint of its own does. Weights that this run lacks, such as the output layer
+    of another task, are trained whole.
     """
     task = build(chosen("task", config.task.name, TASKS), config.task.options, "task.options")
+    if run is not None and isinstance(task, Keeping):
+        task.recall(run)
     settings, model = chosen("model", config.model.name, MODELS)
     options = build(settings, config.model.options, "model.options")
     seed(mix(config.train.seed, 0), torch.device("cpu"))
@@ -192,9 +197,10 @@ def evaluate(
             here = batch.to(device)
             for name, value in task.score(model(here.graph, here.x), here).items():
                 sums[name] = sums.get(name, 0) + value
+        judged = task.judge(model, split, pattern, device) if isinstance(task, Judging) else {}
         model.train(training)
     count = float(sums.pop("count", 0))
     if count == 0:
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")
     means = {name: float(value) / count for name, value in sums.items()}
-    return task.finish(means) if isinstance(task, Finishing) else means
+    return (task.finish(means) if isinstance(task, Finishing) else means) | judged

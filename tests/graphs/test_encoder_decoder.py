@@ -1,0 +1,51 @@
+from functools import partial
+
+import pytest
+import torch
+
+from edgewise import GraphError, causal, complete, window
+from edgewise.graphs import EncoderDecoderGraph, draw
+
+
+def test_pairs_side_by_side_are_drawn():
+    pairs = EncoderDecoderGraph.of([2, 3], [3, 1], partial(window, radius=1))
+    assert draw(pairs.encoder).split() == ["##...", "##...", "..##.", "..###", "...##"]
+    assert draw(pairs.decoder).split() == ["#...", "##..", "###.", "...#"]
+    assert draw(pairs.cross).split() == ["##...", "##...", "##...", "..###"]
+
+
+def test_each_member_of_a_batch_starts_at_position_0():
+    pairs = EncoderDecoderGraph.of([2, 3], [3, 1])
+    assert pairs.encoder.sizes.tolist() == [2, 3]
+    assert pairs.decoder.sizes.tolist() == [3, 1]
+
+
+def test_nothing_is_written_out():
+    """A batch of complete graphs stays a rule, and one of causal graphs a range per receiver."""
+    pairs = EncoderDecoderGraph.of([5, 4], [3, 6])
+    assert pairs.encoder.rule is not None and pairs.cross.rule is not None
+    assert pairs.decoder.ranges() is not None and "senders" not in vars(pairs.decoder)
+
+
+def test_an_empty_source_is_heard_by_nobody():
+    pairs = EncoderDecoderGraph.of([0, 2], [1, 1])
+    assert pairs.cross.dense_mask().tolist() == [[False, False], [True, True]]
+
+
+def test_all_three_graphs_move_together():
+    there = EncoderDecoderGraph.of([1], [1]).to("meta")
+    assert {graph.device for graph in (there.encoder, there.decoder, there.cross)} == {torch.device("meta")}
+
+
+@pytest.mark.parametrize("lengths", [([], []), ([1], [1, 2])])
+def test_pairs_have_two_sides(lengths):
+    with pytest.raises(GraphError, match="as many of each"):
+        EncoderDecoderGraph.of(*lengths)
+
+
+@pytest.mark.parametrize("cross", [complete(3, 4), complete(2, 3), causal(4).rows(1, 4)])
+def test_the_three_graphs_must_be_over_the_same_nodes(cross):
+    with pytest.raises(GraphError, match="cross must have 3 receivers and 2 senders"):
+        EncoderDecoderGraph(complete(2), causal(3), cross)
+    with pytest.raises(GraphError, match="as many senders as receivers"):
+        EncoderDecoderGraph(complete(2), causal(4).rows(1, 4), complete(3, 2))
