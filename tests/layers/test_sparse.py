@@ -80,6 +80,14 @@ def test_each_member_of_a_batch_hears_what_it_hears_alone():
     assert torch.allclose(together, torch.cat([layer(causal(4), x[:4]), layer(causal(5), x[4:])]), atol=1e-12)
 
 
+def test_a_batch_of_complete_graphs_restricts_nothing_and_lists_no_pairs():
+    layer, x = FactorisedAttention(8, 2, PARTS["strided"]).double(), leaf(9, 8)
+    graph = Graph.batch([complete(4), complete(5)])
+    together = layer(graph, x)
+    assert torch.allclose(together, torch.cat([layer(complete(4), x[:4]), layer(complete(5), x[4:])]), atol=1e-12)
+    assert "senders" not in graph.__dict__
+
+
 class LargestTensor(TorchDispatchMode):
     """Remembers the number of entries of the largest tensor that any operation makes."""
 
