@@ -26,11 +26,15 @@ def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor
         (9.0, -1.0)
     """
     x_i, x_j = ends(graph, x)
-    x_ij = x_i - x_j
+    return nearest_image(x_i - x_j, cell)
+
+
+def nearest_image(x_ij: Tensor, cell: Tensor | None) -> Tensor:
+    """The shortest of the vectors that are the same displacement in a periodic cell; x_ij itself without one."""
     if cell is None:
         return x_ij
-    if cell.shape not in ((), x.shape[-1:]):
-        raise ShapeError(f"a cell is one length, or one for each of {x.shape[-1]} axes, not {list(cell.shape)}")
+    if cell.shape not in ((), x_ij.shape[-1:]):
+        raise ShapeError(f"a cell is one length, or one for each of {x_ij.shape[-1]} axes, not {list(cell.shape)}")
     return x_ij - cell * torch.round(x_ij.detach() / cell)
 
 
@@ -51,3 +55,8 @@ def lengths(x_ij: Tensor) -> Tensor:
     squared = squared_lengths(x_ij)
     apart = squared > 0
     return torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
+
+
+def log_lengths(x_ij: Tensor, nearest: float = 0.01) -> Tensor:
+    """½ log(|x_ij|² + nearest²) [*, E, 1]: what a power of the distance is linear in, smooth where two nodes meet."""
+    return 0.5 * torch.log(squared_lengths(x_ij) + nearest**2)
