@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from edgewise import ConfigError
-from edgewise.layers import SchNet
+from edgewise.kernels import messages
+from edgewise.layers import SchNet, schnet
 from edgewise.testing import assert_equivariant
 from layers.parity import assert_parity, leaf, messy_graph
 from layers.rigid import rotation, translation
@@ -85,6 +86,27 @@ def test_the_second_derivative_is_right():
     h = torch.randn(7, 2, dtype=torch.float64)
     x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda place: layer(graph, h, place).sum(), x)
+
+
+@pytest.mark.parametrize("block", [3, 10_000])
+@pytest.mark.parametrize("cell", [None, torch.tensor(2.5, dtype=torch.float64)])
+def test_one_filter_serves_both_directions(monkeypatch, block, cell):
+    """Where all listen to one another, filters are made for pairs: the same as for every edge, in blocks too."""
+    monkeypatch.setattr(messages, "BLOCK", block)
+    graph = messy_graph().remove_self_loops().symmetrise()
+    layer, h, x = SchNet(5, filters=6, gaussians=8, cutoff=4.0).double(), leaf(7, 5), leaf(7, 3, seed=1)
+    seen = []
+    layer.filters[0].register_forward_hook(lambda module, args, y: seen.append(len(y)))
+    found = []
+    for pairs in (True, False):
+        if not pairs:
+            monkeypatch.setattr(schnet, "_pairs", lambda graph: None)
+        seen.clear()
+        y = layer(graph, h, x, cell)
+        assert sum(seen) == (graph.num_edges // 2 if pairs else graph.num_edges)
+        found.append([y, *torch.autograd.grad(y.square().sum(), [h, x, *layer.parameters()])])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("options", [{"cutoff": 0.0}, {"cutoff": float("nan")}, {"gaussians": 1}])

@@ -100,6 +100,7 @@ SYSTEMS = (
     ),
     System("F1", "SchNet", "h_i + φ(Σ_j W h_j ∘ φ_cf(‖x_i − x_j‖))", "layers/schnet.py", "nbody-schnet"),
     System("F1", "Potential on SchNet", "E = Σ_i ε_i;  F_i = −∂E/∂x_i", "models/potential.py", "copper-schnet"),
+    System("F2", "Radial field", "x_i + C Σ_j (x_i − x_j) φ_rf(‖x_i − x_j‖)", "layers/radial.py", "nbody-radial-field"),
     System("F3", "E(n)-equivariant GNN (EGNN)", "x_i + C Σ_j (x_i − x_j) φ_x(m_ij)", "layers/egnn.py", "nbody-egnn"),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),

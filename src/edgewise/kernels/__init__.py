@@ -2,6 +2,7 @@
 
 from edgewise.kernels.dispatch import BACKENDS, Recorded, record, use_backend
 from edgewise.kernels.dropout import dropout
+from edgewise.kernels.messages import collect_messages
 from edgewise.kernels.planner import Plan
 from edgewise.kernels.scores import (
     Additive,
@@ -34,6 +35,7 @@ __all__ = [
     "aggregate",
     "attend",
     "collect",
+    "collect_messages",
     "dropout",
     "ends",
     "plan",

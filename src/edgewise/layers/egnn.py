@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
-from edgewise.kernels import collect, ends
+from edgewise.kernels import collect_messages, ends
 from edgewise.layers.geometry import displacements, squared_lengths
 from edgewise.layers.linear import Linear
 from edgewise.layers.mlp import ACTIVATIONS, MLP, begin_small
-from edgewise.layers.tables import chosen
+from edgewise.layers.tables import chosen, given
 
 
 class EdgeMLP(nn.Module):
@@ -35,7 +35,14 @@ class EdgeMLP(nn.Module):
                 nn.init.uniform_(weight, -bound, bound)
 
     def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
-        z_i, z_j = ends(graph, self.receiver(h), self.sender(h))
+        return self.of_ends(*ends(graph, *self.halves(h)), a_ij)
+
+    def halves(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """What a node adds to W_1 [h_i ‖ h_j ‖ a_ij] + b_1 as a receiver and as a sender [*, N, hidden]."""
+        return self.receiver(h), self.sender(h)
+
+    def of_ends(self, z_i: Tensor, z_j: Tensor, a_ij: Tensor | None = None) -> Tensor:
+        """The messages, from those halves at both ends of every edge."""
         z_ij = z_i + z_j if self.edge is None or a_ij is None else z_i + z_j + self.edge(a_ij)
         return self.activation(self.second(self.activation(z_ij)))
 
@@ -68,8 +75,13 @@ class MessageNetwork(nn.Module):
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
     def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
-        m_ij = self.phi_e(graph, h, a_ij)
-        return h + self.phi_h(torch.cat([h, collect(graph, m_ij)], -1))
+        z_i, z_j = self.phi_e.halves(h)
+        (m,) = collect_messages(graph, self, self.message, [z_i], [z_j], given(a_ij))
+        return h + self.phi_h(torch.cat([h, m], -1))
+
+    def message(self, z_i: Tensor, z_j: Tensor, *a_ij: Tensor) -> tuple[Tensor]:
+        """m_ij, from the halves of φ_e's first map."""
+        return (self.phi_e.of_ends(z_i, z_j, *a_ij),)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -108,10 +120,15 @@ class EGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        x_ij = displacements(graph, x, cell)
-        m_ij = self.phi_e(graph, h, _with_lengths(x_ij, a_ij))
-        x = x + collect(graph, x_ij * self.phi_x(m_ij), "mean")
-        return h + self.phi_h(torch.cat([h, collect(graph, m_ij)], -1)), x
+        z_i, z_j = self.phi_e.halves(h)
+        edges = [displacements(graph, x, cell), *given(a_ij)]
+        m, pull = collect_messages(graph, self, self.message, [z_i], [z_j], edges, ["sum", "mean"])
+        return h + self.phi_h(torch.cat([h, m], -1)), x + pull
+
+    def message(self, z_i: Tensor, z_j: Tensor, x_ij: Tensor, *a_ij: Tensor) -> tuple[Tensor, Tensor]:
+        """m_ij and (x_i - x_j) φ_x(m_ij), from the halves of φ_e's first map."""
+        m_ij = self.phi_e.of_ends(z_i, z_j, torch.cat([squared_lengths(x_ij), *a_ij], -1))
+        return m_ij, x_ij * self.phi_x(m_ij)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -152,10 +169,15 @@ class VelocityEGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        x_ij = displacements(graph, x, cell)
-        m_ij = self.phi_e(graph, h, _with_lengths(x_ij, a_ij))
-        x = x + self.phi_v(h) * v + collect(graph, x_ij * self.phi_x(m_ij), "mean")
-        return h + self.phi_h(torch.cat([h, collect(graph, m_ij)], -1)), x
+        z_i, z_j = self.phi_e.halves(h)
+        edges = [displacements(graph, x, cell), *given(a_ij)]
+        m, pull = collect_messages(graph, self, self.message, [z_i], [z_j], edges, ["sum", "mean"])
+        return h + self.phi_h(torch.cat([h, m], -1)), x + self.phi_v(h) * v + pull
+
+    def message(self, z_i: Tensor, z_j: Tensor, x_ij: Tensor, *a_ij: Tensor) -> tuple[Tensor, Tensor]:
+        """m_ij and (x_i - x_j) φ_x(m_ij), from the halves of φ_e's first map."""
+        m_ij = self.phi_e.of_ends(z_i, z_j, torch.cat([squared_lengths(x_ij), *a_ij], -1))
+        return m_ij, x_ij * self.phi_x(m_ij)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -195,20 +217,20 @@ class AttentionEGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        x_ij = displacements(graph, x, cell)
-        m_ij = self.phi_e(graph, h, _with_lengths(x_ij, a_ij))
+        z_i, z_j = self.phi_e.halves(h)
+        edges = [displacements(graph, x, cell), *given(a_ij)]
+        m, pull = collect_messages(graph, self, self.message, [z_i], [z_j], edges, ["sum", "mean"])
+        return h + self.phi_h(torch.cat([h, m], -1)), x + pull
+
+    def message(self, z_i: Tensor, z_j: Tensor, x_ij: Tensor, *a_ij: Tensor) -> tuple[Tensor, Tensor]:
+        """e_ij m_ij and (x_i - x_j) φ_x(e_ij m_ij), from the halves of φ_e's first map."""
+        m_ij = self.phi_e.of_ends(z_i, z_j, torch.cat([squared_lengths(x_ij), *a_ij], -1))
         m_ij = torch.sigmoid(self.phi_inf(m_ij)) * m_ij
-        x = x + collect(graph, x_ij * self.phi_x(m_ij), "mean")
-        return h + self.phi_h(torch.cat([h, collect(graph, m_ij)], -1)), x
+        return m_ij, x_ij * self.phi_x(m_ij)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return AttentionEGNN(3, 4), _example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
-
-
-def _with_lengths(x_ij: Tensor, a_ij: Tensor | None) -> Tensor:
-    squared = squared_lengths(x_ij)
-    return squared if a_ij is None else torch.cat([squared, a_ij], -1)
 
 
 def _example_graph() -> Graph:

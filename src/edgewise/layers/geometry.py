@@ -101,3 +101,8 @@ def angles(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor:
     apart, together = lengths(one - other), lengths(one + other)
     there = apart + together > 0
     return torch.where(there, 2 * torch.atan2(apart, torch.where(there, together, 1.0)), 0.0)
+
+
+def log_lengths(x_ij: Tensor, nearest: float = 0.01) -> Tensor:
+    """½ log(|x_ij|² + nearest²) [*, E, 1]: what a power of the distance is linear in, smooth where two nodes meet."""
+    return 0.5 * torch.log(squared_lengths(x_ij) + nearest**2)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
+from torch import Tensor
+
 from edgewise.errors import ConfigError
 
 T = TypeVar("T")
@@ -20,3 +22,8 @@ def chosen(what: str, name: str, table: Mapping[str, T]) -> T:
     if name not in table:
         raise ConfigError(f"{what} {name!r} is unknown: choose one of {', '.join(table)}")
     return table[name]
+
+
+def given(*tensors: Tensor | None) -> list[Tensor]:
+    """Those that are there."""
+    return [t for t in tensors if t is not None]

@@ -23,6 +23,7 @@ from edgewise.layers import (
     chosen,
     displacements,
     lengths,
+    log_lengths,
     squared_lengths,
 )
 from edgewise.models.signature import Signature
@@ -81,7 +82,7 @@ class MessageForecast(nn.Module):
 
 
 class RadialForecast(nn.Module):
-    """Radial fields one after the other, on a_ij = [q_i q_j ‖ the first |x_i - x_j|²]."""
+    """Radial fields one after the other, on a_ij = [q_i q_j ‖ the logarithm of the first |x_i - x_j|]."""
 
     def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class RadialForecast(nn.Module):
         self.layers = nn.ModuleList(RadialField(settings.width, edges) for _ in range(settings.depth))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
-        a_ij = _edges(graph, x, q)
+        a_ij = torch.cat([_products(graph, q), log_lengths(displacements(graph, x))], -1)
         for layer in self.layers:
             x = layer(graph, x, v, a_ij)
         return x
