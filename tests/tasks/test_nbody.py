@@ -95,10 +95,11 @@ def test_fewer_training_trajectories_leave_the_held_out_ones_as_they_are(task):
     assert torch.equal(fewer.x[:5], task.x[:5])
 
 
-def tiny() -> Forecast:
-    positions = torch.randn(6, 2, 5, 3, dtype=torch.float64)
-    still = Trajectories(torch.ones(6, 5, dtype=torch.float64), positions, torch.zeros_like(positions))
-    return Forecast("nbody", still, {"train": torch.arange(4), "valid": torch.tensor([4]), "test": torch.tensor([5])})
+def tiny(turned: bool = False) -> Forecast:
+    positions, velocities = torch.randn(2, 6, 2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    moving = Trajectories(torch.ones(6, 5, dtype=torch.float64), positions, velocities)
+    splits = {"train": torch.arange(4), "valid": torch.tensor([4]), "test": torch.tensor([5])}
+    return Forecast("nbody", moving, splits, turned)
 
 
 class Rest(torch.nn.Module):
@@ -115,6 +116,18 @@ def test_batches_losses_and_scores():
     score = task.score(outputs, batch)
     assert torch.allclose((score["mse"] / score["count"]).float(), task.loss(outputs, batch))
     assert [len(b.x) for b in task.batches("train", 3)] == [3, 1]
+
+
+def test_turned_trajectories_keep_all_lengths_and_angles():
+    tasks = tiny(), tiny(turned=True)
+    both = [task.train_batch(3, torch.Generator().manual_seed(0)) for task in tasks]
+    vectors = [torch.cat([b.x[..., :3], b.x[..., 3:6], b.target], 1) for b in both]
+    assert (vectors[0] - vectors[1]).abs().max() > 0.1
+    gram = [v @ v.transpose(1, 2) for v in vectors]
+    assert torch.allclose(*gram, atol=1e-4)
+    assert torch.equal(both[0].x[..., 6:], both[1].x[..., 6:])
+    held_out = [next(task.batches("valid", 1)).x for task in tasks]
+    assert torch.equal(*held_out)
 
 
 def test_a_forecast_is_told_beside_the_truth():

@@ -64,7 +64,8 @@ class LinearMotion(nn.Module):
 class MessageForecast(nn.Module):
     """Message passing on coordinates as on any other feature: it has to learn what a rotation is.
 
-    Equation    h_i = W [x_i ‖ v_i] + b, `MessageNetwork` on a_ij = q_i q_j, depth times;  x_i' = MLP(h_i)
+    Equation    h_i = W [x_i ‖ v_i] + b, `MessageNetwork` on a_ij = q_i q_j, depth times;
+                x_i' = x_i + t v_i + MLP(h_i)
     """
 
     def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
@@ -73,12 +74,13 @@ class MessageForecast(nn.Module):
         self.embed = Linear(2 * signature.space, width)
         self.layers = nn.ModuleList(MessageNetwork(width, width, charges) for _ in range(settings.depth))
         self.output = MLP([width, width, signature.space], "silu")
+        self.t = nn.Parameter(torch.tensor(0.7))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
         h, a_ij = self.embed(torch.cat([x, v], -1)), _products(graph, q)
         for layer in self.layers:
             h = layer(graph, h, a_ij)
-        return self.output(h)
+        return x + self.t * v + self.output(h)
 
 
 class RadialForecast(nn.Module):

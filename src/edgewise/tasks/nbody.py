@@ -107,7 +107,12 @@ def _force(x: Floats, strength: Floats, difference: Floats) -> Floats:
 
 
 def nbody(
-    training: int = 3_000, held_out: int = 2_000, particles: int = 5, horizon: int = 10, seed: int = 43
+    training: int = 3_000,
+    held_out: int = 2_000,
+    particles: int = 5,
+    horizon: int = 10,
+    seed: int = 43,
+    turned: bool = False,
 ) -> Forecast:
     """Forecast where charged particles will be, from their positions, velocities and charges now.
 
@@ -124,6 +129,8 @@ def nbody(
         particles: Particles of a trajectory.
         horizon: Frames between what is read and what is forecast, at most 19.
         seed: Chooses the trajectories; 43 is the paper's.
+        turned: Whether each training trajectory is turned, and mirrored or not, at random whenever it is read: for
+            models that do not know that this changes nothing.
     """
     _check("training", training, 1, POOL)
     _check("held_out", held_out, 1, POOL)
@@ -134,7 +141,7 @@ def nbody(
     sizes: dict[Split, int] = {"train": training, "valid": held_out, "test": held_out}
     trajectories = _cached(sizes, particles, frames, seed)
     splits = dict(zip(sizes, torch.arange(sum(sizes.values())).split(list(sizes.values())), strict=True))
-    return Forecast("nbody", trajectories, splits)
+    return Forecast("nbody", trajectories, splits, turned)
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:
@@ -169,7 +176,7 @@ class Forecast:
     """Each trajectory is one example: the first frame is read, the positions of the last one are the target.
 
     The model reads x [B, N, 7] = position, velocity and charge on one shared graph; unless a pattern says otherwise,
-    every particle listens to all others.
+    every particle listens to all others. With `turned`, training trajectories are turned at random.
     """
 
     kind: Kind = "particles"
@@ -177,8 +184,10 @@ class Forecast:
     maximise = False
     has_test = True
 
-    def __init__(self, name: str, trajectories: Trajectories, splits: Mapping[Split, Tensor]) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, trajectories: Trajectories, splits: Mapping[Split, Tensor], turned: bool = False
+    ) -> None:
+        self.name, self.turned = name, turned
         self.splits = splits
         first = trajectories.positions[:, 0], trajectories.velocities[:, 0], trajectories.charges[..., None]
         self.x = torch.cat(first, -1).float()
@@ -198,7 +207,12 @@ class Forecast:
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training trajectories drawn with replacement."""
         chosen = torch.randint(self.epoch_size, (size,), generator=generator)
-        return self._batch(self.splits["train"][chosen], pattern)
+        batch = self._batch(self.splits["train"][chosen], pattern)
+        if not self.turned:
+            return batch
+        turn = torch.linalg.qr(torch.randn(size, SPACE, SPACE, generator=generator))[0]
+        x, v, q = batch.x.split([SPACE, SPACE, batch.x.shape[-1] - 2 * SPACE], -1)
+        return Batch(batch.graph, torch.cat([x @ turn, v @ turn, q], -1), batch.target @ turn)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every trajectory of a split once, in a fixed order."""
