@@ -14,6 +14,7 @@ from edgewise.graphs import (
     blocks,
     causal,
     complete,
+    disc,
     draw,
     fixed,
     fixed_parts,
@@ -106,12 +107,26 @@ def test_grid() -> None:
     assert draw(grid(3, 3, neighbors=4, loops=False)).splitlines()[4] == ".#.#.#.#."
 
 
+def test_disc() -> None:
+    assert_drawn(disc(2, 3, radius=1), "##.#..", "###.#.", ".##..#", "#..##.", ".#.###", "..#.##")
+    assert_drawn(disc(1, 5, radius=1, torus=False), "##...", "###..", ".###.", "..###", "...##")
+    assert disc(4, 5) == grid(4, 5)
+    middle = disc(5, 5, radius=2.3).dense_mask()[12].view(5, 5)
+    assert middle.int().tolist() == [[0, 1, 1, 1, 0], [1] * 5, [1] * 5, [1] * 5, [0, 1, 1, 1, 0]]
+    corner = disc(5, 5, radius=2, torus=True).dense_mask()[0].view(5, 5)
+    assert corner.int().tolist() == [[1] * 5, [1, 1, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 0, 1]]
+    everywhere = disc(6, 7, radius=2.3, torus=True)
+    assert everywhere.in_degrees().tolist() == [21] * 42
+    assert everywhere.rule is not None
+    assert everywhere.transpose()[0] == everywhere
+
+
 def test_bipartite() -> None:
     assert_drawn(bipartite(2, 3), "..###", "..###", "##...", "##...", "##...")
 
 
 def test_the_table_holds_the_functions() -> None:
-    assert list(PATTERNS) == ["complete", "causal", "window", "blocks", "strided", "fixed", "grid", "bipartite"]
+    assert list(PATTERNS) == ["complete", "causal", "window", "blocks", "strided", "fixed", "grid", "disc", "bipartite"]
     assert all(function.__name__ == name for name, function in PATTERNS.items())
 
 
