@@ -27,6 +27,7 @@ from edgewise.layers.graph_attention import (
     KernelAttention,
 )
 from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
+from edgewise.layers.group_convolution import GroupConvolution, GroupPooling, LiftingConvolution, PlaneGroup
 from edgewise.layers.hopfield import (
     ClassicalHopfield,
     ContinuousHopfield,
@@ -53,6 +54,7 @@ from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
 from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
+from edgewise.layers.scale_convolution import ScaleConvolution, ScaleSpace
 from edgewise.layers.schnet import SchNet
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
@@ -113,6 +115,11 @@ LAYERS: dict[str, type[nn.Module]] = {
     "attention-egnn": AttentionEGNN,
     "radial-field": RadialField,
     "schnet": SchNet,
+    "lifting-convolution": LiftingConvolution,
+    "group-convolution": GroupConvolution,
+    "group-pooling": GroupPooling,
+    "scale-space": ScaleSpace,
+    "scale-convolution": ScaleConvolution,
 }
 
 __all__ = [
@@ -153,6 +160,8 @@ __all__ = [
     "GraphAttention",
     "GraphNetwork",
     "GraphormerAttention",
+    "GroupConvolution",
+    "GroupPooling",
     "HadamardAttention",
     "HopfieldAttention",
     "HopfieldLookup",
@@ -163,6 +172,7 @@ __all__ = [
     "KeyValueCache",
     "LaplacianEncoding",
     "Learned",
+    "LiftingConvolution",
     "Linear",
     "LinearAttention",
     "MaxReadout",
@@ -173,6 +183,7 @@ __all__ = [
     "NodeUpdate",
     "PairNorm",
     "PerformerAttention",
+    "PlaneGroup",
     "PositiveFeatures",
     "PostNormBlock",
     "PreNormBlock",
@@ -185,6 +196,8 @@ __all__ = [
     "Rotary",
     "SAGEMean",
     "SAGEPool",
+    "ScaleConvolution",
+    "ScaleSpace",
     "SchNet",
     "ShawAttention",
     "SignInvariantEncoding",
