@@ -8,6 +8,7 @@ from edgewise.layers import chosen
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
+from edgewise.models.group_cnn import GroupCNN, GroupCNNSettings
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
@@ -23,6 +24,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
     "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
+    "group-cnn": (GroupCNNSettings, GroupCNN),
 }
 
 
@@ -42,6 +44,8 @@ __all__ = [
     "GraphNetworkSettings",
     "GraphTransformer",
     "GraphTransformerSettings",
+    "GroupCNN",
+    "GroupCNNSettings",
     "KernelRegressionModel",
     "KernelRegressionSettings",
     "MLPSettings",

@@ -10,7 +10,7 @@ from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
-from edgewise.tasks.mnist import mnist
+from edgewise.tasks.mnist import mnist, mnist_rotated
 from edgewise.tasks.molecules import molecules
 from edgewise.tasks.musk import BagClassification, Bags, musk
 from edgewise.tasks.nbody import Forecast, nbody
@@ -29,6 +29,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "text": text,
     "citation": citation,
     "mnist": mnist,
+    "mnist-rotated": mnist_rotated,
     "clouds": clouds,
     "skip-links": skip_links,
     "tudataset": tudataset,
@@ -70,6 +71,7 @@ __all__ = [
     "digits",
     "karate",
     "mnist",
+    "mnist_rotated",
     "molecules",
     "musk",
     "nbody",
