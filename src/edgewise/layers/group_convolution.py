@@ -193,6 +193,8 @@ class GroupConvolution(_PlaneConvolution):
         [6.0, 7.0, 8.0, 5.0]
     """
 
+    relative: Tensor
+
     def __init__(self, group: PlaneGroup, inputs: int, outputs: int, radius: float = 1.5, bias: bool = True) -> None:
         super().__init__(group, group.order, inputs, outputs, radius, bias)
         self.register_buffer("relative", group.relative(), persistent=False)
