@@ -6,7 +6,7 @@ python docs/images/patterns.py docs/images/patterns.svg
 import sys
 from pathlib import Path
 
-from edgewise import Graph, bipartite, blocks, causal, complete, fixed, grid, strided, window
+from edgewise import Graph, bipartite, blocks, causal, complete, disc, fixed, grid, strided, window
 
 SIDE, TOP = 132, 20
 INK, FILL, PAPER = "#1c2733", "#2364aa", "#f1f4f8"
@@ -23,7 +23,7 @@ PATTERNS: dict[str, Graph] = {
     "fixed(16, 4)": fixed(16, 4),
     "fixed(16, 4, 2)": fixed(16, 4, 2),
     "grid(4, 4)": grid(4, 4),
-    "grid(4, 4, neighbors=4)": grid(4, 4, neighbors=4),
+    "disc(4, 4, radius=2)": disc(4, 4, radius=2),
     "bipartite(6, 10)": bipartite(6, 10),
 }
 COLUMNS = 6
