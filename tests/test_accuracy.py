@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from edgewise.training.runs import load_run
+
 FIGURES = [
     # recipe, seeds, least mean test accuracy (or largest validation loss)
     ("cora-gcn", 10, 0.813),
@@ -21,6 +23,7 @@ FIGURES = [
     ("digits-graph-network", 1, 0.83),
     ("digits-graphormer", 1, 0.89),
     ("mnist-mlp", 1, 0.980),
+    ("mnist-mlp-swa", 1, 0.983),
     ("digits-vit", 3, 0.97),
     ("digits-vit-grid", 3, 0.97),
     ("shakespeare-gpt-cpu", 1, -1.88),
@@ -82,3 +85,21 @@ def test_a_learned_potential_moves_atoms_and_keeps_their_energy(tmp_path: Path) 
     for number in (0, 100, 200, 300):
         told = drift(simulate(loaded.task.atoms(f"test:{number}"), forces, frames=5_001, step=2.0))
         assert told.largest <= 0.01 * min(told.kinetic, told.total), f"test:{number}: {told}"
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_on_turned_digits_equivariance_halves_the_error(tmp_path: Path, data) -> None:
+    """Both networks have as many weights and steps, and neither saw a turned digit."""
+    data(".")
+    error, weights = {}, {}
+    for recipe in ("mnist-rotated-p4", "mnist-rotated-cnn"):
+        command = [sys.executable, "-m", "edgewise", "train", recipe, "--json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        result = json.loads(done.stdout.splitlines()[-1])
+        error[recipe] = 1 - result["mean"]
+        weights[recipe] = sum(
+            p.numel() for p in load_run(tmp_path / result["runs"][0], device="cpu").model.parameters()
+        )
+    assert error["mnist-rotated-p4"] <= error["mnist-rotated-cnn"] / 2
+    assert abs(weights["mnist-rotated-p4"] / weights["mnist-rotated-cnn"] - 1) < 0.03

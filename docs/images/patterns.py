@@ -6,7 +6,7 @@ python docs/images/patterns.py docs/images/patterns.svg
 import sys
 from pathlib import Path
 
-from edgewise import Graph, bipartite, blocks, causal, complete, fixed, grid, strided, window
+from edgewise import Graph, bipartite, blocks, causal, complete, disc, fixed, grid, strided, window
 from edgewise.graphs import squares
 
 SIDE, TOP = 132, 20
@@ -23,8 +23,8 @@ PATTERNS: dict[str, Graph] = {
     "strided(16, 4)": strided(16, 4),
     "fixed(16, 4)": fixed(16, 4),
     "grid(4, 4)": grid(4, 4),
-    "grid(4, 4, neighbors=4)": grid(4, 4, neighbors=4),
     "squares(4, 4, 2, shift=1)": squares(4, 4, 2, shift=1),
+    "disc(4, 4, radius=2)": disc(4, 4, radius=2),
     "bipartite(6, 10)": bipartite(6, 10),
 }
 COLUMNS = 6

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from edgewise.graphs import blocks as blocks
     from edgewise.graphs import causal as causal
     from edgewise.graphs import complete as complete
+    from edgewise.graphs import disc as disc
     from edgewise.graphs import draw as draw
     from edgewise.graphs import fixed as fixed
     from edgewise.graphs import grid as grid
@@ -77,6 +78,7 @@ _NAMES = {
         "blocks",
         "causal",
         "complete",
+        "disc",
         "draw",
         "fixed",
         "grid",

@@ -85,6 +85,13 @@ def test_each_table_is_listed_with_a_description(table: str, capsys) -> None:
     assert all(row["description"] for row in rows)
 
 
+def test_plan_takes_a_pattern_with_a_decimal_option(capsys) -> None:
+    assert main(["plan", "disc", "height=9", "width=9", "radius=2.3", "torus=true"]) == 0
+    assert "Disc(height=9, width=9, radius=2.3, torus=True)" in capsys.readouterr().out
+    assert main(["plan", "disc", "height=9", "width=9", "radius=2.3.1"]) != 0
+    assert "radius must be a finite number" in capsys.readouterr().err
+
+
 def test_plan_prints_the_candidates_and_the_refusals(capsys) -> None:
     assert main(["plan", "grid", "height=4", "width=5", "loops=false", "--score", "Kernel", "--json"]) == 0
     told = capsys.readouterr().out

@@ -15,6 +15,7 @@ from edgewise.graphs import (
     blocks,
     causal,
     complete,
+    disc,
     draw,
     fixed,
     fixed_parts,
@@ -114,6 +115,20 @@ def test_squares() -> None:
     assert squares(4, 6, 9).num_edges == 24 * 24
     with pytest.raises(GraphError, match="shift=2 must be below size=2"):
         squares(4, 4, 2, shift=2)
+
+
+def test_disc() -> None:
+    assert_drawn(disc(2, 3, radius=1), "##.#..", "###.#.", ".##..#", "#..##.", ".#.###", "..#.##")
+    assert_drawn(disc(1, 5, radius=1, torus=False), "##...", "###..", ".###.", "..###", "...##")
+    assert disc(4, 5) == grid(4, 5)
+    middle = disc(5, 5, radius=2.3).dense_mask()[12].view(5, 5)
+    assert middle.int().tolist() == [[0, 1, 1, 1, 0], [1] * 5, [1] * 5, [1] * 5, [0, 1, 1, 1, 0]]
+    corner = disc(5, 5, radius=2, torus=True).dense_mask()[0].view(5, 5)
+    assert corner.int().tolist() == [[1] * 5, [1, 1, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 0, 1]]
+    everywhere = disc(6, 7, radius=2.3, torus=True)
+    assert everywhere.in_degrees().tolist() == [21] * 42
+    assert everywhere.rule is not None
+    assert everywhere.transpose()[0] == everywhere
 
 
 def test_bipartite() -> None:

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.tasks import mnist
+from edgewise import ConfigError
+from edgewise.tasks import mnist, mnist_rotated
 from edgewise.tasks.idx import read_idx
+from edgewise.tasks.mnist import rotate
 from tasks.miniature import SIZES, idx, mnist_parts, write_mnist
 
 
@@ -60,3 +62,56 @@ def test_the_real_mnist_has_its_known_numbers(data) -> None:
     assert train.std().item() == pytest.approx(0.3081, abs=1e-4)
     assert task.images.labels[:8].tolist() == [5, 0, 4, 1, 9, 2, 1, 3]
     assert task.images.labels[60_000:].bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+
+
+# Turned digits
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4])
+def test_quarter_turns_are_exact(turns: int) -> None:
+    pixels = torch.randint(0, 256, (3, 6, 6), dtype=torch.uint8)
+    assert torch.equal(rotate(pixels, torch.full((3,), 90.0 * turns)), torch.rot90(pixels, turns, (1, 2)))
+
+
+def test_an_angle_turns_what_is_seen_counter_clockwise() -> None:
+    """Beside the definition, pixel by pixel: the value at p is that of the image at p turned back."""
+    pixels = torch.rand(1, 7, 7, dtype=torch.float64)
+    angle = torch.tensor([33.0])
+    cos, sin = angle.double().deg2rad().cos().item(), angle.double().deg2rad().sin().item()
+    found = rotate(pixels, angle)[0]
+    for y in range(7):
+        for x in range(7):
+            up, right = 3 - y, x - 3
+            from_x, from_y = 3 + cos * right + sin * up, 3 - (cos * up - sin * right)
+            expected = sum(
+                pixels[0, j, i].item() * max(0.0, 1 - abs(from_y - j)) * max(0.0, 1 - abs(from_x - i))
+                for j in range(7)
+                for i in range(7)
+            )
+            assert found[y, x].item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.usefixtures("small")
+def test_only_the_test_images_are_turned_and_the_same_way_each_time(tmp_path: Path) -> None:
+    folder = str(write_mnist(tmp_path))
+    plain, turned, again = mnist(1, folder), mnist_rotated(folder=folder), mnist_rotated(folder=folder)
+    test = plain.images.splits["test"]
+    assert torch.equal(turned.images.pixels, again.images.pixels)
+    assert torch.equal(turned.images.pixels[: -len(test)], plain.images.pixels[: -len(test)])
+    assert (turned.images.pixels[test] != plain.images.pixels[test]).flatten(1).any(1).all()
+    assert not torch.equal(mnist_rotated(seed=1, folder=folder).images.pixels, turned.images.pixels)
+    assert torch.equal(mnist_rotated(turn=0.0, folder=folder).images.pixels, plain.images.pixels)
+    assert (turned.layout, turned.signature.inputs) == ((28, 28), 1)
+
+
+def test_an_endless_turn_is_refused() -> None:
+    with pytest.raises(ConfigError, match="turn must be a finite angle"):
+        mnist_rotated(turn=float("inf"))
+
+
+def test_the_angles_of_the_real_digits_are_those_of_the_seed(data) -> None:
+    task, upright = mnist_rotated(folder=str(data("mnist"))), mnist(1, folder=str(data("mnist")))
+    angles = 360 * torch.rand(10_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    test = task.images.splits["test"][[0, 1234, 9999]]
+    expected = rotate(upright.images.pixels[test], angles[[0, 1234, 9999]])
+    assert torch.equal(task.images.pixels[test], expected)

@@ -28,17 +28,28 @@ def slopes(w, x, y, logistic):
     return (error * chosen) @ x / (N / 2)
 
 
-def samples(logistic, lr, steps=800, kept=4):
-    """Draws from all chains in the last fifth of the steps, under a prior N(0, 1)."""
+def samples(logistic, make, keeps, steps=800):
+    """Draws from all chains at the steps that are kept, under a prior N(0, 1)."""
     x, y = data(logistic)
     w = nn.Parameter(torch.zeros(CHAINS, 2, dtype=torch.float64))
-    chain, drawn = SGLD([w], lr, examples=N, weight_decay=1 / N), []
+    chain, drawn = make([w]), []
     for step in range(1, steps + 1):
         w.grad = slopes(w.detach(), x, y, logistic)
         chain.step()
-        if step > 0.8 * steps and step % (steps // (5 * kept)) == 0:
+        if keeps(step):
             drawn.append(w.detach().clone())
     return torch.cat(drawn)
+
+
+def steady(lr):
+    """Small steps: four draws from the last fifth of them."""
+    return (lambda w: SGLD(w, lr, N, weight_decay=1 / N)), (lambda step: step > 640 and step % 40 == 0)
+
+
+def cyclical(lr):
+    """Two cycles, of which the second is drawn from, at the end of its sampling."""
+    make = lambda w: CyclicalSGLD(w, lr, N, 1 / N, cycle=400, explore=0.25)  # noqa: E731
+    return make, lambda step: step in (780, 800)
 
 
 def assert_moments(drawn, mean, covariance):
@@ -48,14 +59,17 @@ def assert_moments(drawn, mean, covariance):
     assert ((drawn.T.cov() - covariance).abs() / torch.outer(spread, spread)).max() < 0.05
 
 
-def test_bayesian_linear_regression_is_sampled():
+@pytest.mark.parametrize(("make", "keeps"), [steady(0.02), cyclical(0.1)], ids=["steady", "cyclical"])
+def test_bayesian_linear_regression_is_sampled(make, keeps):
     x, y = data()
     precision = x.T @ x + torch.eye(2, dtype=torch.float64)
     covariance = precision.inverse()
-    assert_moments(samples(False, lr=0.02), covariance @ (x.T @ y), covariance)
+    assert_moments(samples(False, make, keeps), covariance @ (x.T @ y), covariance)
 
 
-def test_bayesian_logistic_regression_is_sampled():
+@pytest.mark.parametrize(("make", "keeps"), [steady(0.08), cyclical(0.4)], ids=["steady", "cyclical"])
+def test_bayesian_logistic_regression_is_sampled(make, keeps):
+    """The exact moments are sums over a fine grid."""
     x, y = data(logistic=True)
     axis = torch.linspace(-5, 7, 401, dtype=torch.float64)
     grid = torch.cartesian_prod(axis, axis)
@@ -64,7 +78,7 @@ def test_bayesian_logistic_regression_is_sampled():
     p = log_p.softmax(0)
     mean = p @ grid
     centred = grid - mean
-    assert_moments(samples(True, lr=0.08), mean, (p[:, None] * centred).T @ centred)
+    assert_moments(samples(True, make, keeps), mean, (p[:, None] * centred).T @ centred)
 
 
 def test_without_noise_it_is_sgd_and_the_noise_has_the_papers_variance():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -60,7 +61,7 @@ def plan(
 def build(pattern: str, options: Sequence[str]) -> Graph:
     """A pattern's graph from options written `name=value`."""
     known = inspect.signature(PATTERNS[pattern]).parameters
-    given: dict[str, int | str] = {}
+    given: dict[str, int | float | str] = {}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
@@ -78,10 +79,12 @@ def build(pattern: str, options: Sequence[str]) -> Graph:
     return PATTERNS[pattern](**given)
 
 
-def _value(text: str) -> int | str:
+def _value(text: str) -> int | float | str:
     """A number or truth value where the text is one; the pattern checks the rest."""
     if text in ("true", "false"):
         return text == "true"
+    if re.fullmatch(r"[+-]?\d{1,18}\.\d{1,18}", text, re.ASCII):
+        return float(text)
     return int(text) if text.isascii() and text.lstrip("+-").isdigit() and len(text) < 19 else text
 
 

@@ -23,6 +23,7 @@ SYSTEMS = (
     System("A2", "SGD, momentum, AdaGrad, RMSprop, Adam", "θ ← θ − η m̂/(√v̂ + ε)", "training/optimizers.py", "karate"),
     System("A3", "Langevin dynamics (SGLD), cyclical", "θ − ε/2 ∇U + N(0, ε)", "training/langevin.py", "digits-sgld"),
     System("A4", "Constant-rate SGD", "ε* = 2S/N · D/Tr(BBᵀ)", "training/variational.py", "digits-constant-sgd"),
+    System("A5", "Stochastic weight averaging", "w̄ ← (n w̄ + w)/(n + 1)", "training/averaging.py", "mnist-mlp-swa"),
     System("A6", "Warm-up and decay", "η_t = η min(t/W, decay(t))", "training/schedules.py", "shakespeare-gpt-cpu"),
     System(
         "A7",
@@ -102,6 +103,13 @@ SYSTEMS = (
     System("F1", "Potential on SchNet", "E = Σ_i ε_i;  F_i = −∂E/∂x_i", "models/potential.py", "copper-schnet"),
     System("F2", "Radial field", "x_i + C Σ_j (x_i − x_j) φ_rf(‖x_i − x_j‖)", "layers/radial.py", "nbody-radial-field"),
     System("F3", "E(n)-equivariant GNN (EGNN)", "x_i + C Σ_j (x_i − x_j) φ_x(m_ij)", "layers/egnn.py", "nbody-egnn"),
+    System(
+        "F6",
+        "Group convolution (p4, p4m)",
+        "Σ_j Σ_h W(g⁻¹p_ij, g⁻¹h) x_j(h)",
+        "layers/group_convolution.py",
+        "mnist-rotated-p4",
+    ),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),

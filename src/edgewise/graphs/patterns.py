@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.rule import Blocks, Complete, Intervals, Rule, Symmetric, clip
+from edgewise.graphs.rule import Blocks, Complete, Intervals, Rule, Symmetric, ascending, clip
 
 
 def complete(receivers: int, senders: int | None = None) -> Graph:
@@ -373,6 +373,80 @@ def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:
 
 
 @dataclass(frozen=True)
+class Disc(Symmetric):
+    """Pixels of a height x width image, row by row: listen to those no farther away than `radius`."""
+
+    height: int
+    width: int
+    radius: float
+    torus: bool = False
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.height * self.width, self.height * self.width
+
+    @property
+    def reach(self) -> int:
+        """How many rows up or down the farthest neighbours lie."""
+        return int(self.radius)
+
+    def half_width(self, down: int) -> int:
+        """How many columns left or right one hears, so many rows away."""
+        return int((self.radius**2 - down**2) ** 0.5 + 1e-9)
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        down = (i // self.width - j // self.width).abs()
+        across = (i % self.width - j % self.width).abs()
+        if self.torus:
+            down, across = torch.minimum(down, self.height - down), torch.minimum(across, self.width - across)
+        return down.square() + across.square() <= self.radius**2 + 1e-9
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        if self.width == 0:
+            return i.new_zeros(0, 1), i.new_zeros(0, 1)
+        down = torch.arange(-self.reach, self.reach + 1, device=i.device)
+        beside = torch.tensor([self.half_width(d) for d in down.tolist()], device=i.device)
+        y, x = i[:, None] // self.width + down, i[:, None] % self.width
+        left, right = x - beside, x + beside + 1
+        if not self.torus:
+            rows = y * self.width
+            return clip(rows + left.clamp(min=0), rows + right.clamp(max=self.width), senders)
+        rows = y % self.height * self.width
+        over, under = (
+            (right - self.width).clamp(min=0),
+            left.clamp(max=0),
+        )  # what leaves on one side, enters on the other
+        starts = torch.cat([rows, rows + left.clamp(min=0), rows + self.width + under], 1)
+        stops = torch.cat([rows + over, rows + right.clamp(max=self.width), rows + self.width], 1)
+        starts, order = starts.sort(1)
+        return clip(*ascending(starts, stops.gather(1, order)), senders)
+
+
+def disc(height: int, width: int, radius: float = 1.5, torus: bool = False) -> Graph:
+    """The pixels of an image: each listens to those within a distance, which no rotation changes, and to itself.
+
+    Equation    N(i) = {j : (y_i - y_j)² + (x_i - x_j)² <= radius²}, on a torus with y modulo height, x modulo width
+    Symbols     i = y * width + x: pixels row by row; radius 1.5 is the square of 9, 2.3 that of 25 without its corners
+    Errors      sizes that are not whole, or negative; a radius that is negative or not finite, or that reaches once
+                around a torus
+
+    >>> print(draw(disc(2, 3, radius=1)))
+    ##.#..
+    ###.#.
+    .##..#
+    #..##.
+    .#.###
+    ..#.##
+    """
+    height, width = whole_number(height, "height"), whole_number(width, "width")
+    if not (isinstance(radius, int | float) and 0 <= radius < float("inf")):
+        raise GraphError(f"radius must be a finite number of at least 0, not {radius!r}")
+    if torus and 2 * int(radius) + 1 > min(height, width):
+        raise GraphError(f"a radius of {radius:g} reaches around a torus of {height} x {width} pixels")
+    return Graph(Disc(height, width, float(radius), bool(torus)))
+
+
+@dataclass(frozen=True)
 class Bipartite(Symmetric):
     """Nodes 0 .. left - 1 and the `right` ones after them listen to the other side only."""
 
@@ -419,5 +493,6 @@ PATTERNS: dict[str, Callable[..., Graph]] = {
     "fixed": fixed,
     "grid": grid,
     "squares": squares,
+    "disc": disc,
     "bipartite": bipartite,
 }

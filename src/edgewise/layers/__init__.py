@@ -27,6 +27,7 @@ from edgewise.layers.graph_attention import (
     KernelAttention,
 )
 from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
+from edgewise.layers.group_convolution import GroupConvolution, GroupPooling, LiftingConvolution, PlaneGroup
 from edgewise.layers.hopfield import (
     ClassicalHopfield,
     ContinuousHopfield,
@@ -56,6 +57,7 @@ from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, Mean
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.routing import Centroids, RoutingAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
+from edgewise.layers.scale_convolution import ScaleConvolution, ScaleSpace
 from edgewise.layers.schnet import SchNet
 from edgewise.layers.sinkhorn import BlockSort, SinkhornAttention, sinkhorn
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
@@ -133,6 +135,11 @@ LAYERS: dict[str, type[nn.Module]] = {
     "attention-egnn": AttentionEGNN,
     "radial-field": RadialField,
     "schnet": SchNet,
+    "lifting-convolution": LiftingConvolution,
+    "group-convolution": GroupConvolution,
+    "group-pooling": GroupPooling,
+    "scale-space": ScaleSpace,
+    "scale-convolution": ScaleConvolution,
 }
 
 __all__ = [
@@ -176,6 +183,8 @@ __all__ = [
     "GraphAttention",
     "GraphNetwork",
     "GraphormerAttention",
+    "GroupConvolution",
+    "GroupPooling",
     "HadamardAttention",
     "Heard",
     "HopfieldAttention",
@@ -188,6 +197,7 @@ __all__ = [
     "LSHAttention",
     "LaplacianEncoding",
     "Learned",
+    "LiftingConvolution",
     "Linear",
     "LinearAttention",
     "LowRank",
@@ -200,6 +210,7 @@ __all__ = [
     "PairNorm",
     "PatchMerging",
     "PerformerAttention",
+    "PlaneGroup",
     "PositiveFeatures",
     "PostNormBlock",
     "PostNormDecoderBlock",
@@ -215,6 +226,8 @@ __all__ = [
     "RoutingAttention",
     "SAGEMean",
     "SAGEPool",
+    "ScaleConvolution",
+    "ScaleSpace",
     "SchNet",
     "ShawAttention",
     "SignInvariantEncoding",

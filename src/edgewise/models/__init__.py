@@ -9,6 +9,7 @@ from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettin
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
+from edgewise.models.group_cnn import GroupCNN, GroupCNNSettings
 from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
@@ -33,6 +34,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
     "potential": (PotentialSettings, Potential),
     "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
+    "group-cnn": (GroupCNNSettings, GroupCNN),
 }
 
 
@@ -55,6 +57,8 @@ __all__ = [
     "GraphNetworkSettings",
     "GraphTransformer",
     "GraphTransformerSettings",
+    "GroupCNN",
+    "GroupCNNSettings",
     "KernelRegressionModel",
     "KernelRegressionSettings",
     "MLPSettings",

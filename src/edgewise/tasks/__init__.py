@@ -11,7 +11,7 @@ from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
 from edgewise.tasks.listops import ListOps, listops
-from edgewise.tasks.mnist import mnist
+from edgewise.tasks.mnist import mnist, mnist_rotated
 from edgewise.tasks.molecular_dynamics import EnergiesAndForces, molecular_dynamics
 from edgewise.tasks.molecules import molecules
 from edgewise.tasks.musk import BagClassification, Bags, musk
@@ -32,6 +32,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "text": text,
     "citation": citation,
     "mnist": mnist,
+    "mnist-rotated": mnist_rotated,
     "clouds": clouds,
     "skip-links": skip_links,
     "tudataset": tudataset,
@@ -80,6 +81,7 @@ __all__ = [
     "karate",
     "listops",
     "mnist",
+    "mnist_rotated",
     "molecular_dynamics",
     "molecules",
     "multi30k",

@@ -165,7 +165,7 @@ class PatternChoice:
     """
 
     name: str = "given"
-    options: dict[str, bool | int | str] = field(default_factory=dict)
+    options: dict[str, bool | int | float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.name == "given":

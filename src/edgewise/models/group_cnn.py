@@ -1,0 +1,106 @@
+"""The group-equivariant convolutional network: it sees an image in every pose at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, GraphError
+from edgewise.graphs import Graph
+from edgewise.graphs.patterns import Disc, disc
+from edgewise.kernels import dropout
+from edgewise.layers import BatchNorm, GroupConvolution, GroupPooling, LiftingConvolution, MeanReadout, PlaneGroup
+from edgewise.models.signature import Signature
+
+
+@dataclass(frozen=True)
+class GroupCNNSettings:
+    """What a group-equivariant convolutional network can be.
+
+    Args:
+        rotations: Poses of every feature: 4 turn by 90°, 8 by 45°; 1 makes an ordinary convolutional network.
+        reflections: Mirrored poses too, twice as many in all.
+        widths: Channels of every layer, for each pose.
+        halve: Layers, counted from 1, after which the image is halved by taking the maximum of 2 x 2 pixels.
+        radius: Reach of the filters in pixels; no more is used than the graph has.
+        dropout: Probability for the features before the output.
+    """
+
+    rotations: int = 4
+    reflections: bool = False
+    widths: tuple[int, ...] = (8, 8, 16, 16)
+    halve: tuple[int, ...] = (1, 3)
+    radius: float = 2.3
+    dropout: float = 0.0
+
+
+class GroupCNN(nn.Module):
+    """Convolutions over a group, the strongest pose, the mean over the image, then a linear map: blind to the pose.
+
+    Equation    X^(1) = ReLU(BN(lift(X))),  X^(l+1) = ReLU(BN(X^(l) * W_l)),  output = W mean_i max_g x_i(g) + b
+    Symbols     lift, * = `LiftingConvolution`, `GroupConvolution`; BN = batch normalisation, one for all poses
+    Shapes      x [*, height·width, inputs] on the graph `disc` -> [*, 1, outputs]
+    Errors      ConfigError for tokens, for a task that wants an output per node, for layers that there are not;
+                GraphError for another graph, or an image that cannot be halved
+    Edge cases  one rotation and no reflections: an ordinary convolutional network
+    Cost        that of its convolutions, (|G| width)² for each pixel and filter point
+    Differs     the layers and widths are not the paper's; the mean over the image comes after the poses' maximum
+    Reference   Cohen & Welling, "Group equivariant convolutional networks", 2016
+
+    Example
+        >>> import torch
+        >>> model = GroupCNN(GroupCNNSettings(widths=(2, 3), halve=(1,)), Signature(1, 10, length=16, whole_graph=True))
+        >>> model(disc(4, 4, radius=2.3), torch.zeros(5, 16, 1)).shape
+        torch.Size([5, 1, 10])
+    """
+
+    def __init__(self, settings: GroupCNNSettings, signature: Signature) -> None:
+        super().__init__()
+        if signature.tokens or not signature.whole_graph:
+            raise ConfigError("a group-cnn reads images and gives one output for each: choose a task on images")
+        depth = len(settings.widths)
+        if not depth or not all(1 <= layer <= depth for layer in settings.halve):
+            raise ConfigError(f"a group-cnn needs a layer, and halves after some of its {depth}: not {settings.halve}")
+        self.settings = settings
+        group, radius, widths = PlaneGroup(settings.rotations, settings.reflections), settings.radius, settings.widths
+        lift = LiftingConvolution(group, signature.inputs, widths[0], radius, bias=False)  # the norm has a bias
+        others = [GroupConvolution(group, *pair, radius, bias=False) for pair in pairwise(widths)]
+        self.convolutions = nn.ModuleList([lift, *others])
+        self.norms = nn.ModuleList(BatchNorm(width) for width in widths)
+        self.pooling, self.readout = GroupPooling(), MeanReadout()
+        self.output = nn.Linear(widths[-1], signature.outputs)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        layers = zip(self.convolutions, self.norms, strict=True)
+        for layer, (convolution, norm) in enumerate(layers, start=1):
+            x = norm(convolution(graph, x)).relu()
+            if layer in self.settings.halve:
+                graph, x = halved(graph, x)
+        z = self.readout(graph, self.pooling(graph, x))
+        return self.output(dropout(z, self.settings.dropout, self.training))
+
+
+def halved(graph: Graph, x: Tensor) -> tuple[Graph, Tensor]:
+    """An image of half the height and width: of every 2 x 2 pixels the largest value of each pose and channel.
+
+    Shapes      x [*, height·width, |G|, C] -> [*, height·width/4, |G|, C], with the `disc` of the smaller image
+    Errors      GraphError for a graph that is no `disc`, or for an odd height or width
+
+    Example
+        >>> import torch
+        >>> graph, x = halved(disc(2, 4), torch.arange(8.0).view(8, 1, 1))
+        >>> graph.num_receivers, x.flatten().tolist()
+        (2, [5.0, 7.0])
+    """
+    rule = graph.rule
+    if not isinstance(rule, Disc) or rule.height % 2 or rule.width % 2:
+        raise GraphError(f"only a disc of even height and width is halved, not {graph}")
+    smaller: Graph = graph.memo(
+        "halved", lambda: disc(rule.height // 2, rule.width // 2, rule.radius, rule.torus).to(graph.device)
+    )
+    images = x.reshape(-1, rule.height, rule.width, x.shape[-2] * x.shape[-1]).permute(0, 3, 1, 2)
+    pooled = functional.max_pool2d(images, 2).permute(0, 2, 3, 1)
+    return smaller, pooled.reshape(*x.shape[:-3], smaller.num_receivers, *x.shape[-2:])
