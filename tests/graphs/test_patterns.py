@@ -136,17 +136,8 @@ def test_bipartite() -> None:
 
 
 def test_the_table_holds_the_functions() -> None:
-    assert list(PATTERNS) == [
-        "complete",
-        "causal",
-        "window",
-        "blocks",
-        "strided",
-        "fixed",
-        "grid",
-        "squares",
-        "bipartite",
-    ]
+    names = ["complete", "causal", "window", "blocks", "strided", "fixed", "grid", "squares", "disc", "bipartite"]
+    assert list(PATTERNS) == names
     assert all(function.__name__ == name for name, function in PATTERNS.items())
 
 
