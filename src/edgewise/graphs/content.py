@@ -72,10 +72,8 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
     """
     chunk = whole_number(chunk, "chunk", least=1)
     _check(graph, of_receivers, of_senders)
-    members, labels = (
-        _members(graph),
-        1 + max((int(of.max()) for of in (of_receivers, of_senders) if of.numel()), default=0),
-    )
+    members = _members(graph)
+    labels = 1 + max((int(of.max()) for of in (of_receivers, of_senders) if of.numel()), default=0)
     sequences, rounds, count = of_receivers.shape
 
     def sorted_by_group(of: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,7 +96,7 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
 
 
 def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: int) -> Gathered:
-    """Each cluster takes in the receivers and the senders nearest to it; those senders hear one another in the graph.
+    """Each cluster takes in the receivers and the senders nearest to it; the receivers hear those senders.
 
     Equation    N'_c(i) = N(i) ∩ top_j(near_c(j)) for i ∈ top_i(near_c(i)),  top = the `size` largest of each member
     Symbols     near = how near a node is to each cluster

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import PATTERNS, Graph
+from edgewise.graphs import PATTERNS, Graph, hears_later
 from edgewise.models.signature import Signature
 from edgewise.tasks.classification import classification_score, mean_cross_entropy
 from edgewise.tasks.sources import Remote, find_folder, read_bytes
@@ -76,7 +76,7 @@ class Text:
         length = self.context if length is None else length
         if (pattern, length) not in self._graphs:
             graph = lay(PATTERNS["causal"] if pattern is None or given(pattern) else pattern, length)
-            if _sees_ahead(graph):
+            if hears_later(graph):
                 advice = "choose causal, strided, or window with sides=past"
                 raise ConfigError(f"{graph} lets a character see the next one, which the model has to guess: {advice}")
             self._graphs[pattern, length] = graph
@@ -178,15 +178,6 @@ def _number(text: str, alphabet: str) -> tuple[Tensor, str]:
     found, numbers = np.unique(code_points, return_inverse=True)
     numbers = numbers[: len(text)]
     return torch.from_numpy(numbers.astype("uint8" if len(found) <= 256 else "int32")), "".join(map(chr, found))
-
-
-def _sees_ahead(graph: Graph) -> bool:
-    """Whether some i listens to some j > i."""
-    if (intervals := graph.ranges()) is not None:
-        starts, stops = intervals
-        here = torch.arange(len(starts), device=starts.device)[:, None]
-        return bool(((stops > starts) & (stops > here + 1)).any())
-    return bool((graph.senders > graph.receivers).any())
 
 
 def read_text(path: Path) -> str:
