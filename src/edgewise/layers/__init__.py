@@ -56,7 +56,9 @@ from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.schnet import SchNet
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
+from edgewise.layers.spherical import Basis, Coupling, Gate, RadialWeights, TypedLinear, by_type, harmonics
 from edgewise.layers.tables import chosen
+from edgewise.layers.tensor_field import TFN, SE3Attention, edges_as_senders
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
 LAYERS: dict[str, type[nn.Module]] = {
@@ -113,6 +115,8 @@ LAYERS: dict[str, type[nn.Module]] = {
     "attention-egnn": AttentionEGNN,
     "radial-field": RadialField,
     "schnet": SchNet,
+    "tfn": TFN,
+    "se3-attention": SE3Attention,
 }
 
 __all__ = [
@@ -127,9 +131,11 @@ __all__ = [
     "NORMS",
     "READOUTS",
     "SAGELSTM",
+    "TFN",
     "ALiBiAttention",
     "AttentionEGNN",
     "AttentionReadout",
+    "Basis",
     "BatchNorm",
     "Buckets",
     "Cache",
@@ -137,6 +143,7 @@ __all__ = [
     "ClassicalHopfield",
     "CliqueEncoding",
     "ContinuousHopfield",
+    "Coupling",
     "DegreeCoordinates",
     "DenseHopfield",
     "DynamicEdgeConv",
@@ -148,6 +155,7 @@ __all__ = [
     "FastGCN",
     "FeedForward",
     "GATv2",
+    "Gate",
     "GatedFeedForward",
     "GatedGCN",
     "GraphAttention",
@@ -177,6 +185,7 @@ __all__ = [
     "PostNormBlock",
     "PreNormBlock",
     "RadialField",
+    "RadialWeights",
     "RandomWalkEncoding",
     "RandomizedLinear",
     "RandomizedMLP",
@@ -185,6 +194,7 @@ __all__ = [
     "Rotary",
     "SAGEMean",
     "SAGEPool",
+    "SE3Attention",
     "SchNet",
     "ShawAttention",
     "SignInvariantEncoding",
@@ -194,15 +204,19 @@ __all__ = [
     "T5Attention",
     "TransformerXLAttention",
     "TrigonometricFeatures",
+    "TypedLinear",
     "VelocityEGNN",
     "VirtualNode",
     "WholeUpdate",
     "at_receivers",
+    "by_type",
     "chosen",
     "dirichlet_energy",
     "displacements",
     "drop_edges",
     "dropout",
+    "edges_as_senders",
+    "harmonics",
     "lengths",
     "positions",
     "probabilities",
