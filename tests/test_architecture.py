@@ -281,7 +281,7 @@ def test_every_option_is_explained(table: str) -> None:
     assert silent == []
 
 
-WITHOUT_A_GRAPH = {"geometry", "linear", "mlp", "randomized", "spherical", "tables"}  # files of layers/ that hold no layer(graph, x)
+WITHOUT_A_GRAPH = {"geometry", "linear", "mlp", "randomized", "spherical", "tables"}  # they hold no layer(graph, x)
 
 
 def test_every_file_of_layers_is_in_the_table() -> None:

@@ -96,8 +96,19 @@ def test_a_gate_is_its_equation():
 def test_radial_weights_follow_the_paths():
     coupling, graph = Coupling(2, filters=1), messy_graph()
     basis = coupling.basis(graph, torch.randn(7, 3))
-    found = RadialWeights(4, 5, 2, coupling)(basis, torch.randn(graph.num_edges, 2))
-    assert [R.shape for R in found] == [(graph.num_edges, 1, count, 4) for count in coupling.paths]
+    found = RadialWeights(4, 5, 2, coupling.paths)(basis, torch.randn(graph.num_edges, 2))
+    assert [R.shape for R in found] == [(graph.num_edges, count, 4) for count in coupling.paths]
+
+
+def test_a_convolution_is_the_sum_of_the_coupled_messages():
+    """Coefficients at the nodes or on the edges: the same sums."""
+    coupling, graph, h, x = Coupling(2), messy_graph(), torch.randn(2, 7, 9, 4).double(), torch.randn(2, 7, 3).double()
+    basis = coupling.basis(graph, x)
+    m_ij = [m.flatten(-2) for m in basis.couple(graph, h)]
+    expected = [torch.zeros(2, 7, *m.shape[2:]).double().index_add(1, graph.receivers, m) for m in m_ij]
+    ones = [torch.ones(2, graph.num_edges, len(outs), 4).double() for outs in coupling.filtered.values()]
+    for found, sums in zip(basis.convolve(graph, h, ones), expected, strict=True):
+        assert torch.allclose(found, sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("wrong", [{"types": 4}, {"types": -1}, {"types": 1, "filters": 3}, {"filters": -1}])

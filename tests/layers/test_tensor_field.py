@@ -58,13 +58,16 @@ def fully_connected(layer, weights, R, U, h_j, x_ij):
         product = o3.FullyConnectedTensorProduct(
             features, sphere, features, internal_weights=False, shared_weights=False, path_normalization="element"
         )
-    R = R.unflatten(-1, (-1, C)).split(coupling.paths, -2)
+    R = R.unflatten(-1, (-1, C))
+    order = [(*pair, out) for pair, outs in coupling.filtered.items() for out in outs]
     found = []
     for into in product.instructions:
         path = coupling.into(into.i_out).index((into.i_in1, into.i_in2))
         mixed = U[into.i_out].unflatten(-1, (-1, C))[:, path].T  # from channel u to channel w
         fan_in = C * coupling.paths[into.i_out]  # which e3nn divides by
-        found.append((R[into.i_out][:, path, :, None] * mixed * fan_in**0.5).flatten(1))
+        found.append(
+            (R[:, order.index((into.i_in1, into.i_in2, into.i_out)), :, None] * mixed * fan_in**0.5).flatten(1)
+        )
     Y = o3.spherical_harmonics(list(range(coupling.most + 1)), x_ij, True, "component")
     return ours(product(theirs(h_j), Y, torch.cat(found, -1)), coupling.rows, C)
 

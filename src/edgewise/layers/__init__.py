@@ -56,9 +56,18 @@ from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.schnet import SchNet
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
-from edgewise.layers.spherical import Basis, Coupling, Gate, RadialWeights, TypedLinear, by_type, harmonics
+from edgewise.layers.spherical import (
+    Basis,
+    Coupling,
+    Gate,
+    RadialWeights,
+    TypedLinear,
+    by_type,
+    edges_as_senders,
+    harmonics,
+)
 from edgewise.layers.tables import chosen
-from edgewise.layers.tensor_field import TFN, SE3Attention, edges_as_senders
+from edgewise.layers.tensor_field import TFN, SE3Attention
 from edgewise.layers.transformer import NORMS, BatchNorm, FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock
 
 LAYERS: dict[str, type[nn.Module]] = {

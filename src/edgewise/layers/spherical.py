@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import sqrt
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, EdgewiseError, ShapeError
 from edgewise.graphs import Graph
+from edgewise.kernels import aggregate, collect
 from edgewise.layers.geometry import displacements, lengths
 from edgewise.layers.linear import Linear
 from edgewise.layers.mlp import MLP
@@ -81,12 +82,19 @@ class Coupling:
         """How many paths lead to each type."""
         return tuple(len(self.into(out)) for out in range(self.types + 1))
 
+    @property
+    def filtered(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """The types that each type k becomes by a filter J."""
+        pairs = [(k, J) for k in range(self.types + 1) for J in range(self.most + 1)]
+        found = {pair: tuple(out for out in range(self.types + 1) if pair in self.into(out)) for pair in pairs}
+        return {pair: outs for pair, outs in found.items() if outs}
+
     def basis(self, graph: Graph, x: Tensor | Basis, cell: Tensor | None = None) -> Basis:
         """What layers of this coupling read of positions: computed once, it is given to all of them instead of x.
 
         Shapes      x [*, N, 3], cell [3] or [] -> `Basis`; a basis stays what it is
         Errors      ShapeError where x does not fit the graph, has not three coordinates, or is another coupling's basis
-        Cost        O(E (L + 1)² Σ_l (2l + 1) P_l) memory; time as much for each harmonic
+        Cost        O(E (2L + 1)²) time and memory
         """
         if isinstance(x, Basis):
             if x.coupling != self:
@@ -97,9 +105,8 @@ class Coupling:
         x_ij = displacements(graph, x, cell)
         r_ij = lengths(x_ij)
         apart = r_ij > 0
-        Y = harmonics(self.most, torch.where(apart, x_ij / torch.where(apart, r_ij, 1.0), 0.0))
-        Q = tuple((Y @ C).unflatten(-1, (-1, self.rows)) for C in _coefficients(self, x.dtype, x.device))
-        return Basis(self, r_ij, Q)
+        direction = torch.where(apart, x_ij / torch.where(apart, r_ij, 1.0), 0.0)
+        return Basis(self, r_ij, harmonics(self.most, direction))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,22 +114,75 @@ class Basis:
     """The matrices between types that turn with space, for each edge: a layer weighs them by functions of the distance.
 
     Equation    Q^(lk)_J(x_ij) = sqrt(2l + 1) Σ_m C^(kJl)_m Y_Jm(x_ij / |x_ij|): type k becomes type l
-    Symbols     distances = |x_ij| [*, E, 1]; matrices[l] = Q^(lk)_J for the P_l paths (k, J) into type l,
-                [*, E, (2l + 1) P_l, (L + 1)²]
+    Symbols     distances = |x_ij| [*, E, 1]; harmonics = Y [*, E, (most + 1)²]; C = Clebsch-Gordan coefficients
     Edge cases  two nodes on one spot have no direction: only J = 0 couples them
     """
 
     coupling: Coupling
     distances: Tensor
-    matrices: tuple[Tensor, ...]
+    harmonics: Tensor
+
+    @cached_property
+    def matrices(self) -> tuple[Tensor, ...]:
+        """Q^(lk)_J for the P_l paths (k, J) into each type l, [*, E, (2l + 1) P_l, (L + 1)²]."""
+        C = _into_types(self.coupling, self.harmonics.dtype, self.harmonics.device)
+        return tuple((self.harmonics @ part).unflatten(-1, (-1, self.coupling.rows)) for part in C)
 
     def couple(self, graph: Graph, h: Tensor) -> list[Tensor]:
         """Q^(lk)_J(x_ij) h_j^k for each type l: h [*, N, (L + 1)², C] -> [*, E, 2l + 1, P_l, C]."""
+        h_j = self.senders(graph, h)
+        return [(Q @ h_j).unflatten(-2, (2 * out + 1, -1)) for out, Q in enumerate(self.matrices)]
+
+    def convolve(self, graph: Graph, h: Tensor, R: Sequence[Tensor]) -> list[Tensor]:
+        """Σ_j R^(lkJ) ∘ Q^(lk)_J(x_ij) h_j^k for each type l, without a message of type l on any edge.
+
+        Equation    Σ_m C^(kJl)_m Σ_j Y_Jm(x_ij) (R^(lkJ) ∘ h_j^k): `aggregate` with harmonics as weights; what mixes
+                    their components meets nodes, not edges
+        Shapes      h [*, N, (L + 1)², C], R [*, E, P, C] for each of the coupling's (k, J) -> [*, N, 2l + 1, P_l C]
+        """
+        h_j = by_type(self.senders(graph, h))
+        y: list[list[Tensor]] = [[] for _ in self.coupling.paths]
+        coefficients = _by_filters(self.coupling, self.harmonics.dtype, self.harmonics.device)
+        for ((k, J), outs), R_kJ, C in zip(self.coupling.filtered.items(), R, coefficients, strict=True):
+            z_ij = (R_kJ.unsqueeze(-2) * h_j[k].unsqueeze(-3)).flatten(-3)  # [*, E, P (2k + 1) C]
+            A = self.spread(graph, J, z_ij).unflatten(-1, (len(outs) * (2 * k + 1), -1)).flatten(-3, -2)
+            for out, part in zip(outs, (C.to(A.dtype) @ A).split([2 * out + 1 for out in outs], -2), strict=True):
+                y[out].append(part)
+        return [torch.stack(parts, -2).flatten(-2) for parts in y]
+
+    def spread(self, graph: Graph, J: int, z_ij: Tensor) -> Tensor:
+        """Σ_j Y_Jm(x_ij) z_ij for every component m: z_ij [*, E, D] -> [*, N, 2J + 1, D]."""
+        if J == 0:  # Y_0 is 1
+            return collect(graph, z_ij).unsqueeze(-2)
+        apart = edges_as_senders(graph, 2 * J + 1)
+        order = graph.memo(("components", J), lambda: apart.senders * (2 * J + 1) + apart.receivers % (2 * J + 1))
+        Y = self.harmonics[..., J * J : (J + 1) ** 2].flatten(-2).index_select(-1, order)
+        found = aggregate(apart, z_ij.unsqueeze(-2), Y.unsqueeze(-1).to(z_ij.dtype))
+        return found.squeeze(-2).unflatten(-2, (graph.num_receivers, 2 * J + 1))
+
+    def senders(self, graph: Graph, h: Tensor) -> Tensor:
+        """h_j of every edge, [*, E, (L + 1)², C]; `ends` would copy the receivers' too."""
         if h.ndim < 3 or h.shape[-3:-1] != (graph.num_senders, self.coupling.rows):
             wanted = f"[*, {graph.num_senders}, {self.coupling.rows}, C]"
             raise ShapeError(f"h is {list(h.shape)}, but must be {wanted} for types up to {self.coupling.types}")
-        h_j = h.index_select(-3, graph.senders)  # `ends` would copy the receivers' features too
-        return [(Q @ h_j).unflatten(-2, (2 * out + 1, -1)) for out, Q in enumerate(self.matrices)]
+        return h.index_select(-3, graph.senders)
+
+
+def edges_as_senders(graph: Graph, times: int = 1) -> Graph:
+    """The graph in which each receiver hears its own edges, so that a verb reads features of edges as those of senders.
+
+    Symbols     times = how often each receiver is there, one after the other
+    Example
+        >>> graph = edges_as_senders(Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), times=2)
+        >>> graph.receivers.tolist(), graph.senders.tolist()
+        ([0, 1, 2, 3], [0, 0, 1, 1])
+    """
+
+    def build() -> Graph:
+        offsets = graph.offsets.repeat_interleave(times)[:, None]
+        return Graph.from_ranges(offsets[:-times], offsets[times:], graph.num_edges)
+
+    return graph.memo(("edges as senders", times), build)
 
 
 def by_type(h: Tensor) -> tuple[Tensor, ...]:
@@ -152,16 +212,33 @@ def _harmonics(most: int) -> Callable[[Tensor], Tensor]:
     return found
 
 
+def _coefficients(k: int, J: int, out: int) -> Tensor:
+    """sqrt(2l + 1) C of a path into type l, [2k + 1, 2J + 1, 2l + 1], in float64."""
+    C: Tensor = _o3().wigner_3j(k, J, out, dtype=torch.float64, device="cpu")
+    return sqrt(2 * out + 1) * C
+
+
 @lru_cache
-def _coefficients(coupling: Coupling, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
-    """sqrt(2l + 1) C for each type l, as a matrix from harmonics [(most + 1)²] to the entries of Q."""
+def _into_types(coupling: Coupling, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """For each type l, the matrix from harmonics to the entries of Q: [(most + 1)², (2l + 1) P_l (L + 1)²]."""
     found = []
     for out, count in enumerate(coupling.paths):
         C = torch.zeros((coupling.most + 1) ** 2, 2 * out + 1, count, coupling.rows, dtype=torch.float64)
         for path, (k, J) in enumerate(coupling.into(out)):
-            wigner = _o3().wigner_3j(k, J, out, dtype=torch.float64, device="cpu").permute(1, 2, 0)
-            C[J * J : (J + 1) ** 2, :, path, k * k : (k + 1) ** 2] = sqrt(2 * out + 1) * wigner
+            C[J * J : (J + 1) ** 2, :, path, k * k : (k + 1) ** 2] = _coefficients(k, J, out).permute(1, 2, 0)
         found.append(C.flatten(1).to(device, dtype))
+    return tuple(found)
+
+
+@lru_cache
+def _by_filters(coupling: Coupling, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """For each (k, J), the matrix from products of Y_J and type k to all l: [Σ (2l + 1), (2J + 1) P (2k + 1)]."""
+    found = []
+    for (k, J), outs in coupling.filtered.items():
+        blocks = [torch.zeros(2 * out + 1, 2 * J + 1, len(outs), 2 * k + 1, dtype=torch.float64) for out in outs]
+        for path, (out, block) in enumerate(zip(outs, blocks, strict=True)):
+            block[:, :, path] = _coefficients(k, J, out).permute(2, 1, 0)
+        found.append(torch.cat(blocks).flatten(1).to(device, dtype))
     return tuple(found)
 
 
@@ -178,19 +255,19 @@ class RadialWeights(nn.Module):
 
     Equation    R^(lkJ)(|x_ij|, a_ij) = MLP([|x_ij| ‖ a_ij])
     Symbols     network = the MLP, with two hidden layers
-    Shapes      a_ij [*, E, edges] -> for each type l [*, E, 1, P_l, C], as `Basis.couple` orders its paths
-    Cost        O(E hidden (hidden + P C)) for P paths
+    Shapes      a_ij [*, E, edges] -> for each group of paths [*, E, P, C], P as in `groups`
+    Cost        O(E hidden (hidden + P C)) for P paths altogether
     """
 
-    def __init__(self, channels: int, hidden: int, edges: int, coupling: Coupling) -> None:
+    def __init__(self, channels: int, hidden: int, edges: int, groups: Sequence[int]) -> None:
         super().__init__()
-        self.channels, self.coupling = channels, coupling
-        self.network = MLP([1 + edges, hidden, hidden, sum(coupling.paths) * channels], "silu")
+        self.channels, self.groups = channels, tuple(groups)
+        self.network = MLP([1 + edges, hidden, hidden, sum(groups) * channels], "silu")
 
     def forward(self, basis: Basis, a_ij: Tensor | None = None) -> tuple[Tensor, ...]:
         r = basis.distances
         R = self.network(r if a_ij is None else torch.cat([r, a_ij], -1))
-        return R.unflatten(-1, (1, -1, self.channels)).split(self.coupling.paths, -2)
+        return R.unflatten(-1, (-1, self.channels)).split(self.groups, -2)
 
 
 class TypedLinear(nn.Module):

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.kernels import Dot, attend, collect
-from edgewise.layers.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type
+from edgewise.kernels import Dot, attend
+from edgewise.layers.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type, edges_as_senders
 
 VECTORS = Coupling()  # numbers and vectors, by all paths between them
 
@@ -48,7 +48,7 @@ class TFN(nn.Module):
         super().__init__()
         each = [channels] * (coupling.types + 1)
         self.coupling = coupling
-        self.radial = RadialWeights(channels, hidden, edges, coupling)
+        self.radial = RadialWeights(channels, hidden, edges, [len(outs) for outs in coupling.filtered.values()])
         self.own = TypedLinear(each, each, bias=True)
         self.heard = TypedLinear([count * channels for count in coupling.paths], each)
 
@@ -56,8 +56,7 @@ class TFN(nn.Module):
         self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
         basis = self.coupling.basis(graph, x, cell)
-        m_ij = _weighted(self.radial(basis, a_ij), basis.couple(graph, h))
-        m = [collect(graph, m_l.flatten(-3)).unflatten(-1, (m_l.shape[-3], -1)) for m_l in m_ij]
+        m = basis.convolve(graph, h, self.radial(basis, a_ij))
         return torch.cat([own + heard for own, heard in zip(self.own(by_type(h)), self.heard(m), strict=True)], -2)
 
     @staticmethod
@@ -99,8 +98,8 @@ class SE3Attention(nn.Module):
             raise ConfigError(f"{heads} heads do not divide {channels} channels")
         each, messages = [channels] * (coupling.types + 1), [count * channels for count in coupling.paths]
         self.coupling, self.heads = coupling, heads
-        self.key_weights = RadialWeights(channels, hidden, edges, coupling)
-        self.value_weights = RadialWeights(channels, hidden, edges, coupling)
+        self.key_weights = RadialWeights(channels, hidden, edges, coupling.paths)
+        self.value_weights = RadialWeights(channels, hidden, edges, coupling.paths)
         self.query = TypedLinear(each, messages)
         self.output = TypedLinear(messages, each)
         self.own = TypedLinear(each, each, bias=True)
@@ -134,22 +133,8 @@ class SE3Attention(nn.Module):
         return SE3Attention(2, 2, 4), _example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
 
 
-def edges_as_senders(graph: Graph) -> Graph:
-    """The graph in which each receiver hears its own edges, so that `attend` reads a key and a value of every edge.
-
-    Example
-        >>> edges_as_senders(Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)).senders.tolist()
-        [0, 1]
-    """
-
-    def build() -> Graph:
-        return Graph.from_csr(graph.offsets, torch.arange(graph.num_edges, device=graph.device), graph.num_edges)
-
-    return graph.memo("edges as senders", build)
-
-
 def _weighted(R: Sequence[Tensor], coupled: Sequence[Tensor]) -> list[Tensor]:
-    return [R_l * m_l for R_l, m_l in zip(R, coupled, strict=True)]
+    return [R_l.unsqueeze(-3) * m_l for R_l, m_l in zip(R, coupled, strict=True)]
 
 
 def _example_graph() -> Graph:
