@@ -219,6 +219,7 @@ COVERED_ELSEWHERE = {
     "apps/bench/contenders/sdpa_masked": "tests/apps/bench/test_cases.py",
     "apps/bench/contenders/sparse_csr": "tests/apps/bench/test_cases.py",
     "apps/bench/contenders/spmm_reduce": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/tensor_field": "tests/apps/bench/test_contenders.py",
     "apps/listing": "tests/apps/test_command_line.py",
     "apps/numbers": "tests/apps/test_runs.py",
     "apps/planning": "tests/apps/test_command_line.py",
@@ -281,7 +282,7 @@ def test_every_option_is_explained(table: str) -> None:
     assert silent == []
 
 
-WITHOUT_A_GRAPH = {"geometry", "linear", "low_rank", "mlp", "randomized", "tables"}  # no layer(graph, x)
+WITHOUT_A_GRAPH = {"geometry", "linear", "low_rank", "mlp", "randomized", "spherical", "tables"}  # no layer(graph, x)
 
 
 def test_every_file_of_layers_is_in_the_table() -> None:

@@ -104,6 +104,14 @@ SYSTEMS = (
     System("F2", "Radial field", "x_i + C Σ_j (x_i − x_j) φ_rf(‖x_i − x_j‖)", "layers/radial.py", "nbody-radial-field"),
     System("F3", "E(n)-equivariant GNN (EGNN)", "x_i + C Σ_j (x_i − x_j) φ_x(m_ij)", "layers/egnn.py", "nbody-egnn"),
     System(
+        "F4",
+        "Tensor field network (TFN)",
+        "Σ_j R(‖x_ij‖) ∘ Q^(lk)_J(x_ij) h_j^k",
+        "layers/tensor_field.py",
+        "nbody-tfn",
+    ),
+    System("F5", "SE(3)-Transformer", "Σ_j softmax_j(q_i·k_ij/√D) v_ij", "layers/tensor_field.py", "nbody-se3"),
+    System(
         "F6",
         "Group convolution (p4, p4m)",
         "Σ_j Σ_h W(g⁻¹p_ij, g⁻¹h) x_j(h)",

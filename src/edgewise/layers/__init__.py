@@ -62,8 +62,19 @@ from edgewise.layers.schnet import SchNet
 from edgewise.layers.sinkhorn import BlockSort, SinkhornAttention, sinkhorn
 from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
 from edgewise.layers.sparse import FactorisedAttention
+from edgewise.layers.spherical import (
+    Basis,
+    Coupling,
+    Gate,
+    RadialWeights,
+    TypedLinear,
+    by_type,
+    edges_as_senders,
+    harmonics,
+)
 from edgewise.layers.swin import PatchMerging, WindowAttention
 from edgewise.layers.tables import chosen
+from edgewise.layers.tensor_field import TFN, SE3Attention
 from edgewise.layers.transformer import (
     NORMS,
     BatchNorm,
@@ -140,6 +151,8 @@ LAYERS: dict[str, type[nn.Module]] = {
     "group-pooling": GroupPooling,
     "scale-space": ScaleSpace,
     "scale-convolution": ScaleConvolution,
+    "tfn": TFN,
+    "se3-attention": SE3Attention,
 }
 
 __all__ = [
@@ -154,10 +167,12 @@ __all__ = [
     "NORMS",
     "READOUTS",
     "SAGELSTM",
+    "TFN",
     "ALiBiAttention",
     "AngularHash",
     "AttentionEGNN",
     "AttentionReadout",
+    "Basis",
     "BatchNorm",
     "BlockSort",
     "Buckets",
@@ -167,6 +182,7 @@ __all__ = [
     "ClassicalHopfield",
     "CliqueEncoding",
     "ContinuousHopfield",
+    "Coupling",
     "DegreeCoordinates",
     "DenseHopfield",
     "DynamicEdgeConv",
@@ -178,6 +194,7 @@ __all__ = [
     "FastGCN",
     "FeedForward",
     "GATv2",
+    "Gate",
     "GatedFeedForward",
     "GatedGCN",
     "GraphAttention",
@@ -217,6 +234,7 @@ __all__ = [
     "PreNormBlock",
     "PreNormDecoderBlock",
     "RadialField",
+    "RadialWeights",
     "RandomWalkEncoding",
     "RandomizedLinear",
     "RandomizedMLP",
@@ -226,6 +244,7 @@ __all__ = [
     "RoutingAttention",
     "SAGEMean",
     "SAGEPool",
+    "SE3Attention",
     "ScaleConvolution",
     "ScaleSpace",
     "SchNet",
@@ -238,6 +257,7 @@ __all__ = [
     "T5Attention",
     "TransformerXLAttention",
     "TrigonometricFeatures",
+    "TypedLinear",
     "VelocityEGNN",
     "VirtualNode",
     "WholeUpdate",
@@ -246,12 +266,15 @@ __all__ = [
     "adapters",
     "angles",
     "at_receivers",
+    "by_type",
     "chosen",
     "dirichlet_energy",
     "displacements",
     "drop_edges",
     "dropout",
     "edge_pairs",
+    "edges_as_senders",
+    "harmonics",
     "lengths",
     "load_adapters",
     "log_lengths",

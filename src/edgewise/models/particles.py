@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
@@ -14,11 +17,16 @@ from edgewise.kernels import ends
 from edgewise.layers import (
     EGNN,
     MLP,
+    TFN,
     AttentionEGNN,
+    Coupling,
+    Gate,
     Linear,
     MessageNetwork,
     RadialField,
     SchNet,
+    SE3Attention,
+    TypedLinear,
     VelocityEGNN,
     chosen,
     displacements,
@@ -34,17 +42,19 @@ class ParticlesSettings:
     """What a forecast of particles can be.
 
     Args:
-        layer: A name of FORECASTS: "linear", "message-network", "radial-field", "schnet", "egnn", "velocity-egnn" or
-            "attention-egnn".
+        layer: A name of FORECASTS: "linear", "message-network", "radial-field", "schnet", "egnn", "velocity-egnn",
+            "attention-egnn", "tfn" or "se3-attention".
         width: Channels of a node, and of the hidden layers of the networks on nodes and edges.
         depth: Number of graph layers.
         cutoff: Distance beyond which a node is not heard ("schnet").
+        types: Largest type of a feature, from 1 to 3 ("tfn", "se3-attention").
     """
 
     layer: str = "velocity-egnn"
     width: int = 64
     depth: int = 4
     cutoff: float = 10.0
+    types: int = 1
 
 
 class LinearMotion(nn.Module):
@@ -145,6 +155,38 @@ class SchNetForecast(nn.Module):
         return x + self.t * v - slope
 
 
+class TensorFieldForecast(nn.Module):
+    """Features of several types: speeds are numbers, velocities are vectors, and so is the displacement at the end.
+
+    Equation    h_i^0 = W |v_i| + b, h_i^1 = w v_i, and 0 of higher types; then, depth times,
+                h ← h + layer(Gate(h), x, a_ij) on a_ij = q_i q_j, the first time without Gate;  x_i' = x_i + uᵀ h_i^1
+    """
+
+    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+        super().__init__()
+        width, edges = settings.width, _charges(signature)
+        if signature.space != 3 or settings.types < 1:
+            raise ConfigError(f"layer={settings.layer} needs vectors in three dimensions, and types of at least 1")
+        self.coupling = coupling = Coupling(settings.types, chiral=False)  # a mirrored world moves as the mirror shows
+        self.embed = TypedLinear([1, 1], [width, width], bias=True)
+        if settings.layer == "tfn":
+            self.layers = nn.ModuleList(TFN(width, width, edges, coupling) for _ in range(settings.depth))
+        else:
+            kind = partial(SE3Attention, width, 4 if width % 4 == 0 else 1, width, edges, coupling)
+            self.layers = nn.ModuleList(kind() for _ in range(settings.depth))
+        self.gates = nn.ModuleList(Gate(width, settings.types) for _ in range(settings.depth - 1))
+        self.output = Linear(width, 1, bias=False)
+
+    def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
+        basis, a_ij = self.coupling.basis(graph, x), _products(graph, q)
+        h = torch.cat(self.embed([lengths(v).unsqueeze(-1), v.unsqueeze(-1)]), -2)
+        h = functional.pad(h, (0, 0, 0, self.coupling.rows - h.shape[-2]))
+        h = h + self.layers[0](graph, h, basis, a_ij)
+        for gate, layer in zip(self.gates, islice(self.layers, 1, None), strict=True):
+            h = h + layer(graph, gate(h), basis, a_ij)
+        return x + self.output(h[..., 1:4, :]).squeeze(-1)
+
+
 FORECASTS: dict[str, Callable[[ParticlesSettings, Signature], nn.Module]] = {
     "linear": LinearMotion,
     "message-network": MessageForecast,
@@ -153,6 +195,8 @@ FORECASTS: dict[str, Callable[[ParticlesSettings, Signature], nn.Module]] = {
     "egnn": EGNNForecast,
     "velocity-egnn": EGNNForecast,
     "attention-egnn": EGNNForecast,
+    "tfn": TensorFieldForecast,
+    "se3-attention": TensorFieldForecast,
 }
 
 

@@ -2,8 +2,20 @@ import pytest
 import torch
 
 from edgewise.apps.bench import inputs
-from edgewise.apps.bench.contenders import CONTENDERS, PEERS, compiled, cora, flex, gpt, numba_sampling, plain, pyg
+from edgewise.apps.bench.contenders import (
+    CONTENDERS,
+    PEERS,
+    compiled,
+    cora,
+    flex,
+    gpt,
+    numba_sampling,
+    plain,
+    pyg,
+    tensor_field,
+)
 from edgewise.apps.bench.contenders import gather_compiled as gathered
+from edgewise.apps.bench.exact import errors
 from edgewise.graphs import patterns
 from edgewise.kernels import Dot
 
@@ -31,6 +43,16 @@ def test_the_two_gpts_have_the_losses_of_float64() -> None:
     for name in ("edgewise", "plain-gpt"):
         step = CONTENDERS[name].prepare(inputs.SmallGPT())
         assert torch.allclose(torch.tensor([step() for _ in range(3)], dtype=torch.float64), truth, rtol=1e-5)
+
+
+@pytest.mark.parametrize("types", [1, 2])
+@pytest.mark.parametrize("name", ["edgewise", "e3nn"])
+def test_a_convolution_is_that_of_float64(name: str, types: int) -> None:
+    made = inputs.tensor_field(20, 100, 4, types)
+    truth = tensor_field.exact(made)
+    y = CONTENDERS[name].prepare(made)()
+    grads = torch.autograd.grad(y, list(made.leaves.values()), made.gradient)
+    assert max(errors(made, y, dict(zip(made.leaves, grads, strict=True)), truth).values()) < 1e-5
 
 
 def test_memory_is_reused_by_an_environment_and_nothing_else() -> None:

@@ -87,6 +87,11 @@ def sampling(size: float) -> Inputs:
     return Sampling(graph, seeds, (10, 10))
 
 
+def tensor_field(channels: int, types: int) -> Callable[[float], Inputs]:
+    """A convolution of e3nn's usual size."""
+    return lambda size: inputs.tensor_field(scaled(1_000, size), scaled(20_000, size), channels, types)
+
+
 PYG = ("pyg", "pyg-reuse", "compiled", "compiled-reuse")
 SPARSE = (*PYG, "gather-compiled")
 SPMM = (*SPARSE, "sparse-csr", "spmm-reduce")
@@ -161,6 +166,13 @@ CASES: dict[str, Case] = {
         "a training step of a GPT, 4 layers, 4 heads, width 128, 12 texts of 64 characters",
         {"": Part(lambda size: inputs.SmallGPT())},
         ("plain-gpt",),
+        whole=True,
+    ),
+    "tfn": Case(
+        "a tensor field convolution, 1k nodes, 20k edges, 16 and 32 channels of types 0-1 and 0-2",
+        {f"{c}x{types}": Part(tensor_field(c, types)) for types in (1, 2) for c in (16, 32)},
+        ("e3nn", "e3nn-compiled"),
+        threads=(1,),
         whole=True,
     ),
     "sampling": Case("1M nodes, 10M edges: 1,024 seeds, ten neighbours, two hops", {"": Part(sampling)}, ("numba",)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.apps.bench.inputs import Attention, Product, checked_rows
+from edgewise.apps.bench.inputs import Attention, Differentiated, Product, checked_rows
 from edgewise.kernels import GatedAdditive, Score
 
 CHUNK = 50_000  # edges at a time
@@ -39,9 +39,7 @@ def solve(inputs: Attention | Product) -> dict[str, Tensor]:
     return {"rows": rows, "y": torch.cat(parts, axis), **totals}
 
 
-def errors(
-    inputs: Attention | Product, y: Tensor, grads: dict[str, Tensor], exact: dict[str, Tensor]
-) -> dict[str, float]:
+def errors(inputs: Differentiated, y: Tensor, grads: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:
     """The largest difference of each tensor, relative to the largest entry of the exact one."""
     found = {"y": y.detach().index_select(inputs.node_axis, exact["rows"])} | grads
     return {
@@ -52,7 +50,7 @@ def errors(
     }
 
 
-def checked_gradient(inputs: Attention | Product) -> Tensor:
+def checked_gradient(inputs: Differentiated) -> Tensor:
     """The case's gradient on the checked rows, 0 elsewhere."""
     rows, axis = checked_rows(inputs.graph), inputs.node_axis
     kept = inputs.gradient.index_select(axis, rows)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.kernels import GatedAdditive, Score
+from edgewise.layers import TFN, Coupling
 
 CHECKED_EDGES = 400_000  # a larger case is checked on the rows that hold about so many edges
 
@@ -93,7 +94,33 @@ class SmallGPT:
     """A training step of a GPT with 4 layers, 4 heads, width 128, context 64 and 12 texts."""
 
 
-Inputs = Attention | Product | Epoch | Sampling | SmallGPT
+@dataclass(frozen=True)
+class TensorField:
+    """A tensor field convolution, differentiated with respect to the features and to every weight."""
+
+    graph: Graph
+    h: Tensor
+    x: Tensor
+    layer: TFN
+
+    @cached_property
+    def leaves(self) -> dict[str, Tensor]:
+        """The features, and the weights by their names."""
+        return {"h": self.h, **dict(self.layer.named_parameters())}
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """dL/dy, the same in every contender."""
+        return torch.randn(self.h.shape, generator=torch.Generator().manual_seed(3))
+
+    @property
+    def node_axis(self) -> int:
+        """Where y counts receivers."""
+        return -3
+
+
+Differentiated = Attention | Product | TensorField
+Inputs = Differentiated | Epoch | Sampling | SmallGPT
 
 
 def attention(graph: Graph, heads: int, channels: int, score: Score, batch: tuple[int, ...] = ()) -> Attention:
@@ -115,6 +142,18 @@ def product(graph: Graph, channels: int) -> Product:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(graph.num_senders, channels, generator=generator).requires_grad_()
     return Product(graph, x, torch.rand(graph.num_edges, generator=generator))
+
+
+def tensor_field(nodes: int, edges: int, channels: int, types: int) -> TensorField:
+    """Normal features and positions, ends drawn evenly; filters up to the largest type, as e3nn's models have them."""
+    graph, generator = uniform(nodes, edges).remove_self_loops(), torch.Generator().manual_seed(1)
+    x = torch.randn(nodes, 3, generator=generator)
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        layer = TFN(channels, coupling=Coupling(types, filters=types, chiral=False))
+    return TensorField(
+        graph, torch.randn(nodes, (types + 1) ** 2, channels, generator=generator).requires_grad_(), x, layer
+    )
 
 
 def power_law(nodes: int, edges: int) -> Graph:

@@ -40,13 +40,15 @@ def write_exact(order: Order) -> None:
     """Solve a part in float64 and write the answer; nothing for a part that has no oracle."""
     from safetensors.torch import save_file
 
-    from edgewise.apps.bench.contenders import gpt
+    from edgewise.apps.bench.contenders import gpt, tensor_field
     from edgewise.apps.bench.exact import solve
-    from edgewise.apps.bench.inputs import Attention, Product, SmallGPT
+    from edgewise.apps.bench.inputs import Attention, Product, SmallGPT, TensorField
 
     inputs = _inputs(order)
     if isinstance(inputs, SmallGPT):
         save_file({"losses": gpt.exact(COMPARED)}, order.exact)
+    elif isinstance(inputs, TensorField):
+        save_file({name: t.contiguous() for name, t in tensor_field.exact(inputs).items()}, order.exact)
     elif isinstance(inputs, Attention | Product):
         save_file({name: t.contiguous() for name, t in solve(inputs).items()}, order.exact)
 
@@ -102,10 +104,10 @@ class Contestant:
     """A prepared contender: its forward pass, and its step where the case is differentiated."""
 
     def __init__(self, order: Order, inputs: Any, run: Callable[[], Any], *, forward_only: bool) -> None:
-        from edgewise.apps.bench.inputs import Attention, Product
+        from edgewise.apps.bench.inputs import Differentiated
 
         self.order, self.inputs, self.run = order, inputs, run
-        self.differentiated = isinstance(inputs, Attention | Product)
+        self.differentiated = isinstance(inputs, Differentiated)
         self.leaves = list(inputs.leaves.values()) if self.differentiated else []
         if self.differentiated:
             inputs.gradient  # noqa: B018 (made here, so that it belongs to the inputs)

@@ -21,6 +21,7 @@ from edgewise.apps.bench.contenders import (
     sdpa_masked,
     sparse_csr,
     spmm_reduce,
+    tensor_field,
 )
 from edgewise.apps.bench.inputs import Inputs
 from edgewise.kernels import BACKENDS
@@ -79,6 +80,10 @@ PEERS: dict[str, Contender] = {
         "FlexAttention under torch.compile", flex.refuses, flex.prepare, forward_only=True, compiles=True
     ),
     "numba": Contender("a sampler in numba", numba_sampling.refuses, numba_sampling.prepare, compiles=True),
+    "e3nn": Contender("e3nn", tensor_field.refuses, tensor_field.prepare(False)),
+    "e3nn-compiled": Contender(
+        "e3nn, its product under torch.compile", tensor_field.refuses, tensor_field.prepare(True), compiles=True
+    ),
     "plain-gpt": Contender("a GPT in plain PyTorch", gpt.refuses, gpt.prepare),
     "plain": Contender("a loop in plain PyTorch with sparse features", plain.refuses, plain.prepare),
 }

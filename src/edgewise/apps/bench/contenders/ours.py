@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from edgewise.apps.bench.contenders import cora, gpt
-from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Product, Sampling, SmallGPT
+from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Product, Sampling, SmallGPT, TensorField
 from edgewise.graphs import causal
 from edgewise.graphs.sampling import sample_neighbors
 from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
@@ -24,6 +24,8 @@ def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
             return None if backend is None else "the sampler has no backends"
         if backend is None or isinstance(inputs, Epoch | SmallGPT):
             return None
+        if isinstance(inputs, TensorField):
+            return "a whole layer: the planner chooses for each of its verbs"
         if isinstance(inputs, Product):
             return BACKENDS[backend].refuses(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
         call = Attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score)
@@ -41,6 +43,8 @@ def prepare(backend: str | None) -> Callable[[Inputs], Callable[[], Any]]:
                 return lambda: attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score, backend=backend)
             case Product():
                 return lambda: aggregate(inputs.graph, inputs.x, inputs.weight, backend=backend)
+            case TensorField():
+                return lambda: inputs.layer(inputs.graph, inputs.h, inputs.x)
             case Epoch():
                 return _epoch(inputs, backend)
             case SmallGPT():
