@@ -16,7 +16,7 @@ from edgewise.layers.fastgcn import FastGCN
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
-from edgewise.layers.geometry import displacements, lengths, squared_lengths
+from edgewise.layers.geometry import displacements, gaussians, lengths, squared_lengths
 from edgewise.layers.gin import GIN
 from edgewise.layers.gps import GPS
 from edgewise.layers.graph_attention import (
@@ -203,6 +203,7 @@ __all__ = [
     "displacements",
     "drop_edges",
     "dropout",
+    "gaussians",
     "lengths",
     "positions",
     "probabilities",

@@ -12,6 +12,7 @@ from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegre
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.signature import Signature
+from edgewise.models.simulator import Simulator, SimulatorSettings
 from edgewise.models.transformer import Transformer, TransformerSettings
 
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
@@ -20,6 +21,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
+    "simulator": (SimulatorSettings, Simulator),
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
     "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
@@ -51,6 +53,8 @@ __all__ = [
     "RandomizedMLPSettings",
     "RandomizedPerceptron",
     "Signature",
+    "Simulator",
+    "SimulatorSettings",
     "Transformer",
     "TransformerSettings",
     "energy_by_depth",

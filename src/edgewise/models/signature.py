@@ -19,6 +19,8 @@ class Signature:
         whole_graph: One output per graph (a readout) rather than one per node.
         space: Dimensions of space where nodes are particles: their features begin with a position and a velocity, and
             the outputs are positions. 0: features are only numbers.
+        acceleration: Where nodes are particles: typical change of a velocity from one frame to the next. Tells a
+            simulator how large its answers are.
 
     Errors      a width or length below one is a `ConfigError`.
 
@@ -33,6 +35,7 @@ class Signature:
     length: int | None = None
     whole_graph: bool = False
     space: int = 0
+    acceleration: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):
