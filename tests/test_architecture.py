@@ -106,7 +106,7 @@ def is_deferred(node: ast.stmt) -> bool:
 
 
 def test_optional_packages_are_imported_only_where_they_are_used() -> None:
-    optional = re.compile(r"(rdkit|torch_geometric|tensorboard|torch\.utils\.tensorboard)\b")
+    optional = re.compile(r"(rdkit|openmm|torch_geometric|tensorboard|torch\.utils\.tensorboard)\b")
     at_import = [
         f"{name_of(path)}: {name}"
         for path in SOURCES

@@ -6,6 +6,7 @@ from edgewise.tasks.citation import citation
 from edgewise.tasks.clouds import clouds
 from edgewise.tasks.curve import CurveRegression, curve
 from edgewise.tasks.digits import digits
+from edgewise.tasks.granular import granular
 from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
@@ -17,6 +18,7 @@ from edgewise.tasks.nbody import Forecast, nbody
 from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.planted import SampledNodes, planted
+from edgewise.tasks.simulation import Rollout, Scene, Simulation
 from edgewise.tasks.skip_links import skip_links
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
@@ -37,6 +39,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "webkb": webkb,
     "node-folder": node_folder,
     "nbody": nbody,
+    "granular": granular,
     "planted": planted,
     "musk": musk,
     "curve": curve,
@@ -59,7 +62,10 @@ __all__ = [
     "Nodes",
     "Pattern",
     "PatternChoice",
+    "Rollout",
     "SampledNodes",
+    "Scene",
+    "Simulation",
     "Split",
     "Task",
     "Text",
@@ -68,6 +74,7 @@ __all__ = [
     "clouds",
     "curve",
     "digits",
+    "granular",
     "karate",
     "mnist",
     "molecules",
