@@ -129,7 +129,16 @@ def test_splits_share_no_film_and_more_training_leaves_the_rest_as_it_is(small):
 
 @pytest.mark.parametrize(
     "options",
-    [{"training": 0}, {"held_out": 0}, {"particles": 0}, {"particles": 121}, {"noise": -1.0}, {"seed": -1}],
+    [
+        {"training": 0},
+        {"held_out": 0},
+        {"particles": 0},
+        {"particles": 121},
+        {"history": 1},
+        {"history": 6},
+        {"noise": -1.0},
+        {"seed": -1},
+    ],
 )
 def test_impossible_options_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):

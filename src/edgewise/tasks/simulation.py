@@ -131,7 +131,7 @@ class Simulation:
         moves, now = history.diff(dim=1), history[:, -1]
         later = now + moves[:, -1]
         near, soon = (torch.cat([place, self.box - place], -1) for place in (now, later))
-        bells = gaussians(soon[..., None], BELLS).flatten(2)
+        bells = gaussians(soon.clamp(min=0)[..., None], BELLS).flatten(2)  # beyond a wall is at the wall
         told = (moves / self.velocity).transpose(1, 2).flatten(2)
         return torch.cat([now, moves[:, -1], told, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()
 
