@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,3 +111,22 @@ def test_on_turned_digits_equivariance_halves_the_error(tmp_path: Path, data) ->
         )
     assert error["mnist-rotated-p4"] <= error["mnist-rotated-cnn"] / 2
     assert abs(weights["mnist-rotated-p4"] / weights["mnist-rotated-cnn"] - 1) < 0.03
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_a_learned_simulator_is_twenty_times_better_than_going_straight_on(tmp_path: Path) -> None:
+    """And what it makes of ten films in 200 steps stays in the box, as they do, and gains no energy."""
+    edgewise = [sys.executable, "-m", "edgewise"]
+
+    def answer(*words: str) -> dict[str, Any]:
+        done = subprocess.run([*edgewise, *words, "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    result = answer("train", "granular-gns", "--run", "run")
+    assert result["metric"] == "ratio" and result["mean"] <= 1 / 20
+    for film in range(10):
+        told = answer("predict", "run", f"test:{film}")
+        assert told["steps"] == 200
+        assert told["forecast"]["outside_the_walls"] < 0.04  # a radius: every centre is inside
+        assert told["forecast"]["energy_last"] < told["forecast"]["energy_first"]

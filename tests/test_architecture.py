@@ -106,7 +106,8 @@ def is_deferred(node: ast.stmt) -> bool:
 
 
 def test_optional_packages_are_imported_only_where_they_are_used() -> None:
-    optional = re.compile(r"(ase|rdkit|sacrebleu|tokenizers|torch_geometric|tensorboard|torch\.utils\.tensorboard)\b")
+    names = "ase|e3nn|openmm|rdkit|sacrebleu|tokenizers|torch_geometric|tensorboard|torch\\.utils\\.tensorboard"
+    optional = re.compile(rf"({names})\b")
     at_import = [
         f"{name_of(path)}: {name}"
         for path in SOURCES

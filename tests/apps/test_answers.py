@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,6 +40,17 @@ def test_predict_answers_for_an_image_and_for_a_file(trained, capsys) -> None:
 
 def test_predict_answers_for_a_text(trained, capsys) -> None:
     assert len(answer(["predict", str(trained("text")), "the "], capsys)["next"]) == 5
+
+
+def test_predict_goes_on_with_a_film_and_draws_it(own, capsys) -> None:
+    run = own("granular")
+    told = answer(["predict", str(run), "valid:0"], capsys)
+    assert told["steps"] == 200 and told["forecast"].keys() == told["truth"].keys()
+    drawn = Path(told["animation"])
+    assert drawn == run / "figures" / "rollout-valid-0.svg"
+    assert drawn.read_text(encoding="utf-8").count("<circle") == 6
+    assert main(["predict", str(run), "valid:1"]) == 2
+    assert "1 trajectories in valid" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("steps", ["3", "20"])

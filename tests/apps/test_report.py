@@ -23,6 +23,7 @@ EXPECTED = {
     "digits": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"attention"}),
     "text": (["What was trained", "Training", "Who listens to whom", "What it writes", "Again"], {"attention"}),
     "gnn": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"graph"}),
+    "granular": (["What was trained", "Training", "Going on by itself", "Again"], {"rollout", "laws"}),
     "mlp": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"examples"}),
 }
 

@@ -8,7 +8,7 @@ import torch
 
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, k_nearest, neighbors, radius_graph
-from edgewise.graphs.neighbors import k_nearest_in_members
+from edgewise.graphs.neighbors import k_nearest_in_members, radius_graph_in_members
 
 
 def distances(receivers: torch.Tensor, senders: torch.Tensor, cell: list[float] | None = None) -> torch.Tensor:
@@ -161,3 +161,27 @@ def test_each_member_has_neighbours_of_its_own(sizes, k, loops) -> None:
     expected = Graph.batch([k_nearest(member, k, loops=loops) for member in points.split(sizes)])
     assert found == expected
     assert found.sizes.tolist() == sizes
+
+
+@pytest.mark.parametrize("sizes", [[6, 6, 6], [4, 0, 9], [1, 1], [0, 0], [1100, 1100], []])
+@pytest.mark.parametrize("radius", [0.0, 1.0, 1.5])
+def test_each_member_has_a_radius_graph_of_its_own(sizes, radius) -> None:
+    """Integer points, so that many are exactly on the radius."""
+    points = torch.randint(3 if sum(sizes) < 100 else 60, (sum(sizes), 2)).float()
+    if not sizes:
+        with pytest.raises(GraphError, match="at least one graph"):
+            radius_graph_in_members(points, torch.tensor(sizes), radius)
+        return
+    found = radius_graph_in_members(points, torch.tensor(sizes), radius)
+    expected = Graph.batch([radius_graph(member, radius) for member in points.split(sizes)])
+    assert found == expected
+    assert found.sizes.tolist() == sizes
+
+
+def test_the_radius_in_members_is_checked() -> None:
+    points, sizes = torch.rand(4, 2), torch.tensor([2, 2])
+    for radius in (-1.0, float("inf"), "wide"):
+        with pytest.raises(GraphError, match="radius"):
+            radius_graph_in_members(points, sizes, radius)
+    with pytest.raises(GraphError, match="finite: row 3"):
+        radius_graph_in_members(torch.tensor([[0.0], [0.0], [0.0], [float("nan")]]), sizes, 1.0)

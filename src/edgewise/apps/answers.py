@@ -14,7 +14,7 @@ from edgewise import training
 from edgewise.apps.numbers import shown
 from edgewise.errors import ConfigError
 from edgewise.models import Transformer
-from edgewise.tasks import Split, Text
+from edgewise.tasks import Simulation, Split, Text
 from edgewise.training import LoadedRun
 
 
@@ -36,6 +36,10 @@ def predict(run: str, request: str) -> dict[str, Any]:
     """Print what a run's best weights say about one input."""
     loaded = training.load_run(Path(run))
     answer = loaded.task.predict(loaded.model, loaded.pattern, request, device_of(loaded))
+    if isinstance(loaded.task, Simulation):
+        from edgewise.apps.rollouts import write_animation
+
+        answer["animation"] = str(write_animation(loaded, Path(run), request))
     print(json.dumps(answer, ensure_ascii=False, indent=2))
     return answer
 

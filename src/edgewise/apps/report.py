@@ -14,7 +14,7 @@ import torch
 import yaml
 
 import edgewise
-from edgewise.apps import figures, pages, recipes
+from edgewise.apps import figures, pages, recipes, rollouts
 from edgewise.apps.attention import Drawing, draw_attention, readable
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import TABLES, configure, flat
@@ -29,6 +29,7 @@ from edgewise.tasks import (
     ImageClassification,
     LinkPrediction,
     NodeClassification,
+    Simulation,
     Task,
     Text,
     Translation,
@@ -126,6 +127,7 @@ def sections(found: Findings) -> list[Markup]:
         *found.part("Who listens to whom", lambda: drawn_attention(loaded)),
         *found.part("The fit", lambda: fit(loaded)),
         *found.part("Forces", lambda: forces(loaded)),
+        *found.part("Going on by itself", lambda: simulated(found)),
         *found.part("Right and wrong", lambda: confusion(loaded)),
         *found.part("What it writes", lambda: sample(loaded)),
     ]
@@ -183,6 +185,9 @@ def data_sentence(task: Task) -> str:
     if isinstance(task, Translation):
         sizes = ", ".join(f"{len(sources):,} {split}" for split, (sources, _) in task.texts.items())
         return f"{task.name}: sentence pairs ({sizes}), {task.tokenizer.size:,} tokens ({task.manner.level})"
+    if isinstance(task, Simulation):
+        sizes = ", ".join(f"{len(films):,} {split}" for split, films in task.splits.items())
+        return f"{task.name}: films of {task.films.shape[1]} frames of {task.films.shape[2]} particles ({sizes})"
     if isinstance(task, Text):
         return f"{task.name}: characters, {len(task.vocabulary)} different ones, {task.context} at once"
     return task.name
@@ -268,6 +273,16 @@ def confusion(loaded: LoadedRun) -> list[Drawing]:
     table = counts.numpy()
     right = f"{int(np.trace(table)):,} of {int(table.sum()):,} test examples are on the diagonal, classified rightly."
     return [Drawing("confusion", figures.confusion(table, names), right)]
+
+
+def simulated(found: Findings) -> list[Drawing | Markup]:
+    """A learned simulator's films beside the truth: one that moves, one as a strip, and what they all measure."""
+    task = found.loaded.task
+    if not isinstance(task, Simulation):
+        return []
+    rollout = rollouts.roll_out(found.loaded)
+    slower = f"The first test film, {rollouts.SLOWER} times slower than life."
+    return [pages.figure(rollouts.animation(rollout), slower), *rollouts.drawings(rollout)]
 
 
 def classes_of(task: Task) -> tuple[str, ...]:

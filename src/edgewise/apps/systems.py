@@ -118,6 +118,7 @@ SYSTEMS = (
         "layers/group_convolution.py",
         "mnist-rotated-p4",
     ),
+    System("F7", "Graph network simulator (GNS)", "x_i + (v_i + σ a_i(G, X))", "models/simulator.py", "granular-gns"),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),

@@ -17,6 +17,7 @@ from edgewise.models.particles import Particles, ParticlesSettings
 from edgewise.models.potential import Potential, PotentialSettings
 from edgewise.models.recurrent import Recurrent, RecurrentSettings
 from edgewise.models.signature import Signature
+from edgewise.models.simulator import Simulator, SimulatorSettings
 from edgewise.models.swin import Swin, SwinSettings
 from edgewise.models.transformer import Transformer, TransformerSettings
 from edgewise.models.translation import Found, translate
@@ -30,6 +31,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
+    "simulator": (SimulatorSettings, Simulator),
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
     "potential": (PotentialSettings, Potential),
@@ -72,6 +74,8 @@ __all__ = [
     "Recurrent",
     "RecurrentSettings",
     "Signature",
+    "Simulator",
+    "SimulatorSettings",
     "Swin",
     "SwinSettings",
     "Transformer",

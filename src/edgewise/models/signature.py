@@ -24,6 +24,8 @@ class Signature:
             the atomic number, the outputs an energy and a force. None: the nodes are no atoms.
         paired: Inputs are the tokens of a source and, after them, of a target, on an `EncoderDecoderGraph`; the outputs
             are the target's.
+        acceleration: Where nodes are particles: typical change of a velocity from one frame to the next. Tells a
+            simulator how large its answers are.
 
     Errors      a width or length below one is a `ConfigError`.
 
@@ -40,6 +42,7 @@ class Signature:
     space: int = 0
     radius: float | None = None
     paired: bool = False
+    acceleration: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):

@@ -6,6 +6,7 @@ from edgewise.tasks.citation import citation
 from edgewise.tasks.clouds import clouds
 from edgewise.tasks.curve import CurveRegression, curve
 from edgewise.tasks.digits import digits
+from edgewise.tasks.granular import granular
 from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
@@ -19,6 +20,7 @@ from edgewise.tasks.nbody import Forecast, nbody
 from edgewise.tasks.node_folder import node_folder
 from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.planted import SampledNodes, planted
+from edgewise.tasks.simulation import Rollout, Scene, Simulation
 from edgewise.tasks.skip_links import skip_links
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
@@ -42,6 +44,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "node-folder": node_folder,
     "nbody": nbody,
     "molecular-dynamics": molecular_dynamics,
+    "granular": granular,
     "planted": planted,
     "musk": musk,
     "listops": listops,
@@ -68,7 +71,10 @@ __all__ = [
     "Nodes",
     "Pattern",
     "PatternChoice",
+    "Rollout",
     "SampledNodes",
+    "Scene",
+    "Simulation",
     "Split",
     "Task",
     "Text",
@@ -78,6 +84,7 @@ __all__ = [
     "clouds",
     "curve",
     "digits",
+    "granular",
     "karate",
     "listops",
     "mnist",
