@@ -11,7 +11,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import collect_messages
-from edgewise.layers.geometry import displacements, lengths
+from edgewise.layers.geometry import displacements, gaussians, lengths
 from edgewise.layers.linear import Linear
 
 
@@ -77,8 +77,7 @@ class SchNet(nn.Module):
 
     def filter(self, r: Tensor) -> Tensor:
         """W(r) of distances r [*, E, 1]: [*, E, filters]."""
-        centres = torch.linspace(0, self.cutoff, self.gaussians, dtype=r.dtype, device=r.device)
-        e = torch.exp(-0.5 * ((self.gaussians - 1) / self.cutoff * (r - centres)).square())
+        e = gaussians(r, self.gaussians, self.cutoff)
         ends_smoothly = torch.where(r < self.cutoff, 0.5 * (torch.cos(r * (pi / self.cutoff)) + 1), 0.0)
         return self.filters[1](shifted_softplus(self.filters[0](e))) * ends_smoothly
 
