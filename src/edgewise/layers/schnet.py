@@ -60,11 +60,11 @@ class SchNet(nn.Module):
     def forward(self, graph: Graph, h: Tensor, x: Tensor, cell: Tensor | None = None) -> Tensor:
         Wh, pairs = self.into(h), _pairs(graph)
         if pairs is None:
-            message = partial(self.message, cell=cell)
-            (y,) = collect_messages(graph, self, message, [x], [Wh, x])
+            (y,) = collect_messages(graph, self, partial(self.message, cell=cell), [x], [Wh, x])
         else:  # one filter for both directions
-            message, both = partial(self.messages, cell=cell), ["sum", "sum to senders"]
-            y = torch.stack(collect_messages(pairs, self, message, [Wh, x], [Wh, x], reduce=both)).sum(0)
+            both, ways = partial(self.messages, cell=cell), ["sum", "sum to senders"]
+            y_i, y_j = collect_messages(pairs, self, both, [Wh, x], [Wh, x], reduce=ways)
+            y = y_i + y_j
         return h + self.second(shifted_softplus(self.first(y)))
 
     def message(self, x_i: Tensor, Wh_j: Tensor, x_j: Tensor, cell: Tensor | None = None) -> tuple[Tensor]:
