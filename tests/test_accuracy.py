@@ -44,6 +44,24 @@ FOLDS = [
     ("cora-vgae", 10, 0.914),
 ]
 
+PARTICLES = [
+    # recipe, options that keep it within five minutes on one thread, largest test error
+    ("nbody-linear", "", 0.084),
+    ("nbody-radial-field", "", 0.0104),
+    ("nbody-egnn", "--train.steps 1500 --train.evaluate_every 300", 0.0105),
+]
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("recipe", "options", "bound"), PARTICLES)
+def test_particles_are_forecast_within_their_bound(recipe: str, options: str, bound: float, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "edgewise", "train", recipe, "--train.threads", "1", *options.split(), "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["recipe"], result["metric"]) == (recipe, "mse")
+    assert result["mean"] <= bound, f"{recipe}: {result['mean']:.4f}"
+
 
 @pytest.mark.accuracy
 @pytest.mark.timeout(3600)

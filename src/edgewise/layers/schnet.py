@@ -63,7 +63,8 @@ class SchNet(nn.Module):
             (y,) = collect_messages(graph, self, self.message, senders=[Wh], edges=[r_ij])
         else:  # one filter for both directions
             both = ["sum", "sum to senders"]
-            y = torch.stack(collect_messages(pairs, self, self.messages, [Wh], [Wh], [r_ij], both)).sum(0)
+            y_i, y_j = collect_messages(pairs, self, self.messages, [Wh], [Wh], [r_ij], both)
+            y = y_i + y_j
         return h + self.second(shifted_softplus(self.first(y)))
 
     def message(self, Wh_j: Tensor, r_ij: Tensor) -> tuple[Tensor]:

@@ -10,6 +10,7 @@ from edgewise.apps.bench.contenders import (
     flex,
     gpt,
     numba_sampling,
+    particles,
     plain,
     pyg,
     tensor_field,
@@ -73,3 +74,15 @@ def test_an_epoch_on_cora_learns(name: str, layer: str, data) -> None:
     losses = [step()[0] for _ in range(4)]
     assert losses[-1] < losses[0]
     assert set(cora.RATES) == {"gcn", "gat"}
+
+
+@pytest.mark.parametrize("layer", ["egnn", "schnet"])
+@pytest.mark.parametrize("name", ["edgewise", "pyg"])
+def test_particles_have_the_losses_of_float64(name: str, layer: str) -> None:
+    if name == "pyg":
+        pytest.importorskip("torch_geometric")
+    for case in (inputs.scattered(layer, 200), inputs.five_bodies(layer, 4)):
+        step = CONTENDERS[name].prepare(case)
+        losses = torch.tensor([step() for _ in range(3)], dtype=torch.float64)
+        assert torch.allclose(losses, particles.exact(case, 3), rtol=1e-5)
+        assert losses[-1] < losses[0]

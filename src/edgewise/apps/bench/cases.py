@@ -79,6 +79,11 @@ def molecules_sparse(size: float) -> Inputs:
     return inputs.attention(inputs.molecules(scaled(256, size, 8)), 4, 32, Dot())
 
 
+def five(layer: str) -> Callable[[float], Inputs]:
+    """A batch of `nbody`."""
+    return lambda size: inputs.five_bodies(layer, scaled(100, size, 4))
+
+
 def sampling(size: float) -> Inputs:
     """1,024 seeds, ten neighbours of each, ten of each of those."""
     nodes = scaled(1_000_000, size)
@@ -172,6 +177,20 @@ CASES: dict[str, Case] = {
         "a tensor field convolution, 1k nodes, 20k edges, 16 and 32 channels of types 0-1 and 0-2",
         {f"{c}x{types}": Part(tensor_field(c, types)) for types in (1, 2) for c in (16, 32)},
         ("e3nn", "e3nn-compiled"),
+        threads=(1,),
+        whole=True,
+    ),
+    "egnn": Case(
+        "a training step of EGNN, width 64: 2 layers on 10k nodes and 200k edges, 4 on 100 times 5 particles",
+        {"10k": Part(lambda size: inputs.scattered("egnn", scaled(10_000, size))), "nbody": Part(five("egnn"))},
+        PYG,
+        threads=(1,),
+        whole=True,
+    ),
+    "schnet": Case(
+        "a training step of SchNet, width 64, 50 Gaussians: the same sizes",
+        {"10k": Part(lambda size: inputs.scattered("schnet", scaled(10_000, size))), "nbody": Part(five("schnet"))},
+        PYG,
         threads=(1,),
         whole=True,
     ),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, complete, radius_graph
 from edgewise.kernels import GatedAdditive, Score
 from edgewise.layers import TFN, Coupling
 
@@ -119,8 +119,26 @@ class TensorField:
         return -3
 
 
+@dataclass(frozen=True)
+class Particles:
+    """A training step of `depth` layers of width 64, EGNN or SchNet, on nodes in space."""
+
+    layer: str
+    graph: Graph
+    h: Tensor
+    x: Tensor
+    targets: tuple[Tensor, ...]
+    cutoff: float
+    depth: int
+
+    def double(self) -> Particles:
+        """The same in float64."""
+        targets = tuple(t.double() for t in self.targets)
+        return replace(self, h=self.h.double(), x=self.x.double(), targets=targets)
+
+
 Differentiated = Attention | Product | TensorField
-Inputs = Differentiated | Epoch | Sampling | SmallGPT
+Inputs = Differentiated | Epoch | Sampling | SmallGPT | Particles
 
 
 def attention(graph: Graph, heads: int, channels: int, score: Score, batch: tuple[int, ...] = ()) -> Attention:
@@ -154,6 +172,26 @@ def tensor_field(nodes: int, edges: int, channels: int, types: int) -> TensorFie
     return TensorField(
         graph, torch.randn(nodes, (types + 1) ** 2, channels, generator=generator).requires_grad_(), x, layer
     )
+
+
+def scattered(layer: str, nodes: int) -> Particles:
+    """Nodes spread evenly in a cube, each listening to some 20 within a distance of 1; two layers."""
+    x = torch.rand(nodes, 3, generator=torch.Generator().manual_seed(1)) * (nodes / 5.3) ** (1 / 3)
+    return particles(layer, radius_graph(x, 1.0), x, cutoff=1.0, depth=2)
+
+
+def five_bodies(layer: str, trajectories: int) -> Particles:
+    """Five particles for each trajectory, each listening to the other four; four layers, as `nbody-egnn` has."""
+    graph = Graph.batch([complete(5).remove_self_loops()] * trajectories)
+    x = torch.randn(5 * trajectories, 3, generator=torch.Generator().manual_seed(1))
+    return particles(layer, graph, x, cutoff=10.0, depth=4)
+
+
+def particles(layer: str, graph: Graph, x: Tensor, cutoff: float, depth: int) -> Particles:
+    """Normal features and targets for nodes at given places."""
+    generator = torch.Generator().manual_seed(2)
+    h, *targets = (torch.randn(len(x), width, generator=generator) for width in (64, 64, 3))
+    return Particles(layer, graph, h, x, tuple(targets), cutoff, depth)
 
 
 def power_law(nodes: int, edges: int) -> Graph:

@@ -17,7 +17,7 @@ from edgewise.apps.bench import memory
 TOLERANCE = 1e-4  # of the largest exact entry: float32 sums of ten thousand terms keep this
 ROUND = 0.02  # seconds that a round lasts at least, so that the clock's grain does not matter
 LAZY = ("torch.fx.experimental.symbolic_shapes",)  # PyTorch loads it with the first gradient: 40 MB that no step needs
-COMPARED = 5  # losses of a small GPT
+COMPARED = 5  # losses of a small GPT, or of particles
 LONG = 0.03  # seconds of a step that fills the caches by itself many times over
 # Epochs, and the share of Cora's validation nodes that must then be right: a model that does not learn is no contender.
 LEARNT, LEARNT_QUICK = (100, 0.70), (20, 0.3)
@@ -40,15 +40,17 @@ def write_exact(order: Order) -> None:
     """Solve a part in float64 and write the answer; nothing for a part that has no oracle."""
     from safetensors.torch import save_file
 
-    from edgewise.apps.bench.contenders import gpt, tensor_field
+    from edgewise.apps.bench.contenders import gpt, particles, tensor_field
     from edgewise.apps.bench.exact import solve
-    from edgewise.apps.bench.inputs import Attention, Product, SmallGPT, TensorField
+    from edgewise.apps.bench.inputs import Attention, Particles, Product, SmallGPT, TensorField
 
     inputs = _inputs(order)
     if isinstance(inputs, SmallGPT):
         save_file({"losses": gpt.exact(COMPARED)}, order.exact)
     elif isinstance(inputs, TensorField):
         save_file({name: t.contiguous() for name, t in tensor_field.exact(inputs).items()}, order.exact)
+    elif isinstance(inputs, Particles):
+        save_file({"losses": particles.exact(inputs, COMPARED)}, order.exact)
     elif isinstance(inputs, Attention | Product):
         save_file({name: t.contiguous() for name, t in solve(inputs).items()}, order.exact)
 
@@ -160,12 +162,12 @@ class Contestant:
         return {"errors": errors, "bits": digest.hexdigest(), "kinds": kinds}
 
     def _check_effect(self) -> dict[str, float]:
-        from edgewise.apps.bench.inputs import Sampling, SmallGPT
+        from edgewise.apps.bench.inputs import Particles, Sampling, SmallGPT
 
         if isinstance(self.inputs, Sampling):
             self.run()
             return {}
-        if isinstance(self.inputs, SmallGPT):
+        if isinstance(self.inputs, SmallGPT | Particles):
             return self._check_losses()
         epochs, least = LEARNT if self.order.size >= 1 else LEARNT_QUICK
         accuracy = max([self.run()[1] for _ in range(epochs)][-5:])

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from edgewise.apps.bench.contenders import cora, gpt
-from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Product, Sampling, SmallGPT, TensorField
+from edgewise.apps.bench.contenders import cora, gpt, particles
+from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling, SmallGPT, TensorField
 from edgewise.graphs import causal
 from edgewise.graphs.sampling import sample_neighbors
 from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
@@ -22,7 +22,7 @@ def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
     def reason(inputs: Inputs) -> str | None:
         if isinstance(inputs, Sampling):
             return None if backend is None else "the sampler has no backends"
-        if backend is None or isinstance(inputs, Epoch | SmallGPT):
+        if backend is None or isinstance(inputs, Epoch | SmallGPT | Particles):
             return None
         if isinstance(inputs, TensorField):
             return "a whole layer: the planner chooses for each of its verbs"
@@ -49,6 +49,8 @@ def prepare(backend: str | None) -> Callable[[Inputs], Callable[[], Any]]:
                 return _epoch(inputs, backend)
             case SmallGPT():
                 return _small_gpt(backend)
+            case Particles():
+                return _on(backend, particles.ours(inputs))
             case Sampling():
                 return _sample(inputs)
 
