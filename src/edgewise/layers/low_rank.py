@@ -133,10 +133,9 @@ def _additions(model: nn.Module) -> Iterator[tuple[str, LowRank]]:
 
 @torch.no_grad()
 def _move(model: nn.Module, into: bool) -> None:
-    for module in model.modules():
-        if not parametrize.is_parametrized(module, "weight"):
+    for parts in model.modules():
+        if not isinstance(parts, parametrize.ParametrizationList):
             continue
-        parts = module.parametrizations["weight"]  # type: ignore[index, union-attr]
         for addition in parts:
             if isinstance(addition, LowRank) and addition.merged is not into:
                 parts.original.addmm_(addition.B, addition.A, alpha=addition.scale if into else -addition.scale)

@@ -62,7 +62,12 @@ def _transposed(ours: str, theirs: str) -> tuple[Part, Part]:
 def _stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
     """Several linear maps that are one here."""
     weight, bias = (
-        Part(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), torch.cat, lambda x, c: x.chunk(len(theirs)))
+        Part(
+            f"{ours}.{part}",
+            tuple(f"{name}.{part}" for name in theirs),
+            lambda found: torch.cat(list(found)),
+            lambda x, config: x.chunk(len(theirs)),
+        )
         for part in ("weight", "bias")
     )
     return weight, bias
@@ -299,7 +304,7 @@ def to_hugging_face(model: Transformer, folder: Path | str) -> None:
         )
     kind = ARCHITECTURES["gpt2" if model.signature.tokens else "vit"]
     config = kind.config(model)
-    own, tensors = model.state_dict(), {}
+    own, tensors = model.state_dict(), dict[str, Tensor]()
     for part in kind.parts(settings.depth):
         values = part.write(own[part.ours].detach().cpu(), config)
         tensors |= {name: value.contiguous() for name, value in zip(part.theirs, values, strict=True)}

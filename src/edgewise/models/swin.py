@@ -8,7 +8,7 @@ from math import isqrt
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, squares
+from edgewise.graphs import Graph, complete, squares
 from edgewise.kernels import dropout
 from edgewise.layers import READOUTS, FeedForward, Linear, PatchMerging, PreNormBlock, WindowAttention, chosen
 from edgewise.models.signature import Signature
@@ -109,11 +109,9 @@ class Swin(nn.Module):
         if not graph.is_complete:
             raise ConfigError("swin attends within squares of its own: give it the graph 'complete'")
         h = dropout(self.norm_in(self.embed(x)), self.settings.dropout, self.training)
-        h = self.stages[0](h)
-        for merge, stage in zip(self.merges, self.stages[1:], strict=True):
+        for merge, stage in zip([nn.Identity(), *self.merges], self.stages, strict=True):
             h = stage(merge(h))
-        coarse = self.stages[-1].graphs[0].to(h.device)
-        return self.head(self.readout(coarse, self.norm(h)))
+        return self.head(self.readout(complete(h.shape[-2]).to(h.device), self.norm(h)))
 
 
 def _check(settings: SwinSettings, signature: Signature) -> int:

@@ -33,7 +33,7 @@ def draw(particles: int, random: np.random.Generator) -> tuple[Floats, Floats]:
 
     Equation    v_i = u + w_i, u_x ~ N(0, 1), u_y ~ N(0, 0.5²), w_i ~ N(0, 0.3²)
     """
-    columns, gap = random.integers(6, 10), 2.05 * RADIUS
+    columns, gap = int(random.integers(6, 10)), 2.05 * RADIUS
     columns = max(columns, -(-particles // int((SIDE - 2.1 * RADIUS) / gap)))  # not higher than the box
     cells = np.stack([np.arange(particles) % columns, np.arange(particles) // columns], -1) * gap
     corner = random.uniform(size=2) * (SIDE - 2.1 * RADIUS - cells.max(0))

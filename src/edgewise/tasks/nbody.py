@@ -211,7 +211,8 @@ class Forecast:
         if not self.turned:
             return batch
         turn = torch.linalg.qr(torch.randn(size, SPACE, SPACE, generator=generator))[0]
-        x, v, q = batch.x.split([SPACE, SPACE, batch.x.shape[-1] - 2 * SPACE], -1)
+        now = self.x[self.splits["train"][chosen]]
+        x, v, q = now.split([SPACE, SPACE, now.shape[-1] - 2 * SPACE], -1)
         return Batch(batch.graph, torch.cat([x @ turn, v @ turn, q], -1), batch.target @ turn)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
