@@ -212,6 +212,7 @@ COVERED_ELSEWHERE = {
     "apps/bench/contenders/gpt": "tests/apps/bench/test_contenders.py",
     "apps/bench/contenders/numba_sampling": "tests/apps/bench/test_cases.py",
     "apps/bench/contenders/ours": "tests/apps/bench/test_cases.py",
+    "apps/bench/contenders/particles": "tests/apps/bench/test_contenders.py",
     "apps/bench/contenders/plain": "tests/apps/bench/test_contenders.py",
     "apps/bench/contenders/pyg": "tests/apps/bench/test_cases.py",
     "apps/bench/contenders/sdpa": "tests/apps/bench/test_cases.py",
