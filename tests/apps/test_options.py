@@ -80,13 +80,12 @@ def test_no_option_has_a_type_that_could_import_or_call_anything() -> None:
             return True
         return get_origin(kind) in (Union, type(int | str), tuple, list) and all(map(plain, get_args(kind)))
 
-    for task in TABLES["task"]:
-        for graph in TABLES["graph"]:
-            for model in TABLES["model"]:
-                parser = parser_of({"task": task, "graph": graph, "model": model}, "mine")
-                for action in parser._actions:
-                    kind = getattr(action, "_typehint", action.type)
-                    assert plain(kind), (action.option_strings, kind)
+    usual = {"task": "karate", "graph": "given", "model": "gnn"}
+    for section, table in TABLES.items():
+        for name in table:
+            for action in parser_of(usual | {section: name}, "mine")._actions:
+                kind = getattr(action, "_typehint", action.type)
+                assert plain(kind), (action.option_strings, kind)
 
 
 def test_descriptions_come_from_the_docstring() -> None:

@@ -23,9 +23,17 @@ def test_layer_compiles(name):
 def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "equivariant", True)}
     relative = {"alibi-attention", "t5-attention", "shaw-attention", "transformer-xl-attention"}
-    others = {"sinusoidal", "learned", "rotary", "factorised-attention", "sage-lstm", "laplacian-encoding"}
+    others = {
+        "sinusoidal",
+        "learned",
+        "rotary",
+        "factorised-attention",
+        "window-attention",
+        "sage-lstm",
+        "laplacian-encoding",
+    }
     of_content = {"lsh-attention", "routing-attention", "sinkhorn-attention"}
-    assert stated == others | relative | of_content
+    assert stated == others | relative | of_content | {"laplacian-encoding"}
 
 
 def test_only_layers_with_a_graph_of_their_own_hear_beyond_the_given_one():

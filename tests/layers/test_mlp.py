@@ -15,6 +15,7 @@ from layers.parity import leaf
         ("sigmoid", lambda t: 1 / (1 + math.exp(-t))),
         ("tanh", lambda t: (math.exp(t) - math.exp(-t)) / (math.exp(t) + math.exp(-t))),
         ("gelu", lambda t: t * (1 + math.erf(t / math.sqrt(2))) / 2),
+        ("gelu-tanh", lambda t: t * (1 + math.tanh(math.sqrt(2 / math.pi) * (t + 0.044715 * t**3))) / 2),
         ("silu", lambda t: t / (1 + math.exp(-t))),
         ("elu", lambda t: t if t > 0 else math.exp(t) - 1),
     ],
@@ -26,7 +27,7 @@ def test_activation_is_its_formula(name, sigma):
 
 
 def test_every_activation_is_tested():
-    assert set(ACTIVATIONS) == {"relu", "sigmoid", "tanh", "gelu", "silu", "elu"}
+    assert set(ACTIVATIONS) == {"relu", "sigmoid", "tanh", "gelu", "gelu-tanh", "silu", "elu"}
 
 
 def test_forward_propagation_is_algorithm_1():

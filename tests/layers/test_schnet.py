@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError
+from edgewise import ConfigError, Graph
 from edgewise.kernels import messages
 from edgewise.layers import SchNet, schnet
 from edgewise.testing import assert_equivariant
@@ -29,6 +29,14 @@ def test_schnet_is_pygs_interaction_block():
     expected = h + peer(h, graph.edge_index(), r, smearing(r))
     layer = SchNet(5, filters=6, gaussians=12, cutoff=10.0).double()
     assert_parity(layer, weights, (graph, h, x), expected, [h, x, *weights.values()], tolerance=1e-6)
+
+
+def test_a_loop_among_pairs_is_heard():
+    """As on the same graph with one edge more, for which there are no pairs."""
+    graph = Graph.from_edge_index([[0, 1, 1], [1, 0, 1]], num_nodes=3)
+    one_way = Graph.from_edge_index([[0, 1, 1, 0], [1, 0, 1, 2]], num_nodes=3)
+    layer, h, x = SchNet(5, filters=6, gaussians=4, cutoff=9.0).double(), leaf(3, 5), leaf(3, 3, seed=1)
+    assert torch.allclose(layer(graph, h, x)[:2], layer(one_way, h, x)[:2], atol=1e-12)
 
 
 def test_schnet_is_equation_2_written_out():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, complete, window
+from edgewise import ConfigError, Graph, ShapeError, window
 from edgewise.graphs import squares
 from edgewise.layers import PatchMerging, WindowAttention
 from layers.parity import assert_parity, leaf
@@ -48,10 +48,15 @@ def test_windows_are_a_graph():
     assert torch.allclose(layer(graph, x), given, atol=1e-12)
 
 
-def test_pixels_too_far_apart_or_in_no_rows_are_refused():
+def test_pixels_far_apart_share_the_ends_of_the_table():
+    layer = WindowAttention(4, 1, columns=5, size=2)
+    line = Graph.from_edge_index([[0, 1, 4], [2, 2, 2]], num_nodes=5)
+    two, one, minus_two = layer.b[0, layer.column(line)]
+    assert two == one == layer.b[0, 5] and minus_two == layer.b[0, 3]  # [0, 1] and [0, −1]
+
+
+def test_pixels_in_no_rows_are_refused():
     layer = WindowAttention(4, 1, columns=4, size=2)
-    with pytest.raises(ShapeError, match="joins pixels 3 apart, windows of 2"):
-        layer(complete(16), torch.randn(16, 4))
     with pytest.raises(ShapeError, match="10 pixels do not make rows of 4"):
         layer(window(10, 1), torch.randn(10, 4))
     with pytest.raises(ConfigError, match="must be at least 1"):

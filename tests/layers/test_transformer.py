@@ -129,10 +129,11 @@ def test_norms_are_their_formulas():
     x = leaf(4, 6, 5).detach()
     centred = x - x.mean(-1, keepdim=True)
     layer = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()  # (4.16)
+    fine = centred / (centred.square().mean(-1, keepdim=True) + 1e-12).sqrt()
     rms = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
     over_nodes = x - x.mean((0, 1))
     batch = over_nodes / (over_nodes.square().mean((0, 1)) + 1e-5).sqrt()
-    expected = {"layer": layer, "rms": rms, "batch": batch, "none": x}
+    expected = {"layer": layer, "fine-layer": fine, "rms": rms, "batch": batch, "none": x}
     assert expected.keys() == NORMS.keys()
     for name, value in expected.items():
         assert torch.allclose(NORMS[name](5).double()(x), value, atol=1e-12), name
@@ -179,5 +180,5 @@ def test_dropout_acts_while_training_only(kind):
 
 
 def test_unknown_norm_is_refused():
-    with pytest.raises(ConfigError, match="choose one of layer, rms, batch, none"):
+    with pytest.raises(ConfigError, match="choose one of layer, fine-layer, rms, batch, none"):
         _block(PreNormBlock, "group")

@@ -120,7 +120,7 @@ def test_dropout_reaches_embeddings_weights_and_stages():
     [
         (TEXT, {"order": "middle"}, "order 'middle' is unknown: choose one of pre, post"),
         (TEXT, {"positions": "absolute"}, "choose one of none, sinusoidal, learned, rotary"),
-        (TEXT, {"attention": "lsh"}, "choose one of softmax, strided-heads"),
+        (TEXT, {"attention": "hashed"}, "choose one of softmax, strided-heads"),
         (TEXT, {"attention": "linear", "positions": "t5"}, "choose none, sinusoidal, learned or rotary"),
         (TEXT, {"attention": "fixed-heads", "key_value_heads": 1}, "leave key_value_heads out"),
         (TEXT, {"attention": "fixed-heads", "heads": 1}, "1 heads need a number of patterns"),

@@ -98,8 +98,8 @@ def _pairs(graph: Graph) -> Graph | None:
 
 
 def _halved(graph: Graph) -> Graph | None:
-    if graph.num_receivers != graph.num_senders or graph.offset or graph.has_self_loops:
-        return None
+    if graph.num_receivers != graph.num_senders or graph.offset or bool((graph.senders == graph.receivers).any()):
+        return None  # a loop is no pair
     transpose, _ = graph.transpose()
     if not torch.equal(transpose.offsets, graph.offsets) or not torch.equal(transpose.senders, graph.senders):
         return None

@@ -21,9 +21,9 @@ class WindowAttention(MultiHeadAttention):
     Symbols     b [H, (2 size − 1)²] = B̂, row by row from 1 − size; columns = pixels in a row of the image; the graph's
                 windows are `squares(height, columns, size, shift)`
     Shapes      x [*, N, width] -> [*, N, width], N pixels row by row
-    Errors      ConfigError as MultiHeadAttention; ShapeError for a graph that joins pixels `size` or more apart, or
-                for pixels that make no whole rows
-    Edge cases  not permutation-equivariant, by design; a shifted window that wraps around is, as in the paper, two
+    Errors      ConfigError as MultiHeadAttention; ShapeError for pixels that make no whole rows
+    Edge cases  not permutation-equivariant, by design; pixels `size` or more apart share the table's ends; a shifted
+                window that wraps around is, as in the paper, two
     Cost        that of MultiHeadAttention with E = N size² edges, and O(E H) for their biases
     Reference   Liu et al., "Swin Transformer: hierarchical vision transformer using shifted windows", 2021, §3.2
 
@@ -60,16 +60,14 @@ class WindowAttention(MultiHeadAttention):
     def _column(self, graph: Graph) -> Tensor:
         if graph.num_receivers % self.columns or graph.num_senders % self.columns:
             raise ShapeError(f"{graph.num_receivers} pixels do not make rows of {self.columns}")
-        i, j = graph.receivers, graph.senders
+        i, j, farthest = graph.receivers, graph.senders, self.size - 1
         down, across = i // self.columns - j // self.columns, i % self.columns - j % self.columns
-        farthest = max((int(d.abs().max()) for d in (down, across) if d.numel()), default=0)
-        if farthest >= self.size:
-            raise ShapeError(f"the graph joins pixels {farthest} apart, windows of {self.size} have no bias for them")
-        return (down + self.size - 1) * (2 * self.size - 1) + across + self.size - 1
+        down, across = down.clamp(-farthest, farthest), across.clamp(-farthest, farthest)
+        return (down + farthest) * (2 * self.size - 1) + across + farthest
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return WindowAttention(6, 3, columns=4, size=2), squares(3, 4, 2, shift=1), (torch.randn(12, 6),)
+        return WindowAttention(6, 3, columns=4, size=2), squares(2, 4, 2, shift=1), (torch.randn(8, 6),)
 
 
 class PatchMerging(nn.Module):

@@ -73,6 +73,8 @@ class Recurrent(nn.Module):
         super().__init__()
         if min(settings.width, settings.depth) < 1:
             raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
+        if signature.paired:
+            raise ConfigError("the task pairs a source with a target: choose the model 'encoder-decoder'")
         width = settings.width
         cell = chosen("cell", settings.cell, CELLS)
         passed_on = settings.dropout if settings.depth > 1 else 0.0
