@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
@@ -103,15 +102,4 @@ class Recurrent(nn.Module):
         """What decoding remembers, still empty."""
         return [State()]
 
-    def generate(
-        self,
-        tokens: Tensor,
-        steps: int,
-        pattern: Callable[[int], Graph],
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        cache: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Continue the tokens [*, T] by `steps` more: see `edgewise.models.generation.generate`."""
-        return generate(self, tokens, steps, pattern, temperature, top_k, cache, generator)
+    generate = generate  # model.generate(tokens, steps, pattern, ...)

@@ -163,18 +163,7 @@ class Transformer(nn.Module):
         """What each block remembers while it decodes on that kind of graph, still empty."""
         return [cast(MultiHeadAttention, block.attention).cache(graph) for block in self.blocks]
 
-    def generate(
-        self,
-        tokens: Tensor,
-        steps: int,
-        pattern: Callable[[int], Graph],
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        cache: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Continue the tokens [*, T] by `steps` more: see `edgewise.models.generation.generate`."""
-        return generate(self, tokens, steps, pattern, temperature, top_k, cache, generator)
+    generate = generate  # model.generate(tokens, steps, pattern, ...)
 
     def _initialise(self) -> None:
         for module in self.modules():
