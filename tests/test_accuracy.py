@@ -24,6 +24,8 @@ FIGURES = [
     ("digits-graph-network", 1, 0.83),
     ("digits-graphormer", 1, 0.89),
     ("mnist-mlp", 1, 0.980),
+    ("mnist-vit", 1, 0.985),
+    ("multi30k-de-en", 1, 34.0),
     ("mnist-mlp-swa", 1, 0.983),
     ("digits-vit", 3, 0.97),
     ("digits-vit-grid", 3, 0.97),
@@ -35,6 +37,7 @@ FIGURES = [
     ("shakespeare-performer", 1, -2.15),
     ("shakespeare-linear", 1, -2.25),
     ("kernel-regression", 1, -0.06),
+    ("nbody-gnn", 1, -0.0107),
     ("nbody-tfn", 1, -0.0155),
     ("nbody-se3", 1, -0.0244),
 ]

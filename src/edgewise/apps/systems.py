@@ -37,6 +37,13 @@ SYSTEMS = (
     System("B1", "Nadaraya-Watson attention", "Σ_j a(q, k_j) v_j", "layers/kernel_regression.py", "kernel-regression"),
     System("B2", "Multi-head scaled dot-product attention", "softmax(QKᵀ/√d) V", "layers/attention.py", "digits-vit"),
     System("B3", "Transformer block, pre/post-norm", "X + FFN(LN(X))", "layers/transformer.py", "digits-vit"),
+    System(
+        "B4",
+        "Encoder-decoder, cross-attention, beam search",
+        "softmax(Q_y K_xᵀ/√d) V_x",
+        "models/encoder_decoder.py",
+        "multi30k-de-en",
+    ),
     System("B5", "Decoder-only transformer (GPT)", "Π_t p(x_t | x_<t)", "models/transformer.py", "shakespeare-gpt-cpu"),
     System("B8", "Vision transformer (ViT)", "readout(Transformer(patches W))", "models/transformer.py", "digits-vit"),
     System("B9", "Swin", "softmax_j(q_i·k_j/√d + b_{i−j}) v_j in squares", "layers/swin.py", "mnist-swin"),
