@@ -46,7 +46,6 @@ SYSTEMS = (
     ),
     System("B5", "Decoder-only transformer (GPT)", "Π_t p(x_t | x_<t)", "models/transformer.py", "shakespeare-gpt-cpu"),
     System("B8", "Vision transformer (ViT)", "readout(Transformer(patches W))", "models/transformer.py", "digits-vit"),
-    System("B9", "Swin", "softmax_j(q_i·k_j/√d + b_{i−j}) v_j in squares", "layers/swin.py", "mnist-swin"),
     System("B10", "Positions: absolute, rotary", "x_p + PE_p;  R_p q", "layers/positions.py", "shakespeare-positions"),
     System("B10", "Positions: relative", "q_i·k_j/√d + b_{i−j}", "layers/relative.py", "shakespeare-positions"),
     System("C1", "Sparse Transformer", "softmax_j(q_i·k_j), j ∈ A^(m)(i)", "layers/sparse.py", "shakespeare-sparse"),
