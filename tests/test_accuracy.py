@@ -48,7 +48,7 @@ FOLDS = [
 ]
 
 PARTICLES = [
-    # recipe, options that keep it within five minutes on one thread, largest test error
+    # recipe, options that shorten it, largest test error
     ("nbody-linear", "", 0.084),
     ("nbody-radial-field", "", 0.0104),
     ("nbody-egnn", "--train.steps 1500 --train.evaluate_every 300", 0.0105),
