@@ -62,6 +62,7 @@ class Recurrent(nn.Module):
     Reference   Elman, 1990; Hochreiter & Schmidhuber, 1997; Cho et al., 2014
 
     Example
+        >>> import torch
         >>> from edgewise.graphs import causal
         >>> model = Recurrent(RecurrentSettings(cell="gru", width=8), Signature(65, 65, tokens=True, length=4))
         >>> model(causal(4), torch.zeros(2, 4, dtype=torch.int64)).shape
