@@ -302,3 +302,10 @@ def test_without_the_extension_everything_runs_on_plain_pytorch_and_says_so_once
     assert "install a C++ compiler" in warning
     assert "edgewise was installed without its C++ kernels" in row
     assert refusal == "backend 'native' cannot run this call: edgewise was installed without its C++ kernels"
+
+
+def test_weights_of_another_dtype_are_not_read_as_those_before():
+    graph, x = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), torch.ones(2, 3, 1, dtype=torch.bfloat16)
+    for dtype in (torch.bfloat16, torch.float32, torch.float64):  # the choice of a backend is remembered
+        weight = torch.full((2, 3), 2.0, dtype=dtype)
+        assert aggregate(graph, x, weight).flatten().tolist() == [2.0] * 6

@@ -3,6 +3,7 @@
 from edgewise.kernels.dispatch import BACKENDS, Recorded, record, use_backend
 from edgewise.kernels.dropout import dropout
 from edgewise.kernels.messages import collect_messages
+from edgewise.kernels.networks import aggregate_both_ways, edge_network, gaussians, shifted_softplus
 from edgewise.kernels.planner import Plan
 from edgewise.kernels.scores import (
     Additive,
@@ -33,12 +34,16 @@ __all__ = [
     "SenderBias",
     "Uniform",
     "aggregate",
+    "aggregate_both_ways",
     "attend",
     "collect",
     "collect_messages",
     "dropout",
+    "edge_network",
     "ends",
+    "gaussians",
     "plan",
     "record",
+    "shifted_softplus",
     "use_backend",
 ]

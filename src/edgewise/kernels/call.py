@@ -71,7 +71,7 @@ class Aggregate:
 
     def signature(self) -> tuple[object, ...]:
         """What a choice of backend may depend on besides the graph."""
-        weight = None if self.weight is None else self.weight.shape
+        weight = None if self.weight is None else (self.weight.shape, self.weight.dtype)
         return (self.x.shape, weight, self.x.dtype, self.x.device, self.reduce)
 
     def lowered(self) -> Aggregate:

@@ -385,6 +385,16 @@ def _product_gradient(dy: Tensor, x: Tensor, offsets: Tensor, index: Tensor, edg
     return out
 
 
+def pair_gradient(graph: Graph, dy: Tensor, x: Tensor) -> Tensor:
+    """The gradient to weights [E, C] that serve each edge in both directions: dy_i ∘ x_j + dy_j ∘ x_i [E, C]."""
+    ones = x.reshape(1, *x.shape, 1)
+    call = _product_call(ones, None, adjacency(*structure_of(graph)))
+    out = x.new_empty(graph.num_edges, x.shape[-1])
+    call.g, call.out, call.weight_heads, call.both = matrix(dy.reshape(ones.shape)), out.data_ptr(), x.shape[-1], True
+    library.product_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    return out
+
+
 def _product_gradient_shape(
     dy: Tensor, x: Tensor, offsets: Tensor, index: Tensor, edge: Tensor, weight_heads: int
 ) -> Tensor:

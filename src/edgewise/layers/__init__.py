@@ -16,7 +16,7 @@ from edgewise.layers.fastgcn import FastGCN
 from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
-from edgewise.layers.geometry import angles, displacements, edge_pairs, gaussians, lengths, log_lengths, squared_lengths
+from edgewise.layers.geometry import angles, displacements, edge_pairs, lengths, log_lengths, squared_lengths
 from edgewise.layers.gin import GIN
 from edgewise.layers.gps import GPS
 from edgewise.layers.graph_attention import (
@@ -274,7 +274,6 @@ __all__ = [
     "dropout",
     "edge_pairs",
     "edges_as_senders",
-    "gaussians",
     "harmonics",
     "lengths",
     "load_adapters",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
-from edgewise.kernels import collect_messages, ends
+from edgewise.kernels import collect, collect_messages, edge_network, ends
 from edgewise.layers.geometry import displacements, squared_lengths
 from edgewise.layers.linear import Linear
 from edgewise.layers.mlp import ACTIVATIONS, MLP, begin_small
@@ -41,6 +43,15 @@ class EdgeMLP(nn.Module):
         """What a node adds to W_1 [h_i ‖ h_j ‖ a_ij] + b_1 as a receiver and as a sender [*, N, hidden]."""
         return self.receiver(h), self.sender(h)
 
+    def collected(
+        self, graph: Graph, h: Tensor, a_ij: Tensor | None = None, after: Iterable[nn.Module] = ()
+    ) -> tuple[Tensor, Tensor | None]:
+        """Σ_{j ∈ N(i)} m_ij [*, N, hidden], and what the linear maps `after`, with σ between, make of each m_ij."""
+        edges = None if self.edge is None or a_ij is None else (self.edge, a_ij)
+        m, r = edge_network(graph, [self.second, *after], self.activation, *self.halves(h), edges, collected=2)
+        assert m is not None
+        return m, r
+
     def of_ends(self, z_i: Tensor, z_j: Tensor, a_ij: Tensor | None = None) -> Tensor:
         """The messages, from those halves at both ends of every edge."""
         z_ij = z_i + z_j if self.edge is None or a_ij is None else z_i + z_j + self.edge(a_ij)
@@ -50,6 +61,16 @@ class EdgeMLP(nn.Module):
 def _positions_mlp(hidden: int, activation: str) -> MLP:
     """φ_x: a network whose result begins small, so that a layer begins by moving nothing far."""
     return begin_small(MLP([hidden, hidden, 1], activation))
+
+
+def _messages(
+    layer: EGNN | VelocityEGNN, graph: Graph, h: Tensor, x_ij: Tensor, a_ij: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Σ_j m_ij, and C Σ_j (x_i - x_j) φ_x(m_ij)."""
+    seen = torch.cat([squared_lengths(x_ij), *given(a_ij)], -1)
+    m, length_ij = layer.phi_e.collected(graph, h, seen, layer.phi_x.linears)
+    assert length_ij is not None
+    return m, collect(graph, x_ij * length_ij, "mean")
 
 
 class MessageNetwork(nn.Module):
@@ -75,13 +96,8 @@ class MessageNetwork(nn.Module):
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
     def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
-        z_i, z_j = self.phi_e.halves(h)
-        (m,) = collect_messages(graph, self, self.message, [z_i], [z_j], given(a_ij))
+        m, _ = self.phi_e.collected(graph, h, a_ij)
         return h + self.phi_h(torch.cat([h, m], -1))
-
-    def message(self, z_i: Tensor, z_j: Tensor, *a_ij: Tensor) -> tuple[Tensor]:
-        """m_ij, from the halves of φ_e's first map."""
-        return (self.phi_e.of_ends(z_i, z_j, *a_ij),)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -120,15 +136,8 @@ class EGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        z_i, z_j = self.phi_e.halves(h)
-        edges = [displacements(graph, x, cell), *given(a_ij)]
-        m, pull = collect_messages(graph, self, self.message, [z_i], [z_j], edges, ["sum", "mean"])
+        m, pull = _messages(self, graph, h, displacements(graph, x, cell), a_ij)
         return h + self.phi_h(torch.cat([h, m], -1)), x + pull
-
-    def message(self, z_i: Tensor, z_j: Tensor, x_ij: Tensor, *a_ij: Tensor) -> tuple[Tensor, Tensor]:
-        """m_ij and (x_i - x_j) φ_x(m_ij), from the halves of φ_e's first map."""
-        m_ij = self.phi_e.of_ends(z_i, z_j, torch.cat([squared_lengths(x_ij), *a_ij], -1))
-        return m_ij, x_ij * self.phi_x(m_ij)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -169,15 +178,8 @@ class VelocityEGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        z_i, z_j = self.phi_e.halves(h)
-        edges = [displacements(graph, x, cell), *given(a_ij)]
-        m, pull = collect_messages(graph, self, self.message, [z_i], [z_j], edges, ["sum", "mean"])
+        m, pull = _messages(self, graph, h, displacements(graph, x, cell), a_ij)
         return h + self.phi_h(torch.cat([h, m], -1)), x + self.phi_v(h) * v + pull
-
-    def message(self, z_i: Tensor, z_j: Tensor, x_ij: Tensor, *a_ij: Tensor) -> tuple[Tensor, Tensor]:
-        """m_ij and (x_i - x_j) φ_x(m_ij), from the halves of φ_e's first map."""
-        m_ij = self.phi_e.of_ends(z_i, z_j, torch.cat([squared_lengths(x_ij), *a_ij], -1))
-        return m_ij, x_ij * self.phi_x(m_ij)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

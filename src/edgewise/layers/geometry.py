@@ -55,21 +55,6 @@ def lengths(x_ij: Tensor) -> Tensor:
     return torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
 
 
-def gaussians(length: Tensor, count: int, reach: float = 1.0) -> Tensor:
-    """A length as `count` bells, whose centres are spread evenly from 0 to `reach`: far beyond it, all are 0.
-
-    Equation    exp(-(G - 1)² (d - k L / (G - 1))² / 2 L²) for k = 0, ..., G - 1
-    Symbols     length = d, count = G > 1, reach = L
-    Shapes      length [*, 1] -> [*, count]
-
-    Example
-        >>> gaussians(torch.tensor([0.5]), 3)  # exp(-1/2) = 0.6065
-        tensor([0.6065, 1.0000, 0.6065])
-    """
-    centres = torch.linspace(0, reach, count, dtype=length.dtype, device=length.device)
-    return torch.exp(-0.5 * ((count - 1) / reach * (length - centres)).square())
-
-
 def edge_pairs(graph: Graph) -> tuple[Tensor, Tensor]:
     """Every pair of edges that arrive at one receiver: their numbers, the lower ones and the higher ones.
 

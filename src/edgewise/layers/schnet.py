@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from math import log, pi
+from math import pi
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.kernels import collect_messages
-from edgewise.layers.geometry import displacements, gaussians, lengths
+from edgewise.kernels import aggregate, aggregate_both_ways, edge_network, shifted_softplus
+from edgewise.layers.geometry import displacements, lengths
 from edgewise.layers.linear import Linear
-
-
-def shifted_softplus(z: Tensor) -> Tensor:
-    """ssp(z) = log(e^z + 1) - log 2, which is 0 at 0 and has all derivatives, as forces need."""
-    return functional.softplus(z) - log(2)
 
 
 class SchNet(nn.Module):
@@ -58,29 +52,21 @@ class SchNet(nn.Module):
 
     def forward(self, graph: Graph, h: Tensor, x: Tensor, cell: Tensor | None = None) -> Tensor:
         Wh, pairs = self.into(h), _pairs(graph) if cell is None or cell.ndim < 2 else None
-        r_ij = lengths(displacements(graph if pairs is None else pairs, x, cell))
         if pairs is None:
-            (y,) = collect_messages(graph, self, self.message, senders=[Wh], edges=[r_ij])
+            W_ij = self.filter(graph, lengths(displacements(graph, x, cell)))
+            y = aggregate(graph, Wh.unsqueeze(-1), W_ij).squeeze(-1)
         else:  # one filter for both directions
-            both = ["sum", "sum to senders"]
-            y_i, y_j = collect_messages(pairs, self, self.messages, [Wh], [Wh], [r_ij], both)
-            y = y_i + y_j
+            y = aggregate_both_ways(pairs, Wh, self.filter(pairs, lengths(displacements(pairs, x, cell))))
         return h + self.second(shifted_softplus(self.first(y)))
 
-    def message(self, Wh_j: Tensor, r_ij: Tensor) -> tuple[Tensor]:
-        """(W_in h_j) ∘ W(|x_i - x_j|)."""
-        return (Wh_j * self.filter(r_ij),)
-
-    def messages(self, Wh_i: Tensor, Wh_j: Tensor, r_ij: Tensor) -> tuple[Tensor, Tensor]:
-        """What j tells i and what i tells j."""
-        W_ij = self.filter(r_ij)
-        return Wh_j * W_ij, Wh_i * W_ij
-
-    def filter(self, r: Tensor) -> Tensor:
+    def filter(self, graph: Graph, r: Tensor) -> Tensor:
         """W(r) of distances r [*, E, 1]: [*, E, filters]."""
-        e = gaussians(r, self.gaussians, self.cutoff)
         ends_smoothly = torch.where(r < self.cutoff, 0.5 * (torch.cos(r * (pi / self.cutoff)) + 1), 0.0)
-        return self.filters[1](shifted_softplus(self.filters[0](e))) * ends_smoothly
+        first, second = self.filters
+        edges = (first, r)
+        _, W_ij = edge_network(graph, [second], shifted_softplus, edges=edges, scale=ends_smoothly, reach=self.cutoff)
+        assert W_ij is not None
+        return W_ij
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.layers import MLP, EdgeUpdate, GraphNetwork, NodeUpdate, displacements, gaussians, lengths
+from edgewise.kernels import gaussians
+from edgewise.layers import MLP, EdgeUpdate, GraphNetwork, NodeUpdate, displacements, lengths
 from edgewise.models.signature import Signature
 
 

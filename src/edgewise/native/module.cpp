@@ -57,6 +57,7 @@ const char* chosen_instruction_set() { return chosen->name; }
 void bind_building(nb::module_& module);  // graphs: building, transposing, coalescing
 void bind_sampling(nb::module_& module);  // graphs: neighbours drawn at random
 void bind_tiles(nb::module_& module);     // attention on ranges, as dense tiles
+void bind_network(nb::module_& module);   // networks on edges
 
 template <class Call, void (*const (Table::*kernel)[DTYPES])(const Call&)>
 static void run(int dtype, const Call& call) {
@@ -115,6 +116,7 @@ NB_MODULE(_native, module) {
       .def_rw("heads", &Product::heads)
       .def_rw("channels", &Product::channels)
       .def_rw("weight_heads", &Product::weight_heads)
+      .def_rw("both", &Product::both)
       .def_rw("weight_batch_stride", &Product::weight_batch_stride)
       .def_rw("graph", &Product::graph)
       .def_rw("x", &Product::x)
@@ -168,4 +170,5 @@ NB_MODULE(_native, module) {
   bind_building(module);
   bind_sampling(module);
   bind_tiles(module);
+  bind_network(module);
 }

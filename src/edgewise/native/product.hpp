@@ -10,42 +10,55 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-// Sums and means. Heads that share one weight are as good as one head; a block of columns stays in registers over a row.
+// Whether a message is weighted not at all, by one number, or column by column.
+enum class Weights { NONE, ONE, EACH };
+
+// Sums and means. Heads that share one weight are as good as one head, and so are heads of one column with a weight each;
+// a block of columns stays in registers over a row.
 template <class S>
 struct Summing {
   using A = Sum<S>;
   static constexpr int W = lanes<A>;
   const Product& call;
   const Adjacency& g;
-  const int per, width;
+  const int per;
+  const bool each;  // column has its weight
+  const int width;
   const bool far;  // so much is read that it comes from beyond the nearer caches
 
   explicit Summing(const Product& call)
       : call(call), g(call.graph), per(call.weight ? call.weight_heads : 1),
-        width(per == 1 ? call.heads * call.channels : call.channels), far(g.edges * width * sizeof(S) > 1 << 21) {}
+        each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels), far(g.edges * width * sizeof(S) > 1 << 21) {}
 
-  // Calls each(x, w) for the edges from `first` on, in order, with the columns at x and the weight w.
-  template <bool Weighted, class Each>
-  EDGEWISE_INLINE void over_edges(const S* x, const S* weight, int numbers, int64_t first, int64_t last, const Each& each) const {
+  // Calls add(x, w) for the edges from `first` on, in order, with the columns at x and the weights at w.
+  template <Weights Kind, class Add>
+  EDGEWISE_INLINE void over_edges(const S* x, const S* weight, int numbers, int64_t first, int64_t last, const Add& add) const {
     for (int64_t e = first; e < last; ++e) {
       if (far) {
         const int64_t ahead = e + AHEAD < g.edges ? e + AHEAD : g.edges - 1;
         prefetch(x + int64_t(g.index[ahead]) * call.x.row_stride, numbers * sizeof(S));
-        if (Weighted && g.edge) __builtin_prefetch(weight + int64_t(g.edge[ahead]) * per);
+        if (Kind != Weights::NONE && g.edge)
+          prefetch(weight + int64_t(g.edge[ahead]) * per, Kind == Weights::EACH ? numbers * sizeof(S) : 1);
       }
-      each(x + int64_t(g.index[e]) * call.x.row_stride, Weighted ? number(weight[(g.edge ? int64_t(g.edge[e]) : e) * per]) : A(1));
+      const S* w = Kind == Weights::NONE ? nullptr : weight + (g.edge ? int64_t(g.edge[e]) : e) * per;
+      add(x + int64_t(g.index[e]) * call.x.row_stride, w);
     }
   }
 
   // B vectors of columns; of `numbers` < W columns where B is 0.
-  template <bool Weighted, int B>
+  template <Weights Kind, int B>
   EDGEWISE_INLINE void block(const S* x, const S* weight, S* y, int64_t i, int numbers) const {
     constexpr int vectors = B ? B : 1, chains = B && B < 4 ? 4 / B : 1;  // a long row's sum in several chains at once
     const int64_t first = g.offsets[i], last = g.offsets[i + 1];
     const auto add = [&](Vector<A>* total) EDGEWISE_INLINE_LAMBDA {
-      return [=](const S* row, A w) EDGEWISE_INLINE_LAMBDA {
+      const auto columns = [=](const S* row, int v) EDGEWISE_INLINE_LAMBDA { return B ? load(row + v * W) : load_some(row, numbers); };
+      return [=](const S* row, const S* w) EDGEWISE_INLINE_LAMBDA {
 #pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v) total[v] += all(w) * (B ? load(row + v * W) : load_some(row, numbers));
+        for (int v = 0; v < vectors; ++v) {
+          if constexpr (Kind == Weights::NONE) total[v] += columns(row, v);
+          else if constexpr (Kind == Weights::ONE) total[v] += all(A(number(*w))) * columns(row, v);
+          else total[v] += columns(w, v) * columns(row, v);
+        }
       };
     };
     Vector<A> total[vectors] = {};
@@ -55,12 +68,12 @@ struct Summing {
       for (int64_t e = first; e < first + long_part; ++e)
 #pragma GCC unroll 4
         for (int chain = 0; chain < chains; ++chain)
-          over_edges<Weighted>(x, weight, numbers, e + chain * long_part, e + chain * long_part + 1, add(more[chain]));
+          over_edges<Kind>(x, weight, numbers, e + chain * long_part, e + chain * long_part + 1, add(more[chain]));
 #pragma GCC unroll 4
       for (int chain = 0; chain < chains; ++chain)
         for (int v = 0; v < vectors; ++v) total[v] += more[chain][v];
     }
-    over_edges<Weighted>(x, weight, numbers, first + long_part * chains, last, add(total));
+    over_edges<Kind>(x, weight, numbers, first + long_part * chains, last, add(total));
     const A factor = call.reduce == MEAN && last > first ? A(1) / A(last - first) : A(1);
     for (int v = 0; v < vectors; ++v) {
       total[v] *= factor;
@@ -69,24 +82,29 @@ struct Summing {
     }
   }
 
-  template <bool Weighted, int Fixed>
+  template <Weights Kind, int Fixed>
   void rows(int64_t b, int64_t from, int64_t to) const {
     for (int64_t i = from; i < to; ++i)
-      for (int h = 0; h < (per == 1 ? 1 : call.heads); ++h) {
+      for (int h = 0; h < (per == 1 || each ? 1 : call.heads); ++h) {
         const S* x = (const S*)call.x.data + b * call.x.batch_stride + int64_t(h) * width;
         S* y = (S*)call.y.data + b * call.y.batch_stride + i * call.y.row_stride + int64_t(h) * width;
-        const S* weight = Weighted ? (const S*)call.weight + b * call.weight_batch_stride + h : nullptr;
+        const S* weight = Kind == Weights::NONE ? nullptr : (const S*)call.weight + b * call.weight_batch_stride + h;
+        const auto of_column = [&](int c) { return Kind == Weights::EACH ? weight + c : weight; };
         const int whole = by_column<A, Fixed>(width, [&](int c, auto size) {
-          block<Weighted, size.value>(x + c, weight, y + c, i, size.value * W);
+          block<Kind, size.value>(x + c, of_column(c), y + c, i, size.value * W);
         });
         if (Fixed || whole == width) continue;
-        if (whole) block<Weighted, 1>(x + width - W, weight, y + width - W, i, W);  // overlaps the one before
-        else block<Weighted, 0>(x, weight, y, i, width);
+        if (whole) block<Kind, 1>(x + width - W, of_column(width - W), y + width - W, i, W);  // overlaps the one before
+        else block<Kind, 0>(x, weight, y, i, width);
       }
   }
 
   void run(int64_t b, int64_t from, int64_t to) const {
-    const auto of = [&](auto fixed) { call.weight ? rows<true, fixed.value>(b, from, to) : rows<false, fixed.value>(b, from, to); };
+    const auto of = [&](auto fixed) {
+      if (!call.weight) rows<Weights::NONE, fixed.value>(b, from, to);
+      else if (each) rows<Weights::EACH, fixed.value>(b, from, to);
+      else rows<Weights::ONE, fixed.value>(b, from, to);
+    };
     if (std::is_same_v<S, float> && width == 16) of(std::integral_constant<int, 16>{});
     else if (std::is_same_v<S, float> && width == 64) of(std::integral_constant<int, 64>{});
     else of(std::integral_constant<int, 0>{});
@@ -166,6 +184,29 @@ struct Multiplying {
       }
       if (call.weight_heads == 1)
         for (int64_t m = 0; m < n; ++m) put((S*)call.out + b * g.edges + number_of(e + m), total[m]);
+    }
+  }
+
+  // The same where every column has its weight: out_e = g_i ∘ x_j, and where an edge counts both ways + g_j ∘ x_i.
+  template <bool Both>
+  void column_gradient(int64_t b, int64_t i) const {
+    constexpr int W = lanes<A>;
+    const S *to = row(call.g, b, i), *own = Both ? row(call.x, b, i) : nullptr;
+    for (int64_t e = g.offsets[i]; e < g.offsets[i + 1]; ++e) {
+      const int64_t ahead = e + AHEAD < g.edges ? e + AHEAD : g.edges - 1;
+      prefetch(row(call.x, b, g.index[ahead]), H * sizeof(S));
+      if (Both) prefetch(row(call.g, b, g.index[ahead]), H * sizeof(S));
+      const S *x = row(call.x, b, g.index[e]), *back = Both ? row(call.g, b, g.index[e]) : nullptr;
+      S* out = (S*)call.out + (b * g.edges + number_of(e)) * H;
+      int c = 0;
+      if constexpr (std::is_same_v<S, A>) {
+        for (; c + W <= H; c += W) {
+          Vector<A> found = load(to + c) * load(x + c);
+          if (Both) found += load(back + c) * load(own + c);
+          store(out + c, found);
+        }
+      }
+      for (; c < H; ++c) put(out + c, number(to[c]) * number(x[c]) + (Both ? number(back[c]) * number(own[c]) : A(0)));
     }
   }
 
@@ -268,7 +309,12 @@ void extreme_weight_gradient(const Product& call) {
 
 template <class S>
 void product_gradient(const Product& call) {
-  by_row<S>(call, [](auto& m, int64_t b, int64_t i) { m.weight_gradient(b, i); });
+  expect_writes(call.out, call.batch * call.graph.edges * call.weight_heads * sizeof(S));
+  by_row<S>(call, [&](auto& m, int64_t b, int64_t i) {
+    if (call.both) m.template column_gradient<true>(b, i);
+    else if (call.channels == 1 && call.weight_heads > 1) m.template column_gradient<false>(b, i);
+    else m.weight_gradient(b, i);
+  });
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

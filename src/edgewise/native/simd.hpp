@@ -191,12 +191,9 @@ EDGEWISE_INLINE A sum_across(Vector<A> v) {
   return total;
 }
 
-// exp(x) for x <= some tens, 1 to 2 units in the last place; 0 below the smallest normal number.
-EDGEWISE_INLINE Vector<float> exponential(Vector<float> x) {
+// exp(x) for x between -87 and 88 (double: -708 and 709), 1 to 2 units in the last place; of NaN, anything.
+EDGEWISE_INLINE Vector<float> exponential_within(Vector<float> x) {
   const Vector<float> magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number
-  Whole<float> vanishes = x < all(-87.0f);
-  x = choose<float>(vanishes, Vector<float>{}, x);
-  x = choose<float>(x > all(88.0f), all(88.0f), x);
   Vector<float> shifted = x * 1.44269504088896341f + magic;
   Vector<float> n = shifted - magic;
   Vector<float> r = x - n * 0.693359375f;
@@ -207,16 +204,11 @@ EDGEWISE_INLINE Vector<float> exponential(Vector<float> x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  Vector<float> y = (Vector<float>)((Bits<float>)p + ((Bits<float>)shifted << 23));
-  y = choose<float>(x == x, y, x);  // NaN stays NaN, whatever its lower bits
-  return choose<float>(vanishes, Vector<float>{}, y);
+  return (Vector<float>)((Bits<float>)p + ((Bits<float>)shifted << 23));
 }
 
-EDGEWISE_INLINE Vector<double> exponential(Vector<double> x) {
+EDGEWISE_INLINE Vector<double> exponential_within(Vector<double> x) {
   const Vector<double> magic = all(6755399441055744.0);  // 1.5 * 2^52
-  Whole<double> vanishes = x < all(-708.0);
-  x = choose<double>(vanishes, Vector<double>{}, x);
-  x = choose<double>(x > all(709.0), all(709.0), x);
   Vector<double> shifted = x * 1.4426950408889634074 + magic;
   Vector<double> n = shifted - magic;
   Vector<double> r = x - n * 6.93145751953125e-1;
@@ -226,10 +218,24 @@ EDGEWISE_INLINE Vector<double> exponential(Vector<double> x) {
                             1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5};
   for (double c : inverse) p = p * r + c;
   p = p * (r * r) + r + 1.0;
-  Vector<double> y = (Vector<double>)((Bits<double>)p + ((Bits<double>)shifted << 52));
-  y = choose<double>(x == x, y, x);  // NaN stays NaN, whatever its lower bits
-  return choose<double>(vanishes, Vector<double>{}, y);
+  return (Vector<double>)((Bits<double>)p + ((Bits<double>)shifted << 52));
 }
+
+template <class A>
+constexpr A exponent_least = std::is_same_v<A, float> ? A(-87) : A(-708);
+
+// exp(x) for x <= some tens, 1 to 2 units in the last place; 0 below the smallest normal number; NaN stays NaN.
+template <class A>
+EDGEWISE_INLINE Vector<A> exponential_of(Vector<A> x) {
+  const Whole<A> vanishes = x < all(exponent_least<A>);
+  x = choose<A>(vanishes, Vector<A>{}, x);
+  x = choose<A>(x > all(1 - exponent_least<A>), all(1 - exponent_least<A>), x);
+  const Vector<A> y = choose<A>(x == x, exponential_within(x), x);  // whatever the lower bits of NaN are
+  return choose<A>(vanishes, Vector<A>{}, y);
+}
+
+EDGEWISE_INLINE Vector<float> exponential(Vector<float> x) { return exponential_of<float>(x); }
+EDGEWISE_INLINE Vector<double> exponential(Vector<double> x) { return exponential_of<double>(x); }
 
 // log(x) for normal x > 0, about 1 unit in the last place; NaN stays NaN.
 EDGEWISE_INLINE Vector<float> logarithm(Vector<float> x) {

@@ -7,8 +7,9 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-// What a product is added to: nothing, what is there, or what is there times a number for each lane.
-enum class Start { ZERO, ADD, SHRINK };
+// What a product is added to: nothing, what is there, or what is there times a number for each lane; with AFTER the whole
+// product is added to what is there, which is more exact where many small products follow each other.
+enum class Start { ZERO, ADD, SHRINK, AFTER };
 
 // M rows times N vectors of z (+)= x y, with x [M, K] read number by number and y [K, N] by vectors.
 // ACROSS: x is kept transposed, its rows side by side.
@@ -21,7 +22,7 @@ EDGEWISE_INLINE void block(const A* x, int64_t x_stride, const A* y, int64_t y_s
   for (int m = 0; m < M; ++m)
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {
-      if constexpr (START == Start::ZERO) total[m][n] = Vector<A>{};
+      if constexpr (START == Start::ZERO || START == Start::AFTER) total[m][n] = Vector<A>{};
       else total[m][n] = load(z + m * z_stride + n * W);
       if constexpr (START == Start::SHRINK) total[m][n] *= shrink[n];
     }
@@ -39,7 +40,10 @@ EDGEWISE_INLINE void block(const A* x, int64_t x_stride, const A* y, int64_t y_s
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m)
 #pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) store(z + m * z_stride + n * W, total[m][n]);
+    for (int n = 0; n < N; ++n) {
+      if constexpr (START == Start::AFTER) total[m][n] += load(z + m * z_stride + n * W);
+      store(z + m * z_stride + n * W, total[m][n]);
+    }
 }
 
 // The same for any number of rows.

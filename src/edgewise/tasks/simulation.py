@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.neighbors import radius_graph_in_members
-from edgewise.layers import gaussians
+from edgewise.kernels import gaussians
 from edgewise.models.signature import Signature
 from edgewise.tasks.task import Batch, Kind, Pattern, Split, given
 

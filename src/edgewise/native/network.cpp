@@ -1,0 +1,74 @@
+// Networks on edges: what Python sees. The kernels themselves are in network_kernels.cpp.
+#include <nanobind/nanobind.h>
+
+#include <cstring>
+
+#include "builds.hpp"  // made by CMake: EDGEWISE_BUILDS(each) names each(v2) each(v3) ...
+#include "network_table.hpp"
+
+namespace nb = nanobind;
+
+#define EDGEWISE_BUILD(isa) \
+  namespace edgewise::isa { \
+  extern const NetworkTable network_table; \
+  }
+EDGEWISE_BUILDS(EDGEWISE_BUILD)
+
+namespace edgewise {
+
+const char* chosen_instruction_set();
+void bind_network(nb::module_& module);
+
+static const NetworkTable& chosen_networks() {
+#define EDGEWISE_PICK(isa) \
+  if (!std::strcmp(isa::network_table.name, chosen_instruction_set())) return isa::network_table;
+  EDGEWISE_BUILDS(EDGEWISE_PICK)
+#undef EDGEWISE_PICK
+  throw nb::value_error("networks were not built for the chosen instruction set");
+}
+
+static const void* at(uintptr_t address) { return reinterpret_cast<const void*>(address); }
+static void* writable(uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+void bind_network(nb::module_& module) {
+  nb::class_<Network>(module, "Network")
+      .def(nb::init<>())
+      .def_rw("threads", &Network::threads)
+      .def_rw("activation", &Network::activation)
+      .def_rw("maps", &Network::maps)
+      .def_rw("collected", &Network::collected)
+      .def_rw("reach", &Network::reach)
+      .def_rw("graph", &Network::graph)
+      .def("set_map",
+           [](Network& self, int number, int inputs, int outputs, uintptr_t weight, uintptr_t bias) {
+             if (number < 0 || number >= Network::MOST) throw nb::value_error("a network has at most 8 linear maps");
+             LinearMap& map = self.map[number];
+             map.inputs = inputs, map.outputs = outputs, map.weight = at(weight), map.bias = at(bias);
+           })
+      .def("set_map_gradient",
+           [](Network& self, int number, uintptr_t dweight, uintptr_t dbias) {
+             if (number < 0 || number >= Network::MOST) throw nb::value_error("a network has at most 8 linear maps");
+             self.map[number].dweight = writable(dweight), self.map[number].dbias = writable(dbias);
+           })
+      .def("set_inputs",
+           [](Network& self, uintptr_t a, uintptr_t b, uintptr_t x, uintptr_t s) {
+             self.a = at(a), self.b = at(b), self.x = at(x), self.s = at(s);
+           })
+      .def("set_results", [](Network& self, uintptr_t y, uintptr_t r) { self.y = writable(y), self.r = writable(r); })
+      .def("set_gradients", [](Network& self, uintptr_t dy, uintptr_t dr, uintptr_t da, uintptr_t dz, uintptr_t dx, uintptr_t ds) {
+        self.dy = at(dy), self.dr = at(dr), self.da = writable(da), self.dz = writable(dz);
+        self.dx = writable(dx), self.ds = writable(ds);
+      });
+  module.def("network", [](int dtype, const Network& call) {
+    const NetworkTable& table = chosen_networks();
+    nb::gil_scoped_release unlocked;
+    table.network[dtype](call);
+  });
+  module.def("network_gradient", [](int dtype, const Network& call) {
+    const NetworkTable& table = chosen_networks();
+    nb::gil_scoped_release unlocked;
+    table.network_gradient[dtype](call);
+  });
+}
+
+}  // namespace edgewise

@@ -1,0 +1,373 @@
+// A network on every edge, a few edges at a time: what lies between its maps never leaves the cache.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "memory.hpp"
+#include "network_table.hpp"
+#include "parallel.hpp"
+#include "rows.hpp"
+#include "tiles_products.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+constexpr int TILE = 48;  // edges: sixes, whose activations of a usual width fit into the nearest cache
+
+// log(1 + e) and 1 / (1 + e) for e in [0, 1], from one division: log((1 + s) / (1 - s)) = 2 (s + s³/3 + ...) at s = e / (2 + e).
+template <class A>
+EDGEWISE_INLINE void logarithm_and_inverse(Vector<A> e, Vector<A>& logarithm, Vector<A>& inverse) {
+  constexpr int terms = std::is_same_v<A, float> ? 8 : 17;
+  const Vector<A> one = e + A(1), two = e + A(2), share = A(1) / (one * two), s = e * one * share, square = s * s;
+  Vector<A> series = all(A(2) / A(2 * terms + 1));
+#pragma GCC unroll 17
+  for (int n = terms - 1; n >= 0; --n) series = series * square + A(2) / A(2 * n + 1);
+  logarithm = series * s, inverse = two * share;
+}
+
+// σ(z) and σ'(z); a NaN makes σ(z) one.
+template <int Kind, class A>
+EDGEWISE_INLINE void activate(Vector<A> z, Vector<A>& u, Vector<A>& slope) {
+  const Vector<A> most = all(-exponent_least<A>);
+  if constexpr (Kind == RELU) {
+    u = z < 0 ? Vector<A>{} : z;
+    slope = z > 0 ? all(A(1)) : Vector<A>{};
+  } else if constexpr (Kind == SILU) {
+    const Vector<A> near = z < most ? z : most, gate = A(1) / (A(1) + exponential_within(near > -most ? -near : most));
+    u = z * gate;
+    slope = gate + u * (A(1) - gate);
+  } else {
+    const Vector<A> below = z < 0 ? z : -z, e = exponential_within(below > -most ? below : -most);
+    Vector<A> gate, softplus;
+    logarithm_and_inverse<A>(e, softplus, gate);
+    u = (z < 0 ? Vector<A>{} : z) + (softplus - A(0.69314718055994530942));
+    slope = z < 0 ? e * gate : gate;
+  }
+}
+
+template <class A>
+int whole(int width) {  // vectors' worth of numbers
+  return (width + lanes<A> - 1) / lanes<A> * lanes<A>;
+}
+
+// The linear maps as the products read them: rows of whole vectors, for the way forward and the way back.
+template <class A>
+struct Packed {
+  int inputs, outputs, wide_inputs, wide_outputs;
+  std::vector<A> forward, back, bias;  // [inputs, wide_outputs], [outputs, wide_inputs], [wide_outputs]
+
+  explicit Packed(const LinearMap& map)
+      : inputs(map.inputs), outputs(map.outputs), wide_inputs(whole<A>(inputs)), wide_outputs(whole<A>(outputs)),
+        forward(size_t(inputs) * wide_outputs), back(size_t(outputs) * wide_inputs), bias(wide_outputs) {
+    const A *weight = (const A*)map.weight, *shift = (const A*)map.bias;
+    for (int o = 0; weight && o < outputs; ++o)
+      for (int i = 0; i < inputs; ++i)
+        forward[size_t(i) * wide_outputs + o] = back[size_t(o) * wide_inputs + i] = weight[size_t(o) * inputs + i];
+    for (int o = 0; shift && o < outputs; ++o) bias[o] = shift[o];
+  }
+
+  size_t gradients() const { return size_t(outputs) * wide_inputs + wide_outputs; }
+};
+
+template <class A>
+struct Maps {
+  std::vector<Packed<A>> map;
+  size_t gradients = 0;  // numbers
+
+  explicit Maps(const Network& call) {
+    for (int l = 0; l <= call.maps; ++l) {
+      map.emplace_back(call.map[l]);
+      gradients += map.back().gradients();
+    }
+  }
+};
+
+// What one piece of the edges needs: tiles of activations, and sums of gradients.
+template <class A>
+struct Running {
+  static constexpr int W = lanes<A>;
+  const Network& call;
+  const Maps<A>& maps;
+  const bool learning;
+  const int last;  // the number of the last activation that matters
+  std::vector<A> room;
+  std::vector<A*> u, slope;  // [1 .. maps + 1], [TILE, wide]
+  A *x, *z, *dz;
+  int64_t receiver[TILE], first = 0;
+  int count = 0;
+
+  Running(const Network& call, const Maps<A>& maps, bool learning)
+      : call(call), maps(maps), learning(learning), last(final_activation(call, learning)) {
+    int widest = 0;
+    size_t numbers = 0;
+    for (const auto& map : maps.map) {
+      widest = std::max({widest, map.wide_inputs, map.wide_outputs});
+      numbers += 2 * size_t(TILE) * map.wide_outputs;
+    }
+    numbers += 3 * size_t(TILE) * widest;
+    room.resize(numbers + 16);
+    A* free = (A*)((reinterpret_cast<uintptr_t>(room.data()) + 63) & ~uintptr_t(63));
+    const auto take = [&](int width) { return std::exchange(free, free + size_t(TILE) * width); };
+    u.push_back(nullptr), slope.push_back(nullptr);
+    for (const auto& map : maps.map) u.push_back(take(map.wide_outputs)), slope.push_back(take(map.wide_outputs));
+    x = take(widest), z = take(widest), dz = take(widest);
+  }
+
+  static int final_activation(const Network& call, bool learning) {
+    return call.collected == call.maps + 1 || (learning && !call.dr) ? call.collected : call.maps;
+  }
+
+  const Packed<A>& map(int l) const { return maps.map[l]; }
+
+  // Calls tile() for all edges of the rows, having found their receivers.
+  template <class Tile>
+  void over_tiles(int64_t from, int64_t to, const Tile& tile) {
+    const int64_t* offsets = call.graph.offsets;
+    int64_t row = from;
+    for (first = offsets[from]; first < offsets[to]; first += count) {
+      count = int(std::min<int64_t>(TILE, offsets[to] - first));
+      for (int e = 0; e < count; ++e) {
+        while (offsets[row + 1] <= first + e) ++row;
+        receiver[e] = row;
+      }
+      tile();
+    }
+  }
+
+  // Rows [count, width] between memory and whole vectors.
+  void read_rows(const A* from, int width, A* to, int wide) const {
+    for (int e = 0; e < count; ++e) {
+      std::memcpy(to + size_t(e) * wide, from + (first + e) * width, width * sizeof(A));
+      std::fill(to + size_t(e) * wide + width, to + size_t(e + 1) * wide, A(0));
+    }
+  }
+
+  void write_rows(const A* from, int wide, A* to, int width) const {
+    for (int e = 0; e < count; ++e) std::memcpy(to + (first + e) * width, from + size_t(e) * wide, width * sizeof(A));
+  }
+
+  // Bells of the distances, which are next to nothing where their exponentials would underflow.
+  void read_bells() {
+    const int wide = map(0).wide_inputs;
+    const A sharp = A((map(0).inputs - 1) / call.reach);
+    Vector<A> lane;
+    for (int n = 0; n < W; ++n) lane[n] = A(n);
+    for (int e = 0; e < count; ++e) {
+      const A at = ((const A*)call.x)[first + e] * sharp;
+      for (int c = 0; c < wide; c += W) {
+        const Vector<A> off = at - (lane + A(c)), bell = A(-0.5) * off * off, least = all(exponent_least<A>);
+        store(x + size_t(e) * wide + c, choose<A>(off == off, exponential_within(bell > least ? bell : least), off));
+      }
+    }
+  }
+
+  // The gradients to the distances, from those to the bells.
+  void write_distance_gradients(const A* dbell) const {
+    const int wide = map(0).wide_inputs;
+    const A sharp = A((map(0).inputs - 1) / call.reach);
+    for (int e = 0; e < count; ++e) {
+      const A at = ((const A*)call.x)[first + e] * sharp;
+      A total = 0;
+      for (int c = 0; c < map(0).inputs; ++c) total += dbell[size_t(e) * wide + c] * x[size_t(e) * wide + c] * (A(c) - at);
+      ((A*)call.dx)[first + e] = total * sharp;
+    }
+  }
+
+  void begin() {
+    const Packed<A>& to = map(0);
+    const int width = to.outputs, wide = to.wide_outputs;
+    for (int e = 0; e < count; ++e) {
+      const A *a = nullptr, *b = nullptr;
+      if (call.a) a = (const A*)call.a + receiver[e] * width;
+      if (call.b) {
+        const int64_t ahead = std::min(first + e + AHEAD, call.graph.edges - 1);
+        prefetch((const A*)call.b + int64_t(call.graph.index[ahead]) * width, width * sizeof(A));
+        b = (const A*)call.b + int64_t(call.graph.index[first + e]) * width;
+      }
+      A* row = z + size_t(e) * wide;
+      int c = 0;
+      for (; c + W <= width; c += W) {
+        Vector<A> sum = load(to.bias.data() + c);
+        if (a) sum += load(a + c);
+        if (b) sum += load(b + c);
+        store(row + c, sum);
+      }
+      for (; c < wide; ++c) row[c] = to.bias[c] + (a && c < width ? a[c] : A(0)) + (b && c < width ? b[c] : A(0));
+    }
+    if (!call.x) return;
+    if (call.reach > 0) read_bells();
+    else read_rows((const A*)call.x, to.inputs, x, to.wide_inputs);
+    add_product(x, to.wide_inputs, count, to.forward.data(), wide, to.inputs, z, wide);
+  }
+
+  static void add_row(const A* from, int width, A* to) {
+    int c = 0;
+    for (; c + W <= width; c += W) store(to + c, load(to + c) + load(from + c));
+    for (; c < width; ++c) to[c] += from[c];
+  }
+
+  template <int Kind>
+  void activate_tile(int l) {
+    const size_t numbers = size_t(count) * map(l - 1).wide_outputs;
+    for (size_t n = 0; n < numbers; n += W) {
+      Vector<A> value, steep;
+      activate<Kind, A>(load(z + n), value, steep);
+      store(u[l] + n, value);
+      if (learning) store(slope[l] + n, steep);
+    }
+  }
+
+  // All activations, and z behind the last map unless nobody asks for it.
+  void forward() {
+    begin();
+    for (int l = 1; l <= last; ++l) {
+      if (call.activation == RELU) activate_tile<RELU>(l);
+      else if (call.activation == SILU) activate_tile<SILU>(l);
+      else activate_tile<SHIFTED_SOFTPLUS>(l);
+      if (l > call.maps || (l == last && learning && !call.ds)) return;
+      const Packed<A>& to = map(l);
+      for (int e = 0; e < count; ++e) std::memcpy(z + size_t(e) * to.wide_outputs, to.bias.data(), to.wide_outputs * sizeof(A));
+      add_product(u[l], map(l - 1).wide_outputs, count, to.forward.data(), to.wide_outputs, to.inputs, z, to.wide_outputs);
+    }
+  }
+
+  void run(int64_t from, int64_t to) {
+    const int collected = call.collected, width = collected ? map(collected - 1).outputs : 0;
+    A* y = (A*)call.y;
+    if (y) std::fill(y + from * width, y + to * width, A(0));
+    over_tiles(from, to, [&] {
+      forward();
+      if (y)
+        for (int e = 0; e < count; ++e)
+          add_row(u[collected] + size_t(e) * map(collected - 1).wide_outputs, width, y + receiver[e] * width);
+      if (!call.r) return;
+      const Packed<A>& end = map(call.maps);
+      for (int e = 0; call.s && e < count; ++e)
+        for (int c = 0; c < end.wide_outputs; c += W)
+          store(z + size_t(e) * end.wide_outputs + c, load(z + size_t(e) * end.wide_outputs + c) * ((const A*)call.s)[first + e]);
+      write_rows(z, end.wide_outputs, (A*)call.r, end.outputs);
+    });
+  }
+
+  // dz behind the last map, from dr; and the gradient to s.
+  void from_result() {
+    const Packed<A>& end = map(call.maps);
+    const int wide = end.wide_outputs;
+    read_rows((const A*)call.dr, end.outputs, dz, wide);
+    if (!call.s) return;
+    for (int e = 0; e < count; ++e) {
+      Vector<A> total{};
+      const A factor = ((const A*)call.s)[first + e];
+      for (int c = 0; c < wide; c += W) {
+        A* at = dz + size_t(e) * wide + c;
+        if (call.ds) total += load(at) * load(z + size_t(e) * wide + c);
+        store(at, load(at) * factor);
+      }
+      if (call.ds) ((A*)call.ds)[first + e] = sum_across<A>(total);
+    }
+  }
+
+  // dz before activation l, from the gradient du behind it (null where there is none) and from dy.
+  void through_activation(int l, const A* du) {
+    const Packed<A>& before = map(l - 1);
+    const int wide = before.wide_outputs, width = before.outputs;
+    const A* dy = l == call.collected ? (const A*)call.dy : nullptr;
+    for (int e = 0; e < count; ++e) {
+      const size_t row = size_t(e) * wide;
+      for (int c = 0; c < wide; c += W) {
+        Vector<A> gradient = du ? load(du + row + c) : Vector<A>{};
+        if (dy) gradient += c + W <= width ? load(dy + receiver[e] * width + c) : load_some(dy + receiver[e] * width + c, width - c);
+        store(dz + row + c, gradient * load(slope[l] + row + c));
+      }
+    }
+  }
+
+  // The gradients to a map's weights and bias, from its inputs and dz.
+  void learn(int l, const A* inputs, A* total) const {
+    const Packed<A>& to = map(l);
+    for (int c = 0; c < to.wide_inputs; c += 2 * W) {
+      if (c + 2 * W <= to.wide_inputs)
+        multiply<A, 2, Start::AFTER, true>(dz, to.wide_outputs, to.outputs, inputs + c, to.wide_inputs, count, total + c, to.wide_inputs);
+      else
+        multiply<A, 1, Start::AFTER, true>(dz, to.wide_outputs, to.outputs, inputs + c, to.wide_inputs, count, total + c, to.wide_inputs);
+    }
+    A* shift = total + size_t(to.outputs) * to.wide_inputs;
+    for (int c = 0; c < to.wide_outputs; c += W) {
+      Vector<A> sum{};
+      for (int e = 0; e < count; ++e) sum += load(dz + size_t(e) * to.wide_outputs + c);
+      store(shift + c, load(shift + c) + sum);
+    }
+  }
+
+  // du before map l, from dz behind it.
+  void back(int l, A* du) const {
+    const Packed<A>& to = map(l);
+    for (int c = 0; c < to.wide_inputs; c += 2 * W) {
+      if (c + 2 * W <= to.wide_inputs)
+        multiply<A, 2, Start::ZERO, false>(dz, to.wide_outputs, count, to.back.data() + c, to.wide_inputs, to.outputs, du + c, to.wide_inputs);
+      else
+        multiply<A, 1, Start::ZERO, false>(dz, to.wide_outputs, count, to.back.data() + c, to.wide_inputs, to.outputs, du + c, to.wide_inputs);
+    }
+  }
+
+  // Adds the gradients to the weights to `total`, map after map.
+  void gradient(int64_t from, int64_t to, A* total) {
+    std::vector<A*> sums;
+    for (const auto& map : maps.map) sums.push_back(std::exchange(total, total + map.gradients()));
+    const int width = map(0).outputs, wide = map(0).wide_outputs;
+    A* da = (A*)call.da;
+    if (da) std::fill(da + from * width, da + to * width, A(0));
+    over_tiles(from, to, [&] {
+      forward();
+      int l = last;
+      if (call.dr) from_result();
+      else through_activation(l--, nullptr);
+      for (; l > 0; --l) {
+        learn(l, u[l], sums[l]);
+        back(l, z);
+        through_activation(l, z);
+      }
+      for (int e = 0; da && e < count; ++e) add_row(dz + size_t(e) * wide, width, da + receiver[e] * width);
+      if (call.dz) write_rows(dz, wide, (A*)call.dz, width);
+      learn(0, x, sums[0]);
+      if (!call.dx) return;
+      back(0, z);
+      if (call.reach > 0) write_distance_gradients(z);
+      else write_rows(z, map(0).wide_inputs, (A*)call.dx, map(0).inputs);
+    });
+  }
+};
+
+template <class A>
+void network(const Network& call) {
+  const Maps<A> maps(call);
+  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  if (call.r) expect_writes(call.r, call.graph.edges * maps.map.back().outputs * sizeof(A));
+  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
+    Running<A>(call, maps, false).run(pieces.start(piece), pieces.start(piece + 1));
+  });
+}
+
+template <class A>
+void network_gradient(const Network& call) {
+  const Maps<A> maps(call);
+  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  if (call.dz) expect_writes(call.dz, call.graph.edges * maps.map[0].outputs * sizeof(A));
+  std::vector<A> totals(maps.gradients * pieces.count);  // each piece's own, so that any threads add in one order
+  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
+    Running<A>(call, maps, true).gradient(pieces.start(piece), pieces.start(piece + 1), totals.data() + maps.gradients * piece);
+  });
+  for (int64_t piece = 1; piece < pieces.count; ++piece)
+    for (size_t n = 0; n < maps.gradients; ++n) totals[n] += totals[maps.gradients * piece + n];
+  const A* total = totals.data();
+  for (int l = 0; l <= call.maps; ++l) {
+    const Packed<A>& map = maps.map[l];
+    for (int o = 0; call.map[l].dweight && o < map.outputs; ++o)
+      std::memcpy((A*)call.map[l].dweight + size_t(o) * map.inputs, total + size_t(o) * map.wide_inputs, map.inputs * sizeof(A));
+    const A* shift = total + size_t(map.outputs) * map.wide_inputs;
+    if (call.map[l].dbias) std::memcpy(call.map[l].dbias, shift, map.outputs * sizeof(A));
+    total += map.gradients();
+  }
+}
+
+}  // namespace edgewise::EDGEWISE_ISA
