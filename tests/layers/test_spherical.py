@@ -96,7 +96,7 @@ def test_a_gate_is_its_equation():
 def test_radial_weights_follow_the_paths():
     coupling, graph = Coupling(2, filters=1), messy_graph()
     basis = coupling.basis(graph, torch.randn(7, 3))
-    found = RadialWeights(4, 5, 2, coupling.paths)(basis, torch.randn(graph.num_edges, 2))
+    found = RadialWeights(4, 5, 2, coupling.paths)(graph, basis, torch.randn(graph.num_edges, 2))
     assert [R.shape for R in found] == [(graph.num_edges, count, 4) for count in coupling.paths]
 
 

@@ -73,13 +73,18 @@ def use_backend(name: str | None) -> Iterator[None]:
         _forced_for_compiler = before
 
 
+def forced_backend() -> str | None:
+    """The backend that `use_backend` asks for, where the code runs."""
+    return _forced_for_compiler if torch.compiler.is_compiling() else _forced.get()
+
+
 def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
     """Run a call on the named backend, else on the forced one, else on the cheapest that does not refuse."""
     device = call.graph.device.type
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
-    name = backend or (_forced_for_compiler if torch.compiler.is_compiling() else _forced.get())
+    name = backend or forced_backend()
     if name is None:
         lowered = call.lowered()
         # The choice depends on shapes and kinds only: it is made once for each graph and signature.

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.kernels import dispatch
 from edgewise.kernels import edges as native
 from edgewise.kernels.operators import DTYPES
 from edgewise.kernels.verbs import aggregate, collect
@@ -69,9 +70,10 @@ def edge_network(
                 -> y [*, I, width of u_k] or None; r [*, E, width of z_L], or None where k = L + 1
     Errors      ShapeError where a tensor does not fit, or there is no such layer to collect
     Edge cases  a node that nothing arrives at gives y = 0
-    Cost        time O(E Σ widths products). On a CPU, in float32 or float64 without a batch, for ReLU, SiLU and the
-                shifted softplus: memory of what is given and returned, and of z_0's gradient in the backward pass,
-                which computes the activations anew. Otherwise, and for second derivatives: O(E Σ widths)
+    Cost        time O(E Σ products of widths). On a CPU, in float32 or float64 without a batch, for ReLU, SiLU and the
+                shifted softplus, and unless `use_backend` asks for another backend than "native": memory of what is
+                given and returned, and of z_0's gradient in the backward pass, which computes the activations anew.
+                Otherwise, and for second derivatives: memory O(E Σ widths)
 
     Example
         >>> graph = Graph.from_edge_index([[0, 1], [2, 2]], num_nodes=3)
@@ -161,6 +163,8 @@ def _doubled(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 def _is_native(graph: Graph, tensors: Sequence[Tensor | None]) -> bool:
     """Whether the C++ kernels take such tensors: on the CPU, of one of two dtypes, without a batch, now."""
     if library is None or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    if dispatch.forced_backend() not in (None, "native"):
         return False
     given = [t for t in tensors if t is not None]
     if any(t.ndim > 2 or t.device.type != "cpu" or t.dtype != given[0].dtype for t in given):

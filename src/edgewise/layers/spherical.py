@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, EdgewiseError, ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels import aggregate, collect
+from edgewise.kernels import aggregate, edge_network
 from edgewise.layers.geometry import displacements, lengths
 from edgewise.layers.linear import Linear
 from edgewise.layers.mlp import MLP
@@ -144,6 +144,10 @@ class Basis:
         y: list[list[Tensor]] = [[] for _ in self.coupling.paths]
         coefficients = _by_filters(self.coupling, self.harmonics.dtype, self.harmonics.device)
         for ((k, J), outs), R_kJ, C in zip(self.coupling.filtered.items(), R, coefficients, strict=True):
+            if J == 0:  # Y_0 is 1, and the type stays
+                rows = by_type(h)[k].unsqueeze(-1).unbind(-3)
+                y[k].append(torch.stack([aggregate(graph, row, R_kJ.squeeze(-2)).squeeze(-1) for row in rows], -2))
+                continue
             z_ij = (R_kJ.unsqueeze(-2) * h_j[k].unsqueeze(-3)).flatten(-3)  # [*, E, P (2k + 1) C]
             A = self.spread(graph, J, z_ij).unflatten(-1, (len(outs) * (2 * k + 1), -1)).flatten(-3, -2)
             for out, part in zip(outs, (C.to(A.dtype) @ A).split([2 * out + 1 for out in outs], -2), strict=True):
@@ -152,8 +156,6 @@ class Basis:
 
     def spread(self, graph: Graph, J: int, z_ij: Tensor) -> Tensor:
         """Σ_j Y_Jm(x_ij) z_ij for every component m: z_ij [*, E, D] -> [*, N, 2J + 1, D]."""
-        if J == 0:  # Y_0 is 1
-            return collect(graph, z_ij).unsqueeze(-2)
         apart = edges_as_senders(graph, 2 * J + 1)
         order = graph.memo(("components", J), lambda: apart.senders * (2 * J + 1) + apart.receivers % (2 * J + 1))
         Y = self.harmonics[..., J * J : (J + 1) ** 2].flatten(-2).index_select(-1, order)
@@ -264,9 +266,11 @@ class RadialWeights(nn.Module):
         self.channels, self.groups = channels, tuple(groups)
         self.network = MLP([1 + edges, hidden, hidden, sum(groups) * channels], "silu")
 
-    def forward(self, basis: Basis, a_ij: Tensor | None = None) -> tuple[Tensor, ...]:
-        r = basis.distances
-        R = self.network(r if a_ij is None else torch.cat([r, a_ij], -1))
+    def forward(self, graph: Graph, basis: Basis, a_ij: Tensor | None = None) -> tuple[Tensor, ...]:
+        seen = basis.distances if a_ij is None else torch.cat([basis.distances, a_ij], -1)
+        first, *others = self.network.linears
+        _, R = edge_network(graph, others, self.network.activation, edges=(first, seen))
+        assert R is not None
         return R.unflatten(-1, (-1, self.channels)).split(self.groups, -2)
 
 

@@ -56,7 +56,7 @@ class TFN(nn.Module):
         self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
         basis = self.coupling.basis(graph, x, cell)
-        m = basis.convolve(graph, h, self.radial(basis, a_ij))
+        m = basis.convolve(graph, h, self.radial(graph, basis, a_ij))
         return torch.cat([own + heard for own, heard in zip(self.own(by_type(h)), self.heard(m), strict=True)], -2)
 
     @staticmethod
@@ -109,8 +109,8 @@ class SE3Attention(nn.Module):
     ) -> Tensor:
         basis = self.coupling.basis(graph, x, cell)
         coupled = basis.couple(graph, h)
-        k = self.by_head(_weighted(self.key_weights(basis, a_ij), coupled))
-        v = self.by_head(_weighted(self.value_weights(basis, a_ij), coupled))
+        k = self.by_head(_weighted(self.key_weights(graph, basis, a_ij), coupled))
+        v = self.by_head(_weighted(self.value_weights(graph, basis, a_ij), coupled))
         q = self.by_head([q_l.unflatten(-1, (-1, h.shape[-1])) for q_l in self.query(by_type(h))])
         y = self.by_path(attend(edges_as_senders(graph), q, k, v, Dot()))
         return torch.cat([own + heard for own, heard in zip(self.own(by_type(h)), self.output(y), strict=True)], -2)

@@ -22,9 +22,9 @@ def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
     def reason(inputs: Inputs) -> str | None:
         if isinstance(inputs, Sampling):
             return None if backend is None else "the sampler has no backends"
-        if backend is None or isinstance(inputs, Epoch | SmallGPT | Particles):
+        if backend is None or isinstance(inputs, Epoch | SmallGPT):
             return None
-        if isinstance(inputs, TensorField):
+        if isinstance(inputs, TensorField | Particles):
             return "a whole layer: the planner chooses for each of its verbs"
         if isinstance(inputs, Product):
             return BACKENDS[backend].refuses(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
