@@ -16,8 +16,9 @@ TOOLS := .venv/tools.stamp
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
 
+# A process of one thread for each core.
 test: $(TOOLS)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(TOOLS)
 	$(BIN)/ruff check
