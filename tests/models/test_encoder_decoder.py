@@ -169,3 +169,70 @@ def test_other_models_say_that_they_read_no_pairs(name):
 def test_a_perceptron_reads_no_pairs():
     with pytest.raises(ConfigError):
         Perceptron(MLPSettings((8,)), PAIRED)
+
+
+def _bart():
+    """The peer library's BART, without the norm of its embeddings, which ours has not; weights that differ from 0."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "dropout": 0.0}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    options = {
+        "vocab_size": 12,
+        "d_model": 8,
+        "max_position_embeddings": 20,
+        "pad_token_id": 11,
+        "forced_eos_token_id": 0,
+    }
+    config = transformers.BartConfig(**sizes, **heads, **options, scale_embedding=True, attn_implementation="eager")
+    peer = transformers.BartForConditionalGeneration(config).double().eval()
+    for side in (peer.model.encoder, peer.model.decoder):
+        side.layernorm_embedding = nn.Identity()
+    for parameter in peer.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return peer
+
+
+def _from_bart(peer, model):
+    """Give our model the peer's weights; pairs of ours and what of theirs it holds."""
+    names = {"feed_forward.up": "fc1", "feed_forward.down": "fc2", "attention.output": "self_attn.out_proj"}
+    names |= {"attention.projection": "self_attn.{}_proj", "cross.projection": "encoder_attn.{}_proj"}
+    names |= {"cross.output": "encoder_attn.out_proj", "norm_1": "self_attn_layer_norm"}
+    theirs, pairs = dict(peer.model.named_parameters()), {}
+    for name, parameter in model.named_parameters():
+        if name == "embed.weight":
+            pairs[parameter] = (theirs["shared.weight"],)
+        elif "positions" in name:  # theirs begins with two rows that no token reads
+            pairs[parameter] = (theirs[f"{name.split('_')[0]}.embed_positions.weight"],)
+        else:
+            side, number, rest = name.split(".", 2)
+            part, kind = rest.rsplit(".", 1)
+            last = {"encoder": "norm_2", "decoder": "norm_3"}[side]
+            called = (names | {"norm_2": "encoder_attn_layer_norm", last: "final_layer_norm"})[part]
+            keys = [called.format(x) for x in "qkv"] if "{}" in called else [called]
+            pairs[parameter] = tuple(theirs[f"{side}.layers.{number}.{key}.{kind}"] for key in keys)
+    for ours, held in pairs.items():
+        ours.data.copy_(torch.cat(held)[-len(ours) :])
+    return pairs
+
+
+def test_it_is_bart():
+    """The whole model and so each of its blocks, against `transformers`: to 1e-10 in float64, forward and gradient."""
+    model = _model(
+        order="post", positions="learned", activation="gelu", signature=Signature(12, 12, True, 20, paired=True)
+    )
+    peer = _bart()
+    pairs = _from_bart(peer, model)
+    source, target = torch.randint(11, (3, 7)), torch.randint(11, (3, 5))
+    found = model(EncoderDecoderGraph.of([7], [5]), torch.cat([source, target], 1))
+    expected = peer(input_ids=source, decoder_input_ids=target).logits
+    assert expected.std() > 0.3
+    assert (found - expected).abs().max() <= 1e-10
+
+    projection = torch.randn(3, 5, 12, dtype=torch.float64)
+    mine = torch.autograd.grad((found * projection).sum(), list(pairs))
+    flat = [parameter for held in pairs.values() for parameter in held]
+    theirs = iter(torch.autograd.grad((expected * projection).sum(), flat))
+    for gradient, held in zip(mine, pairs.values(), strict=True):
+        wanted = torch.cat([next(theirs) for _ in held])[-len(gradient) :]
+        assert wanted.abs().max() > 0
+        assert (gradient - wanted).abs().max() <= 1e-10 * max(1, wanted.abs().max())

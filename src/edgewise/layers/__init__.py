@@ -53,7 +53,7 @@ from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
 from edgewise.layers.radial import RadialField
 from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
-from edgewise.layers.readout import READOUTS, AttentionReadout, MaxReadout, MeanReadout, SumReadout
+from edgewise.layers.readout import READOUTS, AttentionReadout, FirstReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
 from edgewise.layers.routing import Centroids, RoutingAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
@@ -139,6 +139,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
+    "first-readout": FirstReadout,
     "attention-readout": AttentionReadout,
     "message-network": MessageNetwork,
     "egnn": EGNN,
@@ -193,6 +194,7 @@ __all__ = [
     "FactorisedAttention",
     "FastGCN",
     "FeedForward",
+    "FirstReadout",
     "GATv2",
     "Gate",
     "GatedFeedForward",

@@ -1,6 +1,7 @@
 """Readouts: one vector for each graph of a batch. A graph listens to its nodes, so a readout is attention too."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.kernels import SenderBias, Uniform, aggregate, attend
 from edgewise.layers.hopfield import HopfieldPooling
+from edgewise.layers.positions import positions
 
 
 class MeanReadout(nn.Module):
@@ -115,11 +117,46 @@ class AttentionReadout(nn.Module):
         return AttentionReadout(3), _two_graphs(), (torch.randn(5, 3),)
 
 
+class FirstReadout(nn.Module):
+    """The first node of each graph, through a linear map and tanh: where texts begin with a token that stands for all.
+
+    Equation    z_g = tanh(x_0 W + b),  0 the first node of V_g
+    Symbols     dense = (W, b)
+    Shapes      x [*, N, C] -> [*, G, C]
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  a graph without nodes has x_0 = 0; not permutation-equivariant, by design
+    Cost        O(N C + G C²)
+    Reference   Devlin et al., 2019 (the "pooler")
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> readout = FirstReadout(1)
+        >>> readout.dense.weight.data, readout.dense.bias.data = torch.ones(1, 1), torch.zeros(1)
+        >>> readout(Graph.batch([complete(1), complete(2)]), torch.tensor([[0.0], [99.0], [3.0]])).tolist()
+        [[0.0], [1.0]]
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        first = (positions(graph) == 0).to(x.dtype).unsqueeze(-1)
+        return self.dense(aggregate(graph.membership(), x * first, reduce="sum")).tanh()
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return FirstReadout(3), _two_graphs(), (torch.randn(5, 3),)
+
+
 READOUTS: dict[str, Callable[[int], nn.Module]] = {
     "mean": lambda width: MeanReadout(),
     "sum": lambda width: SumReadout(),
     "max": lambda width: MaxReadout(),
     "attention": AttentionReadout,
+    "first": FirstReadout,
     "hopfield": lambda width: HopfieldPooling(width, beta=1.0),  # 1 / √width would hardly choose among a few nodes
 }
 

@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.layers import chosen
+from edgewise.models.bert import BERT, BERTSettings
 from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
@@ -25,6 +26,7 @@ from edgewise.models.translation import Found, translate
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
+    "bert": (BERTSettings, BERT),
     "recurrent": (RecurrentSettings, Recurrent),
     "swin": (SwinSettings, Swin),
     "encoder-decoder": (EncoderDecoderSettings, EncoderDecoder),
@@ -47,10 +49,12 @@ def model_named(name: str) -> tuple[type[Any], type[nn.Module]]:
 
 __all__ = [
     "ATTENTIONS",
+    "BERT",
     "ENCODINGS",
     "GNN",
     "GRAPH_LAYERS",
     "MODELS",
+    "BERTSettings",
     "EncoderDecoder",
     "EncoderDecoderSettings",
     "Found",

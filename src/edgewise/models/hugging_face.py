@@ -1,4 +1,4 @@
-"""Weights of others: GPT-2 and ViT in the layout of Hugging Face, read into a `Transformer` and written from one.
+"""Weights of others: GPT-2, ViT and BERT in the layout of Hugging Face, read into our models and written from them.
 
 A folder in that layout holds `config.json` and the weights as safetensors, in one file or in several with an index.
 Files of pickled tensors (`pytorch_model.bin`) are not read: to read them is to run what they say.
@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.models.bert import BERT, BERTSettings
 from edgewise.models.signature import Signature
 from edgewise.models.transformer import Transformer, TransformerSettings
 
@@ -79,17 +80,20 @@ class Architecture:
 
     Args:
         prefix: What the names of the bare model begin with, inside a model with a head.
-        whole: The tensors outside the blocks.
+        whole: The tensors outside the blocks, of all heads that there are.
         block: The tensors of one block.
-        settings: Our settings and signature from their configuration.
+        model: An untrained model of ours from their configuration.
         config: Their configuration from our model.
+        spare: What the names of tensors contain that ours has no use for: old masks, the embedding once more, and what
+            only another head reads.
     """
 
     prefix: str
     whole: tuple[Part, ...]
     block: tuple[Part, ...]
-    settings: Callable[[Config], tuple[TransformerSettings, Signature]]
-    config: Callable[[Transformer], dict[str, Any]]
+    model: Callable[[Config], Transformer | BERT]
+    config: Callable[[Any], dict[str, Any]]
+    spare: tuple[str, ...]
 
     def parts(self, depth: int) -> list[Part]:
         """All tensors of a model with that many blocks."""
@@ -106,7 +110,7 @@ ACTIVATIONS = {
 NORMS = {1e-5: "layer", 1e-12: "fine-layer"}
 
 
-def _gpt2_settings(config: Config) -> tuple[TransformerSettings, Signature]:
+def _gpt2_model(config: Config) -> Transformer:
     _refuse(config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     _refuse(config, tie_word_embeddings=True)
     settings = TransformerSettings(
@@ -118,11 +122,13 @@ def _gpt2_settings(config: Config) -> tuple[TransformerSettings, Signature]:
         norm=_known(NORMS, "layer_norm_epsilon", config["layer_norm_epsilon"]),
         tied=True,
     )
-    return settings, Signature(config["vocab_size"], config["vocab_size"], tokens=True, length=config["n_positions"])
+    tokens, length = config["vocab_size"], config["n_positions"]
+    return Transformer(settings, Signature(tokens, tokens, tokens=True, length=length))
 
 
 def _gpt2_config(model: Transformer) -> dict[str, Any]:
     settings, signature = model.settings, model.signature
+    _refuse_unusual(settings)
     if not (settings.tied and signature.tokens and settings.readout == "none"):
         raise ConfigError("GPT-2 is a language model with tied embeddings: this model is none")
     return {
@@ -142,7 +148,7 @@ def _gpt2_config(model: Transformer) -> dict[str, Any]:
     }
 
 
-def _vit_settings(config: Config) -> tuple[TransformerSettings, Signature]:
+def _vit_model(config: Config) -> Transformer:
     _refuse(config, qkv_bias=True)
     rows, left = divmod(config["image_size"], config["patch_size"])
     if left:
@@ -157,11 +163,12 @@ def _vit_settings(config: Config) -> tuple[TransformerSettings, Signature]:
         readout="class",
     )
     inputs, outputs = config["num_channels"] * config["patch_size"] ** 2, len(config.get("id2label", (0, 1)))
-    return settings, Signature(inputs, outputs, length=rows * rows, whole_graph=True)
+    return Transformer(settings, Signature(inputs, outputs, length=rows * rows, whole_graph=True))
 
 
 def _vit_config(model: Transformer) -> dict[str, Any]:
     settings, signature = model.settings, model.signature
+    _refuse_unusual(settings)
     rows = isqrt(signature.length or 0)
     sizes = {c: isqrt(signature.inputs // c) for c in (1, 3) if signature.inputs % c == 0}
     channels = next((c for c, size in sizes.items() if c * size * size == signature.inputs), None)
@@ -185,6 +192,50 @@ def _vit_config(model: Transformer) -> dict[str, Any]:
     }
 
 
+def _bert_model(config: Config) -> BERT:
+    _refuse(config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    _refuse(config, tie_word_embeddings=True)
+    texts = "BertForSequenceClassification" in config.get("architectures", ())
+    settings = BERTSettings(
+        width=config["hidden_size"],
+        depth=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        hidden=config["intermediate_size"],
+        activation=_known(ACTIVATIONS, "hidden_act", config["hidden_act"]),
+        norm=_known(NORMS, "layer_norm_eps", config["layer_norm_eps"]),
+        readout="first" if texts else "none",
+    )
+    tokens, length = config["vocab_size"], config["max_position_embeddings"]
+    outputs = len(config.get("id2label", (0, 1))) if texts else tokens
+    return BERT(settings, Signature(tokens, outputs, tokens=True, length=length, whole_graph=texts))
+
+
+def _bert_config(model: BERT) -> dict[str, Any]:
+    settings, signature = model.settings, model.signature
+    if settings.readout not in ("none", "first"):
+        raise ConfigError(f"BERT reads a text by its first token, readout='first', not {settings.readout!r}")
+    head = "ForSequenceClassification" if signature.whole_graph else "ForMaskedLM"
+    labels = range(signature.outputs if signature.whole_graph else 2)
+    return {
+        "architectures": [f"Bert{head}"],
+        "model_type": "bert",
+        "hidden_act": _named(ACTIVATIONS, settings.activation, "activation"),
+        "layer_norm_eps": _named(NORMS, settings.norm, "norm"),
+        "hidden_size": settings.width,
+        "num_hidden_layers": settings.depth,
+        "num_attention_heads": settings.heads,
+        "intermediate_size": settings.hidden or 4 * settings.width,
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.dropout,
+        "max_position_embeddings": signature.length,
+        "type_vocab_size": 1,
+        "vocab_size": signature.inputs,
+        "pad_token_id": None,
+        "id2label": {str(number): f"LABEL_{number}" for number in labels},
+        "label2id": {f"LABEL_{number}": number for number in labels},
+    }
+
+
 ARCHITECTURES: dict[str, Architecture] = {
     "gpt2": Architecture(
         prefix="transformer.",
@@ -201,8 +252,9 @@ ARCHITECTURES: dict[str, Architecture] = {
             *_transposed("blocks.{}.feed_forward.up", "transformer.h.{}.mlp.c_fc"),
             *_transposed("blocks.{}.feed_forward.down", "transformer.h.{}.mlp.c_proj"),
         ),
-        settings=_gpt2_settings,
+        model=_gpt2_model,
         config=_gpt2_config,
+        spare=(".attn.bias", ".attn.masked_bias", "lm_head.weight"),
     ),
     "vit": Architecture(
         prefix="vit.",
@@ -242,34 +294,69 @@ ARCHITECTURES: dict[str, Architecture] = {
             *_pair("blocks.{}.feed_forward.up", "vit.encoder.layer.{}.intermediate.dense"),
             *_pair("blocks.{}.feed_forward.down", "vit.encoder.layer.{}.output.dense"),
         ),
-        settings=_vit_settings,
+        model=_vit_model,
         config=_vit_config,
+        spare=(),
+    ),
+    "bert": Architecture(
+        prefix="bert.",
+        whole=(
+            Part("embed.weight", ("bert.embeddings.word_embeddings.weight",)),
+            Part(
+                "positions.weight",
+                ("bert.embeddings.position_embeddings.weight", "bert.embeddings.token_type_embeddings.weight"),
+                lambda found: found[0] + found[1][0],  # every text here is a first segment
+                lambda weight, config: (weight, torch.zeros(config["type_vocab_size"], weight.shape[1])),
+            ),
+            *_pair("norm", "bert.embeddings.LayerNorm"),
+            *_pair("readout.dense", "bert.pooler.dense"),
+            *_pair("head", "classifier"),
+            *_pair("masked.dense", "cls.predictions.transform.dense"),
+            *_pair("masked.norm", "cls.predictions.transform.LayerNorm"),
+            Part("masked.bias", ("cls.predictions.bias",)),
+        ),
+        block=(
+            *_stacked(
+                "blocks.{}.attention.projection",
+                [f"bert.encoder.layer.{{}}.attention.self.{name}" for name in ("query", "key", "value")],
+            ),
+            *_pair("blocks.{}.attention.output", "bert.encoder.layer.{}.attention.output.dense"),
+            *_pair("blocks.{}.norm_1", "bert.encoder.layer.{}.attention.output.LayerNorm"),
+            *_pair("blocks.{}.feed_forward.up", "bert.encoder.layer.{}.intermediate.dense"),
+            *_pair("blocks.{}.feed_forward.down", "bert.encoder.layer.{}.output.dense"),
+            *_pair("blocks.{}.norm_2", "bert.encoder.layer.{}.output.LayerNorm"),
+        ),
+        model=_bert_model,
+        config=_bert_config,
+        spare=(".position_ids", "cls.", "bert.pooler.", "classifier."),
     ),
 }
 
 
-def from_hugging_face(folder: Path | str) -> Transformer:
-    """A transformer with the settings and weights of a folder in the layout of Hugging Face: GPT-2 or ViT.
+def from_hugging_face(folder: Path | str) -> Transformer | BERT:
+    """A model with the settings and weights of a folder in the layout of Hugging Face: GPT-2, ViT or BERT.
 
     Shapes      GPT-2 reads tokens on `causal(n)`; ViT reads patches [*, N, colours · rows · columns] on `complete(N)`,
-                with the task's output in front: [*, 1, labels]
-    Errors      DataError for a folder without `config.json` and safetensors; ConfigError for a model that is neither or
+                with the task's output in front: [*, 1, labels]; BERT reads tokens on `complete(n)`
+    Errors      DataError for a folder without `config.json` and safetensors; ConfigError for another model or one that
                 has an option that ours has not; CheckpointError for a tensor that is missing, left over or misshapen
-    Edge cases  names with or without the prefix of the bare model; a head that the folder lacks keeps its own weights
-    Reference   Radford et al., 2019; Dosovitskiy et al., 2021; layout: the library `transformers`
+    Edge cases  names with or without the prefix of the bare model; a head that the folder lacks keeps its own weights;
+                BERT has the head that the folder's `architectures` name, else that for masked tokens. Its second
+                segment and next-sentence head are left out
+    Reference   Radford et al., 2019; Dosovitskiy et al., 2021; Devlin et al., 2019; layout: the library `transformers`
     """
     folder = Path(folder)
     config = _read_config(folder)
     kind = _known(ARCHITECTURES, "model_type", config.get("model_type"))
     try:
-        settings, signature = kind.settings(config)
-        model = Transformer(settings, signature)
+        model = kind.model(config)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{folder / 'config.json'} lacks or garbles an option: {error}") from error
     found = {_with_prefix(name, kind): tensor for name, tensor in _read_tensors(folder).items()}
     own, weights = model.state_dict(), {}
-    for part in kind.parts(settings.depth):
-        if part.ours.startswith("head.") and not any(name in found for name in part.theirs):
+    for part in kind.parts(model.settings.depth):
+        optional = part.ours.startswith(("head.", "masked.", "readout."))
+        if part.ours not in own or (optional and not any(name in found for name in part.theirs)):
             continue
         for name in part.theirs:
             if name not in found:
@@ -279,33 +366,27 @@ def from_hugging_face(folder: Path | str) -> Transformer:
             shapes = f"{list(value.shape)} instead of {list(own[part.ours].shape)}"
             raise CheckpointError(f"{folder}: {' and '.join(part.theirs)} give {part.ours!r} the shape {shapes}")
         weights[part.ours] = value
-    derived = (".attn.bias", ".attn.masked_bias", "lm_head.weight")  # old masks, and the embedding once more
-    left = [name for name in found if not name.endswith(derived)]
+    left = [name for name in found if not any(spare in name for spare in kind.spare)]
     if left:
         raise CheckpointError(f"{folder} holds weights that this model has no place for: {', '.join(sorted(left)[:5])}")
     model.load_state_dict(own | weights)
     return model.eval()
 
 
-def to_hugging_face(model: Transformer, folder: Path | str) -> None:
-    """Write a transformer as a folder that the library `transformers` reads: GPT-2 for tokens, ViT for images.
+def to_hugging_face(model: Transformer | BERT, folder: Path | str) -> None:
+    """Write a model as a folder that the library `transformers` reads: BERT, GPT-2 for tokens or ViT for images.
 
-    Errors      ConfigError for a model that is neither, or a folder that holds a model already; nothing is written
+    Errors      ConfigError for a model that is none of them, or a folder that holds a model already; nothing is written
     """
     folder = Path(folder)
-    settings = model.settings
     if (folder / "config.json").exists():
         raise ConfigError(f"{folder} holds a model already: name a new folder")
-    plain = settings.order == "pre" and settings.positions == "learned" and settings.attention == "softmax"
-    if not plain or not settings.bias or settings.key_value_heads not in (None, settings.heads):
-        raise ConfigError(
-            "their layout has pre-norm blocks with biases, learned positions and as many keys as queries: this model "
-            "has others"
-        )
-    kind = ARCHITECTURES["gpt2" if model.signature.tokens else "vit"]
+    kind = ARCHITECTURES["bert" if isinstance(model, BERT) else "gpt2" if model.signature.tokens else "vit"]
     config = kind.config(model)
     own, tensors = model.state_dict(), dict[str, Tensor]()
-    for part in kind.parts(settings.depth):
+    for part in kind.parts(model.settings.depth):
+        if part.ours not in own:
+            continue
         values = part.write(own[part.ours].detach().cpu(), config)
         tensors |= {name: value.contiguous() for name, value in zip(part.theirs, values, strict=True)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -384,8 +465,18 @@ def _is_plain(file: str) -> bool:
 
 
 def _with_prefix(name: str, kind: Architecture) -> str:
-    heads = ("classifier.", "lm_head.")
+    heads = ("classifier.", "lm_head.", "cls.")
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")  # old files
     return name if name.startswith((kind.prefix, *heads)) else kind.prefix + name
+
+
+def _refuse_unusual(settings: TransformerSettings) -> None:
+    plain = settings.order == "pre" and settings.positions == "learned" and settings.attention == "softmax"
+    if not plain or not settings.bias or settings.key_value_heads not in (None, settings.heads):
+        raise ConfigError(
+            "their layout has pre-norm blocks with biases, learned positions and as many keys as queries: this model "
+            "has others"
+        )
 
 
 def _known(table: Mapping[Any, Any], option: str, value: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from edgewise.tasks.citation import citation
 from edgewise.tasks.clouds import clouds
 from edgewise.tasks.curve import CurveRegression, curve
+from edgewise.tasks.denoising import Denoising, Noise, multi30k_denoising
 from edgewise.tasks.digits import digits
 from edgewise.tasks.granular import granular
 from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
@@ -12,6 +13,7 @@ from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
 from edgewise.tasks.links import LinkPrediction, citation_links
 from edgewise.tasks.listops import ListOps, listops
+from edgewise.tasks.masked import MaskedTokens
 from edgewise.tasks.mnist import mnist, mnist_rotated
 from edgewise.tasks.molecular_dynamics import EnergiesAndForces, molecular_dynamics
 from edgewise.tasks.molecules import molecules
@@ -22,6 +24,7 @@ from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.planted import SampledNodes, planted
 from edgewise.tasks.simulation import Rollout, Scene, Simulation
 from edgewise.tasks.skip_links import skip_links
+from edgewise.tasks.smiles import SmilesRegression, masked_smiles, smiles
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
 from edgewise.tasks.translation import Translation, multi30k
@@ -39,6 +42,8 @@ TASKS: dict[str, Callable[..., Task]] = {
     "skip-links": skip_links,
     "tudataset": tudataset,
     "molecules": molecules,
+    "masked-smiles": masked_smiles,
+    "smiles": smiles,
     "citation-links": citation_links,
     "webkb": webkb,
     "node-folder": node_folder,
@@ -50,6 +55,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "listops": listops,
     "curve": curve,
     "multi30k": multi30k,
+    "multi30k-denoising": multi30k_denoising,
 }
 
 __all__ = [
@@ -58,6 +64,7 @@ __all__ = [
     "Bags",
     "Batch",
     "CurveRegression",
+    "Denoising",
     "EnergiesAndForces",
     "Forecast",
     "GraphClassification",
@@ -67,14 +74,17 @@ __all__ = [
     "Images",
     "LinkPrediction",
     "ListOps",
+    "MaskedTokens",
     "NodeClassification",
     "Nodes",
+    "Noise",
     "Pattern",
     "PatternChoice",
     "Rollout",
     "SampledNodes",
     "Scene",
     "Simulation",
+    "SmilesRegression",
     "Split",
     "Task",
     "Text",
@@ -87,16 +97,19 @@ __all__ = [
     "granular",
     "karate",
     "listops",
+    "masked_smiles",
     "mnist",
     "mnist_rotated",
     "molecular_dynamics",
     "molecules",
     "multi30k",
+    "multi30k_denoising",
     "musk",
     "nbody",
     "node_folder",
     "planted",
     "skip_links",
+    "smiles",
     "text",
     "tudataset",
     "webkb",

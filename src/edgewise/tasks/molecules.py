@@ -42,7 +42,7 @@ def molecule(smiles: str) -> tuple[Graph, Tensor]:
         >>> graph.num_receivers, graph.edge_index().tolist()
         (3, [[1, 0, 2, 1], [0, 1, 1, 2]])
     """
-    chemistry = _rdkit()
+    chemistry = rdkit()
     read = chemistry.MolFromSmiles(smiles)
     if read is None or read.GetNumAtoms() == 0:
         raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
@@ -73,7 +73,8 @@ def _one_hot(value: object, known: Sequence[object], other: bool = False) -> lis
     return found + [float(not any(found))] if other else found
 
 
-def _rdkit() -> Any:
+def rdkit() -> Any:
+    """RDKit's `Chem`, which then keeps its complaints to itself."""
     try:
         from rdkit import Chem
         from rdkit.rdBase import DisableLog
@@ -108,7 +109,7 @@ def molecules(
                 line.
     """
     path = local_folder("esol", [file], folder) / file
-    texts, values = _read(path, smiles, value)
+    texts, values = read_table(path, smiles, value)
     members, features = [], []
     for line, text in enumerate(texts, start=2):
         try:
@@ -122,7 +123,8 @@ def molecules(
     return GraphRegression(path.stem, Graphs(tuple(members), torch.cat(features), targets, splits, names=tuple(texts)))
 
 
-def _read(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:
+def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:
+    """The SMILES and the numbers of a CSV file."""
     try:
         rows = csv.DictReader(io.StringIO(read_bytes(path, MAX_BYTES).decode("utf-8-sig")))
         known = rows.fieldnames or ()

@@ -119,13 +119,19 @@ class Translation:
     maximise = True
     has_test = True
 
-    def __init__(self, name: str, texts: Mapping[Split, tuple[list[str], list[str]]], manner: Manner) -> None:
+    def __init__(
+        self,
+        name: str,
+        texts: Mapping[Split, tuple[list[str], list[str]]],
+        manner: Manner,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
         self.name, self.manner = name, manner
         self.texts = {split: _cleaned(name, split, pair, manner.lowercase) for split, pair in texts.items()}
         self.epoch_size = len(self.texts["train"][0])
         self._graphs: dict[tuple[Pattern, int], Graph] = {}
         both = [text for side in self.texts["train"] for text in side]
-        self.use(learn_tokenizer(manner.level, both, manner.vocabulary))
+        self.use(tokenizer or learn_tokenizer(manner.level, both, manner.vocabulary))
 
     def use(self, tokenizer: Tokenizer) -> None:
         """Read and write by a tokenizer."""
@@ -142,6 +148,10 @@ class Translation:
             pairs = [(self._source(x), torch.tensor([BEGIN, *y, END])) for x, y in zip(*sides, strict=True)]
             self._pairs[split] = pairs
         return self._pairs[split]
+
+    def read(self, sources: Sequence[str]) -> list[list[int]]:
+        """The tokens of what a model is asked to translate."""
+        return self.tokenizer.encode(sources)
 
     def _source(self, tokens: list[int]) -> Tensor:
         return torch.tensor([*tokens, END])
@@ -194,7 +204,7 @@ class Translation:
     ) -> list[tuple[str, float]]:
         """What a model writes for each source, and its score; sources of like length are searched together."""
         assert isinstance(model, EncoderDecoder)
-        tokens = [self._source(one).to(device) for one in self.tokenizer.encode(sources)]
+        tokens = [self._source(one).to(device) for one in self.read(sources)]
         order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))
         found: list[Found | None] = [None] * len(tokens)
         for first in range(0, len(order), at_once):
@@ -280,13 +290,16 @@ def multi30k(
     if pairs < 1:
         raise ConfigError(f"pairs must be at least 1, not {pairs}")
     manner = Manner(level, vocabulary, lowercase, smoothing, beam, penalty)
-    languages = direction.split("-")
     place = find_folder("multi30k", MULTI30K, folder, download)
-    texts: dict[Split, tuple[list[str], list[str]]] = {}
-    for split, part in FILES.items():
-        source, target = (read_lines(place / f"{part}.{language}.gz") for language in languages)
-        texts[split] = (source[:pairs], target[:pairs]) if split == "train" else (source, target)
+    sources, targets = (read_language(place, language) for language in direction.split("-"))
+    texts = {split: (sources[split], targets[split]) for split in FILES}
+    texts["train"] = sources["train"][:pairs], targets["train"][:pairs]
     return Translation(f"multi30k {direction}", texts, manner)
+
+
+def read_language(place: Path, language: str) -> dict[Split, list[str]]:
+    """The sentences of one language of Multi30k, of every split."""
+    return {split: read_lines(place / f"{part}.{language}.gz") for split, part in FILES.items()}
 
 
 def read_lines(path: Path) -> list[str]:

@@ -136,13 +136,15 @@ def finished(run: Path) -> Result | None:
 def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Module]:
     """The task and the model of a configuration, with the initial weights that its seed gives.
 
-    With `run`, the task goes on with what it kept in that folder. A model that is only adapted has the frozen weights
-    of the run that it starts from: no checkpoint of its own does. Weights that this run lacks, such as the output layer
-    of another task, are trained whole.
+    The task goes on with what it kept in the folder `run`, or else in that of the run that it starts from. A model that
+    is only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that
+    this run lacks, such as the output layer of another task, are trained whole.
     """
     task = build(chosen("task", config.task.name, TASKS), config.task.options, "task.options")
-    if run is not None and isinstance(task, Keeping):
-        task.recall(run)
+    if isinstance(task, Keeping):
+        for folder in (config.start.run, run):  # weights fit the tokens that they were trained with
+            if folder:
+                task.recall(Path(folder))
     settings, model = chosen("model", config.model.name, MODELS)
     options = build(settings, config.model.options, "model.options")
     seed(mix(config.train.seed, 0), torch.device("cpu"))

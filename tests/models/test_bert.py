@@ -1,0 +1,121 @@
+import pytest
+import torch
+
+from edgewise import ConfigError, Graph, ShapeError, complete
+from edgewise.models import BERT, BERTSettings, Signature
+
+
+def _model(**options):
+    settings = BERTSettings(width=24, depth=2, heads=3, hidden=40, **options)
+    return BERT(settings, Signature(50, 50, tokens=True, length=16))
+
+
+def _spread(model):
+    """Weights large enough, and biases not zero, so that a mistake would show."""
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model.double().eval()
+
+
+def _peer():
+    transformers = pytest.importorskip("transformers")
+    small = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+    return transformers, transformers.BertConfig(vocab_size=50, max_position_embeddings=16, **small)
+
+
+def test_a_block_is_the_peers_forward_and_backward():
+    transformers, config = _peer()
+    config._attn_implementation = "eager"
+    peer = _spread(transformers.models.bert.modeling_bert.BertLayer(config))
+    block, theirs = _model().double().eval().blocks[0], dict(peer.named_parameters())
+    attention = "attention.self.{}.{}"
+    pairs = {
+        f"attention.projection.{part}": [attention.format(name, part) for name in ("query", "key", "value")]
+        for part in ("weight", "bias")
+    }
+    for ours, name in {
+        "attention.output": "attention.output.dense",
+        "norm_1": "attention.output.LayerNorm",
+        "feed_forward.up": "intermediate.dense",
+        "feed_forward.down": "output.dense",
+        "norm_2": "output.LayerNorm",
+    }.items():
+        pairs |= {f"{ours}.{part}": [f"{name}.{part}"] for part in ("weight", "bias")}
+    own = dict(block.named_parameters())
+    assert own.keys() == pairs.keys()
+    with torch.no_grad():
+        for ours, names in pairs.items():
+            own[ours].copy_(torch.cat([theirs[name] for name in names]))
+    x = torch.randn(2, 7, 24, dtype=torch.float64, requires_grad=True)
+    y, weight = block(complete(7), x), torch.randn(2, 7, 24, dtype=torch.float64)
+    found = torch.autograd.grad((y * weight).sum(), [x, *own.values()])
+    output = peer(x)
+    expected = output[0] if isinstance(output, tuple) else output
+    assert (y - expected).abs().max() < 1e-10
+    gradients = torch.autograd.grad((expected * weight).sum(), [x, *theirs.values()])
+    by_name = dict(zip(theirs, gradients[1:], strict=True))
+    assert (found[0] - gradients[0]).abs().max() < 1e-10
+    for ours, mine in zip(own, found[1:], strict=True):
+        assert (mine - torch.cat([by_name[name] for name in pairs[ours]])).abs().max() < 1e-10, ours
+
+
+def test_texts_side_by_side_are_texts_on_their_own():
+    model, texts = _spread(_model()), [torch.randint(50, (n,)) for n in (5, 1, 9)]
+    flat = model(Graph.batch([complete(len(text)) for text in texts]), torch.cat(texts))
+    alone = torch.cat([model(complete(len(text)), text) for text in texts])
+    assert (flat - alone).abs().max() < 1e-10
+
+
+def test_every_token_hears_both_sides():
+    model, text = _spread(_model()), torch.randint(50, (6,))
+    first, last = (model(complete(6), text.clone().index_fill_(0, torch.tensor(i), 49))[3] for i in (0, 5))
+    base = model(complete(6), text)[3]
+    assert (first - base).abs().max() > 1e-3 < (last - base).abs().max()
+
+
+def test_masked_scores_come_from_the_embedding():
+    model, text = _spread(_model()), torch.randint(50, (6,))
+    before = model(complete(6), text)
+    with torch.no_grad():
+        model.masked.bias[7] += 2.0
+    assert (model(complete(6), text)[:, 7] - before[:, 7] - 2.0).abs().max() < 1e-10
+    assert not [name for name, value in model.named_parameters() if name.startswith("masked") and 50 in value.shape[1:]]
+
+
+@pytest.mark.parametrize("readout", ["first", "mean"])
+def test_one_output_for_each_text(readout):
+    signature = Signature(50, 3, tokens=True, length=16, whole_graph=True)
+    model = _spread(BERT(BERTSettings(width=24, depth=1, heads=3, readout=readout), signature))
+    texts = [torch.randint(50, (n,)) for n in (5, 9)]
+    y = model(Graph.batch([complete(5), complete(9)]), torch.cat(texts))
+    assert y.shape == (2, 3)
+    assert (y[1] - model(complete(9), texts[1])[0]).abs().max() < 1e-10
+
+
+def test_dropout_acts_while_training_only():
+    model, text = _model(dropout=0.5).train(), torch.randint(50, (6,))
+    assert not torch.equal(model(complete(6), text), model(complete(6), text))
+    model.eval()
+    assert torch.equal(model(complete(6), text), model(complete(6), text))
+
+
+@pytest.mark.parametrize(
+    ("settings", "signature", "message"),
+    [
+        (BERTSettings(width=0), Signature(9, 9, True, 8), "width=0"),
+        (BERTSettings(), Signature(9, 9, length=8), "reads texts of tokens"),
+        (BERTSettings(), Signature(9, 9, True), "up to some length"),
+        (BERTSettings(), Signature(9, 3, True, 8), "asks for something else"),
+        (BERTSettings(), Signature(9, 3, True, 8, whole_graph=True), "choose a readout"),
+        (BERTSettings(readout="first"), Signature(9, 9, True, 8), "must be 'none'"),
+        (BERTSettings(readout="last"), Signature(9, 3, True, 8, whole_graph=True), "readout"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, signature, message):
+    with pytest.raises(ConfigError, match=message):
+        BERT(settings, signature)
+
+
+def test_a_text_longer_than_the_positions_is_refused():
+    with pytest.raises(ShapeError, match="position 16"):
+        _model()(complete(17), torch.zeros(17, dtype=torch.int64))
