@@ -37,7 +37,6 @@ FIGURES = [
     ("shakespeare-performer", 1, -2.15),
     ("shakespeare-linear", 1, -2.25),
     ("kernel-regression", 1, -0.06),
-    ("nbody-gnn", 1, -0.0107),
     ("nbody-tfn", 1, -0.0155),
     ("nbody-se3", 1, -0.0244),
 ]
@@ -52,6 +51,9 @@ PARTICLES = [
     ("nbody-linear", "", 0.084),
     ("nbody-radial-field", "", 0.0104),
     ("nbody-egnn", "--train.steps 1500 --train.evaluate_every 300", 0.0105),
+    ("nbody-egnn-attention", "--train.steps 1500", 0.055),
+    ("nbody-gnn", "--train.steps 3000", 0.0107),
+    ("nbody-schnet", "--train.steps 600", 0.06),
 ]
 
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, complete
+from edgewise.layers import BatchNorm
 from edgewise.models import Signature, Swin, SwinSettings
 
 IMAGE = Signature(4, 3, length=64, whole_graph=True)
@@ -81,6 +82,20 @@ def test_shifted_squares_let_what_a_corner_says_travel():
     assert reached[:6, :6].all() and not reached[6:].any() and not reached[:, 6:].any()
 
 
+def test_one_norm_stands_wherever_swin_normalises():
+    model = Swin(SwinSettings(width=8, depths=(2, 2), heads=(2, 4), window=4, norm="batch", readout="max"), IMAGE)
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
+    assert len(norms) == 2 * 4 + 3  # two a block; after the embedding, before the merging and before the readout
+    assert not any(isinstance(module, torch.nn.LayerNorm) for module in model.modules())
+    x = torch.randn(5, 64, 4)
+    model(complete(64), x).square().mean().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    moved = model.norm_in.running_mean.clone()
+    assert moved.abs().max() > 0
+    alone, together = model.eval()(complete(64), x[:1]), model(complete(64), x)[:1]
+    assert torch.allclose(alone, together, atol=1e-5) and torch.equal(model.norm_in.running_mean, moved)
+
+
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
@@ -90,6 +105,7 @@ def test_shifted_squares_let_what_a_corner_says_travel():
         (SwinSettings(depths=(2, 2), heads=(2,)), IMAGE, "one number of at least 1 a stage"),
         (SwinSettings(depths=(1,) * 5, heads=(1,) * 5), IMAGE, "cannot be halved 4 times"),
         (SwinSettings(window=0), IMAGE, "at least 1"),
+        (SwinSettings(norm="batsh"), IMAGE, "norm 'batsh' is unknown"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, signature, message):

@@ -11,7 +11,7 @@ from PIL import Image
 from edgewise.errors import ConfigError, DataError, ShapeError
 from edgewise.graphs import complete, grid
 from edgewise.tasks import ImageClassification, PatternChoice, digits
-from edgewise.tasks.images import cut, read_image
+from edgewise.tasks.images import cut, move, read_image
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,41 @@ def test_patch_lays_the_image_out(patch: int, layout: tuple[int, int], channels:
 def test_patch_must_divide_the_image(patch: int) -> None:
     with pytest.raises(ConfigError, match=f"patch={patch} does not cut images of 8 x 8"):
         digits(patch=patch)
+
+
+@pytest.mark.parametrize("shift", [-1, 8])
+def test_a_shift_must_leave_something_to_see(task: ImageClassification, shift: int) -> None:
+    with pytest.raises(ConfigError, match=f"shift={shift} must be at least 0 and less than the image, 8 x 8"):
+        ImageClassification("digits", task.images, 2, shift)
+
+
+def test_images_move_pixel_by_pixel() -> None:
+    pixels, moves = torch.arange(1, 41).view(2, 4, 5), torch.tensor([[1, -2], [-3, 0]])
+    moved = move(pixels, moves)
+    for image, (down, right) in enumerate(moves.tolist()):
+        for y in range(4):
+            for x in range(5):
+                inside = 0 <= y - down < 4 and 0 <= x - right < 5
+                assert moved[image, y, x] == (pixels[image, y - down, x - right] if inside else 0)
+
+
+def test_training_images_alone_are_shifted_every_time_anew(task: ImageClassification) -> None:
+    shifted = ImageClassification("digits", task.images, 2, shift=2)
+    batch = shifted.train_batch(200, torch.Generator().manual_seed(0))
+    same = shifted.train_batch(200, torch.Generator().manual_seed(0))
+    plain = task.train_batch(200, torch.Generator().manual_seed(0))
+    assert torch.equal(batch.x, same.x) and torch.equal(batch.target, plain.target)
+    reached = set()
+    for seen, still in zip(batch.x, plain.x, strict=True):
+        moves = torch.cartesian_prod(torch.arange(-2, 3), torch.arange(-2, 3))
+        image = still.mul(task.images.deviation).add(task.images.mean).view(4, 4, 2, 2).transpose(1, 2).reshape(8, 8)
+        candidates = shifted._normalise(cut(move(image.expand(25, 8, 8), moves), 2, 2).contiguous())
+        (which,) = (candidates - seen).abs().flatten(1).amax(1).lt(1e-4).nonzero()[:1]
+        reached.add(int(which))
+    assert len(reached) > 20
+    for split in ("valid", "test"):
+        for one, other in zip(shifted.batches(split, 100), task.batches(split, 100), strict=True):
+            assert torch.equal(one.x, other.x)
 
 
 def test_train_batch_is_a_function_of_its_generator(task: ImageClassification) -> None:

@@ -53,6 +53,13 @@ def test_mnist_is_cut_into_patches(tmp_path: Path, patch: int, layout: tuple[int
     assert task.signature.inputs == patch * patch
 
 
+@pytest.mark.usefixtures("small")
+def test_mnist_shifts_what_trains(tmp_path: Path) -> None:
+    folder = str(write_mnist(tmp_path))
+    one, other = (mnist(4, folder, shift=s).train_batch(50, torch.Generator().manual_seed(0)) for s in (0, 2))
+    assert torch.equal(one.target, other.target) and not torch.equal(one.x, other.x)
+
+
 def test_the_real_mnist_has_its_known_numbers(data) -> None:
     task = mnist(folder=str(data("mnist")))
     assert [len(task.images.splits[split]) for split in ("train", "valid", "test")] == [55_000, 5_000, 10_000]

@@ -12,6 +12,8 @@ from edgewise.graphs import Graph, squares
 from edgewise.kernels import Dot, EdgeBias
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention import MultiHeadAttention
+from edgewise.layers.tables import chosen
+from edgewise.layers.transformer import NORMS
 
 
 class WindowAttention(MultiHeadAttention):
@@ -74,9 +76,9 @@ class PatchMerging(nn.Module):
     """Four pixels become one with twice the channels; called `merge(x)`.
 
     Equation    z_(y, x) = LN(x_(2y, 2x) ‖ x_(2y+1, 2x) ‖ x_(2y, 2x+1) ‖ x_(2y+1, 2x+1)) W
-    Symbols     reduction = Wᵀ; columns = pixels in a row of the image
+    Symbols     reduction = Wᵀ; columns = pixels in a row of the image; norm = the name of LN in NORMS
     Shapes      x [*, N, width] -> [*, N / 4, 2 width], pixels row by row
-    Errors      ShapeError for an odd number of rows or columns
+    Errors      ShapeError for an odd number of rows or columns; ConfigError for an unknown norm
     Cost        O(N width²)
     Reference   Liu et al., "Swin Transformer", 2021, §3.1
 
@@ -88,10 +90,10 @@ class PatchMerging(nn.Module):
         [[10.0, 3.0]]
     """
 
-    def __init__(self, width: int, columns: int) -> None:
+    def __init__(self, width: int, columns: int, norm: str = "layer") -> None:
         super().__init__()
         self.columns = columns
-        self.norm = nn.LayerNorm(4 * width)
+        self.norm = chosen("norm", norm, NORMS)(4 * width)
         self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:

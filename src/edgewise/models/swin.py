@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete, squares
 from edgewise.kernels import dropout
-from edgewise.layers import READOUTS, FeedForward, Linear, PatchMerging, PreNormBlock, WindowAttention, chosen
+from edgewise.layers import (
+    NORMS,
+    READOUTS,
+    FeedForward,
+    Linear,
+    PatchMerging,
+    PreNormBlock,
+    WindowAttention,
+    chosen,
+)
 from edgewise.models.signature import Signature
 
 
@@ -24,6 +33,7 @@ class SwinSettings:
         heads: Attention heads of each stage.
         window: Pixels along a side of a square.
         hidden: Width inside the feed-forward networks, in widths of their stage.
+        norm: A name of NORMS.
         dropout: Probability for embeddings, attention weights and what each part of a block adds.
         readout: A name of READOUTS.
     """
@@ -33,6 +43,7 @@ class SwinSettings:
     heads: tuple[int, ...] = (2, 4)
     window: int = 7
     hidden: int = 4
+    norm: str = "layer"
     dropout: float = 0.0
     readout: str = "mean"
 
@@ -50,7 +61,8 @@ class Stage(nn.Module):
                 width,
                 WindowAttention(width, heads, rows, size, dropout=settings.dropout),
                 FeedForward(width, settings.hidden * width),
-                dropout=settings.dropout,
+                settings.norm,
+                settings.dropout,
             )
             for _ in range(settings.depths[number])
         )
@@ -68,7 +80,7 @@ class Swin(nn.Module):
     Equation    X_0 = LN(embed(x));  X ← MERGE(X) after each stage but the last;
                 Y = X + W-ATT(LN(X)), X' = Y + MLP(LN(Y)), W-ATT within squares and shifted squares in turn    (3)
                 output = readout(LN(X)) W
-    Symbols     stages[s].blocks; merges[s] = MERGE; head = W
+    Symbols     stages[s].blocks; merges[s] = MERGE; head = W; settings.norm = the name of LN in NORMS
     Shapes      features x [*, N, inputs], N pixels or patches row by row of a square image -> [*, G, outputs]
     Errors      ConfigError for a task that is not about images, sizes that do not halve, or depths and heads of
                 different lengths; for another graph than the complete one: the squares are the model's own
@@ -92,11 +104,14 @@ class Swin(nn.Module):
         count = len(settings.depths)
         self.settings, self.signature = settings, signature
         self.embed = Linear(signature.inputs, settings.width)
-        self.norm_in = nn.LayerNorm(settings.width)
+        norm = chosen("norm", settings.norm, NORMS)
+        self.norm_in = norm(settings.width)
         self.stages = nn.ModuleList(Stage(settings, number, rows >> number) for number in range(count))
-        self.merges = nn.ModuleList(PatchMerging(settings.width << n, rows >> n) for n in range(count - 1))
+        self.merges = nn.ModuleList(
+            PatchMerging(settings.width << n, rows >> n, settings.norm) for n in range(count - 1)
+        )
         last = settings.width << (count - 1)
-        self.norm = nn.LayerNorm(last)
+        self.norm = norm(last)
         self.readout = chosen("readout", settings.readout, READOUTS)(last)
         self.head = nn.Linear(last, signature.outputs)
         for module in self.modules():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph
@@ -55,6 +56,20 @@ def cut(pixels: Tensor, height: int, width: int) -> Tensor:
     return rows.transpose(2, 3).reshape(count, -1, height * width)
 
 
+def move(pixels: Tensor, moves: Tensor) -> Tensor:
+    """Move each image down and to the right by its own whole numbers: [M, Y, X], [M, 2] -> [M, Y, X]; 0 comes in.
+
+    Example
+        >>> move(torch.tensor([[[1, 2], [3, 4]]]), torch.tensor([[1, -1]])).tolist()
+        [[[0, 0], [2, 0]]]
+    """
+    count, height, width = pixels.shape
+    margin = int(moves.abs().max()) if count else 0
+    padded = functional.pad(pixels, (margin,) * 4)
+    y, x = (torch.arange(size) + margin - moves[:, axis, None] for axis, size in enumerate((height, width)))
+    return padded[torch.arange(count)[:, None, None], y[:, :, None], x[:, None, :]]
+
+
 class ImageClassification:
     """Each image is one example: P patches [B, P, C] on one shared graph, one answer per image.
 
@@ -62,8 +77,9 @@ class ImageClassification:
         name: The task's name.
         images: The data.
         patch: Height and width of a patch in pixels; 0 takes the whole image as one node.
+        shift: Each training image is moved by up to so many pixels down and across, drawn anew in every batch.
 
-    Errors      a patch that does not divide the image is a `ConfigError`.
+    Errors      a patch that does not divide the image, or a shift that could move all of it out, is a `ConfigError`.
     """
 
     kind: Kind = "image"
@@ -71,12 +87,15 @@ class ImageClassification:
     maximise = True
     has_test = True
 
-    def __init__(self, name: str, images: Images, patch: int) -> None:
+    def __init__(self, name: str, images: Images, patch: int, shift: int = 0) -> None:
         height, width = images.pixels.shape[1:]
+        if not 0 <= shift < min(height, width):
+            raise ConfigError(f"shift={shift} must be at least 0 and less than the image, {height} x {width} pixels")
         if patch < 0 or (patch and (height % patch or width % patch)):
             raise ConfigError(f"patch={patch} does not cut images of {height} x {width} pixels into equal squares")
         self.name = name
         self.images = images
+        self.shift = shift
         self.patch = (patch or height, patch or width)
         self.layout = (height // self.patch[0], width // self.patch[1])
         self._patches = cut(images.pixels, *self.patch).contiguous()
@@ -94,8 +113,13 @@ class ImageClassification:
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training images drawn with replacement."""
-        chosen = torch.randint(self.epoch_size, (size,), generator=generator)
-        return self._batch(self.images.splits["train"][chosen], pattern)
+        drawn = torch.randint(self.epoch_size, (size,), generator=generator)
+        chosen = self.images.splits["train"][drawn]
+        if not self.shift:
+            return self._batch(chosen, pattern)
+        moves = torch.randint(-self.shift, self.shift + 1, (size, 2), generator=generator)
+        patches = cut(move(self.images.pixels.index_select(0, chosen), moves), *self.patch)
+        return Batch(self.graph(pattern), self._normalise(patches), self.images.labels[chosen])
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every image of a split once, in the data's order."""

@@ -29,7 +29,7 @@ FILES = {
 SIDE, TRAIN, VALID, TEST = 28, 55_000, 5_000, 10_000
 
 
-def mnist(patch: int = 0, folder: str | None = None, download: bool = False) -> ImageClassification:
+def mnist(patch: int = 0, folder: str | None = None, download: bool = False, shift: int = 0) -> ImageClassification:
     """Tell which of the ten digits a 28 x 28 image shows.
 
     Of the 60,000 training images the first 55,000 train and the last 5,000 validate; the 10,000 test images test. The
@@ -42,10 +42,11 @@ def mnist(patch: int = 0, folder: str | None = None, download: bool = False) -> 
             features on a 7 x 7 layout; 7 gives 16 nodes of 49 features.
         folder: Where the four IDX files lie, gzipped or not (default: mnist in $EDGEWISE_DATA, then the cache).
         download: Fetch what is missing, over TLS and verified by its hash.
+        shift: Each training image is moved by up to so many pixels down and across, drawn anew in every batch.
 
     Errors      a file that is missing, damaged or of another size is a `DataError` that names it.
     """
-    return ImageClassification("mnist", _images(*_read(folder, download)), patch)
+    return ImageClassification("mnist", _images(*_read(folder, download)), patch, shift)
 
 
 def mnist_rotated(
