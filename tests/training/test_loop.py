@@ -11,6 +11,7 @@ from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
 from edgewise.training import (
     OPTIMIZERS,
+    Choice,
     OptimizerSettings,
     ScheduleSettings,
     finished,
@@ -96,6 +97,18 @@ def test_a_step_is_the_gradient_of_the_batchs_mean_loss():
     for name, gradient in gradients.items():
         torch.testing.assert_close(moves[name], -gradient)
     assert norm == pytest.approx(sum(g.square().sum() for g in gradients.values()).sqrt().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_models_own_loss_is_added_to_the_tasks(accumulate):
+    config = configured(model={"dropout": 0.0, "double": True}, task={"double": True}, optimizer=PLAIN)
+    config = replace(config, train=replace(config.train, accumulate=accumulate))
+    plain, loss, _ = update(config)
+    own_moves, own_loss, _ = update(replace(config, model=Choice("penalised", config.model.options)))
+    weight = Trainer(config, None, CPU).model.first.weight
+    assert own_loss == pytest.approx(loss + 0.1 * weight.square().sum().item())
+    torch.testing.assert_close(own_moves["first.weight"], plain["first.weight"] - 0.2 * weight.detach())
+    torch.testing.assert_close(own_moves["second.weight"], plain["second.weight"])
 
 
 @pytest.mark.parametrize(("double", "tolerance"), [(False, 1e-6), (True, 1e-12)], ids=["float32", "float64"])

@@ -16,6 +16,7 @@ import yaml
 import edgewise
 from edgewise.apps import figures, pages, recipes, rollouts
 from edgewise.apps.attention import Drawing, draw_attention, readable
+from edgewise.apps.clusters import draw_clusters
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import TABLES, configure, flat
 from edgewise.apps.pages import Markup, element
@@ -125,6 +126,7 @@ def sections(found: Findings) -> list[Markup]:
         *found.part("What was trained", lambda: [properties(found)]),
         *found.part("Training", lambda: training_curves(found.records)),
         *found.part("Who listens to whom", lambda: drawn_attention(loaded)),
+        *found.part("Clusters", lambda: clusters(loaded)),
         *found.part("The fit", lambda: fit(loaded)),
         *found.part("Forces", lambda: forces(loaded)),
         *found.part("Going on by itself", lambda: simulated(found)),
@@ -224,6 +226,12 @@ def training_curves(records: Records) -> list[Drawing]:
 def drawn_attention(loaded: LoadedRun) -> list[Drawing]:
     """The attention on its graph, for the tasks that can be drawn."""
     drawn = draw_attention(loaded.task, loaded.pattern, loaded.model)
+    return [] if drawn is None else [drawn]
+
+
+def clusters(loaded: LoadedRun) -> list[Drawing]:
+    """The clusters to which a model pools some graphs."""
+    drawn = draw_clusters(loaded.task, loaded.pattern, loaded.model)
     return [] if drawn is None else [drawn]
 
 

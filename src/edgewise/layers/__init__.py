@@ -48,6 +48,7 @@ from edgewise.layers.linear_attention import (
 )
 from edgewise.layers.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
 from edgewise.layers.lsh import AngularHash, LSHAttention
+from edgewise.layers.min_cut import ClusterAssignment, Pooled, min_cut_pool
 from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
 from edgewise.layers.monet import DegreeCoordinates, MoNet
 from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
@@ -136,6 +137,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "gps": GPS,
     "pair-norm": PairNorm,
     "virtual-node": VirtualNode,
+    "cluster-assignment": ClusterAssignment,
     "mean-readout": MeanReadout,
     "sum-readout": SumReadout,
     "max-readout": MaxReadout,
@@ -182,6 +184,7 @@ __all__ = [
     "Centroids",
     "ClassicalHopfield",
     "CliqueEncoding",
+    "ClusterAssignment",
     "ContinuousHopfield",
     "Coupling",
     "DegreeCoordinates",
@@ -230,6 +233,7 @@ __all__ = [
     "PatchMerging",
     "PerformerAttention",
     "PlaneGroup",
+    "Pooled",
     "PositiveFeatures",
     "PostNormBlock",
     "PostNormDecoderBlock",
@@ -281,6 +285,7 @@ __all__ = [
     "load_adapters",
     "log_lengths",
     "merge",
+    "min_cut_pool",
     "positions",
     "probabilities",
     "renormalised",

@@ -15,9 +15,14 @@ from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles import Particles, ParticlesSettings
+from edgewise.models.pooled_transformer import (
+    PooledTransformer,
+    PooledTransformerSettings,
+    relevance,
+)
 from edgewise.models.potential import Potential, PotentialSettings
 from edgewise.models.recurrent import Recurrent, RecurrentSettings
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Penalised, Signature
 from edgewise.models.simulator import Simulator, SimulatorSettings
 from edgewise.models.swin import Swin, SwinSettings
 from edgewise.models.transformer import Transformer, TransformerSettings
@@ -34,6 +39,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
     "particles": (ParticlesSettings, Particles),
     "simulator": (SimulatorSettings, Simulator),
+    "pooled-transformer": (PooledTransformerSettings, PooledTransformer),
     "graph-transformer": (GraphTransformerSettings, GraphTransformer),
     "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
     "potential": (PotentialSettings, Potential),
@@ -70,7 +76,10 @@ __all__ = [
     "MLPSettings",
     "Particles",
     "ParticlesSettings",
+    "Penalised",
     "Perceptron",
+    "PooledTransformer",
+    "PooledTransformerSettings",
     "Potential",
     "PotentialSettings",
     "RandomizedMLPSettings",
@@ -87,6 +96,7 @@ __all__ = [
     "energy_by_depth",
     "from_hugging_face",
     "model_named",
+    "relevance",
     "to_hugging_face",
     "translate",
 ]

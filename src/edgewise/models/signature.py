@@ -1,9 +1,12 @@
-"""What a task asks of a model: widths and lengths only, so that any model can be built for any task."""
+"""What a task asks of a model, widths and lengths only; and what a model answers that has a loss of its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
+
+from torch import Tensor
 
 from edgewise.errors import ConfigError
 
@@ -51,3 +54,15 @@ class Signature:
                 raise ConfigError(f"a model's {name} must be at least 1, not {value}")
         if self.radius is not None and not 0 < self.radius < inf:
             raise ConfigError(f"a model's radius must be above 0 and finite, not {self.radius}")
+
+
+class Penalised(NamedTuple):
+    """What a model returns in training mode if it has a loss of its own; in evaluation mode it returns the outputs.
+
+    Args:
+        outputs: What the task's loss reads.
+        penalty: Added to the task's loss, a mean over the batch's examples as that is.
+    """
+
+    outputs: Tensor
+    penalty: Tensor

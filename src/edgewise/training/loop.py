@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise.errors import NonFiniteError
-from edgewise.tasks.task import Batch, Split
+from edgewise.models.signature import Penalised
+from edgewise.tasks.task import Batch, Split, Task
 from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
@@ -111,7 +112,7 @@ class Trainer:
         for number, (weight, part) in enumerate(parts, start=1):
             with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
                 with self.autocast():
-                    mean = self.task.loss(self.parallel(part.graph, part.x), part)
+                    mean = mean_loss(self.task, self.parallel(part.graph, part.x), part)
                 # DistributedDataParallel divides by the number of ranks.
                 self.scaler.scale(mean * (weight * self.world.size)).backward()
             total = total + mean.detach() * weight
@@ -257,6 +258,13 @@ class Trainer:
             what = "the gradient's norm is too large for its precision"
         advice = "lower optimizer.learning_rate or set train.clip"
         return NonFiniteError(f"step {self.step}: {what}; {advice}. The checkpoints before it are intact")
+
+
+def mean_loss(task: Task, answer: Tensor | Penalised, batch: Batch) -> Tensor:
+    """The mean loss of a batch, and the model's own where it has one."""
+    if isinstance(answer, Penalised):
+        return task.loss(answer.outputs, batch) + answer.penalty
+    return task.loss(answer, batch)
 
 
 def non_finite(tensors: Mapping[str, Tensor]) -> str | None:

@@ -1,0 +1,134 @@
+import pytest
+import torch
+
+from edgewise import Graph, complete
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.layers import ClusterAssignment, min_cut_pool
+from layers.parity import leaf, messy_graph
+
+
+def symmetric(nodes: int, edges: int, seed: int) -> Graph:
+    index = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(seed))
+    return Graph.from_edge_index(index, nodes).symmetrise()
+
+
+def numbers(pooled, clusters):
+    """All that pooling gives, as one vector: its gradient is the gradient of everything."""
+    x, weight = pooled.x.unflatten(-2, (-1, clusters)), pooled.weight.unflatten(-1, (-1, clusters, clusters))
+    return torch.cat([t.flatten() for t in (x, weight, pooled.cut, pooled.orthogonality)])
+
+
+@pytest.mark.parametrize("clusters", [2, 5])
+def test_a_batch_pools_as_pygs_dense_pooling_of_each_member(clusters):
+    pyg = pytest.importorskip("torch_geometric.nn.dense")
+    members = [symmetric(7, 12, 0), symmetric(4, 5, 1), complete(6)]
+    x, logits = leaf(17, 3), leaf(17, clusters, seed=1)
+    found = numbers(min_cut_pool(Graph.batch(members), x, logits.softmax(-1)), clusters)
+    parts = zip(members, x.split([7, 4, 6]), logits.split([7, 4, 6]), strict=True)
+    peers = [pyg.dense_mincut_pool(x_g, m.multiplicity().double(), s_g) for m, x_g, s_g in parts]
+    expected = torch.cat([torch.cat([peer[part].flatten() for peer in peers]) for part in range(4)])
+    assert (found - expected).abs().max() <= 1e-10
+    projection = torch.randn(found.shape, dtype=torch.float64)
+    gradients = [torch.autograd.grad((y * projection).sum(), (x, logits), retain_graph=True) for y in (found, expected)]
+    for ours, theirs in zip(*gradients, strict=True):
+        assert theirs.abs().max() > 0
+        assert (ours - theirs).abs().max() <= 1e-9
+
+
+def test_it_is_the_equation_with_weights_on_a_directed_graph():
+    graph, x, logits = messy_graph(), leaf(7, 3), leaf(7, 4, seed=1)
+    weight = leaf(graph.num_edges, seed=2).square()
+    s, A = logits.softmax(-1), torch.zeros(7, 7, dtype=torch.float64)
+    A = A.index_put((graph.receivers, graph.senders), weight, accumulate=True)
+    links = s.T @ A @ s
+    cut = -links.trace() / (s.T @ torch.diag(A.sum(1)) @ s).trace()
+    overlap = s.T @ s
+    orthogonality = (overlap / overlap.norm() - torch.eye(4, dtype=torch.float64) / 2).norm()
+    links = links - torch.diag(links.diag())
+    links = links / links.sum(1, keepdim=True).sqrt() / links.sum(1).sqrt()
+    expected = torch.cat([(s.T @ x).flatten(), links.flatten(), cut[None], orthogonality[None]])
+    found = numbers(min_cut_pool(graph, x, s, weight), 4)
+    assert (found - expected).abs().max() <= 1e-12
+    projection = torch.randn(found.shape, dtype=torch.float64)
+    leaves = (x, logits, weight)
+    for ours, theirs in zip(
+        torch.autograd.grad((found * projection).sum(), leaves, retain_graph=True),
+        torch.autograd.grad((expected * projection).sum(), leaves),
+        strict=True,
+    ):
+        assert (ours - theirs).abs().max() <= 1e-11
+
+
+def test_finite_differences_agree():
+    graph = symmetric(5, 6, 0)
+    function = lambda x, logits: numbers(min_cut_pool(graph, x, logits.softmax(-1)), 2)  # noqa: E731
+    assert torch.autograd.gradcheck(function, (leaf(5, 2), leaf(5, 2, seed=1)))
+
+
+def test_numbering_and_neighbours_in_the_batch_do_not_matter():
+    first, second, perm = symmetric(7, 12, 0), symmetric(4, 5, 1), torch.randperm(7)
+    x, s = leaf(7, 3), leaf(7, 2, seed=1).softmax(-1)
+    alone = min_cut_pool(first, x, s)
+    renumbered = min_cut_pool(first.permute(perm), x[perm], s[perm])
+    assert torch.allclose(numbers(alone, 2), numbers(renumbered, 2), atol=1e-12)
+    both = min_cut_pool(
+        Graph.batch([second, first]), torch.cat([leaf(4, 3), x]), torch.cat([leaf(4, 2).softmax(-1), s])
+    )
+    assert torch.allclose(both.x[2:], alone.x) and torch.allclose(both.weight[4:], alone.weight)
+    assert torch.allclose(both.cut[1:], alone.cut) and both.graph.sizes.tolist() == [2, 2]
+
+
+def test_two_inputs_on_one_graph():
+    graph, x, s = symmetric(7, 12, 0), leaf(2, 7, 3), leaf(2, 7, 4, seed=1).softmax(-1)
+    both = min_cut_pool(graph, x, s)
+    for n in range(2):
+        one = min_cut_pool(graph, x[n], s[n])
+        for ours, alone in zip(both[1:], one[1:], strict=True):
+            assert torch.allclose(ours[n], alone)
+
+
+def test_graphs_without_edges_or_nodes_have_finite_gradients():
+    empty = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=0)
+    bare = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=3)
+    x, logits = leaf(3, 2), leaf(3, 2, seed=1)
+    pooled = min_cut_pool(Graph.batch([empty, bare]), x, logits.softmax(-1))
+    assert pooled.cut.tolist() == [0, 0] and not pooled.weight.any() and not pooled.x[:2].any()
+    for gradient in torch.autograd.grad(numbers(pooled, 2).sum(), (x, logits)):
+        assert gradient.isfinite().all()
+
+
+def test_training_on_its_losses_alone_finds_planted_communities():
+    """What the paper claims: unsupervised, the losses cluster a graph; and few edges leave a cluster."""
+    generator = torch.Generator().manual_seed(0)
+    community = torch.arange(60) // 20
+    chance = torch.where(community[:, None] == community, 0.4, 0.02)
+    graph = Graph.from_edge_index((torch.rand(60, 60, generator=generator) < chance).nonzero().T, 60).symmetrise()
+    x = graph.multiplicity().float()
+    assign = ClusterAssignment(60, 3)
+    optimizer = torch.optim.Adam(assign.parameters(), 0.1)
+    for _ in range(80):
+        pooled = min_cut_pool(graph, x, assign(graph, x))
+        optimizer.zero_grad()
+        (pooled.cut + pooled.orthogonality).sum().backward()
+        optimizer.step()
+    found = assign(graph, x).argmax(-1)
+    assert pooled.cut.item() < -0.7
+    assert all((found[community == c] == found[20 * c]).all() for c in range(3)) and len(found.unique()) == 3
+
+
+def test_nothing_is_as_large_as_all_pairs_of_nodes():
+    """200,000 nodes on a ring: a dense A would take 160 GB."""
+    n = 200_000
+    i = torch.arange(n)
+    ring = Graph.from_edge_index(torch.stack([torch.cat([i, i]), torch.cat([(i + 1) % n, (i - 1) % n])]), n)
+    s = torch.nn.functional.one_hot(i * 4 // n, 4).float()
+    pooled = min_cut_pool(ring, torch.ones(n, 1), s)
+    assert pooled.x.flatten().tolist() == [n / 4] * 4
+    assert pooled.cut.item() == pytest.approx(-(2 * n - 8) / (2 * n))
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match="at least 1"):
+        ClusterAssignment(3, 0)
+    with pytest.raises(ShapeError, match=r"s is .*with 7 rows"):
+        min_cut_pool(messy_graph(), torch.zeros(7, 2), torch.zeros(6, 2))

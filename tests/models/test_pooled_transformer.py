@@ -1,0 +1,72 @@
+import pytest
+import torch
+
+from edgewise import ConfigError, Graph, complete
+from edgewise.layers import min_cut_pool
+from edgewise.models import Penalised, PooledTransformer, PooledTransformerSettings, Signature, relevance
+
+PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
+BATCH = Graph.batch([PATH, complete(3)])
+SIGNATURE = Signature(5, 2, whole_graph=True)
+
+
+def model(**options):
+    return PooledTransformer(PooledTransformerSettings(width=8, clusters=3, heads=2, **options), SIGNATURE).double()
+
+
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_members_of_a_batch_are_kept_apart_and_every_weight_learns(blocks):
+    one, x = model(blocks=blocks, layer="gin"), torch.randn(7, 5, dtype=torch.float64)
+    together = one.eval()(BATCH, x)
+    alone = torch.cat([one(PATH, x[:4]), one(complete(3), x[4:])])
+    assert torch.allclose(together, alone, atol=1e-12)
+    answer = one.train()(BATCH, x)
+    (answer.outputs.square().sum() + answer.penalty).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in one.parameters())
+
+
+def test_the_order_of_the_nodes_does_not_matter():
+    one, x, perm = model().eval(), torch.randn(4, 5, dtype=torch.float64), torch.tensor([2, 0, 3, 1])
+    assert torch.allclose(one(PATH, x), one(PATH.permute(perm), x[perm]), atol=1e-12)
+    assert torch.allclose(one.clusters(PATH, x)[perm], one.clusters(PATH.permute(perm), x[perm]), atol=1e-12)
+
+
+def test_in_training_it_answers_with_the_losses_of_its_pooling():
+    one, x = model(penalty=0.5), torch.randn(7, 5, dtype=torch.float64)
+    plain = one.eval()(BATCH, x)
+    answer = one.train()(BATCH, x)
+    pooled = min_cut_pool(BATCH, one.gnn(BATCH, x), one.clusters(BATCH, x))
+    assert isinstance(plain, torch.Tensor) and isinstance(answer, Penalised)
+    assert torch.allclose(answer.outputs, plain)
+    expected = 0.5 * sum(pooled.cut + pooled.orthogonality) / 2
+    assert answer.penalty.item() == pytest.approx(expected.item())
+
+
+def test_relevance_is_the_gradient_times_the_activation():
+    """Against finite differences: how the output moves where a node's activation shrinks."""
+    one, x = model(blocks=1).eval(), torch.randn(7, 5, dtype=torch.float64)
+    h = one.gnn(BATCH, x).detach()
+    s = one.assign(BATCH, h).detach()
+    found = relevance(one, BATCH, x, output=1)
+    for node in range(7):
+        step = torch.zeros(7, 1, dtype=torch.float64)
+        step[node] = 1e-6
+        ends = [one.answer(min_cut_pool(BATCH, h * (1 + sign * step), s))[int(node >= 4), 1] for sign in (1, -1)]
+        assert found[node].item() == pytest.approx((ends[0] - ends[1]).item() / 2e-6, abs=1e-7)
+    assert not one.training
+
+
+@pytest.mark.parametrize(
+    ("options", "signature", "message"),
+    [
+        ({}, Signature(5, 2), "one output per node"),
+        ({"blocks": -1}, SIGNATURE, "at least 0"),
+        ({"clusters": 0}, SIGNATURE, "at least 1"),
+        ({"layer": "gnc"}, SIGNATURE, "choose one of gcn"),
+        ({"heads": 3}, SIGNATURE, "do not divide"),
+        ({"readout": "none"}, SIGNATURE, "choose a readout"),
+    ],
+)
+def test_impossible_settings_are_refused(options, signature, message):
+    with pytest.raises(ConfigError, match=message):
+        PooledTransformer(PooledTransformerSettings(**options), signature)
