@@ -79,6 +79,50 @@ def test_a_large_grid_has_its_repeated_eigenvalues():
     assert torch.allclose(spectrum.vectors.T @ spectrum.vectors, torch.eye(16).double(), atol=1e-8)
 
 
+def eigenvalues_below(bound, side):
+    """How many eigenvalues of a square grid's normalised Laplacian are below a bound, without any eigensolver for it.
+
+    Row after row is eliminated; what is left of each row has as many negative eigenvalues as all rows together have
+    eigenvalues below the bound (Sylvester's law of inertia, Haynsworth's additivity).
+    """
+    line = numpy.ones(side)
+    line[[0, -1]] = 0
+    below, schur, between = 0, None, line
+    for row in range(side):
+        d, next_d = (2 + line + (0 < r < side - 1) for r in (row, row + 1))
+        within = -numpy.diag(1 / numpy.sqrt(d[1:] * d[:-1]), 1)
+        block = numpy.eye(side) * (1 - bound) + within + within.T
+        if schur is not None:
+            block -= between[:, None] * numpy.linalg.inv(schur) * between
+        below += int((numpy.linalg.eigvalsh(block) < 0).sum())
+        schur, between = block, 1 / numpy.sqrt(d * next_d)
+    return below
+
+
+@pytest.mark.accuracy
+def test_a_large_square_grid_misses_no_copy_of_an_eigenvalue():
+    """141 × 141 nodes: mirrored at the diagonal, (a, b) and (b, a) waves are alike, so most eigenvalues are double."""
+    side, count = 141, 16
+    graph = grid(side, side, neighbors=4, loops=False)
+    spectrum = laplacian_spectrum(graph, count)
+    values, vectors = spectrum.values[0], spectrum.vectors
+    d = graph.in_degrees().double()
+    scaled = vectors / d.sqrt()[:, None]
+    heard = torch.zeros_like(vectors).index_add_(0, graph.receivers, scaled[graph.senders])
+    assert (vectors - heard / d.sqrt()[:, None] - vectors * values).abs().max() <= 1e-6
+    assert torch.allclose(vectors.T @ vectors, torch.eye(count).double(), atol=1e-8)
+    steps = values.diff() > 1e-8
+    assert int((~steps).sum()) >= 5  # doubles
+    for place in steps.nonzero().flatten().tolist():
+        assert eigenvalues_below(float(values[place : place + 2].mean()), side) == place + 1
+
+
+def test_inertia_counts_eigenvalues_of_a_small_grid():
+    lap = dense_laplacian(grid(7, 7, neighbors=4, loops=False))
+    for bound in (0.01, 0.1, 0.33, 0.77, 1.0001, 1.5):
+        assert eigenvalues_below(bound, 7) == int((torch.linalg.eigvalsh(lap) < bound).sum())
+
+
 def test_members_of_a_batch_are_alone_and_small_ones_are_padded():
     members = [Graph.from_networkx(networkx.path_graph(3)), Graph.from_networkx(networkx.cycle_graph(5))]
     spectrum = laplacian_spectrum(Graph.batch(members), 4)

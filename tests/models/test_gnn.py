@@ -5,7 +5,7 @@ from torch.nn import functional
 from edgewise import ConfigError, Graph, causal, complete, record
 from edgewise.graphs import importance, sample_layers, sample_neighbors
 from edgewise.layers import GAT, GCN, NORMS, READOUTS, SparseFeatures, renormalised
-from edgewise.models import GNN, GRAPH_LAYERS, GNNSettings, Signature, energy_by_depth
+from edgewise.models import GNN, GRAPH_LAYERS, GNNSettings, Signature
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
 NODES = Signature(6, 3)
@@ -168,22 +168,6 @@ def test_layers_sampled_by_importance_are_weighted_sums():
     assert all(torch.allclose(a, b, atol=1e-10) for a, b in pairs)
     with pytest.raises(ConfigError, match="need the layer 'fast-gcn'"):
         GNN(GNNSettings("gcn"), NODES)(sample, x[sample.nodes].float())
-
-
-def test_energy_falls_with_depth_unless_pairs_are_kept_apart():
-    """On a ring with a chord, weights as drawn: without a remedy the nodes of a deep network are nearly alike."""
-    i = torch.arange(20)
-    ring = Graph.from_edge_index(
-        torch.stack([torch.cat([i, i]), torch.cat([(i + 1) % 20, (i + 7) % 20])]), 20
-    ).symmetrise()
-    x, energies = torch.randn(20, 6), {}
-    for norm in ("none", "pair"):
-        torch.manual_seed(0)
-        model = GNN(GNNSettings("gcn", depth=33, norm=norm, activation="tanh"), NODES)
-        energies[norm] = energy_by_depth(model, ring, x)
-        assert model.training
-    assert [len(one) for one in energies.values()] == [32, 32]
-    assert energies["none"][-1] < 1e-4 < 0.05 < energies["pair"][-1]
 
 
 def test_edges_are_dropped_while_training_only():

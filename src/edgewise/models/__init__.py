@@ -7,7 +7,7 @@ from torch import nn
 from edgewise.layers import chosen
 from edgewise.models.bert import BERT, BERTSettings
 from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
-from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
+from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.group_cnn import GroupCNN, GroupCNNSettings
@@ -24,6 +24,7 @@ from edgewise.models.potential import Potential, PotentialSettings
 from edgewise.models.recurrent import Recurrent, RecurrentSettings
 from edgewise.models.signature import Penalised, Signature
 from edgewise.models.simulator import Simulator, SimulatorSettings
+from edgewise.models.smoothing import energy_by_depth
 from edgewise.models.swin import Swin, SwinSettings
 from edgewise.models.transformer import Transformer, TransformerSettings
 from edgewise.models.translation import Found, translate

@@ -31,7 +31,6 @@ from edgewise.layers import (
     SparseFeatures,
     at_receivers,
     chosen,
-    dirichlet_energy,
     drop_edges,
     dropout,
 )
@@ -200,34 +199,6 @@ class GNN(nn.Module):
         """The graph of one hidden layer: while training, some edges are missing."""
         p = self.settings.edge_dropout
         return drop_edges(graph, p) if p and self.training else graph
-
-
-@torch.no_grad()
-def energy_by_depth(model: GNN, graph: Graph, x: Tensor | SparseFeatures) -> list[float]:
-    """The relative Dirichlet energy of what each hidden layer gives, the first one first: near 0 it has smoothed away.
-
-    Cost        one forward pass, in evaluation mode, and O(E width) for each layer
-
-    Example
-        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> model = GNN(GNNSettings("gcn", depth=3), Signature(3, 7))
-        >>> [round(abs(e), 4) for e in energy_by_depth(model, pair, torch.randn(2, 3))]  # both nodes hear the same
-        [0.0, 0.0]
-    """
-    energies: list[float] = []
-
-    def measure(layer: nn.Module, inputs: object, y: Tensor) -> None:
-        energies.append(float(dirichlet_energy(graph, y, relative=True)))
-
-    handles = [layer.register_forward_hook(measure) for layer in model.hidden]
-    was_training = model.training
-    try:
-        model.eval()(graph, x)
-    finally:
-        model.train(was_training)
-        for handle in handles:
-            handle.remove()
-    return energies
 
 
 def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
