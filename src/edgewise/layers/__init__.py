@@ -17,10 +17,11 @@ from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.geometry import angles, displacements, edge_pairs, gaussians, lengths, log_lengths, squared_lengths
-from edgewise.layers.gin import GIN
+from edgewise.layers.gin import GIN, GINE
 from edgewise.layers.gps import GPS
 from edgewise.layers.graph_attention import (
     CentralityEncoding,
+    EdgeTransformerBlock,
     GraphAttention,
     GraphormerAttention,
     HadamardAttention,
@@ -118,6 +119,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "gat": GAT,
     "gatv2": GATv2,
     "gin": GIN,
+    "gine": GINE,
     "gated-gcn": GatedGCN,
     "monet": MoNet,
     "edge-conv": EdgeConv,
@@ -161,6 +163,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GIN",
+    "GINE",
     "GPS",
     "LAYERS",
     "MLP",
@@ -188,6 +191,7 @@ __all__ = [
     "DynamicEdgeConv",
     "EdgeConv",
     "EdgeMLP",
+    "EdgeTransformerBlock",
     "EdgeUpdate",
     "EigenspaceEncoding",
     "FactorisedAttention",
