@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import Graph
-from edgewise.layers import GIN, MLP, SAGEMean, SparseFeatures
+from edgewise import Graph, ShapeError
+from edgewise.layers import GIN, GINE, MLP, SAGEMean, SparseFeatures
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -41,3 +41,36 @@ def test_sums_tell_multisets_apart_that_means_confuse():
     mean, total = SAGEMean(2, 4), GIN(MLP([2, 4]))
     assert torch.allclose(mean(one, x)[0], mean(two, x)[0])
     assert not torch.allclose(total(one, x)[0], total(two, x)[0])
+
+
+def test_gine_is_pygs():
+    pyg = pytest.importorskip("torch_geometric.nn")
+    graph, x, e = messy_graph(), leaf(7, 5), leaf(10, 3, seed=1)
+    network = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4))
+    peer = pyg.GINEConv(network, eps=0.3, train_eps=True, edge_dim=3).double()
+    weights = {
+        "epsilon": peer.eps[0],
+        "mlp.linears.0.weight": network[0].weight,
+        "mlp.linears.0.bias": network[0].bias,
+        "mlp.linears.1.weight": network[2].weight,
+        "mlp.linears.1.bias": network[2].bias,
+        "edge.weight": peer.lin.weight,
+        "edge.bias": peer.lin.bias,
+    }
+    expected = peer(x, graph.edge_index(), e)
+    layer = GINE(MLP([5, 6, 4]), edges=3).double()
+    assert_parity(layer, weights, (graph, x, e), expected, [x, e, *peer.parameters()])
+
+
+def test_gine_tells_bonds_apart_that_gin_confuses():
+    pair, x = Graph.from_edge_index([[1, 0], [0, 1]], num_nodes=2), torch.ones(2, 2)
+    layer = GINE(MLP([2, 4]), edges=1)
+    with torch.no_grad():
+        layer.edge.weight.fill_(1.0)
+    y = layer(pair, x, torch.tensor([[0.0], [3.0]]))  # two nodes that differ in their bond alone
+    assert not torch.allclose(y[0], y[1])
+    assert torch.allclose(*GIN(MLP([2, 4]))(pair, x))
+    with pytest.raises(ShapeError):
+        layer(pair, x)
+    with pytest.raises(ShapeError):
+        GINE(MLP([2, 4]))(pair, x, torch.zeros(2, 1))

@@ -7,6 +7,7 @@ import torch
 from edgewise import ConfigError, Graph, ShapeError, complete, record
 from edgewise.layers import (
     CentralityEncoding,
+    EdgeTransformerBlock,
     GraphAttention,
     GraphormerAttention,
     HadamardAttention,
@@ -183,3 +184,55 @@ def test_what_does_not_fit_is_refused():
         GraphormerAttention(4, 2, edges=3)(graph, x)
     with pytest.raises(ConfigError, match="diffusion, random-walk"):
         KernelAttention(4, 2, "heat")
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_the_edge_block_is_its_equations_in_value_and_gradient(order):
+    """Attention written out edge by edge; layer norms and perceptrons by torch.nn.functional."""
+    graph, x, e = messy_graph(), leaf(7, 4), leaf(10, 4, seed=1)
+    block = EdgeTransformerBlock(4, heads=2, order=order).double()
+    norms = [
+        lambda t, k=k: torch.nn.functional.layer_norm(t, (4,), block.norms[k].weight, block.norms[k].bias)
+        for k in range(4)
+    ]
+
+    def attend(x, e):
+        layer, heads = block.attention, 2
+        q, k, v = heads_of(layer, x)
+        i, j = graph.receivers, graph.senders
+        w = (q[:, i] * k[:, j]).transpose(0, 1).flatten(1) * layer.edge(e) / 2**0.5
+        rows = []
+        for node in range(7):
+            mine = (i == node).nonzero().flatten()
+            p = w[mine].unflatten(-1, (heads, 2)).sum(-1).softmax(0)  # [edges of the node, H]
+            rows.append((p.T.unsqueeze(-1) * v[:, j[mine]]).sum(1).flatten())
+        return layer.output(torch.stack(rows)), layer.edge_output(w)
+
+    def perceptron(ff, t):
+        return ff.down(torch.relu(ff.up(t)))
+
+    def written(x, e):
+        if order == "pre":
+            y, new = attend(norms[0](x), norms[2](e))
+            x, e = x + y, e + new
+            return x + perceptron(block.feed_forward, norms[1](x)), e + perceptron(block.edge_feed_forward, norms[3](e))
+        y, new = attend(x, e)
+        x, e = norms[0](x + y), norms[2](e + new)
+        return norms[1](x + perceptron(block.feed_forward, x)), norms[3](e + perceptron(block.edge_feed_forward, e))
+
+    with torch.no_grad():
+        for norm in block.norms:
+            norm.weight.normal_()
+    found, expected = block(graph, x, e), written(x, e)
+    leaves = [x, e, *block.parameters()]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-10)
+    projection = [torch.randn_like(part) for part in found]
+    gradients = [
+        torch.autograd.grad(
+            sum((y * p).sum() for y, p in zip(parts, projection, strict=True)), leaves, retain_graph=True
+        )
+        for parts in (found, expected)
+    ]
+    for ours, theirs in zip(*gradients, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-9)

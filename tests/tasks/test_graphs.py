@@ -1,15 +1,18 @@
 """Tasks on whole graphs: disjoint batches, their loss and scores, and what they answer."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from edgewise.errors import DataError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.layers import GIN, MLP, SumReadout
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice
+from edgewise.tasks.task import Batch
 from edgewise.training import evaluate
 
 SIZES = [3, 1, 4, 2, 5, 3]
@@ -165,3 +168,47 @@ def test_any_readout_of_the_graph_network_fits(classes: GraphClassification) -> 
         model = GNN(GNNSettings("gin", 4, readout=readout), classes.signature).double()
         (batch,) = classes.batches("train", 10)
         assert model(batch.graph, batch.x).shape == (3, 3)
+
+
+# Edges of which something is known
+
+
+@pytest.fixture
+def bonds() -> GraphRegression:
+    """The same paths; an edge knows its two ends, each counted over all graphs."""
+    data = graphs(torch.tensor([1.0, 5.0, 2.0, -1.0, 6.0, 3.0]))
+    first = [sum(SIZES[:number]) for number in range(6)]
+    e = torch.cat([member.edge_index().T + start for member, start in zip(data.members, first, strict=True)])
+    return GraphRegression("six", replace(data, e=e.double()))
+
+
+def test_edge_features_stay_with_their_edges_in_every_batch(bonds: GraphRegression) -> None:
+    """`x` of each node in place of its number: in a batch, an edge's features are those of the nodes that it joins."""
+    number = {tuple(row): k for k, row in enumerate(bonds.graphs.x.tolist())}
+
+    def follow(batch: Batch) -> None:
+        places = torch.tensor([number[tuple(row)] for row in batch.x.tolist()])
+        assert torch.equal(places[batch.graph.edge_index().T], batch.e.long())
+
+    (train,) = bonds.batches("train", 10)
+    for batch in (train, *train.split(2), bonds.train_batch(2, torch.Generator().manual_seed(1)), train.to("cpu")):
+        assert batch.inputs == (batch.graph, batch.x, batch.e)
+        follow(batch)
+    assert bonds.signature.edges == 2
+    assert train.to("meta").e.device.type == "meta"
+
+
+def test_a_pattern_cannot_have_the_features_of_other_edges(bonds: GraphRegression) -> None:
+    with pytest.raises(ConfigError, match=r"graph\.name must be given"):
+        next(bonds.batches("train", 2, PatternChoice("complete")))
+
+
+def test_edge_features_reach_the_model_in_training_evaluation_and_prediction(bonds: GraphRegression) -> None:
+    model = GNN(GNNSettings("gine", 4, dropout=0.0, readout="sum"), bonds.signature).double()
+    answer = bonds.predict(model, None, "test:0", "cpu")
+    batch = next(bonds.batches("test", 1))
+    told = bonds.mean + bonds.deviation * model(batch.graph, batch.x, batch.e).item()
+    assert answer["value"] == pytest.approx(told)
+    assert evaluate(model, bonds, "test", 1)["rmse"] == pytest.approx(abs(told - 3.0))
+    other = GraphRegression("six", replace(bonds.graphs, e=torch.zeros_like(bonds.graphs.e)))
+    assert other.predict(model, None, "test:0", "cpu")["value"] != pytest.approx(told)

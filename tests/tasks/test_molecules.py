@@ -21,17 +21,31 @@ LINES = [f'"m, {carbons}",{"C" * carbons}O,{carbons}.5' for carbons in range(1, 
 
 
 def test_a_molecule_is_the_graph_of_its_bonds() -> None:
-    graph, x = molecule("C1CC1C#N")
+    graph, x, e = molecule("C1CC1C#N")
     assert graph.num_receivers == 5
     assert graph.dense_mask().int().tolist() == [
         [0, 1, 1, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [0, 0, 1, 0, 1], [0, 0, 0, 1, 0],
     ]  # fmt: skip
-    assert x.shape == (5, 37)
+    assert (x.shape, e.shape) == ((5, 39), (10, 8))
     assert x[:, ELEMENTS.index("N")].tolist() == [0, 0, 0, 0, 1]
     single, triple, in_three = x[:, 21], x[:, 23], x[:, 29]
     assert single.tolist() == [2, 2, 3, 1, 0]
     assert triple.tolist() == [0, 0, 0, 1, 1]
     assert in_three.tolist() == [1, 1, 1, 0, 0]
+    of_bond = torch.zeros(5, 5, 8).index_put((graph.receivers, graph.senders), e)
+    assert torch.equal(of_bond, of_bond.transpose(0, 1))  # a bond is the same from either end
+    assert of_bond[:, :, 2].nonzero().tolist() == [[3, 4], [4, 3]]  # the triple one
+    assert of_bond[:, :, 5].nonzero().tolist() == [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]  # in the ring
+
+
+def test_stereochemistry_is_told_whatever_the_order_of_the_atoms() -> None:
+    for one, other in (("N[C@@H](C)C(=O)O", "C[C@H](N)C(=O)O"), ("F/C=C/F", "C(=C/F)\\F")):
+        (_, x, e), (_, y, f) = molecule(one), molecule(other)
+        assert torch.equal(x.sum(0), y.sum(0)) and torch.equal(e.sum(0), f.sum(0))
+    left, right = (molecule(smiles)[1] for smiles in ("N[C@@H](C)C(=O)O", "N[C@H](C)C(=O)O"))
+    assert left[1, 34:36].tolist() == [0, 1] and right[1, 34:36].tolist() == [1, 0]  # S, as in proteins, and R
+    trans, cis = (molecule(smiles)[2] for smiles in ("F/C=C/F", "F/C=C\\F"))
+    assert trans[:, 6:].sum(0).tolist() == [2, 0] and cis[:, 6:].sum(0).tolist() == [0, 2]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
@@ -43,9 +57,14 @@ def test_the_peer_says_the_same_of_real_molecules(data) -> None:
     data("esol")
     table = Chem.GetPeriodicTable()
     for smiles in molecules().graphs.names[::37]:
-        theirs, (graph, x) = from_smiles(smiles), molecule(smiles)
-        ours = set(map(tuple, graph.edge_index().T.tolist()))
-        assert ours == set(map(tuple, theirs.edge_index.T.tolist()))
+        theirs, (graph, x, e) = from_smiles(smiles), molecule(smiles)
+        kinds = {1: 0, 2: 1, 3: 2, 12: 3}  # their numbers of single, double, triple and aromatic bonds
+        bonds = {
+            (*ends, kinds[kind], bool(conjugated))
+            for ends, (kind, _, conjugated) in zip(theirs.edge_index.T.tolist(), theirs.edge_attr.tolist(), strict=True)
+        }
+        ours = zip(graph.edge_index().T.tolist(), e[:, :4].argmax(1).tolist(), e[:, 4].bool().tolist(), strict=True)
+        assert {(*ends, kind, conjugated) for ends, kind, conjugated in ours} == bonds
         symbols = [ELEMENTS[int(row.argmax())] if row[:9].any() else None for row in x[:, :10]]
         for symbol, atom in zip(symbols, theirs.x[:, 0].tolist(), strict=True):
             assert symbol is None or symbol == table.GetElementSymbol(atom)
@@ -55,8 +74,8 @@ def test_the_peer_says_the_same_of_real_molecules(data) -> None:
 
 
 def test_one_atom_charges_and_components() -> None:
-    graph, x = molecule("[Na+].[Cl-]")
-    assert graph.num_edges == 0
+    graph, x, e = molecule("[Na+].[Cl-]")
+    assert graph.num_edges == 0 and e.shape == (0, 8)
     assert x[:, -3].tolist() == [1, -1]
     assert x[:, 9].tolist() == [1, 0]  # sodium is none of the elements listed
     assert molecule("C")[0].num_receivers == 1
@@ -64,8 +83,8 @@ def test_one_atom_charges_and_components() -> None:
 
 def test_the_order_of_the_atoms_does_not_matter() -> None:
     """The same molecule written in another order is the same graph with its nodes renumbered."""
-    (one, x), (other, y) = molecule("OCC"), molecule("CCO")
-    assert torch.equal(x, y.flip(0))
+    (one, x, e), (other, y, f) = molecule("O=CC"), molecule("CC=O")
+    assert torch.equal(x, y.flip(0)) and torch.equal(e, f.flip(0))
     assert one == other.permute([2, 1, 0])
 
 
@@ -74,6 +93,9 @@ def test_a_file_of_ones_own(tmp_path) -> None:
     assert task.graphs.names[2] == "CCCO"
     assert task.graphs.targets[2] == 3.5
     assert {split: len(rows) for split, rows in task.graphs.splits.items()} == {"train": 16, "valid": 2, "test": 2}
+    assert task.signature.edges == 0
+    (batch,) = molecules("mine.csv", value="melts", folder=str(tmp_path), bonds=True).batches("train", 16)
+    assert batch.e is not None and batch.e.shape == (batch.graph.num_edges, 8)
 
 
 def test_the_cut_is_random_disjoint_and_a_function_of_the_fold() -> None:

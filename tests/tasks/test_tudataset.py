@@ -10,6 +10,7 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import GraphRegression, tudataset
 from edgewise.tasks.tudataset import read_tudataset
+from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, load_run, train
 
 COUNT = 40
 
@@ -191,3 +192,59 @@ def test_reading_keeps_what_the_files_say(tmp_path) -> None:
     assert data.edges.shape == (2, 120)
     assert data.owner.tolist()[:5] == [0, 0, 1, 1, 1]
     assert data.is_class
+
+
+def test_edge_labels_and_attributes_follow_their_edges(tmp_path) -> None:
+    """The file lists the edges of a path backwards; each says its own ends."""
+    write(tmp_path)
+    path = tmp_path / "MINE_A.txt"
+    edges = path.read_text().split("\n")[:-1][::-1]
+    path.write_text("\n".join(edges) + "\n")
+    (tmp_path / "MINE_edge_labels.txt").write_text("\n".join("7" if k % 3 else "5" for k in range(len(edges))) + "\n")
+    (tmp_path / "MINE_edge_attributes.txt").write_text("\n".join(edge.replace(", ", ",") for edge in edges) + "\n")
+    assert mine(tmp_path).graphs.e is None
+    graphs = mine(tmp_path, edges=True).graphs
+    assert graphs.e is not None and graphs.e.shape == (len(edges), 4)
+    named = {edge: [1.0, 0.0] if k % 3 == 0 else [0.0, 1.0] for k, edge in enumerate(edges)}
+    first, place = 1, 0
+    ends = []
+    for member in graphs.members:
+        for sender, receiver in member.edge_index().T.tolist():
+            ends.append([first + sender, first + receiver])
+            assert graphs.e[place, :2].tolist() == named[f"{first + sender}, {first + receiver}"]
+            place += 1
+        first += member.num_receivers
+    scaled, raw = graphs.e[:, 2:], torch.tensor(ends, dtype=torch.float32)
+    slope = (scaled[-1] - scaled[0]) / (raw[-1] - raw[0])
+    torch.testing.assert_close(scaled - scaled[:1], (raw - raw[:1]) * slope, atol=1e-4, rtol=1e-4)
+    seen = torch.isin(torch.repeat_interleave(torch.tensor([2, 4] * 20)), graphs.splits["train"])
+    torch.testing.assert_close(scaled[seen].mean(0), torch.zeros(2), atol=1e-4, rtol=0)
+
+
+def test_edges_are_refused_where_nothing_is_known_of_them_or_the_file_does_not_fit(tmp_path) -> None:
+    write(tmp_path)
+    with pytest.raises(ConfigError, match="neither edge labels nor edge attributes"):
+        mine(tmp_path, edges=True)
+    (tmp_path / "MINE_edge_labels.txt").write_text("1\n2\n")
+    with pytest.raises(DataError, match="lines were expected, not 2"):
+        mine(tmp_path, edges=True)
+
+
+def test_a_run_on_edge_features_trains_and_answers_and_a_model_that_reads_none_is_refused(tmp_path) -> None:
+    """The class of a graph is written on its edges alone."""
+    folder = write(tmp_path / "data", node_labels=None, node_attributes=None)
+    owner = [int(line) for line in (folder / "MINE_graph_indicator.txt").read_text().split()]
+    sent = [int(line.split(",")[0]) for line in (folder / "MINE_A.txt").read_text().splitlines()]
+    (folder / "MINE_edge_labels.txt").write_text("\n".join(str(owner[node - 1] // 2 % 2) for node in sent))
+    (folder / "MINE_graph_labels.txt").write_text("\n".join(str((g + 1) // 2 % 2) for g in range(COUNT)))
+    task = Choice("tudataset", {"dataset": "MINE", "folder": str(folder), "edges": True})
+    model = Choice("gnn", {"layer": "gine", "width": 8, "dropout": 0.0, "readout": "sum"})
+    settings = TrainSettings(steps=40, batch=32, evaluate_every=40, device="cpu")
+    config = RunConfig(task, model, optimizer=OptimizerSettings(learning_rate=0.05), train=settings)
+    assert train(config, tmp_path / "run", progress=False).test == 1.0
+    loaded = load_run(tmp_path / "run", device="cpu")
+    answer = loaded.task.predict(loaded.model, loaded.pattern, "test:0", "cpu")
+    assert answer["class"] == answer["label"]
+    for choice, told in ((Choice("mlp"), "'mlp' reads no edge features, and MINE has some"), (Choice("gnn"), "'gcn'")):
+        with pytest.raises(ConfigError, match=told):
+            train(RunConfig(task, choice, train=settings), tmp_path / "other", progress=False)

@@ -276,7 +276,7 @@ def confusion(loaded: LoadedRun) -> list[Drawing]:
         return []
     counts = torch.zeros(len(names), len(names), dtype=torch.int64)
     for batch in task.batches("test", 500, loaded.pattern):
-        predicted = batch.read(model(batch.graph, batch.x)).argmax(-1)
+        predicted = batch.read(model(*batch.inputs)).argmax(-1)
         counts.index_put_((batch.target.reshape(-1), predicted), torch.ones_like(predicted), accumulate=True)
     table = counts.numpy()
     right = f"{int(np.trace(table)):,} of {int(table.sum()):,} test examples are on the diagonal, classified rightly."

@@ -96,7 +96,7 @@ def rehearse(config: RunConfig) -> Task:
         training.begin(model, config)
         batch = next(iter(task.batches("valid", 1, config.graph)))
         with torch.no_grad():
-            task.loss(model.eval()(batch.graph, batch.x), batch)
+            task.loss(model.eval()(*batch.inputs), batch)
     except ValueError as error:  # EdgewiseError's kinds, and what PyTorch says of a number that cannot be
         raise ConfigError(str(error).replace(".options.", ".")) from error
     return task

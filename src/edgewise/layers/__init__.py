@@ -17,10 +17,11 @@ from edgewise.layers.gat import GAT, GATv2
 from edgewise.layers.gated_gcn import GatedGCN
 from edgewise.layers.gcn import GCN, renormalised
 from edgewise.layers.geometry import angles, displacements, edge_pairs, lengths, log_lengths, squared_lengths
-from edgewise.layers.gin import GIN
+from edgewise.layers.gin import GIN, GINE
 from edgewise.layers.gps import GPS
 from edgewise.layers.graph_attention import (
     CentralityEncoding,
+    EdgeTransformerBlock,
     GraphAttention,
     GraphormerAttention,
     HadamardAttention,
@@ -119,6 +120,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "gat": GAT,
     "gatv2": GATv2,
     "gin": GIN,
+    "gine": GINE,
     "gated-gcn": GatedGCN,
     "monet": MoNet,
     "edge-conv": EdgeConv,
@@ -164,6 +166,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GIN",
+    "GINE",
     "GPS",
     "LAYERS",
     "MLP",
@@ -192,6 +195,7 @@ __all__ = [
     "DynamicEdgeConv",
     "EdgeConv",
     "EdgeMLP",
+    "EdgeTransformerBlock",
     "EdgeUpdate",
     "EigenspaceEncoding",
     "FactorisedAttention",

@@ -7,6 +7,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import collect, ends
 from edgewise.layers.linear import Linear, SparseFeatures
+from edgewise.layers.sage import at_receivers
 
 EPSILON = 1e-6
 
@@ -18,8 +19,9 @@ class GatedGCN(nn.Module):
                 η_ij  = σ(e_ij') / (Σ_{j' ∈ N(i)} σ(e_ij'') + ε),  channel by channel
                 x_i'  = A x_i + Σ_{j ∈ N(i)} η_ij ⊙ B x_j
     Symbols     nodes = [A ‖ B ‖ D ‖ E], biases included; edges = C; ε = 1e-6; σ = sigmoid; `edges` = width of e_ij
-    Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, outputs]; x may be
-                SparseFeatures. `update` returns e' [*, E, outputs] too, for the next layer to read
+    Shapes      x [*, J, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, I, outputs]; x may be
+                SparseFeatures; the receivers are the senders or, in a sampled graph, the first of them. `update`
+                returns e' [*, E, outputs] too, for the next layer to read
     Errors      ShapeError where x or e does not fit, or where e is missing, or given to a layer with edges=0
     Edge cases  an isolated node: A x_i; without edge features e_ij' = D x_i + E x_j; σ and η are in (0, 1)
     Cost        time O(N inputs C + E (edges + 1) C), memory O((N + E) C) for C = outputs
@@ -51,11 +53,11 @@ class GatedGCN(nn.Module):
         if (e is None) != (self.edges is None):
             raise ShapeError(f"this layer reads {'no' if self.edges is None else 'some'} edge features: see `edges`")
         A, B, D, E = self.nodes(x).chunk(4, -1)  # each already multiplied with x
-        D_i, BE_j = ends(graph, D, torch.cat([B, E], -1))
+        D_i, BE_j = ends(graph, at_receivers(graph, D), torch.cat([B, E], -1))
         B_j, E_j = BE_j.chunk(2, -1)
         e = D_i + E_j if self.edges is None else self.edges(e) + D_i + E_j
         gates = e.sigmoid()
-        return A + collect(graph, gates * B_j) / (collect(graph, gates) + EPSILON), e
+        return at_receivers(graph, A) + collect(graph, gates * B_j) / (collect(graph, gates) + EPSILON), e
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

@@ -19,9 +19,9 @@ class GPS(nn.Module):
     """General, powerful, scalable graph transformer: local messages plus global attention, then a perceptron.
 
     Equation    L = norm_1(X + MPNN(X)),  G = norm_2(X + ATT(X)),  X' = norm_3(L + G + MLP(L + G))
-    Symbols     local = MPNN, any module called local(graph, x); attention = ATT, called on the complete graph of each
-                member; feed_forward = MLP; norm = a name of NORMS
-    Shapes      x [*, N, width] -> [*, N, width]
+    Symbols     local = MPNN, any module called local(graph, x), or local(graph, x, e) where there are edge features;
+                attention = ATT, called on the complete graph of each member; feed_forward = MLP; norm = a name of NORMS
+    Shapes      x [*, N, width] (, e as `local` reads it) -> [*, N, width]
     Errors      ConfigError for an unknown norm
     Edge cases  members of a batch do not hear each other; an isolated node still hears its graph through ATT
     Cost        that of its parts: with MultiHeadAttention O(n² width) time for each graph of n nodes, O(N width) memory
@@ -54,8 +54,9 @@ class GPS(nn.Module):
         self.norm_1, self.norm_2, self.norm_3 = (chosen("norm", norm, NORMS)(width) for _ in range(3))
         self.dropout = dropout
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        near = self.norm_1(x + self._drop(self.messages(graph, x)))
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
+        messages = self.messages(graph, x) if e is None else self.messages(graph, x, e)
+        near = self.norm_1(x + self._drop(messages))
         far = self.norm_2(x + self._drop(self.attention(everyone(graph), x)))
         y = near + far
         return self.norm_3(y + self._drop(self.feed_forward(y)))

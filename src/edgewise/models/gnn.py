@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from edgewise.layers import (
     GAT,
     GCN,
     GIN,
+    GINE,
     MLP,
     NORMS,
     READOUTS,
@@ -44,7 +45,8 @@ class GNNSettings:
 
     Args:
         layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2", "gin",
-            "gated-gcn", "monet", "edge-conv", "dynamic-edge-conv" or "fast-gcn".
+            "gated-gcn", "monet", "edge-conv", "dynamic-edge-conv", "fast-gcn" or "gine"; "gine" and "gated-gcn" read
+            what a task knows of the edges.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
@@ -95,6 +97,7 @@ GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
     "gat": lambda settings, inputs, outputs, last: _attention(GAT, settings, inputs, outputs, last),
     "gatv2": lambda settings, inputs, outputs, last: _attention(GATv2, settings, inputs, outputs, last),
     "gin": lambda settings, inputs, outputs, last: GIN(MLP([inputs, settings.width, outputs], settings.activation)),
+    "gine": lambda settings, inputs, outputs, last: _gine(settings, inputs, outputs, 0),
     "gated-gcn": lambda settings, inputs, outputs, last: GatedGCN(inputs, outputs),
     "monet": lambda settings, inputs, outputs, last: MoNet(
         inputs, outputs, settings.kernels, coordinates=DegreeCoordinates(2)
@@ -105,6 +108,17 @@ GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
     ),
     "fast-gcn": lambda settings, inputs, outputs, last: FastGCN(inputs, outputs),
 }
+
+
+# The same for a task that knows something of its edges, of that width: each layer reads it with a map of its own.
+EDGE_LAYERS: dict[str, Callable[[GNNSettings, int, int, int], nn.Module]] = {
+    "gine": lambda settings, inputs, outputs, edges: _gine(settings, inputs, outputs, edges),
+    "gated-gcn": lambda settings, inputs, outputs, edges: GatedGCN(inputs, outputs, edges),
+}
+
+
+def _gine(settings: GNNSettings, inputs: int, outputs: int, edges: int) -> GINE:
+    return GINE(MLP([inputs, settings.width, outputs], settings.activation), edges)
 
 
 def _edge_mlp(settings: GNNSettings, inputs: int, outputs: int) -> MLP:
@@ -139,8 +153,10 @@ class GNN(nn.Module):
     Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
                 on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = W readout(X^(L+1))    (5.6)
                 on a Sample, layer_l hears its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
+                with edge features, layer_l(graph, X, e): every layer reads the same e
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W
-    Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs]
+    Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs];
+                e [E, signature.edges] in the graph's edge order, on a Sample that of the graph which was sampled
     Errors      ConfigError for settings that do not fit the task or one another
     Edge cases  depth 1 on nodes is one layer from inputs to outputs; the first hidden layer, which changes the width,
                 has no connection around it
@@ -154,6 +170,8 @@ class GNN(nn.Module):
         torch.Size([2, 7])
     """
 
+    reads_edges: ClassVar[bool] = True
+
     def __init__(self, settings: GNNSettings, signature: Signature) -> None:
         super().__init__()
         _check(settings, signature)
@@ -162,35 +180,39 @@ class GNN(nn.Module):
         self.embed = nn.Embedding(signature.inputs, width) if signature.tokens else None
         widths = _input_widths(settings, width if signature.tokens else signature.inputs)
         on_nodes = not signature.whole_graph
-        make, hidden = chosen("layer", settings.layer, GRAPH_LAYERS), settings.depth - on_nodes
-        self.hidden = nn.ModuleList(make(settings, inputs, width, False) for inputs in widths[:hidden])
+        hidden = settings.depth - on_nodes
+        self.hidden = nn.ModuleList(_layer(settings, signature, inputs, width, False) for inputs in widths[:hidden])
         self.norms = nn.ModuleList(chosen("norm", settings.norm, GRAPH_NORMS)(width) for _ in range(hidden))
         if on_nodes:
-            self.output = make(settings, widths[hidden], signature.outputs, True)
+            self.output = _layer(settings, signature, widths[hidden], signature.outputs, True)
         else:
             self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
         self.activation = chosen("activation", settings.activation, ACTIVATIONS)
 
-    def forward(self, graph: Graph | Sample | LayerSample, x: Tensor | SparseFeatures) -> Tensor:
+    def forward(
+        self, graph: Graph | Sample | LayerSample, x: Tensor | SparseFeatures, e: Tensor | None = None
+    ) -> Tensor:
         p, training = self.settings.dropout, self.training
         x = x if self.embed is None else self.embed(x)
-        *hops, (last, entries) = self._hops(graph)
-        for index, ((hop, weight), layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
-            y = layer(hop if weight else self._thinned(hop), dropout(x, p, training), *weight)
+        *hops, (last, entries) = self._hops(graph, e)
+        for index, ((hop, of_edges), layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
+            y = layer(hop if of_edges else self._thinned(hop), dropout(x, p, training), *of_edges)
             y = self.activation(norm(hop, y) if isinstance(norm, PairNorm) else norm(y))
             connected = index > 0 and self.settings.connection != "none"
             x = CONNECTIONS[self.settings.connection](at_receivers(hop, cast(Tensor, x)), y) if connected else y
         return self.output(last, dropout(x, p, training), *entries)
 
-    def _hops(self, graph: Graph | Sample | LayerSample) -> list[tuple[Graph, tuple[Tensor, ...]]]:
-        """The graph of each layer, the output layer included, and its edges' weights where a sample gives them."""
+    def _hops(self, graph: Graph | Sample | LayerSample, e: Tensor | None) -> list[tuple[Graph, tuple[Tensor, ...]]]:
+        """The graph of each layer, the output layer included, with its edges' features or a sample's weights."""
         layers = len(self.hidden) + 1
         if isinstance(graph, Graph):
-            return [(graph, ())] * layers
+            known: tuple[Tensor, ...] = () if e is None else (e,)
+            return [(graph, known)] * (layers - 1) + [(graph, () if self.signature.whole_graph else known)]
         if self.signature.whole_graph or len(graph.graphs) != layers:
             raise ConfigError(f"sampled graphs need an output per node and one hop for each of {layers} layers")
         if isinstance(graph, Sample):
-            return [(hop, ()) for hop in graph.graphs]
+            own = zip(graph.graphs, graph.edges, strict=True)
+            return [(hop, () if e is None else (e[edges],)) for hop, edges in own]
         if (self.settings.layer, self.settings.connection, self.settings.edge_dropout) != ("fast-gcn", "none", 0.0):
             raise ConfigError("layers sampled by importance need the layer 'fast-gcn', no connection, no edge dropout")
         return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
@@ -199,6 +221,12 @@ class GNN(nn.Module):
         """The graph of one hidden layer: while training, some edges are missing."""
         p = self.settings.edge_dropout
         return drop_edges(graph, p) if p and self.training else graph
+
+
+def _layer(settings: GNNSettings, signature: Signature, inputs: int, outputs: int, last: bool) -> nn.Module:
+    if signature.edges:
+        return EDGE_LAYERS[settings.layer](settings, inputs, outputs, signature.edges)
+    return chosen("layer", settings.layer, GRAPH_LAYERS)(settings, inputs, outputs, last)
 
 
 def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
@@ -212,5 +240,10 @@ def _check(settings: GNNSettings, signature: Signature) -> None:
         raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
     if not 0 <= settings.edge_dropout <= 1:
         raise ConfigError(f"edge_dropout={settings.edge_dropout} must be a probability, from 0 to 1")
+    if signature.edges and settings.layer not in EDGE_LAYERS:
+        readers = ", ".join(EDGE_LAYERS)
+        raise ConfigError(f"the layer {settings.layer!r} reads no edge features, and this task has some: {readers} do")
+    if signature.edges and settings.edge_dropout:
+        raise ConfigError("edge_dropout cannot leave out edges that have features")
     chosen("connection", settings.connection, CONNECTIONS)
     check_readout(settings.readout, signature)

@@ -1,6 +1,7 @@
 """Encode, process, decode: full graph network blocks on features of edges, nodes and the graph as a whole."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -47,10 +48,11 @@ class ResidualBlock(nn.Module):
 class GraphNetworkModel(nn.Module):
     """Encode, process, decode: edges, nodes and the whole get features, blocks update them, one of them answers.
 
-    Equation    (x, e, u) = encode(x);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
+    Equation    (x, e, u) = encode(x, e);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
                 on nodes: output = W x + b;  on graphs: output = W u + b
     Symbols     encode, blocks[l].block = `GraphNetwork`s with an MLP of one hidden layer for each update; decode = W, b
-    Shapes      x [*, N, inputs] -> [*, N, outputs], for a task on whole graphs [*, G, outputs]
+    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where the task knows something of its edges)
+                -> [*, N, outputs], for a task on whole graphs [*, G, outputs]
     Errors      ConfigError for settings that do not fit, or a task of tokens
     Edge cases  an isolated node hears the whole only
     Cost        O(L (E + N + G) width²) time, O(L (E + N + G) width) memory
@@ -64,6 +66,8 @@ class GraphNetworkModel(nn.Module):
         torch.Size([1, 7])
     """
 
+    reads_edges: ClassVar[bool] = True
+
     def __init__(self, settings: GraphNetworkSettings, signature: Signature) -> None:
         super().__init__()
         width, inputs = settings.width, signature.inputs
@@ -74,12 +78,12 @@ class GraphNetworkModel(nn.Module):
         if settings.reduce not in ("sum", "mean"):
             raise ConfigError(f"reduce is {settings.reduce!r}: choose sum or mean")
         self.settings, self.signature = settings, signature
-        self.encode = _block(settings, 2 * inputs, inputs + width, 2 * width)
+        self.encode = _block(settings, signature.edges + 2 * inputs, inputs + width, 2 * width)
         self.blocks = nn.ModuleList(ResidualBlock(settings) for _ in range(settings.depth))
         self.decode = nn.Linear(width, signature.outputs)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        x, e, u = self.encode.update(graph, x)
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
+        x, e, u = self.encode.update(graph, x, e)
         for block in self.blocks:
             x, e, u = block(graph, x, e, u)
         return self.decode(u if self.signature.whole_graph else x)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import DataError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Signature
 from edgewise.tasks.classification import class_probabilities, classification_score, mean_cross_entropy
@@ -30,6 +30,7 @@ class Graphs:
         splits: For "train", "valid" and "test" the graphs that it reads.
         classes: The classes' names; none where the targets are values.
         names: The graphs' names where they have any, as the SMILES of molecules.
+        e: The features of their edges [E, D], the members' one after the other, each in its graph's own order.
     """
 
     members: tuple[Graph, ...]
@@ -38,6 +39,7 @@ class Graphs:
     splits: Mapping[Split, Tensor]
     classes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    e: Tensor | None = None
 
 
 @dataclass
@@ -45,15 +47,15 @@ class DisjointBatch(Batch):
     """Some graphs side by side as one graph: no edge in between, no padding.
 
     Args:
-        members: The graphs, in the order of their nodes in `x` and of `target`.
+        members: The graphs, in the order of their nodes in `x`, of their edges in `e` and of `target`.
     """
 
     members: tuple[Graph, ...] = field(default=())
     per_node: ClassVar[bool] = False  # whether the target has a row for each node instead of each graph
 
     @classmethod
-    def of(cls, members: tuple[Graph, ...], x: Tensor, target: Tensor) -> Self:
-        return cls(Graph.batch(members), x, target, members=members)
+    def of(cls, members: tuple[Graph, ...], x: Tensor, target: Tensor, e: Tensor | None = None) -> Self:
+        return cls(Graph.batch(members), x, target, e=e, members=members)
 
     def split(self, parts: int) -> list[Batch]:
         """Cut between graphs: each part has whole ones, and their numbers differ by at most one."""
@@ -61,13 +63,15 @@ class DisjointBatch(Batch):
             return [self] * parts
         x = cast(Tensor, self.x)
         cuts = [len(self.members) * part // parts for part in range(parts + 1)]
-        made, node = [], 0
+        made, node, edge = [], 0, 0
         for first, last in pairwise(cuts):
             members = self.members[first:last]
             nodes = sum(member.num_receivers for member in members)
-            mine = slice(node, node + nodes)
-            made.append(type(self).of(members, x[mine], self.target[mine if self.per_node else slice(first, last)]))
-            node += nodes
+            edges = sum(member.num_edges for member in members) if self.e is not None else 0
+            mine, wanted = slice(node, node + nodes), slice(first, last)
+            e = None if self.e is None else self.e[edge : edge + edges]
+            made.append(type(self).of(members, x[mine], self.target[mine if self.per_node else wanted], e))
+            node, edge = node + nodes, edge + edges
         return list(made)
 
 
@@ -75,7 +79,7 @@ class GraphClassification:
     """Each graph is one example, of any size: a batch is their disjoint union, read by a model with a readout.
 
     Equation    Ỹ = MLP(readout(GNN(G, X))), one row per graph of the block-diagonal batch    (5.5), (5.6)
-    Errors      a split without graphs is a `DataError`
+    Errors      a split without graphs is a `DataError`; edge features on a pattern's graph are a `ConfigError`
     Cost        a batch costs O(nodes + edges of its members): nothing is padded
     Reference   Baggag & Saad, §5.2
     """
@@ -92,7 +96,9 @@ class GraphClassification:
         self.graphs = graphs
         self.epoch_size = len(graphs.splits["train"])
         self.has_test = len(graphs.splits["test"]) > 0
-        self.signature = Signature(inputs=graphs.x.shape[-1], outputs=self.outputs, whole_graph=True)
+        edges = 0 if graphs.e is None else graphs.e.shape[-1]
+        self.signature = Signature(inputs=graphs.x.shape[-1], outputs=self.outputs, whole_graph=True, edges=edges)
+        self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
         self._x = graphs.x.split([member.num_receivers for member in graphs.members])
         self._members: dict[Pattern, tuple[Graph, ...]] = {}
         self._whole: dict[tuple[Split, int, Pattern], list[Batch]] = {}
@@ -106,6 +112,8 @@ class GraphClassification:
         """The data's own graphs, or a pattern over the nodes of each, in their order."""
         if pattern is None or given(pattern):
             return self.graphs.members
+        if self._e is not None:
+            raise ConfigError(f"the features of {self.name}'s edges belong to its own graphs: graph.name must be given")
         if pattern not in self._members:
             sizes = [member.num_receivers for member in self.graphs.members]
             laid = {size: lay(pattern, size) for size in set(sizes)}
@@ -127,7 +135,8 @@ class GraphClassification:
     def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
         members, numbers = self.members(pattern), chosen.tolist()
         x = torch.cat([self._x[number] for number in numbers])
-        return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen])
+        e = None if self._e is None else torch.cat([self._e[number] for number in numbers])
+        return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen], e)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return mean_cross_entropy(outputs, batch)
@@ -140,7 +149,7 @@ class GraphClassification:
         """The answer for one graph of the data, by a split and a number in it: "test:7"."""
         number = self._parse(request)
         batch = self._batch(torch.tensor([number]), pattern).to(device)
-        output = batch.read(model.eval()(batch.graph, batch.x))[0].cpu()
+        output = batch.read(model.eval()(*batch.inputs))[0].cpu()
         named = {"name": self.graphs.names[number]} if self.graphs.names else {}
         return {"graph": number} | named | self._answer(output, self.graphs.targets[number])
 

@@ -23,24 +23,27 @@ ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
 BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 HYBRIDS = ("SP", "SP2", "SP3")
 RINGS = (3, 4, 5, 6, 7)
+STEREO = ("STEREOE", "STEREOZ")
+BOND_FEATURES = len(BONDS) + 2 + len(STEREO)
 
 
-def molecule(smiles: str) -> tuple[Graph, Tensor]:
-    """The graph of a molecule's heavy atoms and their features.
+def molecule(smiles: str) -> tuple[Graph, Tensor, Tensor]:
+    """The graph of a molecule's heavy atoms, what is known of them and of their bonds.
 
-    Shapes      SMILES with N heavy atoms and B bonds -> a graph of N nodes and 2 B edges, features [N, 37]
-    Symbols     features, one-hot unless said otherwise: element (9 of them, or another); number of bonds (0 to 4, or
-                more); number of hydrogens (0 to 3, or more); how many single, double, triple and aromatic bonds (4
-                counts); hybridisation (sp, sp2, sp3); aromatic; in a ring of 3, 4, 5, 6, 7 atoms; formal charge (a
-                number); whether the charge or a radical is there
+    Shapes      SMILES with N heavy atoms and B bonds -> a graph of N nodes and 2 B edges, x [N, 39], e [2 B, 8]
+    Symbols     x, one-hot unless said otherwise: element (9 of them, or another); number of bonds (0 to 4, or more);
+                number of hydrogens (0 to 3, or more); how many single, double, triple and aromatic bonds (4 counts);
+                hybridisation (sp, sp2, sp3); aromatic; in a ring of 3, 4, 5, 6, 7 atoms; chirality (R, S); formal
+                charge (a number); whether the charge or a radical is there.
+                e, in the graph's edge order: single, double, triple, aromatic; conjugated; in a ring; double bond E, Z
     Errors      DataError: not a SMILES that RDKit reads, or no atom in it; EdgewiseError where RDKit is not installed
-    Edge cases  several components in one SMILES ("[Na+].[Cl-]") are one graph with no edge in between; stereochemistry
-                is not read; the types of bonds are told by the atoms at their ends
+    Edge cases  several components in one SMILES ("[Na+].[Cl-]") are one graph with no edge in between; chirality is
+                R or S by the rules of Cahn, Ingold and Prelog, so the order of the atoms does not matter
 
     Example
-        >>> graph, x = molecule("CCO")
-        >>> graph.num_receivers, graph.edge_index().tolist()
-        (3, [[1, 0, 2, 1], [0, 1, 1, 2]])
+        >>> graph, x, e = molecule("CC=O")
+        >>> graph.edge_index().tolist(), e.argmax(1).tolist()
+        ([[1, 0, 2, 1], [0, 1, 1, 2]], [0, 0, 1, 1])
     """
     chemistry = rdkit()
     read = chemistry.MolFromSmiles(smiles)
@@ -49,7 +52,9 @@ def molecule(smiles: str) -> tuple[Graph, Tensor]:
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in read.GetBonds()]
     edges = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T
     graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), read.GetNumAtoms())
-    return graph, torch.tensor([_atom(atom) for atom in read.GetAtoms()], dtype=torch.float32)
+    bonds = torch.tensor([_bond(bond) for bond in read.GetBonds()], dtype=torch.float32).reshape(-1, BOND_FEATURES)
+    x = torch.tensor([_atom(atom) for atom in read.GetAtoms()], dtype=torch.float32)
+    return graph, x, graph.sort_edges(torch.cat([bonds, bonds]))
 
 
 def _atom(atom: Any) -> list[float]:
@@ -62,9 +67,19 @@ def _atom(atom: Any) -> list[float]:
         *_one_hot(str(atom.GetHybridization()), HYBRIDS),
         float(atom.GetIsAromatic()),
         *(float(atom.IsInRingSize(size)) for size in RINGS),
+        *_one_hot(atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else "", ("R", "S")),
         float(max(-3, min(3, atom.GetFormalCharge()))),
         float(atom.GetFormalCharge() != 0),
         float(atom.GetNumRadicalElectrons() > 0),
+    ]
+
+
+def _bond(bond: Any) -> list[float]:
+    return [
+        *_one_hot(str(bond.GetBondType()), BONDS),
+        float(bond.GetIsConjugated()),
+        float(bond.IsInRing()),
+        *_one_hot(str(bond.GetStereo()), STEREO),
     ]
 
 
@@ -89,6 +104,7 @@ def molecules(
     smiles: str = "smiles",
     value: str = "measured log solubility in mols per litre",
     fold: int = 0,
+    bonds: bool = False,
     folder: str | None = None,
 ) -> GraphRegression:
     """Guess a measured property of molecules from their bonds; by default how well they dissolve (ESOL, log mol/l).
@@ -103,6 +119,7 @@ def molecules(
         smiles: The column with the SMILES.
         value: The column with the number.
         fold: Seed of the random cut: another number, another cut.
+        bonds: Tell the types of bonds, for a model that reads edge features.
         folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
 
     Errors      a file that is missing or malformed, or a SMILES that RDKit cannot read, is a `DataError` that names the
@@ -110,17 +127,19 @@ def molecules(
     """
     path = local_folder("esol", [file], folder) / file
     texts, values = read_table(path, smiles, value)
-    members, features = [], []
+    members, of_atoms, of_bonds = [], [], []
     for line, text in enumerate(texts, start=2):
         try:
-            graph, x = molecule(text)
+            graph, x, e = molecule(text)
         except DataError as error:
             raise DataError(f"{path}: line {line}: {error}") from error
         members.append(graph)
-        features.append(x)
+        of_atoms.append(x)
+        of_bonds.append(e)
     splits = random_cut(len(texts), fold)
     targets = torch.tensor(values, dtype=torch.float32)
-    return GraphRegression(path.stem, Graphs(tuple(members), torch.cat(features), targets, splits, names=tuple(texts)))
+    x, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
+    return GraphRegression(path.stem, Graphs(tuple(members), x, targets, splits, names=tuple(texts), e=known))
 
 
 def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:

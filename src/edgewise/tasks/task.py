@@ -33,13 +33,20 @@ class Batch:
         target: What the outputs should be, one term of the mean loss per element.
         rows: Output rows that the loss reads, one per target: the batch is one graph whose other nodes only listen and
             speak. None: the loss reads every output, and the first axis of `x` and `target` holds independent examples.
+        e: What is known of the edges [E, D], in the graph's own order; None where nothing is.
     """
 
     graph: Graph | None
     x: Tensor | SparseFeatures
     target: Tensor
     rows: Tensor | None = None
+    e: Tensor | None = None
     _moved: dict[torch.device, Batch] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What a model is called with, `model(*batch.inputs)`: (graph, x), and e where there is one."""
+        return (self.graph, self.x) if self.e is None else (self.graph, self.x, self.e)
 
     @property
     def size(self) -> int:
@@ -63,7 +70,8 @@ class Batch:
             return self._moved[device]
         graph = None if self.graph is None else moved(self.graph, device)
         rows = None if self.rows is None else self.rows.to(device)
-        batch = Batch(graph, self.x.to(device), self.target.to(device), rows)
+        e = None if self.e is None else self.e.to(device)
+        batch = Batch(graph, self.x.to(device), self.target.to(device), rows, e)
         if rows is not None:
             self._moved[device] = batch
         return batch
@@ -74,7 +82,7 @@ class Batch:
         A batch that cannot be cut so (one whole graph, or fewer examples than parts) is returned `parts` times: the
         mean of the parts' losses, weighted by their sizes, is the batch's loss either way.
         """
-        if isinstance(self.x, SparseFeatures) or self.rows is not None or len(self.x) < parts:
+        if isinstance(self.x, SparseFeatures) or self.rows is not None or self.e is not None or len(self.x) < parts:
             return [self] * parts
         pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
         return [Batch(self.graph, x, target) for x, target in pairs]

@@ -35,6 +35,8 @@ class TUFolder:
         owner: The graph of each node [N], ascending.
         node_labels: Label columns [N, L] of integers, or none.
         node_attributes: Attributes [N, A], or none.
+        edge_labels: Label columns [E, L] of integers, or none.
+        edge_attributes: Attributes [E, A], or none.
         targets: Class [G] of each graph as the file writes it, or its value.
         is_class: Whether the targets are classes.
     """
@@ -43,6 +45,8 @@ class TUFolder:
     owner: Array
     node_labels: Array | None
     node_attributes: Array | None
+    edge_labels: Array | None
+    edge_attributes: Array | None
     targets: Array
     is_class: bool
 
@@ -61,14 +65,18 @@ def read_tudataset(folder: Path, name: str) -> TUFolder:
     crossing = owner[edges[0]] != owner[edges[1]]
     if crossing.any():
         raise DataError(f"{folder / f'{name}_A.txt'}: line {int(crossing.argmax()) + 1} joins nodes of two graphs")
-    labels, attributes = folder / f"{name}_node_labels.txt", folder / f"{name}_node_attributes.txt"
+    of_nodes, of_edges = (
+        (folder / f"{name}_{what}_labels.txt", folder / f"{name}_{what}_attributes.txt") for what in ("node", "edge")
+    )
     is_class = (folder / f"{name}_graph_labels.txt").exists()
     of_graphs = folder / f"{name}_graph_{'labels' if is_class else 'attributes'}.txt"
     return TUFolder(
         edges,
         owner,
-        _table(labels, np.int64, rows=nodes) if labels.exists() else None,
-        _table(attributes, np.float64, rows=nodes) if attributes.exists() else None,
+        _table(of_nodes[0], np.int64, rows=nodes) if of_nodes[0].exists() else None,
+        _table(of_nodes[1], np.float64, rows=nodes) if of_nodes[1].exists() else None,
+        _table(of_edges[0], np.int64, rows=edges.shape[1]) if of_edges[0].exists() else None,
+        _table(of_edges[1], np.float64, rows=edges.shape[1]) if of_edges[1].exists() else None,
         _table(of_graphs, np.int64 if is_class else np.float64, rows=int(owner[-1]) + 1)[:, 0],
         is_class,
     )
@@ -97,19 +105,19 @@ def tudataset(
     fold: int = 0,
     validate: bool = True,
     attributes: bool = True,
+    edges: bool = False,
     folder: str | None = None,
 ) -> GraphClassification:
     """Classes (or values) of whole graphs, from a folder in the TU Dortmund format; ten-fold cross-validation.
 
     A node's features are its labels, one-hot, beside its attributes, which are shifted and scaled by the training
-    graphs' mean and deviation; a data set with neither has one-hot in-degrees. Graph labels are classes; where there
-    are only graph attributes, the first one is a value to regress.
+    graphs' mean and deviation; a data set with neither has one-hot in-degrees. So are an edge's, where they are asked
+    for. Graph labels are classes; where there are only graph attributes, the first one is a value to regress.
 
     The folds are those of NAME_splits.json where the folder has one (a list with, for each fold, "test" and
     "model_selection": [{"train", "validation"}], as the fair comparison publishes them), else ten stratified folds
     drawn with seed 0; of the training graphs a stratified tenth is held out to choose the weights.
 
-    Differs     edge labels and attributes are not read
     Reference   Morris et al. 2020 (format); Errica et al. 2020 (the folds of ENZYMES); Xu et al. 2019 (validate=false)
 
     Args:
@@ -118,6 +126,7 @@ def tudataset(
         validate: Choose the weights on held-out training graphs, and test on the fold. False: train on all nine other
             folds and report the fold itself as validation, for protocols that choose one epoch for all folds.
         attributes: Read the nodes' attributes too, where there are any.
+        edges: Read the edges' labels and attributes, for a model that reads edge features.
         folder: Where the files lie (default: tudataset/NAME in $EDGEWISE_DATA, then the cache).
 
     Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names it.
@@ -128,13 +137,14 @@ def tudataset(
     place = local_folder(f"tudataset/{dataset}", needed, folder)
     data = read_tudataset(place, dataset)
     splits = folds(data, place / f"{dataset}_splits.json", fold, validate)
-    members = _members(data)
+    members, order = _members(data)
     x = _features(data, members, splits["train"], attributes)
+    e = _edge_features(dataset, data, members, order, splits["train"]) if edges else None
     if not data.is_class:
-        return GraphRegression(dataset, Graphs(members, x, torch.from_numpy(data.targets).float(), splits))
+        return GraphRegression(dataset, Graphs(members, x, torch.from_numpy(data.targets).float(), splits, e=e))
     names, classes = np.unique(data.targets, return_inverse=True)
     targets = torch.from_numpy(classes.reshape(-1).astype(np.int64))
-    return GraphClassification(dataset, Graphs(members, x, targets, splits, tuple(f"class {c}" for c in names)))
+    return GraphClassification(dataset, Graphs(members, x, targets, splits, tuple(f"class {c}" for c in names), e=e))
 
 
 def folds(data: TUFolder, published: Path, fold: int, validate: bool) -> dict[Split, Tensor]:
@@ -182,27 +192,43 @@ def _stratified(data: TUFolder, chosen: Array, fold: int) -> tuple[Array, Array]
     return chosen[rest], chosen[held]
 
 
-def _members(data: TUFolder) -> tuple[Graph, ...]:
-    """Each graph on its own, its nodes counted from 0."""
+def _members(data: TUFolder) -> tuple[tuple[Graph, ...], Array]:
+    """Each graph on its own, its nodes counted from 0; and the file's edges [E] in the graphs' order."""
     sizes = np.bincount(data.owner)
     first = np.cumsum(sizes) - sizes
     owner = data.owner[data.edges[0]]
     order = np.argsort(owner, kind="stable")
     inside = torch.from_numpy((data.edges - first[owner])[:, order])
     edges = inside.split(np.bincount(owner, minlength=len(sizes)).tolist(), dim=1)
-    return tuple(Graph.from_edge_index(e, n) for e, n in zip(edges, sizes.tolist(), strict=True))
+    return tuple(Graph.from_edge_index(e, n) for e, n in zip(edges, sizes.tolist(), strict=True)), order
 
 
 def _features(data: TUFolder, members: tuple[Graph, ...], train: Tensor, attributes: bool) -> Tensor:
     """Labels one-hot beside scaled attributes [N, C]; one-hot in-degrees where there are neither."""
-    parts = []
-    if data.node_labels is not None:
-        parts += [column[:, None] == np.unique(column) for column in data.node_labels.T]
-    if attributes and data.node_attributes is not None:
-        seen = data.node_attributes[np.isin(data.owner, train.numpy())]
-        deviation = seen.std(0)
-        parts.append((data.node_attributes - seen.mean(0)) / np.where(deviation > 0, deviation, 1))
+    seen = np.isin(data.owner, train.numpy())
+    parts = _columns(data.node_labels, data.node_attributes if attributes else None, seen)
     if not parts:
         degrees = torch.cat([member.in_degrees() for member in members]).numpy()
         parts.append(degrees[:, None] == np.unique(degrees))
     return torch.from_numpy(np.concatenate(parts, 1, dtype=np.float32))
+
+
+def _edge_features(name: str, data: TUFolder, members: tuple[Graph, ...], order: Array, train: Tensor) -> Tensor:
+    """Labels one-hot beside scaled attributes [E, C], in the graphs' own order."""
+    parts = _columns(data.edge_labels, data.edge_attributes, np.isin(data.owner[data.edges[0]], train.numpy()))
+    if not parts:
+        raise ConfigError(f"task.edges: {name} has neither edge labels nor edge attributes")
+    columns = torch.from_numpy(np.concatenate(parts, 1, dtype=np.float32)[order])
+    each = columns.split([member.num_edges for member in members])
+    return torch.cat([member.sort_edges(e) for member, e in zip(members, each, strict=True)])
+
+
+def _columns(labels: Array | None, attributes: Array | None, seen: Array) -> list[Array]:
+    """Labels one-hot, and attributes shifted and scaled by the mean and deviation of the rows that training sees."""
+    parts: list[Array] = []
+    if labels is not None:
+        parts += [column[:, None] == np.unique(column) for column in labels.T]
+    if attributes is not None:
+        mean, deviation = attributes[seen].mean(0), attributes[seen].std(0)
+        parts.append((attributes - mean) / np.where(deviation > 0, deviation, 1))
+    return parts

@@ -112,7 +112,7 @@ class Trainer:
         for number, (weight, part) in enumerate(parts, start=1):
             with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
                 with self.autocast():
-                    mean = mean_loss(self.task, self.parallel(part.graph, part.x), part)
+                    mean = mean_loss(self.task, self.parallel(*part.inputs), part)
                 # DistributedDataParallel divides by the number of ranks.
                 self.scaler.scale(mean * (weight * self.world.size)).backward()
             total = total + mean.detach() * weight
@@ -169,8 +169,7 @@ class Trainer:
         """What the model reads of every training example, once."""
         size = self.settings.evaluate_batch or self.settings.batch
         for batch in self.task.batches("train", size, self.config.graph):
-            here = batch.to(self.world.device)
-            yield here.graph, here.x
+            yield batch.to(self.world.device).inputs
 
     def scores(self, split: Split) -> dict[str, float]:
         """The task's scores over a split, which must be finite."""

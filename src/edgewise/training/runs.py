@@ -146,6 +146,8 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
             if folder:
                 task.recall(Path(folder))
     settings, model = chosen("model", config.model.name, MODELS)
+    if task.signature.edges and not getattr(model, "reads_edges", False):
+        raise ConfigError(f"the model {config.model.name!r} reads no edge features, and {task.name} has some")
     options = build(settings, config.model.options, "model.options")
     seed(mix(config.train.seed, 0), torch.device("cpu"))
     built = model(options, task.signature)
@@ -197,7 +199,7 @@ def evaluate(
         model.eval()
         for batch in task.batches(split, size, pattern):
             here = batch.to(device)
-            for name, value in task.score(model(here.graph, here.x), here).items():
+            for name, value in task.score(model(*here.inputs), here).items():
                 sums[name] = sums.get(name, 0) + value
         judged = task.judge(model, split, pattern, device) if isinstance(task, Judging) else {}
         model.train(training)

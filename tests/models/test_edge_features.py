@@ -1,0 +1,110 @@
+"""The models that read what is known of the edges: batches, orders, samples, and what is refused."""
+
+import pytest
+import torch
+
+from edgewise import ConfigError, Graph, ShapeError
+from edgewise.graphs import sample_neighbors
+from edgewise.models import MODELS, Signature
+from edgewise.models.graph_transformer import looped
+
+GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2]], num_nodes=5)  # 4 is alone
+OTHER = Graph.from_edge_index([[0, 1, 1], [1, 0, 2]], num_nodes=3)
+READERS = {
+    "gine": ("gnn", {"layer": "gine", "depth": 2, "dropout": 0.0}),
+    "gated-gcn": ("gnn", {"layer": "gated-gcn", "depth": 2, "dropout": 0.0, "connection": "residual"}),
+    "graph-network": ("graph-network", {"depth": 2}),
+    "post": ("graph-transformer", {"depth": 2, "heads": 2, "order": "post"}),
+    "pre, batch": ("graph-transformer", {"depth": 2, "heads": 2, "order": "pre", "norm": "batch"}),
+    "gps": ("graph-transformer", {"depth": 2, "heads": 2, "attention": "gps"}),
+}
+
+
+def build(reader: str, whole: bool, edges: int = 2):
+    name, options = READERS[reader]
+    settings, model = MODELS[name]
+    readout = {"readout": "sum"} if whole and name != "graph-network" else {}
+    return model(settings(width=8, **options, **readout), Signature(3, 4, whole_graph=whole, edges=edges)).double()
+
+
+def features(*graphs: Graph):
+    generator = torch.Generator().manual_seed(0)
+    nodes, edges = sum(g.num_receivers for g in graphs), sum(g.num_edges for g in graphs)
+    draw = (
+        torch.randn(rows, width, dtype=torch.float64, generator=generator) for rows, width in ((nodes, 3), (edges, 2))
+    )
+    return tuple(draw)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("reader", READERS)
+def test_every_weight_and_every_edge_matters_and_members_of_a_batch_do_not_mix(reader, whole):
+    model = build(reader, whole).eval()
+    x, e = features(GRAPH, OTHER)
+    e.requires_grad_()
+    y = model(Graph.batch([GRAPH, OTHER]), x, e)
+    alone = torch.cat([model(GRAPH, x[:5], e[:9]), model(OTHER, x[5:], e[9:])])
+    torch.testing.assert_close(y, alone, rtol=1e-10, atol=1e-10)
+    y.square().sum().backward()
+    assert bool((e.grad.abs().sum(1) > 0).all())
+    reached = [p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters()]
+    assert sum(reached) > 0.7 * len(reached)  # the last block's edges, and the last whole, may answer nobody
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("reader", READERS)
+def test_the_order_of_nodes_and_edges_does_not_matter(reader, whole):
+    model = build(reader, whole).eval()
+    (x, e), generator = features(GRAPH), torch.Generator().manual_seed(1)
+    for _ in range(4):
+        nodes, edges = torch.randperm(5, generator=generator), torch.randperm(9, generator=generator)
+        place = nodes.argsort()  # node v of GRAPH is node place[v] of the other
+        other = Graph.from_edge_index(place[GRAPH.edge_index()][:, edges], num_nodes=5)
+        y = model(other, x[nodes], other.sort_edges(e[edges]))
+        expected = model(GRAPH, x, e)
+        torch.testing.assert_close(y, expected if whole else expected[nodes], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("reader", ["gine", "gated-gcn"])
+def test_a_sample_of_all_neighbours_is_the_whole_graph(reader):
+    """And a sample takes its own edges' features from those of the large graph."""
+    model = build(reader, whole=False).eval()
+    x, e = features(GRAPH)
+    seeds = torch.tensor([3, 0])
+    sample = sample_neighbors(GRAPH, seeds, [-1, -1])
+    found = model(sample, x[sample.nodes], e)
+    torch.testing.assert_close(found, model(GRAPH, x, e)[seeds], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_features_that_are_missing_or_not_asked_for_are_refused(reader):
+    x, e = features(GRAPH)
+    with pytest.raises(ShapeError):
+        build(reader, whole=False)(GRAPH, x)
+    with pytest.raises(ShapeError):
+        build(reader, whole=False, edges=0)(GRAPH, x, e)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gnn", {"layer": "gcn"}, "'gcn' reads no edge features, and this task has some: gine, gated-gcn do"),
+        ("gnn", {"layer": "gine", "edge_dropout": 0.5}, "cannot leave out edges"),
+        ("graph-transformer", {"attention": "kernel"}, "neighbors and gps do"),
+        ("graph-transformer", {"order": "mid"}, "choose one of pre, post"),
+    ],
+)
+def test_settings_that_would_leave_them_unread_are_refused(name, options, message):
+    settings, model = MODELS[name]
+    with pytest.raises(ConfigError, match=message):
+        model(settings(**options), Signature(3, 4, edges=2))
+
+
+def test_loops_come_after_the_edges_that_were_there():
+    listening, missing = looped(GRAPH)
+    assert missing == 4 and listening == GRAPH.add_self_loops()
+    _, e = features(GRAPH)
+    sorted_e = listening.sort_edges(torch.cat([e, torch.full((missing, 2), 9.0, dtype=torch.float64)]))
+    loops = (sorted_e == 9).all(1)
+    assert listening.receivers[loops].tolist() == listening.senders[loops].tolist() == [0, 1, 3, 4]
+    torch.testing.assert_close(sorted_e[~loops], e)
