@@ -82,7 +82,8 @@ class GINE(nn.Module):
         first: nn.Linear = mlp.linears[0]  # type: ignore[assignment]
         self.edge = Linear(edges, first.in_features) if edges else None
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures, e: Tensor | None = None) -> Tensor:
+        x = x.to_dense() if isinstance(x, SparseFeatures) else x
         if (e is None) != (self.edge is None):
             raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
         x_i = at_receivers(graph, x)
