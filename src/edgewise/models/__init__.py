@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.layers import chosen
+from edgewise.models.deep_sets import DeepSets, DeepSetsSettings
 from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings, energy_by_depth
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
@@ -25,6 +26,7 @@ from edgewise.models.translation import Found, translate
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
+    "deep-sets": (DeepSetsSettings, DeepSets),
     "recurrent": (RecurrentSettings, Recurrent),
     "swin": (SwinSettings, Swin),
     "encoder-decoder": (EncoderDecoderSettings, EncoderDecoder),
@@ -51,6 +53,8 @@ __all__ = [
     "GNN",
     "GRAPH_LAYERS",
     "MODELS",
+    "DeepSets",
+    "DeepSetsSettings",
     "EncoderDecoder",
     "EncoderDecoderSettings",
     "Found",
