@@ -6,6 +6,7 @@ from torch import nn
 
 from edgewise.layers import chosen
 from edgewise.models.bert import BERT, BERTSettings
+from edgewise.models.deep_sets import DeepSets, DeepSetsSettings
 from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
@@ -33,6 +34,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),
     "transformer": (TransformerSettings, Transformer),
     "bert": (BERTSettings, BERT),
+    "deep-sets": (DeepSetsSettings, DeepSets),
     "recurrent": (RecurrentSettings, Recurrent),
     "swin": (SwinSettings, Swin),
     "encoder-decoder": (EncoderDecoderSettings, EncoderDecoder),
@@ -62,6 +64,8 @@ __all__ = [
     "GRAPH_LAYERS",
     "MODELS",
     "BERTSettings",
+    "DeepSets",
+    "DeepSetsSettings",
     "EncoderDecoder",
     "EncoderDecoderSettings",
     "Found",

@@ -1,0 +1,74 @@
+"""Deep sets: every node is read alone, and one answer is given for the set of them."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.layers import ACTIVATIONS, MLP, NORMS, READOUTS, SparseFeatures, chosen, dropout
+from edgewise.models.signature import Signature
+
+
+@dataclass(frozen=True)
+class DeepSetsSettings:
+    """What a network on sets can be.
+
+    Args:
+        hidden: Width of each layer that reads a node.
+        activation: A name of ACTIVATIONS.
+        norm: A name of NORMS, for what the readout reads.
+        dropout: Probability for the hidden layers and for what the readout gives.
+        input_dropout: Probability for the features.
+        readout: A name of READOUTS.
+    """
+
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "relu"
+    norm: str = "layer"
+    dropout: float = 0.0
+    input_dropout: float = 0.0
+    readout: str = "hopfield"
+
+
+class DeepSets(nn.Module):
+    """A perceptron on every node, then a readout, which alone sees that they belong together.
+
+    Equation    h_i = LN(σ(φ(x_i)));  output_g = readout_{i ∈ V_g}(h_i) W
+    Symbols     mlp = φ of `MLP`; activation = σ; settings.norm = the name of LN in NORMS; head = Wᵀ
+    Shapes      x [*, N, inputs] or SparseFeatures -> [*, G, outputs] for a batch of G graphs
+    Errors      ConfigError for tokens, a task of one answer per node, or no hidden layer
+    Edge cases  the graph's edges do not matter, only which nodes are whose
+    Cost        that of `MLP` on N nodes and of the readout
+    Reference   Zaheer et al., "Deep sets", 2017, Theorem 2; with readout="hopfield", Ramsauer et al., 2021, §4
+
+    Example
+        >>> import torch
+        >>> from edgewise.graphs import complete
+        >>> model = DeepSets(DeepSetsSettings((8,)), Signature(3, 2, whole_graph=True))
+        >>> model(Graph.batch([complete(4), complete(1)]), torch.randn(5, 3)).shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(self, settings: DeepSetsSettings, signature: Signature) -> None:
+        super().__init__()
+        if signature.tokens or not signature.whole_graph:
+            raise ConfigError("deep-sets reads the features of nodes and gives one answer per graph: this task differs")
+        if not settings.hidden:
+            raise ConfigError("deep-sets needs at least one hidden layer")
+        self.settings, self.signature = settings, signature
+        width = settings.hidden[-1]
+        self.mlp = MLP([signature.inputs, *settings.hidden], settings.activation, settings.dropout)
+        self.activation = chosen("activation", settings.activation, ACTIVATIONS)
+        self.norm = chosen("norm", settings.norm, NORMS)(width)
+        self.readout = chosen("readout", settings.readout, READOUTS)(width)
+        self.head = nn.Linear(width, signature.outputs)
+
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        x = dropout(x, self.settings.input_dropout, self.training)
+        h = self.norm(self._drop(self.activation(self.mlp(x))))
+        return self.head(self._drop(self.readout(graph, h)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return cast(Tensor, dropout(x, self.settings.dropout, self.training))

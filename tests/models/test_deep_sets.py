@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from edgewise import ConfigError, Graph, complete, window
+from edgewise.models import DeepSets, DeepSetsSettings, Signature
+
+BAGS = Signature(3, 2, whole_graph=True)
+
+
+def test_a_set_is_read_as_its_equation_says():
+    """Set by set, with the Hopfield readout written out: a learned question, one step, β = 1."""
+    torch.manual_seed(0)
+    model = DeepSets(DeepSetsSettings((6, 4)), BAGS).double()
+    sizes = [4, 1, 2]
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    first, second = model.mlp.linears
+    pooling, rows = model.readout, []
+    for instances in x.split(sizes):
+        h = second(first(instances).relu()).relu()
+        h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        k, v = pooling.projection(h * model.norm.weight + model.norm.bias).chunk(2, -1)
+        weights = (k @ pooling.question[0]).softmax(0)
+        rows.append(model.head(pooling.output(weights @ v)))
+    expected, found = torch.stack(rows), model(Graph.batch([complete(n) for n in sizes]), x)
+    assert (found - expected).abs().max() < 1e-12
+    leaves, projection = [x, *model.parameters()], torch.randn(3, 2, dtype=torch.float64)
+    ours = torch.autograd.grad((found * projection).sum(), leaves)
+    theirs = torch.autograd.grad((expected * projection).sum(), leaves)
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one - other).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("readout", ["mean", "sum", "max", "attention", "hopfield"])
+def test_neither_the_order_nor_the_edges_matter(readout):
+    torch.manual_seed(0)
+    model, x = DeepSets(DeepSetsSettings((5,), readout=readout), BAGS).double(), torch.randn(6, 3, dtype=torch.float64)
+    expected = model(complete(6), x)
+    assert torch.allclose(model(complete(6), x[torch.randperm(6)]), expected, atol=1e-12)
+    assert torch.equal(model(window(6, 0), x), expected)
+    assert not torch.allclose(model(complete(2), x[:2]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("chances", [{"dropout": 0.5}, {"input_dropout": 0.5}])
+def test_dropout_acts_in_training_only(chances):
+    model, x = DeepSets(DeepSetsSettings((8, 8), **chances), BAGS), torch.randn(6, 3)
+    assert not torch.equal(model(complete(6), x), model(complete(6), x))
+    model.eval()
+    assert torch.equal(model(complete(6), x), model(complete(6), x))
+
+
+@pytest.mark.parametrize(
+    ("settings", "signature", "message"),
+    [
+        (DeepSetsSettings(()), BAGS, "at least one hidden layer"),
+        (DeepSetsSettings(), Signature(3, 2), "one answer per graph"),
+        (DeepSetsSettings(), Signature(3, 2, tokens=True, whole_graph=True), "features of nodes"),
+        (DeepSetsSettings(readout="median"), BAGS, "readout 'median' is unknown"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, signature, message):
+    with pytest.raises(ConfigError, match=message):
+        DeepSets(settings, signature)
