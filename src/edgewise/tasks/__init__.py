@@ -22,6 +22,7 @@ from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.planted import SampledNodes, planted
 from edgewise.tasks.simulation import Rollout, Scene, Simulation
 from edgewise.tasks.skip_links import skip_links
+from edgewise.tasks.slides import SlideClassification, Slides, read_slides, slides
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
 from edgewise.tasks.translation import Translation, multi30k
@@ -38,6 +39,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "clouds": clouds,
     "skip-links": skip_links,
     "tudataset": tudataset,
+    "slides": slides,
     "molecules": molecules,
     "citation-links": citation_links,
     "webkb": webkb,
@@ -75,6 +77,8 @@ __all__ = [
     "SampledNodes",
     "Scene",
     "Simulation",
+    "SlideClassification",
+    "Slides",
     "Split",
     "Task",
     "Text",
@@ -96,7 +100,9 @@ __all__ = [
     "nbody",
     "node_folder",
     "planted",
+    "read_slides",
     "skip_links",
+    "slides",
     "text",
     "tudataset",
     "webkb",
