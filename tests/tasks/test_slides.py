@@ -107,19 +107,23 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_simulated_slides_and_their_features_are_made_once(home, monkeypatch):
-    options = {"count": 10, "mpp": 2.0, "width": 8, "steps": 1, "workers": 0}
+def test_simulated_slides_and_their_features_are_made_once(home, files, monkeypatch):
+    def copy(path, number, seed):
+        return Path(path).exists() or shutil.copy(files / f"{number % 6}.tiff", path)
+
+    monkeypatch.setattr(module, "simulate", copy)
+    options = {"count": 20, "mpp": 2.0, "width": 8, "steps": 1, "workers": 0}
     made = slides(**options)
-    assert isinstance(made, SlideClassification) and made.epoch_size == 4
-    assert len(list(home.rglob("slide-*.tiff"))) == 10
+    assert isinstance(made, SlideClassification) and made.epoch_size == 10
+    assert len(list(home.rglob("slide-*.tiff"))) == 20
     monkeypatch.setattr(module, "learn_extractor", None)  # a call would fail
     again = slides(**options)
     assert torch.equal(made.graphs.x, again.graphs.x) and made.graphs.members == again.graphs.members
     made.keep(home)
-    again.features.mean += 1
+    again.features.deviation += 1
     again.features.extractor.stem.weight.data += 1
     again.recall(home)
-    assert torch.equal(again.features.mean, made.features.mean)
+    assert torch.equal(again.features.deviation, made.features.deviation)
     batches = [next(iter(task.batches("valid", 2))) for task in (made, again)]
     assert torch.allclose(batches[0].x, batches[1].x, atol=1e-5)
     (home / "features.safetensors").write_bytes(b"nonsense")
@@ -173,7 +177,7 @@ def test_splits_are_stratified_and_each_needs_every_class(task):
         SlideClassification("x", lacking, task.layouts, [np.zeros(1)], task.features, TILING)
 
 
-@pytest.mark.parametrize("options", [{"count": 9}, {"width": 3}, {"steps": -1}, {"seed": -1}])
+@pytest.mark.parametrize("options", [{"count": 19}, {"width": 3}, {"steps": -1}, {"seed": -1}])
 def test_impossible_options_are_refused(options):
     with pytest.raises(ConfigError, match="must be from"):
         slides(**options)

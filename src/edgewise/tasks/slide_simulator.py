@@ -41,7 +41,7 @@ class Plan:
 
 
 def plan(number: int, seed: int) -> Plan:
-    """What is on a slide: odd ones have a planted region, an ellipse with radii of 48 to 104 microns."""
+    """What is on a slide: odd ones have a planted region, an ellipse with radii of 56 to 112 microns."""
     random = np.random.default_rng((seed, number, 0))
     cells = SIDE // CELL
     y, x = np.mgrid[:cells, :cells] + 0.5
@@ -58,7 +58,7 @@ def plan(number: int, seed: int) -> Plan:
 
     region = np.zeros_like(tissue)
     if number % 2:
-        centre, radii = somewhere(), random.uniform(6, 13, 2)
+        centre, radii = somewhere(), random.uniform(7, 14, 2)
         region = np.hypot((y - centre[0]) / radii[0], (x - centre[1]) / radii[1]) < 1
     clusters = np.array([[*somewhere(), random.uniform(4, 9)] for _ in range(random.integers(1, 4))])
     stain = np.array([[226, 170, 200], [110, 70, 150]]) * random.uniform(0.88, 1.08, (2, 3))
@@ -68,7 +68,7 @@ def plan(number: int, seed: int) -> Plan:
 def draw(planned: Plan, number: int, seed: int) -> Pixels:
     """The slide's pixels [1024, 1024, 3].
 
-    Nuclei have radii of 2 to 3.5 microns; those of immune cells 1.5 to 2.2, and lie densely; planted ones 3.5 to 5.5,
+    Nuclei have radii of 2 to 3.5 microns; those of immune cells 1.5 to 2.2, and lie densely; planted ones 4.5 to 7,
     and lie densely too: to be dark or dense tells nothing.
     """
     from PIL import Image, ImageDraw, ImageFilter
@@ -96,9 +96,9 @@ def _nuclei(planned: Plan, random: np.random.Generator) -> list[list[float]]:
     normal = random.uniform(0, SIDE, (900, 2))
     immune = [(random.normal(0, 0.5, (int(8 * r * r), 2)) * r + (x, y)) * CELL for y, x, r in planned.clusters.tolist()]
     cells = np.argwhere(planned.region)[:, ::-1]
-    planted = (cells[::2] + random.uniform(0, 2, (len(cells[::2]), 2))) * CELL
+    planted = (cells[::3] + random.uniform(0, (3, 1), (len(cells[::3]), 2))) * CELL
     free = ~planned.region[tuple((normal // CELL).astype(int).T[::-1])]
-    kinds = [(normal[free], 4.0, 7.0, 1.0), (np.concatenate(immune), 3.0, 4.4, 0.8), (planted, 7.0, 11.0, 0.85)]
+    kinds = [(normal[free], 4.0, 7.0, 1.0), (np.concatenate(immune), 3.0, 4.4, 0.8), (planted, 9.0, 14.0, 0.85)]
     drawn = []
     for centres, least, most, shade in kinds:
         axes = random.uniform(least, most, (len(centres), 1)) * random.uniform(0.75, 1.25, (len(centres), 2))
