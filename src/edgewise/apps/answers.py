@@ -14,7 +14,7 @@ from edgewise import training
 from edgewise.apps.numbers import shown
 from edgewise.errors import ConfigError
 from edgewise.models import Transformer
-from edgewise.tasks import Simulation, Split, Text
+from edgewise.tasks import Simulation, SlideClassification, Split, Text
 from edgewise.training import LoadedRun
 
 
@@ -35,13 +35,25 @@ def evaluate(run: str) -> dict[str, Any]:
 def predict(run: str, request: str) -> dict[str, Any]:
     """Print what a run's best weights say about one input."""
     loaded = training.load_run(Path(run))
-    answer = loaded.task.predict(loaded.model, loaded.pattern, request, device_of(loaded))
+    if isinstance(loaded.task, SlideClassification):
+        answer = _slide(loaded, loaded.task, Path(run), request)
+    else:
+        answer = loaded.task.predict(loaded.model, loaded.pattern, request, device_of(loaded))
     if isinstance(loaded.task, Simulation):
         from edgewise.apps.rollouts import write_animation
 
         answer["animation"] = str(write_animation(loaded, Path(run), request))
     print(json.dumps(answer, ensure_ascii=False, indent=2))
     return answer
+
+
+def _slide(loaded: LoadedRun, task: SlideClassification, run: Path, request: str) -> dict[str, Any]:
+    """What a model says of a slide, and the file with its heat map."""
+    from edgewise.apps.heat_maps import write_heat_map
+
+    examined = task.examine(loaded.model, loaded.pattern, request, device_of(loaded))
+    path = write_heat_map(examined, task.tiling, run)
+    return examined.answer | ({} if path is None else {"heat map": str(path)})
 
 
 def generate(

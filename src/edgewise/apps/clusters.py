@@ -32,7 +32,7 @@ def draw_clusters(task: Task, pattern: Pattern, model: nn.Module) -> Drawing | N
     rows = -(-len(small) // columns)
     with figures.drawing(2.4 * rows, (rows, columns)) as (figure, grid):
         for place in range(rows * columns):
-            axes: Axes = grid.flat[place]
+            axes: Axes = grid[place // columns, place % columns]
             figures.bare(axes)
             if place >= len(small):
                 continue

@@ -17,6 +17,7 @@ import edgewise
 from edgewise.apps import figures, pages, recipes, rollouts
 from edgewise.apps.attention import Drawing, draw_attention, readable
 from edgewise.apps.clusters import draw_clusters
+from edgewise.apps.heat_maps import heat_maps
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import TABLES, configure, flat
 from edgewise.apps.pages import Markup, element
@@ -127,6 +128,7 @@ def sections(found: Findings) -> list[Markup]:
         *found.part("Training", lambda: training_curves(found.records)),
         *found.part("Who listens to whom", lambda: drawn_attention(loaded)),
         *found.part("Clusters", lambda: clusters(loaded)),
+        *found.part("Where it looks", lambda: heat_maps(loaded)),
         *found.part("The fit", lambda: fit(loaded)),
         *found.part("Forces", lambda: forces(loaded)),
         *found.part("Going on by itself", lambda: simulated(found)),

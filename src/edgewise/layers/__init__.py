@@ -57,6 +57,7 @@ from edgewise.layers.radial import RadialField
 from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
 from edgewise.layers.readout import READOUTS, AttentionReadout, FirstReadout, MaxReadout, MeanReadout, SumReadout
 from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
+from edgewise.layers.resnet import ResidualBlock, ResNet
 from edgewise.layers.routing import Centroids, RoutingAttention
 from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
 from edgewise.layers.scale_convolution import ScaleConvolution, ScaleSpace
@@ -250,6 +251,8 @@ __all__ = [
     "RandomizedMLP",
     "ReLUFeatures",
     "RecurrentState",
+    "ResNet",
+    "ResidualBlock",
     "Rotary",
     "RoutingAttention",
     "SAGEMean",

@@ -24,6 +24,7 @@ from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.planted import SampledNodes, planted
 from edgewise.tasks.simulation import Rollout, Scene, Simulation
 from edgewise.tasks.skip_links import skip_links
+from edgewise.tasks.slides import SlideClassification, Slides, read_slides, slides
 from edgewise.tasks.smiles import SmilesRegression, masked_smiles, smiles
 from edgewise.tasks.task import Batch, Pattern, PatternChoice, Split, Task
 from edgewise.tasks.text import Text, text
@@ -41,6 +42,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "clouds": clouds,
     "skip-links": skip_links,
     "tudataset": tudataset,
+    "slides": slides,
     "molecules": molecules,
     "masked-smiles": masked_smiles,
     "smiles": smiles,
@@ -84,6 +86,8 @@ __all__ = [
     "SampledNodes",
     "Scene",
     "Simulation",
+    "SlideClassification",
+    "Slides",
     "SmilesRegression",
     "Split",
     "Task",
@@ -108,7 +112,9 @@ __all__ = [
     "nbody",
     "node_folder",
     "planted",
+    "read_slides",
     "skip_links",
+    "slides",
     "smiles",
     "text",
     "tudataset",
