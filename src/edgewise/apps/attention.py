@@ -135,8 +135,11 @@ def _around(graph: Graph, centre: int) -> Labels:
     return np.array(sorted(found[:AROUND]))
 
 
-def lay_out(count: int, receivers: Labels, senders: Labels) -> Array:
-    """Places [N, 2] in the plane that keep friends close, the longest extent from left to right."""
+def lay_out(count: int, receivers: Labels, senders: Labels, unfold: bool = False) -> Array:
+    """Places [N, 2] in the plane that keep friends close, the longest extent from left to right.
+
+    `unfold` begins with the Laplacian's eigenvectors instead of a circle, so that a grid is not twisted.
+    """
     import networkx
 
     network = networkx.Graph()
@@ -145,6 +148,7 @@ def lay_out(count: int, receivers: Labels, senders: Labels) -> Array:
     # Kamada and Kawai read distances on the graph, which are infinite between its parts.
     layout = networkx.kamada_kawai_layout if networkx.is_connected(network) else networkx.spring_layout
     options = {} if layout is networkx.kamada_kawai_layout else {"seed": 0, "k": 0.35}
+    options |= {"pos": networkx.spectral_layout(network)} if unfold else {}
     found = layout(network, **options)
     places = np.array([found[node] for node in range(count)])
     places = places - places.mean(0)

@@ -7,6 +7,7 @@ from torch import nn
 from edgewise.layers import chosen
 from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
+from edgewise.models.graph_autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.group_cnn import GroupCNN, GroupCNNSettings
@@ -38,6 +39,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "potential": (PotentialSettings, Potential),
     "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
     "group-cnn": (GroupCNNSettings, GroupCNN),
+    "graph-autoencoder": (GraphAutoEncoderSettings, GraphAutoEncoder),
 }
 
 
@@ -56,6 +58,8 @@ __all__ = [
     "EncoderDecoderSettings",
     "Found",
     "GNNSettings",
+    "GraphAutoEncoder",
+    "GraphAutoEncoderSettings",
     "GraphNetworkModel",
     "GraphNetworkSettings",
     "GraphTransformer",

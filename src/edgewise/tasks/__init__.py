@@ -7,6 +7,8 @@ from edgewise.tasks.clouds import clouds
 from edgewise.tasks.curve import CurveRegression, curve
 from edgewise.tasks.digits import digits
 from edgewise.tasks.granular import granular
+from edgewise.tasks.graph_generation import GraphGeneration, graph_generation
+from edgewise.tasks.graph_reconstruction import GraphReconstruction, graph_reconstruction
 from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
@@ -50,6 +52,8 @@ TASKS: dict[str, Callable[..., Task]] = {
     "listops": listops,
     "curve": curve,
     "multi30k": multi30k,
+    "graph-generation": graph_generation,
+    "graph-reconstruction": graph_reconstruction,
 }
 
 __all__ = [
@@ -61,6 +65,8 @@ __all__ = [
     "EnergiesAndForces",
     "Forecast",
     "GraphClassification",
+    "GraphGeneration",
+    "GraphReconstruction",
     "GraphRegression",
     "Graphs",
     "ImageClassification",
@@ -85,6 +91,8 @@ __all__ = [
     "curve",
     "digits",
     "granular",
+    "graph_generation",
+    "graph_reconstruction",
     "karate",
     "listops",
     "mnist",
