@@ -26,7 +26,7 @@ SHARED = {
     "model.width": "16",
     "model.dropout": "0.5",
     "train.clip": "1.0",
-    "train.evaluate_every": "10",
+    "train.evaluate_every": "20",
     "train.checkpoint_every": "1000",
 }
 GNN = SHARED | {"optimizer.learning_rate": "0.01", "optimizer.weight_decay": "0.0005", "optimizer.decay_prefix": ""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -147,8 +148,10 @@ def lay_out(count: int, receivers: Labels, senders: Labels, unfold: bool = False
     network.add_edges_from((i, j) for i, j in zip(receivers.tolist(), senders.tolist(), strict=True) if i != j)
     # Kamada and Kawai read distances on the graph, which are infinite between its parts.
     layout = networkx.kamada_kawai_layout if networkx.is_connected(network) else networkx.spring_layout
-    options = {} if layout is networkx.kamada_kawai_layout else {"seed": 0, "k": 0.35}
-    options |= {"pos": networkx.spectral_layout(network)} if unfold else {}
+    options: dict[str, Any] = {} if layout is networkx.kamada_kawai_layout else {"seed": 0, "k": 0.35}
+    if unfold and count > 2 and networkx.is_connected(network):
+        spread, ring = networkx.spectral_layout(network), networkx.circular_layout(network, scale=0.01)
+        options |= {"pos": {node: spread[node] + ring[node] for node in network}}  # eigenvectors may agree on two nodes
     found = layout(network, **options)
     places = np.array([found[node] for node in range(count)])
     places = places - places.mean(0)

@@ -300,7 +300,8 @@ def draw_small_network(axes: Axes, places: Array, receivers: Labels, senders: La
     """Draw one of many small networks into axes: places [N, 2], edges [E], a class for each node [N]."""
     lines = LineCollection(list(np.stack([places[receivers], places[senders]], axis=1)), colors=MUTED, linewidths=0.6)
     axes.add_collection(lines)
-    axes.scatter(*places.T, s=14, c=[CLASSES[c] for c in colour], edgecolor=PAPER, linewidth=0.6, zorder=4)
+    x, y = places.T
+    axes.scatter(x, y, s=14, c=[CLASSES[c] for c in colour], edgecolor=PAPER, linewidth=0.6, zorder=4)
     axes.set_aspect("equal")
     axes.margins(0.08)
     bare(axes)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from edgewise.apps import figures
@@ -24,7 +25,8 @@ def rows(graphs: Sequence[Graph], good: Sequence[bool], titles: dict[int, str] |
     """Graphs in rows of five; one that is not `good` has another colour. A row's title stands above its first graph."""
     height = -(-len(graphs) // COLUMNS)
     with figures.drawing(height * 1.55 + 0.2, (height, COLUMNS)) as (figure, grid):
-        for number, axes in enumerate(grid.flat):
+        for number in range(grid.size):
+            axes: Axes = grid.flat[number]
             figures.bare(axes)
             if number < len(graphs):
                 graph, kind = graphs[number], 0 if good[number] else 1

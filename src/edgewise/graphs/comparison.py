@@ -86,13 +86,14 @@ def degree_discrepancy(first: Sequence[Graph], second: Sequence[Graph]) -> float
     >>> degree_discrepancy([path], [path]), degree_discrepancy([path], [pair]) > 0.2  # 2 - 2 exp(-1/8)
     (0.0, True)
     """
-    return discrepancy(*([degree_distribution(graph) for graph in some] for some in (first, second)))
+    p, q = ([degree_distribution(graph) for graph in some] for some in (first, second))
+    return discrepancy(p, q)
 
 
 def clustering_discrepancy(first: Sequence[Graph], second: Sequence[Graph]) -> float:
     """MMD² of the distributions of clustering coefficients of two collections of graphs; σ = 0.1."""
-    histograms = ([clustering_distribution(graph) for graph in some] for some in (first, second))
-    return discrepancy(*histograms, width=1 / BINS, sigma=0.1)
+    p, q = ([clustering_distribution(graph) for graph in some] for some in (first, second))
+    return discrepancy(p, q, width=1 / BINS, sigma=0.1)
 
 
 def isomorphism_classes(graphs: Sequence[Graph]) -> list[int]:

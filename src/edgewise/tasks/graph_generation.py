@@ -182,7 +182,7 @@ def graph_generation(
     """Write graphs of two communities, or rectangular grids, like those that were drawn for training.
 
     Communities have 6 to 10 nodes each, drawn evenly; 0.7 of the pairs in one are linked and 0.05 of the pairs in
-    between. Grids have 3 to 8 nodes a side, drawn evenly; four of their 21 shapes are only in the test split. A tenth
+    between. Grids have 3 to 6 nodes a side, drawn evenly; two of their ten shapes are only in the test split. A tenth
     as many graphs as train choose the weights.
 
     Args:
