@@ -15,6 +15,8 @@ TINY = {
     "text": "demo-text --train.steps 2 --train.evaluate_every 2 --model.width 8 --train.batch 2 --task.context 8",
     "gnn": "karate --model.name gnn --model.layer gcn --train.steps 2",
     "granular": "granular-gns --task.training 1 --task.held_out 1 --task.particles 3 --train.steps 2 --model.width 8",
+    "graphs": "communities-transformer --task.train 20 --task.test 10 --task.draws 4 --train.steps 2 --train.batch 4 "
+    "--model.width 8 --model.depth 1 --model.heads 2",
     "mlp": "digits-vit --model.name mlp --model.hidden [8] --task.patch 0 --train.steps 2",
 }
 

@@ -116,6 +116,25 @@ def test_sampling_is_repeatable_and_leaves_the_model_in_training():
     assert model.training
 
 
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 2}, {"cache": False}])
+def test_only_allowed_tokens_are_drawn_and_in_proportion(options):
+    """A token may only be followed by one of another parity."""
+
+    def allowed(tokens):
+        return torch.arange(7) % 2 != tokens[..., -1:] % 2
+
+    model = _model(length=20)
+    text = model.generate(torch.tensor([[1], [2]]), 15, causal, allowed=allowed, **options)
+    assert ((text[:, 1:] - text[:, :-1]) % 2 == 1).all()
+    everything = [
+        model.generate(
+            torch.tensor([[1]]), 9, causal, allowed=mask, generator=torch.Generator().manual_seed(0), **options
+        )
+        for mask in (None, lambda tokens: torch.ones(*tokens.shape[:-1], 7, dtype=torch.bool))
+    ]
+    assert torch.equal(*everything)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

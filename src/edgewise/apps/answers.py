@@ -14,8 +14,10 @@ from edgewise import training
 from edgewise.apps.numbers import shown
 from edgewise.errors import ConfigError
 from edgewise.models import Transformer
-from edgewise.tasks import Simulation, SlideClassification, Split, Text
+from edgewise.tasks import GraphGeneration, Simulation, SlideClassification, Split, Text
 from edgewise.training import LoadedRun
+
+TEMPERATURE = 0.8  # of text: a little surer than the model itself
 
 
 def evaluate(run: str) -> dict[str, Any]:
@@ -57,10 +59,22 @@ def _slide(loaded: LoadedRun, task: SlideClassification, run: Path, request: str
 
 
 def generate(
-    run: str, prompt: str, steps: int, temperature: float, top_k: int | None, *, cache: bool = True, seed: int = 0
+    run: str,
+    prompt: str,
+    steps: int,
+    temperature: float | None,
+    top_k: int | None,
+    *,
+    cache: bool = True,
+    seed: int = 0,
+    count: int = 10,
 ) -> dict[str, Any]:
-    """Print a prompt and what a language model's best weights add to it."""
+    """Print a prompt and what a language model's best weights add to it; of a model of graphs, `count` new ones."""
     loaded = training.load_run(Path(run))
+    if isinstance(loaded.task, GraphGeneration):
+        from edgewise.apps.generated import generate_graphs
+
+        return generate_graphs(loaded, Path(run), count, 1.0 if temperature is None else temperature, seed)
     task, model, device = loaded.task, loaded.model, device_of(loaded)
     if not isinstance(task, Text) or not isinstance(model, Transformer):
         raise ConfigError(
@@ -68,6 +82,7 @@ def generate(
         )
     if not prompt:
         raise ConfigError("the prompt is empty: give at least one character")
+    temperature = TEMPERATURE if temperature is None else temperature
     tokens = task.encode(prompt)[None].to(device)
     generator = torch.Generator(device).manual_seed(seed)
     started = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,8 +136,11 @@ def _around(graph: Graph, centre: int) -> Labels:
     return np.array(sorted(found[:AROUND]))
 
 
-def lay_out(count: int, receivers: Labels, senders: Labels) -> Array:
-    """Places [N, 2] in the plane that keep friends close, the longest extent from left to right."""
+def lay_out(count: int, receivers: Labels, senders: Labels, unfold: bool = False) -> Array:
+    """Places [N, 2] in the plane that keep friends close, the longest extent from left to right.
+
+    `unfold` begins with the Laplacian's eigenvectors instead of a circle, so that a grid is not twisted.
+    """
     import networkx
 
     network = networkx.Graph()
@@ -144,7 +148,10 @@ def lay_out(count: int, receivers: Labels, senders: Labels) -> Array:
     network.add_edges_from((i, j) for i, j in zip(receivers.tolist(), senders.tolist(), strict=True) if i != j)
     # Kamada and Kawai read distances on the graph, which are infinite between its parts.
     layout = networkx.kamada_kawai_layout if networkx.is_connected(network) else networkx.spring_layout
-    options = {} if layout is networkx.kamada_kawai_layout else {"seed": 0, "k": 0.35}
+    options: dict[str, Any] = {} if layout is networkx.kamada_kawai_layout else {"seed": 0, "k": 0.35}
+    if unfold and count > 2 and networkx.is_connected(network):
+        spread, ring = networkx.spectral_layout(network), networkx.circular_layout(network, scale=0.01)
+        options |= {"pos": {node: spread[node] + ring[node] for node in network}}  # eigenvectors may agree on two nodes
     found = layout(network, **options)
     places = np.array([found[node] for node in range(count)])
     places = places - places.mean(0)

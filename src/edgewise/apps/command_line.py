@@ -128,7 +128,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     resume = add("resume", "go on with an interrupted run, bit for bit")
     evaluate = add("evaluate", "measure a run on its validation and test data")
     predict = add("predict", "let a run answer for one input")
-    generate = add("generate", "let a language model continue a prompt")
+    generate = add("generate", "let a language model continue a prompt, or a model of graphs write new ones")
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
     predict.add_argument(
@@ -139,11 +139,14 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         "--steps", type=whole(1, 1_000_000), default=200, metavar="N", help="characters to add (default: 200)"
     )
     generate.add_argument(
-        "--temperature", type=temperature, default=0.8, metavar="T", help="0 is greedy (default: 0.8)"
+        "--temperature", type=temperature, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)"
     )
     generate.add_argument("--top-k", type=whole(1), metavar="K", help="draw from the K most likely characters only")
     generate.add_argument(
         "--no-cache", action="store_true", help="recompute the past at every step instead of keeping keys and values"
+    )
+    generate.add_argument(
+        "--count", type=whole(1, 10_000), default=10, metavar="N", help="new graphs, of a model of graphs (default: 10)"
     )
     generate.add_argument("--seed", type=whole(0), default=0, help="of the random draws (default: 0)")
 
@@ -291,7 +294,8 @@ def run(args: argparse.Namespace) -> Answer:
             from edgewise.apps.answers import generate
 
             sampling = (args.steps, args.temperature, args.top_k)
-            return generate(args.run, args.prompt, *sampling, cache=not args.no_cache, seed=args.seed)
+            drawn = {"cache": not args.no_cache, "seed": args.seed, "count": args.count}
+            return generate(args.run, args.prompt, *sampling, **drawn)
         case "check":
             from edgewise.apps.expressiveness import check
 

@@ -296,6 +296,17 @@ def draw_network(
     bare(axes)
 
 
+def draw_small_network(axes: Axes, places: Array, receivers: Labels, senders: Labels, colour: Labels) -> None:
+    """Draw one of many small networks into axes: places [N, 2], edges [E], a class for each node [N]."""
+    lines = LineCollection(list(np.stack([places[receivers], places[senders]], axis=1)), colors=MUTED, linewidths=0.6)
+    axes.add_collection(lines)
+    x, y = places.T
+    axes.scatter(x, y, s=14, c=[CLASSES[c] for c in colour], edgecolor=PAPER, linewidth=0.6, zorder=4)
+    axes.set_aspect("equal")
+    axes.margins(0.08)
+    bare(axes)
+
+
 def token_matrix(weights: Array, tokens: Sequence[str]) -> Figure:
     """Who listens to whom in a text, weights [H, T, T]: a row per listening character, a column per character heard."""
     heads, length = len(weights), len(tokens)

@@ -14,7 +14,7 @@ import torch
 import yaml
 
 import edgewise
-from edgewise.apps import figures, pages, recipes, rollouts
+from edgewise.apps import figures, generated, pages, recipes, rollouts
 from edgewise.apps.attention import Drawing, draw_attention, readable
 from edgewise.apps.clusters import draw_clusters
 from edgewise.apps.heat_maps import heat_maps
@@ -28,6 +28,8 @@ from edgewise.tasks import (
     CurveRegression,
     EnergiesAndForces,
     GraphClassification,
+    GraphGeneration,
+    GraphReconstruction,
     ImageClassification,
     LinkPrediction,
     NodeClassification,
@@ -134,6 +136,7 @@ def sections(found: Findings) -> list[Markup]:
         *found.part("Going on by itself", lambda: simulated(found)),
         *found.part("Right and wrong", lambda: confusion(loaded)),
         *found.part("What it writes", lambda: sample(loaded)),
+        *found.part("Graphs that it writes", lambda: written_graphs(found)),
     ]
 
 
@@ -180,6 +183,9 @@ def data_sentence(task: Task) -> str:
     if isinstance(task, GraphClassification):
         sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.graphs.splits.items())
         return f"{task.name}: {len(task.graphs.members):,} graphs of {len(task.graphs.x):,} nodes ({sizes})"
+    if isinstance(task, GraphGeneration | GraphReconstruction):
+        sizes = ", ".join(f"{len(graphs):,} {split}" for split, graphs in task.splits.items())
+        return f"{task.name}: graphs ({sizes})"
     if isinstance(task, EnergiesAndForces):
         sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in task.splits.items())
         return f"{task.name}: {len(task.x):,} frames of {task.x.shape[1]} atoms ({sizes})"
@@ -295,6 +301,14 @@ def simulated(found: Findings) -> list[Drawing | Markup]:
     return [pages.figure(rollouts.animation(rollout), slower), *rollouts.drawings(rollout)]
 
 
+def written_graphs(found: Findings) -> list[Drawing | Markup]:
+    """What a model of graphs writes beside test graphs, and how both compare where that was measured."""
+    if not isinstance(found.loaded.task, GraphGeneration):
+        return []
+    test = found.records[-1].get("test") if found.records else None
+    return [*generated.drawings(found.loaded), *([generated.scores(test)] if test else [])]
+
+
 def classes_of(task: Task) -> tuple[str, ...]:
     """The classes among which a task chooses; none where it does not."""
     if isinstance(task, NodeClassification):
@@ -341,6 +355,8 @@ def reproduction(found: Findings) -> list[Markup]:
     commands = [f"edgewise evaluate {run}", f"edgewise predict {run} INPUT"]
     if isinstance(found.loaded.task, Text):
         commands.append(f'edgewise generate {run} --prompt "..."')
+    if isinstance(found.loaded.task, GraphGeneration):
+        commands.append(f"edgewise generate {run} --count 10")
     if found.packaged:
         commands.insert(0, " ".join(["edgewise train", found.name, *changes(config, found.packaged)]))
     written = yaml.safe_dump(flat(config), sort_keys=False, allow_unicode=True)

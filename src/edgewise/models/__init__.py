@@ -9,6 +9,7 @@ from edgewise.models.bert import BERT, BERTSettings
 from edgewise.models.deep_sets import DeepSets, DeepSetsSettings
 from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
+from edgewise.models.graph_autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
 from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.group_cnn import GroupCNN, GroupCNNSettings
@@ -48,6 +49,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "potential": (PotentialSettings, Potential),
     "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
     "group-cnn": (GroupCNNSettings, GroupCNN),
+    "graph-autoencoder": (GraphAutoEncoderSettings, GraphAutoEncoder),
 }
 
 
@@ -70,6 +72,8 @@ __all__ = [
     "EncoderDecoderSettings",
     "Found",
     "GNNSettings",
+    "GraphAutoEncoder",
+    "GraphAutoEncoderSettings",
     "GraphNetworkModel",
     "GraphNetworkSettings",
     "GraphTransformer",

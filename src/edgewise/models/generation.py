@@ -39,11 +39,13 @@ def generate(
     top_k: int | None = None,
     cache: bool = True,
     generator: torch.Generator | None = None,
+    allowed: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Draw `steps` more tokens, each from the model's probabilities given all before it.
 
     Equation    t_{n+1} ~ softmax(φ(t_1..t_n)_n / T), restricted to the top_k most probable tokens
-    Symbols     temperature = T; 0 takes the most probable token (greedy); pattern(n) = the graph over n positions
+    Symbols     temperature = T; 0 takes the most probable token (greedy); pattern(n) = the graph over n positions;
+                allowed(t) [*, vocabulary] = which tokens may follow t [*, n], where a grammar says so: at least one
     Shapes      tokens [*, n] int64 -> [*, n + steps]
     Errors      ConfigError for a model that does not read and write tokens, an empty prompt, a negative temperature,
                 a top_k below 1, or a pattern in which a position hears a later one
@@ -74,6 +76,8 @@ def generate(
             if cache and known == 0:
                 caches = model.caches(graph)
             scores = model(graph, visible[..., known:], caches)[..., -1, :]
+            if allowed is not None:
+                scores = scores.masked_fill(~allowed(tokens), -torch.inf)
             token = draw(scores, temperature, top_k, generator)
             visible, tokens = torch.cat([visible, token], -1), torch.cat([tokens, token], -1)
             known = total if cache else 0

@@ -8,6 +8,8 @@ from edgewise.tasks.curve import CurveRegression, curve
 from edgewise.tasks.denoising import Denoising, Noise, multi30k_denoising
 from edgewise.tasks.digits import digits
 from edgewise.tasks.granular import granular
+from edgewise.tasks.graph_generation import GraphGeneration, graph_generation
+from edgewise.tasks.graph_reconstruction import GraphReconstruction, graph_reconstruction
 from edgewise.tasks.graphs import GraphClassification, GraphRegression, Graphs
 from edgewise.tasks.images import ImageClassification, Images
 from edgewise.tasks.karate import karate
@@ -58,6 +60,8 @@ TASKS: dict[str, Callable[..., Task]] = {
     "curve": curve,
     "multi30k": multi30k,
     "multi30k-denoising": multi30k_denoising,
+    "graph-generation": graph_generation,
+    "graph-reconstruction": graph_reconstruction,
 }
 
 __all__ = [
@@ -70,6 +74,8 @@ __all__ = [
     "EnergiesAndForces",
     "Forecast",
     "GraphClassification",
+    "GraphGeneration",
+    "GraphReconstruction",
     "GraphRegression",
     "Graphs",
     "ImageClassification",
@@ -99,6 +105,8 @@ __all__ = [
     "curve",
     "digits",
     "granular",
+    "graph_generation",
+    "graph_reconstruction",
     "karate",
     "listops",
     "masked_smiles",
