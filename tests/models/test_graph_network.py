@@ -53,3 +53,10 @@ def test_a_node_hears_nodes_that_no_path_leads_to():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         GraphNetworkModel(GraphNetworkSettings(**options), signature)
+
+
+def test_dropout_acts_while_training_only():
+    model = GraphNetworkModel(GraphNetworkSettings(8, 1, dropout=0.5), Signature(6, 3))
+    x = torch.randn(7, 6)
+    assert not torch.equal(model(BATCH, x), model(BATCH, x))
+    assert torch.equal(model.eval()(BATCH, x), model(BATCH, x))

@@ -48,6 +48,21 @@ def test_stereochemistry_is_told_whatever_the_order_of_the_atoms() -> None:
     assert trans[:, 6:].sum(0).tolist() == [2, 0] and cis[:, 6:].sum(0).tolist() == [0, 2]
 
 
+def test_what_atoms_add_is_rdkits_sum_over_the_molecule(tmp_path) -> None:
+    from rdkit import Chem
+    from rdkit.Chem.rdMolDescriptors import CalcCrippenDescriptors
+
+    for smiles in ("CCO", "c1ccccc1C(=O)[O-]", "[Na+].[Cl-]", "FC(Cl)=CC#N"):
+        x = molecule(smiles, crippen=True)[1]
+        assert torch.equal(x[:, :39], molecule(smiles)[1])
+        log_p, refractivity = CalcCrippenDescriptors(Chem.MolFromSmiles(smiles), includeHs=False)
+        assert x[:, 39].sum().item() == pytest.approx(log_p, abs=1e-5)
+        assert x[:, 40].sum().item() == pytest.approx(refractivity / 10, abs=1e-5)
+    folder = write(tmp_path, LINES)
+    widths = [molecules("mine.csv", value="melts", folder=folder, crippen=c).signature.inputs for c in (False, True)]
+    assert widths == [39, 41]
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
 def test_the_peer_says_the_same_of_real_molecules(data) -> None:
     """PyTorch Geometric's from_smiles, which asks RDKit on its own: bonds, elements, degrees, hydrogens, charges."""

@@ -21,6 +21,7 @@ class GraphNetworkSettings:
         reduce: How a node combines its edges, and the whole its edges and nodes: "sum" or "mean".
         norm: A name of NORMS, for what each block reads.
         activation: A name of ACTIVATIONS, inside every update.
+        dropout: Probability for the hidden channels of every update.
     """
 
     width: int = 32
@@ -28,6 +29,7 @@ class GraphNetworkSettings:
     reduce: str = "mean"
     norm: str = "layer"
     activation: str = "relu"
+    dropout: float = 0.0
 
 
 class ResidualBlock(nn.Module):
@@ -91,7 +93,7 @@ class GraphNetworkModel(nn.Module):
 
 def _block(settings: GraphNetworkSettings, edge: int, node: int, whole: int) -> GraphNetwork:
     def mlp(inputs: int) -> MLP:
-        return MLP([inputs, settings.width, settings.width], settings.activation)
+        return MLP([inputs, settings.width, settings.width], settings.activation, settings.dropout)
 
     updates = EdgeUpdate(mlp(edge)), NodeUpdate(mlp(node), settings.reduce), WholeUpdate(mlp(whole), settings.reduce)
     return GraphNetwork(*updates)

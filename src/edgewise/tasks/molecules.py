@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,16 @@ STEREO = ("STEREOE", "STEREOZ")
 BOND_FEATURES = len(BONDS) + 2 + len(STEREO)
 
 
-def molecule(smiles: str) -> tuple[Graph, Tensor, Tensor]:
+def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]:
     """The graph of a molecule's heavy atoms, what is known of them and of their bonds.
 
-    Shapes      SMILES with N heavy atoms and B bonds -> a graph of N nodes and 2 B edges, x [N, 39], e [2 B, 8]
+    Shapes      SMILES with N heavy atoms and B bonds -> a graph of N nodes and 2 B edges, x [N, 39], or [N, 41]
+                with `crippen`, and e [2 B, 8]
     Symbols     x, one-hot unless said otherwise: element (9 of them, or another); number of bonds (0 to 4, or more);
                 number of hydrogens (0 to 3, or more); how many single, double, triple and aromatic bonds (4 counts);
                 hybridisation (sp, sp2, sp3); aromatic; in a ring of 3, 4, 5, 6, 7 atoms; chirality (R, S); formal
-                charge (a number); whether the charge or a radical is there.
+                charge (a number); whether the charge or a radical is there; with `crippen` what the atom adds to the
+                octanol-water partition coefficient (log P), and to the molar refractivity in 10 cm³/mol.
                 e, in the graph's edge order: single, double, triple, aromatic; conjugated; in a ring; double bond E, Z
     Errors      DataError: not a SMILES that RDKit reads, or no atom in it; EdgewiseError where RDKit is not installed
     Edge cases  several components in one SMILES ("[Na+].[Cl-]") are one graph with no edge in between; chirality is
@@ -54,6 +57,8 @@ def molecule(smiles: str) -> tuple[Graph, Tensor, Tensor]:
     graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), read.GetNumAtoms())
     bonds = torch.tensor([_bond(bond) for bond in read.GetBonds()], dtype=torch.float32).reshape(-1, BOND_FEATURES)
     x = torch.tensor([_atom(atom) for atom in read.GetAtoms()], dtype=torch.float32)
+    if crippen:
+        x = torch.cat([x, _crippen(read)], 1)
     return graph, x, graph.sort_edges(torch.cat([bonds, bonds]))
 
 
@@ -72,6 +77,13 @@ def _atom(atom: Any) -> list[float]:
         float(atom.GetFormalCharge() != 0),
         float(atom.GetNumRadicalElectrons() > 0),
     ]
+
+
+def _crippen(read: Any) -> Tensor:
+    """Two numbers for each atom, fitted to measured values of other molecules by Wildman & Crippen, 1999."""
+    from rdkit.Chem import rdMolDescriptors
+
+    return torch.tensor(rdMolDescriptors._CalcCrippenContribs(read), dtype=torch.float32) * torch.tensor([1.0, 0.1])
 
 
 def _bond(bond: Any) -> list[float]:
@@ -105,6 +117,7 @@ def molecules(
     value: str = "measured log solubility in mols per litre",
     fold: int = 0,
     bonds: bool = False,
+    crippen: bool = False,
     folder: str | None = None,
 ) -> GraphRegression:
     """Guess a measured property of molecules from their bonds; by default how well they dissolve (ESOL, log mol/l).
@@ -120,6 +133,8 @@ def molecules(
         value: The column with the number.
         fold: Seed of the random cut: another number, another cut.
         bonds: Tell the types of bonds, for a model that reads edge features.
+        crippen: Tell of each atom what it adds to log P and to the molar refractivity, as Wildman and Crippen fitted
+            them to other molecules: knowledge from outside the file.
         folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
 
     Errors      a file that is missing or malformed, or a SMILES that RDKit cannot read, is a `DataError` that names the
@@ -130,7 +145,7 @@ def molecules(
     members, of_atoms, of_bonds = [], [], []
     for line, text in enumerate(texts, start=2):
         try:
-            graph, x, e = molecule(text)
+            graph, x, e = _remembered(text, crippen)
         except DataError as error:
             raise DataError(f"{path}: line {line}: {error}") from error
         members.append(graph)
@@ -140,6 +155,9 @@ def molecules(
     targets = torch.tensor(values, dtype=torch.float32)
     x, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
     return GraphRegression(path.stem, Graphs(tuple(members), x, targets, splits, names=tuple(texts), e=known))
+
+
+_remembered = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules
 
 
 def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:
