@@ -48,6 +48,12 @@ FOLDS = [
     ("enzymes-sage", 10, 0.63),
 ]
 
+PRE_TRAINING = [
+    # recipe that learns without labels, recipe that starts from it, seeds
+    ("esol-bert", "esol-bert-100", 5),
+    ("multi30k-bart", "multi30k-bart-de-en", 3),
+]
+
 PARTICLES = [
     # recipe, options that shorten it, largest test error
     ("nbody-linear", "", 0.084),
@@ -68,6 +74,26 @@ def test_particles_are_forecast_within_their_bound(recipe: str, options: str, bo
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["recipe"], result["metric"]) == (recipe, "mse")
     assert result["mean"] <= bound, f"{recipe}: {result['mean']:.4f}"
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("before", "after", "seeds"), PRE_TRAINING)
+def test_pre_training_helps_where_labels_are_few(before: str, after: str, seeds: int, tmp_path: Path, data) -> None:
+    """The same recipe from the weights of the run before it, which is where it looks for them, and from drawn ones."""
+    data(".")
+    results = []
+    for recipe, options in (
+        (before, []),
+        (after, ["--seeds", str(seeds)]),
+        (after, ["--seeds", str(seeds), "--start.run", ""]),
+    ):
+        command = [sys.executable, "-m", "edgewise", "train", recipe, *options, "--json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        results.append(json.loads(done.stdout.splitlines()[-1]))
+    _, started, drawn = results
+    gain = started["mean"] - drawn["mean"]
+    assert (-gain if started["metric"] == "rmse" else gain) > 0, f"{started['mean']:.3f} against {drawn['mean']:.3f}"
 
 
 @pytest.mark.accuracy
