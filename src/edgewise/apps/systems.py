@@ -127,6 +127,13 @@ SYSTEMS = (
     System("F7", "Graph network simulator (GNS)", "x_i + (v_i + σ a_i(G, X))", "models/simulator.py", "granular-gns"),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
+    System(
+        "G4",
+        "Graph auto-encoder of whole graphs",
+        "σ(b − ‖z_i − z_j‖²), z = EGNN(A, noise)",
+        "models/graph_autoencoder.py",
+        "communities-autoencoder",
+    ),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/digits.py", "digits-vit"),
 )
