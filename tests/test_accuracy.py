@@ -37,6 +37,7 @@ FIGURES = [
     ("shakespeare-performer", 1, -2.15),
     ("shakespeare-linear", 1, -2.25),
     ("kernel-regression", 1, -0.06),
+    ("communities-autoencoder", 1, 0.98),
     ("nbody-tfn", 1, -0.0155),
     ("nbody-se3", 1, -0.0244),
 ]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from edgewise.apps import figures
@@ -24,9 +23,8 @@ TRIES = 40  # sequences that are written to find graphs to draw
 def rows(graphs: Sequence[Graph], good: Sequence[bool], titles: dict[int, str] | None = None) -> Figure:
     """Graphs in rows of five; one that is not `good` has another colour. A row's title stands above its first graph."""
     height = -(-len(graphs) // COLUMNS)
-    with figures.drawing(height * 1.55 + 0.2, (height, COLUMNS)) as (figure, grid):
-        for number in range(grid.size):
-            axes: Axes = grid.flat[number]
+    with figures.drawing(height * 1.55 + 0.2, (height, COLUMNS)) as (figure, _):
+        for number, axes in enumerate(figure.axes):
             figures.bare(axes)
             if number < len(graphs):
                 graph, kind = graphs[number], 0 if good[number] else 1

@@ -138,6 +138,13 @@ SYSTEMS = (
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
     System("G3", "Graph classification", "W readout(GNN(diag(A_1, …, A_G), X))", "tasks/graphs.py", "mutag-gin"),
+    System(
+        "G4",
+        "Graph auto-encoder of whole graphs",
+        "σ(b − ‖z_i − z_j‖²), z = EGNN(A, noise)",
+        "models/graph_autoencoder.py",
+        "communities-autoencoder",
+    ),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/digits.py", "digits-vit"),
 )
