@@ -42,16 +42,16 @@ def test_in_training_it_answers_with_the_losses_of_its_pooling():
     assert answer.penalty.item() == pytest.approx(expected.item())
 
 
-def test_relevance_is_the_gradient_times_the_activation():
-    """Against finite differences: how the output moves where a node's activation shrinks."""
+def test_relevance_is_the_gradient_times_the_input():
+    """Against finite differences: how the output moves where a node's features shrink."""
     one, x = model(blocks=1).eval(), torch.randn(7, 5, dtype=torch.float64)
-    h = one.gnn(BATCH, x).detach()
-    s = one.assign(BATCH, h).detach()
+    s = one.clusters(BATCH, x)
     found = relevance(one, BATCH, x, output=1)
     for node in range(7):
         step = torch.zeros(7, 1, dtype=torch.float64)
         step[node] = 1e-6
-        ends = [one.answer(min_cut_pool(BATCH, h * (1 + sign * step), s))[int(node >= 4), 1] for sign in (1, -1)]
+        moved = [one.gnn(BATCH, x * (1 + sign * step)) for sign in (1, -1)]
+        ends = [one.answer(min_cut_pool(BATCH, h, s))[int(node >= 4), 1] for h in moved]
         assert found[node].item() == pytest.approx((ends[0] - ends[1]).item() / 2e-6, abs=1e-7)
     assert not one.training
 

@@ -115,6 +115,7 @@ SYSTEMS = (
         "digits-graphormer",
     ),
     System("E5", "Min-cut pooling", "Sᵀ X, Sᵀ A S, S = softmax(X W)", "layers/min_cut.py", "mutag-min-cut"),
+    System("E6", "Whole slides", "slide → tiles → GCN → min-cut → attention → y", "tasks/slides.py", "slides-min-cut"),
     System("F1", "SchNet", "h_i + φ(Σ_j W h_j ∘ φ_cf(‖x_i − x_j‖))", "layers/schnet.py", "nbody-schnet"),
     System("F1", "Potential on SchNet", "E = Σ_i ε_i;  F_i = −∂E/∂x_i", "models/potential.py", "copper-schnet"),
     System("F2", "Radial field", "x_i + C Σ_j (x_i − x_j) φ_rf(‖x_i − x_j‖)", "layers/radial.py", "nbody-radial-field"),

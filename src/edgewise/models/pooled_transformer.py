@@ -126,14 +126,14 @@ def _block(settings: PooledTransformerSettings) -> nn.Module:
 
 
 def relevance(model: PooledTransformer, graph: Graph, x: Tensor, output: int) -> Tensor:
-    """How much each node speaks for an output, back through the transformer and the pooling.
+    """How much each node speaks for an output, back through the transformer, the pooling and the graph layers.
 
-    Equation    r_i = Σ_c h_ic ∂y_o / ∂h_ic,  H = GNN(G, X); Sᵀ H is linear in H, S is held as it is
+    Equation    r_i = Σ_c x_ic ∂y_o / ∂x_ic, S held as it is
     Shapes      x [N, inputs] -> [N], of the output `output` of the node's own graph
     Edge cases  members of a batch are told apart: each node's r_i is of its own graph's output
     Cost        one forward and one backward pass
-    Differs     GraphCAM follows attention and gradients layer by layer; this is gradient × activation at the nodes, to
-                which S spreads what the clusters get
+    Differs     GraphCAM follows attention and gradients layer by layer; this is gradient × input: against a node whose
+                features are 0, the mean of the training nodes where features are scaled so
     Reference   Shrikumar et al., "Learning important features through propagating activation differences", 2017, §2.2;
                 Zheng et al., 2022, §III-D
 
@@ -146,10 +146,11 @@ def relevance(model: PooledTransformer, graph: Graph, x: Tensor, output: int) ->
     model.eval()
     try:
         with torch.enable_grad():
-            h = model.gnn(graph, x).detach().requires_grad_()
+            x = x.detach().requires_grad_()
+            h = model.gnn(graph, x)
             s = model.assign(graph, h).detach()
             outputs = model.answer(min_cut_pool(graph, h, s))
-            (gradient,) = torch.autograd.grad(outputs[..., output].sum(), h)
+            (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
     finally:
         model.train(was_training)
-    return (h * gradient).sum(-1).detach()
+    return (x * gradient).sum(-1).detach()

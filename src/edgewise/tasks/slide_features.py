@@ -33,10 +33,12 @@ class Features:
 
     Args:
         extractor: Makes features of tiles.
-        deviation: The standard deviation of each feature [C] around its slide's mean, over the training tiles.
+        mean: Mean of each feature [C] over the training tiles ...
+        deviation: ... and its standard deviation.
     """
 
     extractor: Extractor
+    mean: Tensor
     deviation: Tensor
 
     def of(self, layouts: Sequence[Layout], tiling: Tiling) -> list[Tensor]:
@@ -44,8 +46,8 @@ class Features:
         return [self.scaled(x) for x in extract(self.extractor, layouts, tiling)]
 
     def scaled(self, x: Tensor) -> Tensor:
-        """What the extractor gave for a slide's tiles, around their mean: slides are stained differently."""
-        return (x - x.mean(0)) / self.deviation
+        """What the extractor gave, at mean 0 and deviation 1 over the training tiles."""
+        return (x - self.mean) / self.deviation
 
 
 @torch.no_grad()
@@ -67,9 +69,10 @@ def extract(extractor: Extractor, layouts: Sequence[Layout], tiling: Tiling) -> 
 
 
 def fit_scale(extractor: Extractor, training: Sequence[Tensor]) -> Features:
-    """An extractor, with the deviation of what it gave for the training slides [M, C] around each one's mean."""
-    deviation = torch.cat([x.double() - x.double().mean(0) for x in training]).std(0, correction=0)
-    return Features(extractor, torch.where(deviation > 1e-6, deviation, 1).float())
+    """An extractor, with the mean and deviation of what it gave for the training slides [M, C]."""
+    x = torch.cat([*training]).double()
+    deviation = x.std(0, correction=0)
+    return Features(extractor, x.mean(0).float(), torch.where(deviation > 1e-6, deviation, 1).float())
 
 
 def contrast(a: Tensor, b: Tensor, temperature: float = 0.2) -> Tensor:

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.kernels import aggregate
 from edgewise.layers import ResNet
 from edgewise.models import PooledTransformer, relevance
 from edgewise.tasks.classification import class_probabilities
@@ -76,7 +78,7 @@ class SlideClassification(GraphClassification):
     """Each slide is one example: tiles with tissue are nodes with an extractor's features, linked to those around them.
 
     Equation    slide → tiles → X = (extractor(tile) - mean) / σ → 8-neighbour graph → GCN → min-cut → attention → class
-    Symbols     mean = that of the slide's own tiles; σ = the training tiles' deviation around their slides' means
+    Symbols     mean, σ = mean and deviation over the training tiles
     Scores      auc, the area under the ROC curve, each class against the others, their mean; pointing, where regions
                 are known and the model is a `PooledTransformer`: the share of slides of the last class whose tile of
                 the most relevance has its centre in the region
@@ -153,7 +155,7 @@ class SlideClassification(GraphClassification):
         """How much each tile of a slide speaks for a class [M]."""
         batch = self._batch(torch.tensor([number]), pattern).to(device)
         assert batch.graph is not None and isinstance(batch.x, Tensor)
-        return relevance(model, batch.graph, batch.x, output).cpu()
+        return _around(batch.graph, relevance(model, batch.graph, batch.x, output)).cpu()
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The class of a slide: the path of a file that OpenSlide reads, or a split and a number in it: "test:7"."""
@@ -175,9 +177,14 @@ class SlideClassification(GraphClassification):
         answer = {"slide": str(layout.path), "tiles": len(x), "class": found} | known | {"probabilities": probabilities}
         if not isinstance(model, PooledTransformer):
             return Examined(answer, layout, None)
-        heat = relevance(model, graph, x.to(device), self.slides.classes.index(found)).cpu()
+        heat = _around(graph, relevance(model, graph, x.to(device), self.slides.classes.index(found))).cpu()
         hottest = [_corner(layout, tile) for tile in heat.argsort(descending=True)[:HOTTEST].tolist()]
         return Examined(answer | {"hottest tiles": hottest}, layout, heat)
+
+
+def _around(graph: Graph, heat: Tensor) -> Tensor:
+    """The mean of each tile's heat and of its neighbours': what a region shows, its tiles show together."""
+    return aggregate(graph.add_self_loops(), heat[:, None], reduce="mean")[:, 0]
 
 
 def _corner(layout: Layout, tile: int) -> dict[str, int]:
@@ -201,7 +208,7 @@ def auc(chances: Tensor, targets: Tensor) -> float:
 
 
 def _state(features: Features) -> Tensors:
-    state = {"deviation": features.deviation}
+    state = {"mean": features.mean, "deviation": features.deviation}
     if isinstance(features.extractor, nn.Module):
         state |= {f"extractor.{name}": value.contiguous() for name, value in features.extractor.state_dict().items()}
     return state
@@ -213,7 +220,7 @@ def _restore(features: Features, state: Tensors) -> None:
             name.removeprefix("extractor."): value for name, value in state.items() if name.startswith("extractor.")
         }
         features.extractor.load_state_dict(mine)
-    features.deviation = state["deviation"]
+    features.mean, features.deviation = state["mean"], state["deviation"]
 
 
 def read_slides(name: str, slides: Slides, tiling: Tiling, extractor: Extractor) -> SlideClassification:
