@@ -25,6 +25,7 @@ FIGURES = [
     ("digits-graphormer", 1, 0.89),
     ("mnist-mlp", 1, 0.980),
     ("mnist-vit", 1, 0.985),
+    ("mnist-swin", 1, 0.988),
     ("multi30k-de-en", 1, 34.0),
     ("mnist-mlp-swa", 1, 0.983),
     ("digits-vit", 3, 0.97),
@@ -58,11 +59,13 @@ PRE_TRAINING = [
 PARTICLES = [
     # recipe, options that shorten it, largest test error
     ("nbody-linear", "", 0.084),
-    ("nbody-radial-field", "", 0.0104),
+    ("nbody-radial-field", "--train.steps 3000", 0.0104),
     ("nbody-egnn", "--train.steps 1500 --train.evaluate_every 300", 0.0105),
     ("nbody-egnn-attention", "--train.steps 1500", 0.055),
     ("nbody-gnn", "--train.steps 3000", 0.0107),
     ("nbody-schnet", "--train.steps 600", 0.06),
+    ("nbody-tfn", "--train.steps 800 --train.evaluate_every 200", 0.0125),
+    ("nbody-se3", "--train.steps 600 --train.evaluate_every 200", 0.009),
 ]
 
 

@@ -30,6 +30,7 @@ def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
         "factorised-attention",
         "window-attention",
         "sage-lstm",
+        "first-readout",
         "laplacian-encoding",
     }
     of_content = {"lsh-attention", "routing-attention", "sinkhorn-attention"}

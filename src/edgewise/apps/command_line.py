@@ -128,7 +128,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     resume = add("resume", "go on with an interrupted run, bit for bit")
     evaluate = add("evaluate", "measure a run on its validation and test data")
     predict = add("predict", "let a run answer for one input")
-    generate = add("generate", "let a language model continue a prompt, or a model of graphs write new ones")
+    generate = add("generate", "let a model continue a text, or write new graphs")
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
     predict.add_argument(

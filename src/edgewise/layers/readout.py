@@ -124,7 +124,7 @@ class FirstReadout(nn.Module):
     Symbols     dense = (W, b)
     Shapes      x [*, N, C] -> [*, G, C]
     Errors      ShapeError when x does not fit the graph
-    Edge cases  a graph without nodes has x_0 = 0; not permutation-equivariant, by design
+    Edge cases  a graph without nodes gives 0; not permutation-equivariant, by design
     Cost        O(N C + G C²)
     Reference   Devlin et al., 2019 (the "pooler")
 
@@ -143,8 +143,9 @@ class FirstReadout(nn.Module):
         self.dense = nn.Linear(width, width)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        first = (positions(graph) == 0).to(x.dtype).unsqueeze(-1)
-        return self.dense(aggregate(graph.membership(), x * first, reduce="sum")).tanh()
+        members = graph.membership()
+        x_0 = aggregate(members, x, (positions(graph) == 0).to(x.dtype))
+        return torch.where(members.in_degrees().unsqueeze(-1) > 0, self.dense(x_0).tanh(), 0.0)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

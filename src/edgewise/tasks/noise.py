@@ -46,7 +46,7 @@ def infill(tokens: Sequence[int], share: float, span: float, generator: Generato
 
     Example
         >>> infill([11, 12, 13, 14, 15, 16], 0.5, 3.0, torch.Generator().manual_seed(0))
-        [11, 12, 13, 2]
+        [11, 12, 2, 2, 2, 16]
     """
     missing = int(share * len(tokens) + float(torch.rand((), generator=generator)))
     lengths: list[int] = []
