@@ -55,7 +55,7 @@ SYSTEMS = (
         "multi30k-bart-de-en",
     ),
     System("B8", "Vision transformer (ViT)", "readout(Transformer(patches W))", "models/transformer.py", "digits-vit"),
-    System("B9", "Swin transformer", "attention in windows that shift, patches that merge", "models/swin.py", "mnist-swin"),
+    System("B9", "Swin transformer", "N(i) = {j : window(j) = window(i)}, shifted", "models/swin.py", "mnist-swin"),
     System("B10", "Positions: absolute, rotary", "x_p + PE_p;  R_p q", "layers/positions.py", "shakespeare-positions"),
     System("B10", "Positions: relative", "q_i·k_j/√d + b_{i−j}", "layers/relative.py", "shakespeare-positions"),
     System("C1", "Sparse Transformer", "softmax_j(q_i·k_j), j ∈ A^(m)(i)", "layers/sparse.py", "shakespeare-sparse"),
