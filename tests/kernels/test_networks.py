@@ -83,6 +83,8 @@ def drawn():
     present = pick(["ab", "a", "b", ""])
     edges = number(0 if present else 2, 5)
     reach = 1.5 if edges > 1 and number(0, 1) else None
+    if reach is not None:
+        edges = pick([edges, 17, 24, 50])  # few bells are all read, of many only the nearest
     return case(graph, widths, activation, number(0, len(widths)), edges, present, bool(number(0, 1)), reach)
 
 
@@ -115,6 +117,20 @@ def test_a_distance_is_read_as_its_bells():
     first, second = call.modules
     expected = second(functional.silu(first(gaussians(call.tensors["edges"], 7, 1.5))))
     torch.testing.assert_close(call()[0], expected, rtol=0, atol=1e-12)
+
+
+@native
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bells_left_out_are_those_that_nobody_sees(monkeypatch, dtype):
+    graph = random_graph(40, 30, 600)
+    call = case(graph, [16, 16], shifted_softplus, edges=50, ends="", reach=1.5)
+    call.tensors["edges"].data[:4] = torch.tensor([[0.0], [1.5], [40.0], [1e30]])
+    truth, call = with_gradients(call)[0], call.to(dtype)
+    for found, expected in zip(with_gradients(call), plainly(monkeypatch, call), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 if dtype == torch.float32 else 1e-13)
+    assert torch.allclose(with_gradients(call)[0].double(), truth, rtol=0, atol=2e-6)
+    call.tensors["edges"].data[5] = torch.nan
+    assert call()[0].isnan().all(-1).nonzero().flatten().tolist() == [5]
 
 
 @pytest.mark.parametrize("reach", [None, 1.5])

@@ -14,30 +14,49 @@ namespace edgewise::EDGEWISE_ISA {
 
 constexpr int TILE = 48;  // edges: sixes, whose activations of a usual width fit into the nearest cache
 
-// log(1 + e) and 1 / (1 + e) for e in [0, 1], from one division: log((1 + s) / (1 - s)) = 2 (s + s³/3 + ...) at s = e / (2 + e).
-template <class A>
-EDGEWISE_INLINE void logarithm_and_inverse(Vector<A> e, Vector<A>& logarithm, Vector<A>& inverse) {
-  constexpr int terms = std::is_same_v<A, float> ? 8 : 17;
-  const Vector<A> one = e + A(1), two = e + A(2), share = A(1) / (one * two), s = e * one * share, square = s * s;
-  Vector<A> series = all(A(2) / A(2 * terms + 1));
-#pragma GCC unroll 17
-  for (int n = terms - 1; n >= 0; --n) series = series * square + A(2) / A(2 * n + 1);
-  logarithm = series * s, inverse = two * share;
+// log(1 + e) and 1 / (1 + e) for e in [0, 1], from one division: log((1 + s) / (1 - s)) = 2 s p(s²) at s = e / (2 + e).
+EDGEWISE_INLINE Vector<float> series_of(Vector<float> square) {  // p, the best of its degree for s² up to 1/9
+  Vector<float> series = square * 1.40891640e-1f + 1.39803021e-1f;
+  for (float c : {2.00124551e-1f, 3.33331573e-1f, 1.0f}) series = series * square + c;
+  return series;
 }
 
-// σ(z) and σ'(z); a NaN makes σ(z) one.
+EDGEWISE_INLINE Vector<double> series_of(Vector<double> square) {  // 1 + s²/3 + s⁴/5 + ...
+  Vector<double> series = all(2.0 / 70);
+#pragma GCC unroll 17
+  for (int n = 16; n >= 0; --n) series = series * square + 1.0 / (2 * n + 1);
+  return series;
+}
+
+template <class A>
+EDGEWISE_INLINE void logarithm_and_inverse(Vector<A> e, Vector<A>& logarithm, Vector<A>& inverse) {
+  const Vector<A> one = e + A(1), two = e + A(2), share = A(1) / (one * two), s = e * one * share;
+  logarithm = (s + s) * series_of(s * s), inverse = two * share;
+}
+
+// The exponential that an activation is made of: of -z for SiLU, of -|z| for the softplus.
 template <int Kind, class A>
-EDGEWISE_INLINE void activate(Vector<A> z, Vector<A>& u, Vector<A>& slope) {
+EDGEWISE_INLINE Vector<A> decay(Vector<A> z) {
   const Vector<A> most = all(-exponent_least<A>);
+  if constexpr (Kind == SILU) {
+    const Vector<A> near = z < most ? z : most;
+    return exponential_within(near > -most ? -near : most);
+  }
+  const Vector<A> below = z < 0 ? z : -z;
+  return exponential_within(below > -most ? below : -most);
+}
+
+// σ(z) and σ'(z), given that exponential; a NaN makes σ(z) one.
+template <int Kind, class A>
+EDGEWISE_INLINE void activate(Vector<A> z, Vector<A> e, Vector<A>& u, Vector<A>& slope) {
   if constexpr (Kind == RELU) {
     u = z < 0 ? Vector<A>{} : z;
     slope = z > 0 ? all(A(1)) : Vector<A>{};
   } else if constexpr (Kind == SILU) {
-    const Vector<A> near = z < most ? z : most, gate = A(1) / (A(1) + exponential_within(near > -most ? -near : most));
+    const Vector<A> gate = A(1) / (A(1) + e);
     u = z * gate;
     slope = gate + u * (A(1) - gate);
   } else {
-    const Vector<A> below = z < 0 ? z : -z, e = exponential_within(below > -most ? below : -most);
     Vector<A> gate, softplus;
     logarithm_and_inverse<A>(e, softplus, gate);
     u = (z < 0 ? Vector<A>{} : z) + (softplus - A(0.69314718055994530942));
@@ -46,7 +65,7 @@ EDGEWISE_INLINE void activate(Vector<A> z, Vector<A>& u, Vector<A>& slope) {
 }
 
 template <class A>
-int whole(int width) {  // vectors' worth of numbers
+constexpr int whole(int width) {  // vectors' worth of numbers
   return (width + lanes<A> - 1) / lanes<A> * lanes<A>;
 }
 
@@ -86,6 +105,7 @@ struct Maps {
 template <class A>
 struct Running {
   static constexpr int W = lanes<A>;
+  static constexpr int SPAN = whole<A>(std::is_same_v<A, float> ? 16 : 20);
   const Network& call;
   const Maps<A>& maps;
   const bool learning;
@@ -94,6 +114,7 @@ struct Running {
   std::vector<A*> u, slope;  // [1 .. maps + 1], [TILE, wide]
   A *x, *z, *dz;
   int64_t receiver[TILE], first = 0;
+  int nearest[TILE];  // the first bell of each edge that counts
   int count = 0;
 
   Running(const Network& call, const Maps<A>& maps, bool learning)
@@ -142,22 +163,44 @@ struct Running {
     }
   }
 
-  void write_rows(const A* from, int wide, A* to, int width) const {
-    for (int e = 0; e < count; ++e) std::memcpy(to + (first + e) * width, from + size_t(e) * wide, width * sizeof(A));
+  void write_rows(const A* from, int wide, A* to, int width, const A* factors = nullptr) const {
+    for (int e = 0; e < count; ++e) {
+      const A *row = from + size_t(e) * wide, factor = factors ? factors[first + e] : A(1);
+      A* out = to + (first + e) * width;
+      int c = 0;
+      for (; c + W <= width; c += W) store(out + c, load(row + c) * factor);
+      for (; c < width; ++c) out[c] = row[c] * factor;
+    }
   }
 
-  // Bells of the distances, which are next to nothing where their exponentials would underflow.
+  // Bells of the distances, but for those that would add less than the rounding of the others: the nearest SPAN of them.
   void read_bells() {
-    const int wide = map(0).wide_inputs;
+    const int wide = map(0).wide_inputs, most = std::max(map(0).inputs - SPAN, 0);
     const A sharp = A((map(0).inputs - 1) / call.reach);
     Vector<A> lane;
     for (int n = 0; n < W; ++n) lane[n] = A(n);
     for (int e = 0; e < count; ++e) {
       const A at = ((const A*)call.x)[first + e] * sharp;
-      for (int c = 0; c < wide; c += W) {
+      A* row = x + size_t(e) * wide;
+      for (int c = 0; c < wide; c += W) store(row + c, Vector<A>{});
+      nearest[e] = int(std::min(std::max(A(0), at - A(SPAN / 2 - 1)), A(most)));
+      for (int c = nearest[e]; c < nearest[e] + std::min(SPAN, wide); c += W) {
         const Vector<A> off = at - (lane + A(c)), bell = A(-0.5) * off * off, least = all(exponent_least<A>);
-        store(x + size_t(e) * wide + c, choose<A>(off == off, exponential_within(bell > least ? bell : least), off));
+        store(row + c, choose<A>(off == off, exponential_within(bell > least ? bell : least), off));
       }
+    }
+  }
+
+  // z += W_0 bells.
+  void add_bells() {
+    const Packed<A>& to = map(0);
+    const int wide = to.wide_outputs, span = std::min(SPAN, to.inputs);
+    for (int e = 0; e < count; ++e) {
+      const A *bells = x + size_t(e) * to.wide_inputs + nearest[e], *weight = to.forward.data() + size_t(nearest[e]) * wide;
+      A* row = z + size_t(e) * wide;
+      int c = 0;
+      for (; c + 8 * W <= wide; c += 8 * W) block<A, 1, 8, Start::ADD, false>(bells, 0, weight + c, wide, span, row + c, wide, nullptr);
+      for (; c < wide; c += W) block<A, 1, 1, Start::ADD, false>(bells, 0, weight + c, wide, span, row + c, wide, nullptr);
     }
   }
 
@@ -195,8 +238,12 @@ struct Running {
       for (; c < wide; ++c) row[c] = to.bias[c] + (a && c < width ? a[c] : A(0)) + (b && c < width ? b[c] : A(0));
     }
     if (!call.x) return;
-    if (call.reach > 0) read_bells();
-    else read_rows((const A*)call.x, to.inputs, x, to.wide_inputs);
+    if (call.reach > 0) {
+      read_bells();
+      add_bells();
+      return;
+    }
+    read_rows((const A*)call.x, to.inputs, x, to.wide_inputs);
     add_product(x, to.wide_inputs, count, to.forward.data(), wide, to.inputs, z, wide);
   }
 
@@ -206,14 +253,21 @@ struct Running {
     for (; c < width; ++c) to[c] += from[c];
   }
 
+  // In two passes over a few vectors: both chains of operations together are longer than what a processor looks ahead.
   template <int Kind>
   void activate_tile(int l) {
+    constexpr size_t SOME = 16 * W;
     const size_t numbers = size_t(count) * map(l - 1).wide_outputs;
-    for (size_t n = 0; n < numbers; n += W) {
-      Vector<A> value, steep;
-      activate<Kind, A>(load(z + n), value, steep);
-      store(u[l] + n, value);
-      if (learning) store(slope[l] + n, steep);
+    alignas(64) A e[SOME];
+    for (size_t start = 0; start < numbers; start += SOME) {
+      const size_t end = std::min(start + SOME, numbers);
+      for (size_t n = start; Kind != RELU && n < end; n += W) store(e + n - start, decay<Kind, A>(load(z + n)));
+      for (size_t n = start; n < end; n += W) {
+        Vector<A> value, steep;
+        activate<Kind, A>(load(z + n), Kind == RELU ? Vector<A>{} : load(e + n - start), value, steep);
+        store(u[l] + n, value);
+        if (learning) store(slope[l] + n, steep);
+      }
     }
   }
 
@@ -226,8 +280,7 @@ struct Running {
       else activate_tile<SHIFTED_SOFTPLUS>(l);
       if (l > call.maps || (l == last && learning && !call.ds)) return;
       const Packed<A>& to = map(l);
-      for (int e = 0; e < count; ++e) std::memcpy(z + size_t(e) * to.wide_outputs, to.bias.data(), to.wide_outputs * sizeof(A));
-      add_product(u[l], map(l - 1).wide_outputs, count, to.forward.data(), to.wide_outputs, to.inputs, z, to.wide_outputs);
+      add_product(u[l], map(l - 1).wide_outputs, count, to.forward.data(), to.wide_outputs, to.inputs, z, to.wide_outputs, to.bias.data());
     }
   }
 
@@ -240,28 +293,22 @@ struct Running {
       if (y)
         for (int e = 0; e < count; ++e)
           add_row(u[collected] + size_t(e) * map(collected - 1).wide_outputs, width, y + receiver[e] * width);
-      if (!call.r) return;
-      const Packed<A>& end = map(call.maps);
-      for (int e = 0; call.s && e < count; ++e)
-        for (int c = 0; c < end.wide_outputs; c += W)
-          store(z + size_t(e) * end.wide_outputs + c, load(z + size_t(e) * end.wide_outputs + c) * ((const A*)call.s)[first + e]);
-      write_rows(z, end.wide_outputs, (A*)call.r, end.outputs);
+      if (call.r) write_rows(z, map(call.maps).wide_outputs, (A*)call.r, map(call.maps).outputs, (const A*)call.s);
     });
   }
 
   // dz behind the last map, from dr; and the gradient to s.
   void from_result() {
     const Packed<A>& end = map(call.maps);
-    const int wide = end.wide_outputs;
-    read_rows((const A*)call.dr, end.outputs, dz, wide);
-    if (!call.s) return;
+    const int width = end.outputs, wide = end.wide_outputs;
     for (int e = 0; e < count; ++e) {
+      const A *dr = (const A*)call.dr + (first + e) * width, *result = z + size_t(e) * wide;
+      const A factor = call.s ? ((const A*)call.s)[first + e] : A(1);
       Vector<A> total{};
-      const A factor = ((const A*)call.s)[first + e];
       for (int c = 0; c < wide; c += W) {
-        A* at = dz + size_t(e) * wide + c;
-        if (call.ds) total += load(at) * load(z + size_t(e) * wide + c);
-        store(at, load(at) * factor);
+        const Vector<A> gradient = c + W <= width ? load(dr + c) : load_some(dr + c, width - c);
+        if (call.ds) total += gradient * load(result + c);
+        store(dz + size_t(e) * wide + c, gradient * factor);
       }
       if (call.ds) ((A*)call.ds)[first + e] = sum_across<A>(total);
     }

@@ -7,39 +7,40 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-// What a product is added to: nothing, what is there, or what is there times a number for each lane; with AFTER the whole
-// product is added to what is there, which is more exact where many small products follow each other.
-enum class Start { ZERO, ADD, SHRINK, AFTER };
+// What a product is added to: nothing, what is there, what is there times a number for each lane, or one row for all; with
+// AFTER the whole product is added to what is there, which is more exact where many small products follow each other.
+enum class Start { ZERO, ADD, SHRINK, ROW, AFTER };
 
 // M rows times N vectors of z (+)= x y, with x [M, K] read number by number and y [K, N] by vectors.
 // ACROSS: x is kept transposed, its rows side by side.
 template <class A, int M, int N, Start START, bool ACROSS>
 EDGEWISE_INLINE void block(const A* x, int64_t x_stride, const A* y, int64_t y_stride, int64_t K, A* z, int64_t z_stride,
-                           const Vector<A>* shrink) {
+                           const Vector<A>* given) {
   constexpr int W = lanes<A>;
   Vector<A> total[M][N];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       if constexpr (START == Start::ZERO || START == Start::AFTER) total[m][n] = Vector<A>{};
+      else if constexpr (START == Start::ROW) total[m][n] = given[n];
       else total[m][n] = load(z + m * z_stride + n * W);
-      if constexpr (START == Start::SHRINK) total[m][n] *= shrink[n];
+      if constexpr (START == Start::SHRINK) total[m][n] *= given[n];
     }
   for (int64_t k = 0; k < K; ++k) {
     Vector<A> row[N];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) row[n] = load(y + k * y_stride + n * W);
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
       const Vector<A> factor = all(ACROSS ? x[k * x_stride + m] : x[m * x_stride + k]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int n = 0; n < N; ++n) total[m][n] += factor * row[n];
     }
   }
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       if constexpr (START == Start::AFTER) total[m][n] += load(z + m * z_stride + n * W);
       store(z + m * z_stride + n * W, total[m][n]);
@@ -49,12 +50,12 @@ EDGEWISE_INLINE void block(const A* x, int64_t x_stride, const A* y, int64_t y_s
 // The same for any number of rows.
 template <class A, int N, Start START, bool ACROSS>
 __attribute__((noinline)) void multiply(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t y_stride, int64_t K,
-                                        A* z, int64_t z_stride, const Vector<A>* shrink = nullptr) {
+                                        A* z, int64_t z_stride, const Vector<A>* given = nullptr) {
   constexpr int MOST = N == 1 ? 8 : 6;
   int64_t m = 0;
   auto rows = [&](auto size) EDGEWISE_INLINE_LAMBDA {
     block<A, decltype(size)::value, N, START, ACROSS>(x + (ACROSS ? m : m * x_stride), x_stride, y, y_stride, K,
-                                                      z + m * z_stride, z_stride, shrink);
+                                                      z + m * z_stride, z_stride, given);
     m += decltype(size)::value;
   };
   while (M - m >= MOST && !(N > 1 && M - m == 8)) rows(std::integral_constant<int, MOST>{});  // 8 = 4 + 4, not 6 + 2
@@ -64,14 +65,21 @@ __attribute__((noinline)) void multiply(const A* x, int64_t x_stride, int64_t M,
   else if (M - m == 1) rows(std::integral_constant<int, 1>{});
 }
 
-// z [M, columns] += x y, where rows of y and z are whole vectors.
+// z [M, columns] += x y, or a row for all + x y, where rows of y and z are whole vectors.
 template <class A>
-void add_product(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t y_stride, int64_t K, A* z, int64_t columns) {
+void add_product(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t y_stride, int64_t K, A* z, int64_t columns,
+                 const A* row = nullptr) {
   constexpr int W = lanes<A>;
+  const auto part = [&](int64_t c, auto width) EDGEWISE_INLINE_LAMBDA {
+    constexpr int N = decltype(width)::value;
+    if (!row) return multiply<A, N, Start::ADD, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns);
+    Vector<A> given[N];
+    for (int n = 0; n < N; ++n) given[n] = load(row + c + n * W);
+    multiply<A, N, Start::ROW, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns, given);
+  };
   int64_t c = 0;
-  for (; c + 2 * W <= columns; c += 2 * W)
-    multiply<A, 2, Start::ADD, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns);
-  if (c < columns) multiply<A, 1, Start::ADD, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns);
+  for (; c + 2 * W <= columns; c += 2 * W) part(c, std::integral_constant<int, 2>{});
+  if (c < columns) part(c, std::integral_constant<int, 1>{});
 }
 
 template <class A, int UNIT, size_t... L>
