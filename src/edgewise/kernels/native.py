@@ -112,7 +112,7 @@ def _attend(call: Attend) -> Tensor:
     y = edges.attend(
         q, k, v, a, bias, *edges.structure_of(graph), reverse, KINDS[type(score)], scale, slope, call.dropout, seed
     )[0]
-    return y[0] if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
 
 
 def _no_seed(graph: Graph) -> Tensor:

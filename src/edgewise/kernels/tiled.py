@@ -81,7 +81,7 @@ def run(call: Call) -> Tensor:
     ranges = call.graph.ranges()
     assert ranges is not None
     y: Tensor = attend_tiles(_batched(q), _batched(k), _batched(call.v), *ranges, float(factor))[0]
-    return y[0] if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
 
 
 def _pairs(graph: Graph) -> int:

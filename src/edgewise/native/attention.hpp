@@ -51,11 +51,15 @@ struct Attending {
     for (int n = 0; n < count; ++n) room[n] = number(x[n]);
     return room;
   }
-  // Where a row's sums are kept until `narrowed` finishes them: in the row itself if it is wide enough.
-  static A* sums(S* out, int count, A* room) {
+  // Where a row's sums are kept until `narrowed` finishes them: in the row itself if it is wide enough. They start at zero
+  // where nothing may come, or what comes is added.
+  static A* sums(S* out, int count, A* room, bool zero) {
     if constexpr (std::is_same_v<S, A>) room = out;
-    std::memset(room, 0, count * sizeof(A));
+    if (zero) std::memset(room, 0, count * sizeof(A));
     return room;
+  }
+  EDGEWISE_INLINE static void multiply(A* x, int64_t count, Vector<A> factor) {
+    for (int64_t at = 0; at < count; at += W) store(x + at, load(x + at) * factor);
   }
   static void narrowed(const A* x, int count, A factor, S* out) {
     if (std::is_same_v<S, A> && factor == 1) return;
@@ -68,8 +72,7 @@ struct Attending {
                              int64_t known, int64_t first, const int32_t* edge) {
     if (call.score == DOT) {
       by_channel.dots(own, rows(others, b, h * C, index, known), n, C, s);
-      if (scale != 1)
-        for (int64_t at = 0; at < n * G; at += W) store(s + at, load(s + at) * scale);
+      if (scale != 1) multiply(s, n * G, all(scale));
     } else if (call.score == GATED) {
       by_channel.gates(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, known), n, C, s);
     } else if (call.score == ADDITIVE) {
@@ -116,11 +119,16 @@ struct Attending {
     const Adjacency& graph = call.graph;
     const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
     S* out = row(call.y, b, i, h * D);
-    A *y_positive = room.data() + G * C + W, *y = sums(out, G * D, y_positive + G * D);
+    const bool at_once = first < last && last - first <= CHUNK;  // all weights are here before the first is used
+    A *y_positive = room.data() + G * C + W, *y = sums(out, G * D, y_positive + G * D, first == last);
     const A* own = call.score == NONE ? nullptr : widened(row(call.q, b, i, h * C), G * C, room.data());
-    if (splits) std::memset(y_positive, 0, G * D * sizeof(A));
+    if (splits && first == last) std::memset(y_positive, 0, G * D * sizeof(A));
     const Vector<A> lowest = all(-std::numeric_limits<A>::infinity());
-    Vector<A> top = lowest, total{}, positive{};
+    Vector<A> top = lowest, total{}, positive{}, inverse{}, rest = all(A(1));
+    const auto finish = [&] {
+      total = sum_of_repeats<A, G>(total);
+      inverse = choose<A>(total == Vector<A>{}, Vector<A>{}, 1 / total);  // NaN stays NaN
+    };
     for (int64_t e = first; e < last; e += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
       const int32_t* index = graph.index + e;
@@ -156,23 +164,29 @@ struct Attending {
         for (int64_t at = 0; at < n * G; ++at) p[at] *= mask[at];
         for (int64_t at = 0; splits && at < n * G; ++at) dp[at] *= mask[at];
       }
-      by_value.add_rows(p, rows(call.v, b, h * D, index, known), n, D, y);
-      if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive);
+      if (at_once) {
+        finish();
+        multiply(p, n * G, inverse);
+        if (splits) multiply(dp, n * G, inverse);
+      }
+      by_value.add_rows(p, rows(call.v, b, h * D, index, known), n, D, y, e == first);
+      if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive, e == first);
     }
-    total = sum_of_repeats<A, G>(total);
+    if (!at_once) {
+      finish();
+      rest = inverse;
+    }
     positive = sum_of_repeats<A, G>(positive);
-    const Whole<A> nothing = total == Vector<A>{};
-    const Vector<A> inverse = choose<A>(nothing, Vector<A>{}, 1 / total);  // NaN stays NaN
-    for (int g = 0; g < G; ++g) narrowed(y + g * D, D, inverse[g], out + g * D);
+    for (int g = 0; g < G; ++g) narrowed(y + g * D, D, rest[g], out + g * D);
     const int64_t at = (b * graph.rows + i) * H + h;
     if (call.lse) {
-      const Vector<A> lse = choose<A>(nothing, -lowest, top + logarithm(total));
+      const Vector<A> lse = choose<A>(total == Vector<A>{}, -lowest, top + logarithm(total));
       for (int g = 0; g < G; ++g) ((A*)call.lse)[at + g] = lse[g];
     }
     if (splits)
       for (int g = 0; g < G; ++g) {
         A* kept_sums = (A*)call.positive + (at + g) * (D + 1);
-        for (int d = 0; d < D; ++d) kept_sums[d] = y_positive[g * D + d] * inverse[g];
+        for (int d = 0; d < D; ++d) kept_sums[d] = y_positive[g * D + d] * rest[g];
         kept_sums[D] = positive[g] * inverse[g];
       }
   }
@@ -184,8 +198,9 @@ struct Attending {
     A *place = room.data() + G * (C + D) + W, *da_row = place + G * (C + D);
     const A* own = call.score == NONE ? nullptr : widened(row(call.k, b, j, h * C), G * C, room.data());
     const A* own_v = widened(row(call.v, b, j, h * D), G * D, room.data() + G * C);
-    A* dk = call.score == NONE ? nullptr : sums(row(call.dk, b, j, h * C), G * C, place);
-    A* dv = sums(row(call.dv, b, j, h * D), G * D, place + G * C);
+    const bool adds = call.score != DOT;
+    A* dk = call.score == NONE ? nullptr : sums(row(call.dk, b, j, h * C), G * C, place, adds || first == last);
+    A* dv = sums(row(call.dv, b, j, h * D), G * D, place + G * C, first == last);
     if (call.score == GATED) std::memset(da_row, 0, G * C * sizeof(A));
     Vector<A> dk_additive{};
     for (int64_t t = first; t < last; t += CHUNK) {
@@ -209,15 +224,17 @@ struct Attending {
         if (call.score == ADDITIVE) dk_additive += load(ds + at) > 0 ? gradient : gradient * slope;
         store(ds + at, gradient);
       }
-      by_value.add_rows(p, rows(call.dy, b, h * D, index, 0), n, D, dv);
-      if (call.score == DOT)
-        by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk);
-      else if (call.score == GATED)
-        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.q, b, h * C, index, 0), n, C, dk,
-                                  da_row);
+      by_value.add_rows(p, rows(call.dy, b, h * D, index, 0), n, D, dv, t == first);
       if (ds_out)
         for (int64_t e = 0; e < n; ++e)
           std::memcpy(ds_out + (t + e) * H + h, ds + e * G, G * sizeof(A));
+      if (call.score == DOT) {
+        multiply(ds, n * G, all(scale));
+        by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk, t == first);
+      } else if (call.score == GATED) {
+        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.q, b, h * C, index, 0), n, C, dk,
+                                  da_row);
+      }
     }
     if (call.score == ADDITIVE) {
       dk_additive = sum_of_repeats<A, G>(dk_additive);
@@ -225,7 +242,7 @@ struct Attending {
     }
     if (call.score == GATED)
       for (int c = 0; c < G * C; ++c) da[h * C + c] += da_row[c];
-    if (call.score != NONE) narrowed(dk, G * C, scale, row(call.dk, b, j, h * C));
+    if (call.score != NONE) narrowed(dk, G * C, 1, row(call.dk, b, j, h * C));
     narrowed(dv, G * D, 1, row(call.dv, b, j, h * D));
   }
 
@@ -235,7 +252,8 @@ struct Attending {
     const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
     const bool reads_keys = call.score == DOT || call.score == GATED;
     const A* own = call.score == GATED ? widened(row(call.q, b, i, h * C), G * C, room.data()) : nullptr;
-    A* dq = reads_keys ? sums(row(call.dq, b, i, h * C), G * C, room.data() + G * C) : nullptr;
+    const bool zero = call.score == GATED || first == last;
+    A* dq = reads_keys ? sums(row(call.dq, b, i, h * C), G * C, room.data() + G * C, zero) : nullptr;
     for (int64_t e = first; e < last; e += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
       const int32_t *index = graph.index + e, *at = call.transposed + e;
@@ -243,16 +261,18 @@ struct Attending {
         if (m + AHEAD < known) prefetch(ds_in + int64_t(at[m + AHEAD]) * H + h, G * sizeof(A));
         std::memcpy(ds + m * G, ds_in + int64_t(at[m]) * H + h, G * sizeof(A));
       }
-      if (call.score == DOT)
-        by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq);
-      else if (call.score == GATED)
-        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.k, b, h * C, index, known), n, C, dq,
-                                  nullptr);
       if (call.dbias)
         for (int64_t m = 0; m < n; ++m)
           for (int g = 0; g < G; ++g) ((A*)call.dbias)[(b * graph.edges + e + m) * H + h + g] = ds[m * G + g];
+      if (call.score == DOT) {
+        multiply(ds, n * G, all(scale));
+        by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq, e == first);
+      } else if (call.score == GATED) {
+        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.k, b, h * C, index, known), n, C, dq,
+                                  nullptr);
+      }
     }
-    if (reads_keys) narrowed(dq, G * C, scale, row(call.dq, b, i, h * C));
+    if (reads_keys) narrowed(dq, G * C, 1, row(call.dq, b, i, h * C));
   }
 
   // Log-sum-exp and δ_i = dy_i · y_i side by side; for ADDITIVE dq_i = (1 − slope) (dy_i · y⁺_i − δ_i p⁺_i).

@@ -110,24 +110,20 @@ EDGEWISE_INLINE int by_column(int channels, const Each& each) {
   return c;
 }
 
-// y_g += Σ_e w[e][g] x_eg; all weights are 1 where w is null.
+// y_g = Σ_e w[e][g] x_eg, or added to what is there.
 template <class S, int G, int Fixed>
-void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
+void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y, bool fresh) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   const int C = Fixed ? Fixed : any;
   auto block = [&](int from, auto size, auto head_of) {  // some vectors of y in registers, over all edges
     constexpr int B = decltype(size)::value, chains = B >= 8 ? 1 : 8 / B;
-    Vector<A> total[chains][B];
-#pragma GCC unroll 8
-    for (int chain = 0; chain < chains; ++chain)
-#pragma GCC unroll 8
-      for (int b = 0; b < B; ++b) total[chain][b] = Vector<A>{};
+    Vector<A> total[chains][B] = {};
     auto edge = [&](int64_t e, Vector<A>* sum) EDGEWISE_INLINE_LAMBDA {
       const S* row = rows.at(e) + from;
       if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + from, B * W * sizeof(S));
 #pragma GCC unroll 8
-      for (int b = 0; b < B; ++b) sum[b] += all(w ? w[e * G + head_of(b)] : A(1)) * load(row + b * W);
+      for (int b = 0; b < B; ++b) sum[b] += all(w[e * G + head_of(b)]) * load(row + b * W);
     };
     int64_t e = 0;
     for (; e + chains <= n; e += chains)
@@ -138,7 +134,7 @@ void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
     for (int b = 0; b < B; ++b) {
 #pragma GCC unroll 8
       for (int chain = 1; chain < chains; ++chain) total[0][b] += total[chain][b];
-      store(y + from + b * W, load(y + from + b * W) + total[0][b]);
+      store(y + from + b * W, fresh ? total[0][b] : load(y + from + b * W) + total[0][b]);
     }
   };
   if constexpr (Fixed && Fixed % W == 0) {
@@ -148,8 +144,11 @@ void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
   } else {
     for (int g = 0; g < G; ++g) {
       const int whole = by_column<A, 0>(C, [&](int c, auto size) { block(g * C + c, size, [g](int) { return g; }); });
-      for (int c = g * C + whole; c < (g + 1) * C; ++c)
-        for (int64_t e = 0; e < n; ++e) y[c] += (w ? w[e * G + g] : A(1)) * number(rows.at(e)[c]);
+      for (int c = g * C + whole; c < (g + 1) * C; ++c) {
+        A sum = fresh ? A(0) : y[c];
+        for (int64_t e = 0; e < n; ++e) sum += w[e * G + g] * number(rows.at(e)[c]);
+        y[c] = sum;
+      }
     }
   }
 }
