@@ -55,8 +55,7 @@ class GAT(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         Wx = self.W(x).unflatten(-1, self.a_sender.shape)  # [*, N, H, C]
-        q = (Wx * self.a_receiver).sum(-1, keepdim=True)  # [*, N, H, 1]
-        k = (Wx * self.a_sender).sum(-1, keepdim=True)
+        q, k = _ends(Wx, self.a_receiver, self.a_sender)
         dropout = self.dropout if self.training else 0.0
         y = attend(graph.add_self_loops(), q, k, Wx, self.score, dropout=dropout)
         return self.bias + (y.flatten(-2) if self.concatenate else y.mean(-2))
@@ -65,6 +64,15 @@ class GAT(nn.Module):
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
         return GAT(3, 2, heads=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+
+
+def _ends(Wx: Tensor, a_receiver: Tensor, a_sender: Tensor) -> tuple[Tensor, Tensor]:
+    """a_receiverᵀ W_h x and a_senderᵀ W_h x for every head, each [*, N, H, 1]: one product with a matrix of blocks."""
+    heads, channels = a_sender.shape
+    blocks = torch.diag_embed(torch.stack([a_receiver, a_sender]).permute(2, 0, 1))  # [C, 2, H, H]
+    both = Wx.flatten(-2) @ blocks.permute(2, 0, 1, 3).reshape(heads * channels, 2 * heads)
+    q, k = both.unflatten(-1, (2, heads, 1)).unbind(-3)
+    return q, k
 
 
 class GATv2(nn.Module):
