@@ -76,16 +76,13 @@ struct Attending {
     } else if (call.score == GATED) {
       by_channel.gates(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, known), n, C, s);
     } else if (call.score == ADDITIVE) {
-      const Rows<S> ends = rows(others, b, h, index, known);
-      for (int64_t e = 0; e < n; ++e) {
-        const S* x = ends.at(e);
-        ends.ask(e, G);
-        for (int g = 0; g < G; ++g) ds[e * G + g] = own[g] + number(x[g]);
-      }
-      for (int64_t at = 0; at < n * G; at += W) {
-        const Vector<A> z = load(ds + at);
-        store(s + at, z > 0 ? z : z * slope);
-      }
+      Vector<A> mine;
+      for (int k = 0; k < W; ++k) mine[k] = own[k % G];
+      by_vector<S, G>(rows(others, b, h, index, known), n, G, [&](int64_t e, const S** x) {
+        const Vector<A> z = mine + side_by_side<S, G>(x);
+        store(ds + e * G, z);
+        store(s + e * G, z > 0 ? z : z * slope);
+      });
     } else {
       for (int64_t at = 0; at < n * G; ++at) s[at] = 0;
     }
@@ -98,20 +95,28 @@ struct Attending {
 
   // mask: by what the weights of n edges are multiplied, `keep` or 0; the edges are first, first + 1, … or edge[0], edge[1], …
   EDGEWISE_INLINE void drop(int64_t b, int64_t first, const int32_t* edge, int64_t n, int h) {
-    constexpr int L = lanes<float>;
-    uint32_t lower[L];
+    constexpr int L = lanes<float>;  // of L / G edges
+    const auto place = [&](int64_t e) { return uint64_t((b * call.graph.edges + e) * H + h); };
+    const auto edge_of = [&](int64_t e) { return edge ? int64_t(edge[std::min(e, n - 1)]) : first + e; };
+    Bits<float> lane;
+    for (int k = 0; k < L; ++k) lane[k] = uint32_t((edge ? 0 : k / G * H) + k % G);
+    uint32_t hashes[L];
     for (int64_t at = 0; at < n * G; at += L) {
-      uint64_t place = 0;
-      for (int lane = 0; lane < L; ++lane) {
-        const int64_t e = std::min<int64_t>((at + lane) / G, n - 1);
-        place = uint64_t((b * call.graph.edges + (edge ? int64_t(edge[e]) : first + e)) * H + h + (at + lane) % G);
-        lower[lane] = far ? dropout.hash(uint32_t(place), dropout.upper(place)) : uint32_t(place);
+      if (far) {
+        for (int k = 0; k < L; ++k) {
+          const uint64_t mine = place(edge_of(at / G + k / G)) + k % G;
+          hashes[k] = dropout.hash(uint32_t(mine), dropout.upper(mine));
+        }
+      } else {
+        Bits<float> start = lane;
+        if (!edge) start += uint32_t(place(first + at / G));
+        else
+#pragma GCC unroll 16
+          for (int k = 0; k < L; ++k) start[k] += uint32_t(place(edge_of(at / G + k / G)));
+        const Bits<float> found = dropout.hash(start, dropout.upper(0));
+        std::memcpy(hashes, &found, sizeof found);
       }
-      Bits<float> hashes;
-      std::memcpy(&hashes, lower, sizeof hashes);
-      if (!far) hashes = dropout.hash(hashes, dropout.upper(place));
-      std::memcpy(lower, &hashes, sizeof hashes);
-      for (int lane = 0; lane < L; ++lane) mask[at + lane] = dropout.pass(keep, lower[lane]);
+      for (int k = 0; k < L; ++k) mask[at + k] = dropout.pass(keep, hashes[k]);
     }
   }
 
@@ -207,12 +212,11 @@ struct Attending {
       const int64_t n = std::min<int64_t>(CHUNK, last - t), known = graph.edges - t;
       const int32_t *index = graph.index + t, *edge = graph.edge + t;
       score(h, own, call.q, b, index, n, known, 0, edge);
-      for (int64_t e = 0; e < n; ++e) {
-        const A* of = stats + int64_t(index[e]) * 2 * H + h;
-        if (e + AHEAD < known) prefetch(stats + int64_t(index[e + AHEAD]) * 2 * H, 2 * H * sizeof(A));
-        std::memcpy(lse_of + e * G, of, G * sizeof(A));
-        std::memcpy(delta_of + e * G, of + H, G * sizeof(A));
-      }
+      by_vector<A, G>(Rows<A>{stats + h, 2 * H, index, known}, n, H + G, [&](int64_t e, const A** of) {
+        store(lse_of + e * G, side_by_side<A, G>(of));
+        for (int k = 0; k < W / G; ++k) of[k] += H;
+        store(delta_of + e * G, side_by_side<A, G>(of));
+      });
       by_value.dots(own_v, rows(call.dy, b, h * D, index, known), n, D, dp);
       if (call.dropout > 0) drop(b, 0, edge, n, h);
       for (int64_t at = n * G; at % W; ++at) lse_of[at] = std::numeric_limits<A>::infinity(), delta_of[at] = dp[at] = s[at] = 0;
@@ -257,10 +261,8 @@ struct Attending {
     for (int64_t e = first; e < last; e += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
       const int32_t *index = graph.index + e, *at = call.transposed + e;
-      for (int64_t m = 0; m < n; ++m) {
-        if (m + AHEAD < known) prefetch(ds_in + int64_t(at[m + AHEAD]) * H + h, G * sizeof(A));
-        std::memcpy(ds + m * G, ds_in + int64_t(at[m]) * H + h, G * sizeof(A));
-      }
+      by_vector<A, G>(Rows<A>{ds_in + h, H, at, known}, n, G,
+                      [&](int64_t m, const A** of) { store(ds + m * G, side_by_side<A, G>(of)); });
       if (call.dbias)
         for (int64_t m = 0; m < n; ++m)
           for (int g = 0; g < G; ++g) ((A*)call.dbias)[(b * graph.edges + e + m) * H + h + g] = ds[m * G + g];

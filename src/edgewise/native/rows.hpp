@@ -41,6 +41,32 @@ EDGEWISE_INLINE void by_vector(const Rows<S>& rows, int64_t n, int numbers, cons
   }
 }
 
+template <class A, class Half, size_t... L>
+EDGEWISE_INLINE Vector<A> joined(Half a, Half b, std::index_sequence<L...>) {
+  return __builtin_shufflevector(a, b, int(L)...);
+}
+
+// The first G numbers of the rows of lanes / G edges, as one vector: no vector is read from memory that was just written
+// number by number, for which a processor waits.
+template <class S, int G>
+EDGEWISE_INLINE Vector<Sum<S>> side_by_side(const S* const* row) {
+  using A = Sum<S>;
+  constexpr int W = lanes<A>;
+  if constexpr (std::is_same_v<S, A> && G == W) {
+    return load(row[0]);
+  } else if constexpr (std::is_same_v<S, A> && 2 * G == W) {
+    typedef A Half __attribute__((vector_size(G * sizeof(A)), may_alias));
+    Half a, b;
+    std::memcpy(&a, row[0], sizeof a);
+    std::memcpy(&b, row[1], sizeof b);
+    return joined<A>(a, b, std::make_index_sequence<W>{});
+  }
+  Vector<A> x;
+#pragma GCC unroll 16
+  for (int k = 0; k < W; ++k) x[k] = number(row[k / G][k % G]);
+  return x;
+}
+
 // out[e][g] = q_g · x_eg; out has room for a whole last vector.
 template <class S, int G, int Fixed>
 void dots(const Sum<S>* q, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
