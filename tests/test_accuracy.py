@@ -19,6 +19,7 @@ FIGURES = [
     ("cora-gin", 3, 0.75),
     ("cora-gated-gcn", 3, 0.79),
     ("cora-monet", 3, 0.79),
+    ("cora-gcn-deep", 3, 0.70),
     ("clouds-edge-conv", 1, 0.74),
     ("clouds-dgcnn", 1, 0.76),
     ("digits-graph-network", 1, 0.83),
