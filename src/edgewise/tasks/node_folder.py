@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -146,7 +146,7 @@ def _splits(table: Table) -> dict[Split, Tensor]:
     parts: dict[Split, list[int]] = {split: [] for split in SPLITS}
     for number, split in enumerate(table.texts("split")):
         if split in parts:
-            parts[cast(Split, split)].append(number)
+            parts[split].append(number)
         elif split:
             raise DataError(f"{table.at(number)}: the split {split[:40]!r} is none of {', '.join(SPLITS)}")
     return {split: torch.tensor(nodes, dtype=torch.int64) for split, nodes in parts.items()}
