@@ -41,6 +41,26 @@ def test_message_passing_is_blind_where_1_wl_is(monkeypatch):
         assert (found.wl_1, found.model, found.false) == (0, 0, 0), family.name
 
 
+TABLE = [
+    # model, options, pairs that it tells apart of each family
+    ("gnn", ["layer=gin", "depth=5", "norm=layer"], [0, 0, 0, 0, 0]),
+    ("graph-transformer", ["encoding=eigenspace", "encoding_size=16"], [1, 1, 45, 0, 0]),
+    ("graph-transformer", ["encoding=cliques", "encoding_size=5"], [1, 0, 9, 1, 105]),
+]
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("model", "options", "told"), TABLE)
+def test_the_documents_table_and_a_hundred_relabellings_of_each_graph(data, model, options, told):
+    data("expressiveness")
+    answer = expressiveness.check(model, options)
+    assert [row["pairs"] for row in answer["families"]] == [1, 1, 45, 1, 105]
+    assert [row["wl_2"] for row in answer["families"]] == [1, 1, 45, 0, 0]
+    assert [row["model"] for row in answer["families"]] == told
+    assert [row["wl_1"] + row["false"] for row in answer["families"]] == [0] * 5
+
+
 def test_what_1_wl_tells_apart_gin_does_too(monkeypatch):
     monkeypatch.setattr(expressiveness, "RELABELLINGS", 5)
     trees = tuple(map(expressiveness._given, networkx.nonisomorphic_trees(6)))

@@ -1,6 +1,7 @@
 """Encodings against dense linear algebra on the whole matrix, and against what is known in closed form."""
 
 import math
+import time
 
 import networkx
 import numpy
@@ -27,6 +28,15 @@ def check(graph, spectrum):
     assert torch.allclose(values, torch.linalg.eigvalsh(lap)[: len(values)], atol=1e-8)
 
 
+def residual(graph, spectrum):
+    """The largest |L v - λ v|, edge by edge; the graph has both directions of each edge once and no self-loops."""
+    root = graph.in_degrees().double().sqrt()[:, None]
+    vectors, scaled = spectrum.vectors, spectrum.vectors / root.clamp(min=1)
+    heard = torch.zeros_like(vectors).index_add_(0, graph.receivers, scaled[graph.senders])
+    values = spectrum.values.repeat_interleave(graph.sizes, 0)
+    return ((root > 0) * vectors - heard / root.clamp(min=1) - vectors * values).abs().max()
+
+
 def test_zeros_count_components_on_a_thousand_random_graphs():
     generator = torch.Generator().manual_seed(0)
     members, components = [], []
@@ -35,9 +45,11 @@ def test_zeros_count_components_on_a_thousand_random_graphs():
         drawn = networkx.gnp_random_graph(nodes, float(torch.rand(1, generator=generator)) * 3 / nodes, seed=seed)
         members.append(Graph.from_networkx(drawn))
         components.append(networkx.number_connected_components(drawn))
-    spectrum = laplacian_spectrum(Graph.batch(members), 25)
+    batch = Graph.batch(members)
+    spectrum = laplacian_spectrum(batch, 25)
     assert (spectrum.values == 0).sum(1).tolist() == components
     assert spectrum.values[spectrum.values > 0].min() > 1e-4
+    assert residual(batch, spectrum) <= 1e-6
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -100,21 +112,65 @@ def eigenvalues_below(bound, side):
 
 
 @pytest.mark.accuracy
+@pytest.mark.timeout(3600)
 def test_a_large_square_grid_misses_no_copy_of_an_eigenvalue():
     """141 × 141 nodes: mirrored at the diagonal, (a, b) and (b, a) waves are alike, so most eigenvalues are double."""
     side, count = 141, 16
     graph = grid(side, side, neighbors=4, loops=False)
     spectrum = laplacian_spectrum(graph, count)
     values, vectors = spectrum.values[0], spectrum.vectors
-    d = graph.in_degrees().double()
-    scaled = vectors / d.sqrt()[:, None]
-    heard = torch.zeros_like(vectors).index_add_(0, graph.receivers, scaled[graph.senders])
-    assert (vectors - heard / d.sqrt()[:, None] - vectors * values).abs().max() <= 1e-6
+    assert residual(graph, spectrum) <= 1e-6
     assert torch.allclose(vectors.T @ vectors, torch.eye(count).double(), atol=1e-8)
     steps = values.diff() > 1e-8
     assert int((~steps).sum()) >= 5  # doubles
     for place in steps.nonzero().flatten().tolist():
         assert eigenvalues_below(float(values[place : place + 2].mean()), side) == place + 1
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        networkx.random_regular_graph(6, 2000, seed=1),
+        networkx.cycle_graph(2000),
+        networkx.hypercube_graph(10),
+        networkx.grid_2d_graph(44, 44, periodic=True),
+        networkx.disjoint_union_all([networkx.cycle_graph(400)] * 4 + [networkx.path_graph(400)]),
+    ],
+    ids=["random", "cycle", "hypercube", "torus", "four cycles and a path"],
+)
+def test_up_to_2000_nodes_multiplicities_are_those_of_the_dense_matrix(drawn, monkeypatch):
+    monkeypatch.setattr(spectral, "DENSE", 10)
+    graph = Graph.from_networkx(networkx.convert_node_labels_to_integers(drawn))
+    spectrum = laplacian_spectrum(graph, 16)
+    check(graph, spectrum)
+    expected = torch.linalg.eigvalsh(dense_laplacian(graph))[:16]
+    groups = [(values[None] - values[:, None]).abs().le(1e-6).sum(1) for values in (spectrum.values[0], expected)]
+    assert torch.equal(*groups)
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", ["random", "communities"])
+def test_a_million_edges_take_at_most_a_minute(kind):
+    """16 vectors, one thread, processor time: 100,000 nodes and 500,000 links, each of which is two edges.
+
+    The links are drawn evenly among all nodes, or mostly within one of 25 communities.
+    """
+    nodes, links, generator = 100_000, 500_000, torch.Generator().manual_seed(0)
+    ends = torch.randint(nodes, (2, links), generator=generator)
+    if kind == "communities":
+        near = ends[0] // 4000 * 4000 + torch.randint(4000, (links,), generator=generator)
+        ends[1] = torch.where(torch.rand(links, generator=generator) < 0.95, near, ends[1])
+    graph = Graph.from_edge_index(ends, nodes).remove_self_loops().symmetrise().coalesce()
+    began = time.process_time()
+    spectrum = laplacian_spectrum(graph, 16)
+    seconds = time.process_time() - began
+    assert residual(graph, spectrum) <= 1e-6
+    assert torch.allclose(spectrum.vectors.T @ spectrum.vectors, torch.eye(16).double(), atol=1e-8)
+    print(f"{kind}: {seconds:.1f} seconds for {graph.num_edges:,} edges")
+    assert seconds <= 60
 
 
 def test_inertia_counts_eigenvalues_of_a_small_grid():

@@ -14,6 +14,7 @@ EDGES = "sender,receiver,since\na,b,1999\nb,c,2001\nd,a,2002\n"
 
 
 def write(folder: Path, nodes: str = NODES, edges: str = EDGES) -> str:
+    folder.mkdir(exist_ok=True)
     (folder / "nodes.csv").write_text(nodes, encoding="utf-8")
     (folder / "edges.csv").write_text(edges, encoding="utf-8")
     return str(folder)
@@ -61,6 +62,29 @@ def test_the_npz_file_says_the_same(tmp_path) -> None:
     }
 
 
+def test_parquet_files_say_the_same(tmp_path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    nodes = {
+        "node": [7, 8, 9, 11],
+        "height": [1, 2, 3, 4],
+        "width": [2.5, 0, -1, 1000],
+        "label": pa.array(["red", "blue", None, "red"]).dictionary_encode(),
+        "split": ["train", "valid", None, "test"],
+    }
+    pq.write_table(pa.table(nodes), tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"sender": [7.0, 8.0, 11.0], "receiver": [8, 9, 7]}), tmp_path / "edges.parquet")
+    task, plain = node_folder(str(tmp_path)).nodes, node_folder(write(tmp_path / "csv")).nodes
+    assert torch.equal(task.x, plain.x)
+    assert torch.equal(task.labels, plain.labels)
+    assert task.classes == plain.classes
+    assert task.graph.edge_index().tolist() == plain.graph.edge_index().tolist()
+    assert all(torch.equal(task.splits[split], plain.splits[split]) for split in plain.splits)
+    (tmp_path / "edges.parquet").unlink()
+    (tmp_path / "edges.csv").write_text("sender,receiver\n7,8\n8,10\n", encoding="utf-8")  # a table of each kind
+    with pytest.raises(DataError, match=r"edges\.csv: line 3: there is no node '10'"):
+        node_folder(str(tmp_path))
+
+
 def test_without_names_nodes_are_their_rows_and_without_parts_they_are_cut_at_random(tmp_path) -> None:
     lines = "".join(f"{n},{'abc'[n % 3] if n < 20 else ''}\n" for n in range(22))
     folder = write(tmp_path, "size,label\n" + lines, "sender,receiver\n0,21\n")
@@ -90,7 +114,19 @@ def test_a_graph_without_edges_is_legal(tmp_path) -> None:
         (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
         (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
         ("node,label,split\na,x,train\n", EDGES, "no column with a feature"),
+        (NODES.replace("2.5", ""), EDGES, "line 2: width is '', not a finite number"),
+        (NODES.replace("2.5", "nan"), EDGES, "line 2: width is 'nan', not a finite number"),
+        (NODES.replace("2.5", "1e39"), EDGES, "line 2: width is '1e39', not a finite number"),  # of float32
         (NODES, EDGES.replace("b,c", "b,z"), "line 3: there is no node 'z'"),
+        (
+            NODES.replace("node,", "name,")
+            .replace("a,", "1,")
+            .replace("b,", "2,")
+            .replace("c,", "3,")
+            .replace("d,", "4,"),
+            "sender,receiver\n0,3\n1,4\n",
+            "line 3: there is no node '4'",
+        ),
         (NODES, "from,to\na,b\n", "expected sender, receiver"),
         ("", EDGES, "expected label"),
     ],
@@ -105,6 +141,7 @@ def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str)
     [
         ({"x": None}, "it lacks x"),
         ({"x": np.array([[1.0, np.nan]] * 4)}, "x must be finite"),
+        ({"x": np.full((4, 2), 1e39)}, "x must be finite"),
         ({"x": np.zeros((4, 0))}, "x must be finite numbers"),
         ({"x": np.array([["a"]] * 4)}, "x must be finite numbers"),
         ({"x": np.array([[{}]] * 4)}, "not a .npz file"),  # objects would have to be unpickled

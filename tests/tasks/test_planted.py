@@ -3,10 +3,12 @@
 import pytest
 import torch
 
+from edgewise import training
+from edgewise.apps import options, recipes
 from edgewise.errors import ConfigError
 from edgewise.graphs import LayerSample, Sample
 from edgewise.models import GNN, GNNSettings
-from edgewise.tasks import planted
+from edgewise.tasks import SampledNodes, planted
 from edgewise.training import evaluate
 
 SMALL = {"nodes": 800, "degree": 6, "classes": 4, "channels": 8}
@@ -83,6 +85,39 @@ def train(fanouts: tuple[int, ...], steps: int) -> float:
         optimizer.step()
         optimizer.zero_grad()
     return evaluate(model, task, "test", 1)["accuracy"]
+
+
+def most_likely(task: SampledNodes, same: float, hops: int) -> torch.Tensor:
+    """Each node's class by Bayes' rule, from what it hears over so many hops, all else of the generator being known.
+
+    p_0(c) ∝ N(x_i; μ_c);  p_h(c) ∝ N(x_i; μ_c) Π_j (same p_{h-1,j}(c) + (1 - same) / C): exact where hops form a tree,
+    as nearly all do. No model of so many layers can be better than chance allows.
+    """
+    graph, x, labels = task.graph(), task.nodes.x, task.nodes.labels
+    count = len(task.nodes.classes)
+    centres = torch.stack([x[labels == c].mean(0) for c in range(count)])
+    own = -0.5 * (x[:, None] - centres).square().sum(-1)
+    belief = own
+    for _ in range(hops):
+        heard = (same * belief.softmax(-1) + (1 - same) / count).log()
+        belief = own + torch.zeros_like(own).index_add_(0, graph.receivers, heard[graph.senders])
+    return belief.argmax(-1)
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_the_recipe_is_within_a_point_of_training_on_the_whole_graph(tmp_path) -> None:
+    """On the same 100,000 nodes and a million edges; and both are below what Bayes' rule makes of two hops."""
+    whole = [("task.fanouts", "[]"), ("train.steps", "300")]
+    reached = []
+    for number, chosen in enumerate(([], whole)):
+        config = options.configure(recipes.read("planted-sage"), chosen)
+        reached.append(training.train(config, tmp_path / str(number), progress=False).test)
+    assert reached[0] >= reached[1] - 0.01
+    task = planted()
+    rows = task.nodes.splits["test"]
+    best = (most_likely(task, 0.6, 2) == task.nodes.labels)[rows].double().mean().item()
+    assert 0.9 < max(reached) < best < 0.98
 
 
 def test_sampled_training_reaches_what_full_training_reaches_on_unseen_nodes() -> None:

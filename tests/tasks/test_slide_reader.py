@@ -179,5 +179,6 @@ def test_a_slide_of_40_000_by_40_000_pixels_takes_less_than_2_gb(tmp_path, pyram
     command = [sys.executable, "-c", HUGE, str(tmp_path / "huge.tiff"), pyramid]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     tiles, peak = map(int, done.stdout.split())
+    print(f"{tiles:,} tiles, {peak / 1e9:.2f} GB")
     assert tiles > 8_000
     assert peak <= 2e9, f"{peak / 1e9:.2f} GB"

@@ -1,5 +1,6 @@
 """WebKB's files: what is read, the published cuts, and what is refused."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.tasks import webkb
+from edgewise.tasks import sources, webkb
+from edgewise.tasks.webkb import remotes
 
 PAGES, WORDS = 12, 4
 
@@ -89,3 +91,28 @@ def test_texas_is_what_its_paper_says(data) -> None:
     graph = task.graph()
     homophily = (nodes.labels[graph.senders] == nodes.labels[graph.receivers]).double().mean().item()
     assert homophily < 0.12
+
+
+def test_texas_hashes_are_those_of_its_files(data) -> None:
+    for fold in range(10):
+        for file in remotes("texas", fold):
+            content = (data("webkb") / file.name).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == file.sha256
+            assert len(content) <= file.max_bytes
+
+
+def test_what_is_missing_is_fetched_with_its_hash_and_the_other_universities_are_not(tmp_path, monkeypatch) -> None:
+    asked = []
+
+    def fetch(url: str, sha256: str, destination: Path, max_bytes: int) -> None:
+        asked.append((url, sha256, destination.name))
+        if len(asked) == 1:
+            write(tmp_path)
+
+    monkeypatch.setattr(sources, "fetch", fetch)
+    assert webkb(folder=str(tmp_path), download=True).name == "texas"
+    assert asked == [(file.url, file.sha256, file.name) for file in remotes("texas", 0)]
+    assert webkb(folder=str(tmp_path), download=True).name == "texas"
+    assert len(asked) == 3  # what is there is not fetched again
+    with pytest.raises(ConfigError, match="cornell is not downloaded"):
+        webkb("cornell", folder=str(tmp_path), download=True)

@@ -84,6 +84,7 @@ SYSTEMS = (
     System("D9", "Dynamic EdgeConv (DGCNN)", "EdgeConv on kNN(h)", "layers/edge_conv.py", "clouds-dgcnn"),
     System("D10", "Full graph network", "φ_e, then φ_v, then φ_u", "layers/graph_network.py", "digits-graph-network"),
     System("D11", "Weisfeiler–Lehman tests", "c_i ← hash(c_i, {{c_j}})", "graphs/refinement.py", "skip-links-gin"),
+    System("D12", "Over-smoothing, PairNorm", "tr(Xᵀ(I − Â)X) / ‖X‖²", "layers/smoothing.py", "cora-gcn-deep"),
     System(
         "E1",
         "Graph Transformer",

@@ -95,7 +95,10 @@ def _sample_in_c(
 ) -> Sample:
     # A sampler remembers the place of each node in the sample, for one thread at a time; a list is safe to share.
     idle: list[Any] = graph.memo("idle samplers", list)
-    sampler = idle.pop() if idle else library.Sampler(graph.num_receivers)
+    try:  # not by asking first: another thread may take the last one in between
+        sampler = idle.pop()
+    except IndexError:
+        sampler = library.Sampler(graph.num_receivers)
     if sampler.begin(seeds.data_ptr(), len(seeds)) >= 0:
         _check_seeds(graph, seeds)
     # The same form as the kernels use, so that a graph has it once: senders in 32 bits.

@@ -1,9 +1,7 @@
-"""A graph of one's own: nodes with features and classes, and who listens to whom, from CSV files or one .npz file."""
+"""A graph of one's own: nodes with features and classes, and who listens to whom, from CSV, Parquet or .npz files."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ from torch import Tensor
 from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Graph
 from edgewise.tasks.nodes import NodeClassification, Nodes, read_arrays
-from edgewise.tasks.sources import local_folder, read_bytes
+from edgewise.tasks.tables import Table, find_table, read_table
 from edgewise.tasks.task import Split
 
-MAX_BYTES = 1 << 30
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 ARRAYS = ("edge_index", "x", "labels")
 
@@ -28,7 +25,7 @@ Parts = tuple[Array, Array, Tensor, tuple[str, ...], dict[Split, Tensor]]
 def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -> NodeClassification:
     """Guess the classes of a graph's nodes: your own graph, from a folder.
 
-    Either two CSV files, each with a line of column names first:
+    Either two tables, each a CSV file with a line of column names first, or a Parquet file (with .parquet for .csv):
         nodes.csv   a column `label` (empty: unknown); if there are columns `node` and `split`, the nodes' names and
                     their parts "train", "valid", "test" or nothing; every other column is a feature, a number
         edges.csv   the columns `sender` and `receiver`: names of nodes or, without a column `node`, their rows from 0
@@ -44,14 +41,17 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -
         fold: Seed of the random cut: another number, another cut.
 
     Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names the line, the
-                column or the array.
+                column or the array; a Parquet file without pyarrow is an `EdgewiseError` that names the extra.
     """
     place = Path(folder).expanduser()
+    tables = {name: find_table(place, name) for name in ("nodes", "edges")}
     if (place / "graph.npz").is_file():
         edges, x, labels, classes, splits = _read_npz(place / "graph.npz")
+    elif tables["nodes"] and tables["edges"]:
+        edges, x, labels, classes, splits = _read_tables(tables["nodes"], tables["edges"])
     else:
-        place = local_folder("nodes", ["nodes.csv", "edges.csv"], folder)
-        edges, x, labels, classes, splits = _read_csv(place)
+        lacking = ", ".join(f"{name}.csv" for name, found in tables.items() if not found)
+        raise DataError(f"{place} lacks {lacking} (or .parquet), and it has no graph.npz. Give folder=")
     graph = Graph.from_edge_index(torch.from_numpy(edges), len(labels))
     nodes = Nodes(
         graph.symmetrise().coalesce() if undirected else graph,
@@ -80,7 +80,7 @@ def _random_cut(labels: Tensor, seed: int) -> dict[Split, Tensor]:
 def _read_npz(path: Path) -> Parts:
     arrays = read_arrays(path, ARRAYS, SPLITS)
     edges, x, labels = (arrays[name] for name in ARRAYS)
-    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not np.isfinite(x).all():
+    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x):
         raise DataError(f"{path}: x must be finite numbers [N, C], not {x.dtype} {list(x.shape)}")
     if labels.shape != x.shape[:1] or labels.dtype.kind not in "ui" or labels.max(initial=-1) < 0:
         raise DataError(f"{path}: labels must be integers [{len(x)}], one of them at least 0")
@@ -98,6 +98,11 @@ def _read_npz(path: Path) -> Parts:
     return edges.astype(np.int64), x, torch.from_numpy(np.maximum(labels.astype(np.int64), -1)), classes, splits
 
 
+def _finite(x: Array) -> bool:
+    """Whether all numbers are finite, in float32 too."""
+    return bool((np.abs(x.astype(np.float64)) <= np.finfo(np.float32).max).all())
+
+
 def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
     """The nodes that a mask [N] or a list of nodes names."""
     if array.dtype.kind == "b" and array.shape == (nodes,):
@@ -107,66 +112,41 @@ def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _read_csv(place: Path) -> Parts:
-    columns, rows = _rows(place / "nodes.csv", ("label",))
-    features = [name for name in columns if name not in ("node", "label", "split")]
+def _read_tables(nodes: Path, edges: Path) -> Parts:
+    table = read_table(nodes, ("label",))
+    features = [name for name in table.columns if name not in ("node", "label", "split")]
     if not features:
-        raise DataError(f"{place / 'nodes.csv'}: it has no column with a feature")
-    x = np.array([[_number(place, line, name, row) for name in features] for line, row in enumerate(rows, start=2)])
-    names = [row["node"] if "node" in columns else str(number) for number, row in enumerate(rows)]
+        raise DataError(f"{nodes}: it has no column with a feature")
+    x = np.stack([table.numbers(name) for name in features], axis=1)
+    names = table.texts("node") if "node" in table.columns else [str(number) for number in range(len(table))]
     number_of = {name: number for number, name in enumerate(names)}
     if len(number_of) < len(names):
         twice = next(name for number, name in enumerate(names) if number_of[name] != number)
-        raise DataError(f"{place / 'nodes.csv'}: the node {twice!r} is there twice")
-    classes = tuple(sorted({row["label"] for row in rows} - {""}))
+        raise DataError(f"{nodes}: the node {twice!r} is there twice")
+    given = table.texts("label")
+    classes = tuple(sorted(set(given) - {""}))
     if not classes:
-        raise DataError(f"{place / 'nodes.csv'}: no node has a label")
-    labels = torch.tensor([classes.index(row["label"]) if row["label"] else -1 for row in rows])
-    _, lines = _rows(place / "edges.csv", ("sender", "receiver"))
-    ends = [_edge(place, line, row, number_of) for line, row in enumerate(lines, start=2)]
-    edges = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-    return edges, x, labels, classes, _splits(place, rows) if "split" in columns else {}
+        raise DataError(f"{nodes}: no node has a label")
+    class_of = {name: number for number, name in enumerate(classes)} | {"": -1}
+    labels = torch.tensor([class_of[name] for name in given])
+    lines = read_table(edges, ("sender", "receiver"))
+    ends = [_ends(lines, end, number_of) for end in ("sender", "receiver")]
+    return np.array(ends, dtype=np.int64), x, labels, classes, _splits(table) if "split" in table.columns else {}
 
 
-def _rows(path: Path, needed: tuple[str, ...]) -> tuple[list[str], list[dict[str, str]]]:
-    """The column names and the rows of a CSV file, every row complete."""
-    try:
-        reader = csv.DictReader(io.StringIO(read_bytes(path, MAX_BYTES).decode("utf-8-sig")), strict=True)
-        columns, rows = list(reader.fieldnames or ()), list(reader)
-    except (ValueError, csv.Error) as error:
-        raise DataError(f"{path}: not a CSV file ({error})") from error
-    lacking = [name for name in needed if name not in columns]
-    if lacking or len(set(columns)) < len(columns):
-        raise DataError(f"{path}: its columns are {', '.join(columns)}; expected {', '.join(needed)}, each once")
-    for line, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
-            raise DataError(f"{path}: line {line} does not have {len(columns)} columns")
-    return columns, [{name: value.strip() for name, value in row.items()} for row in rows]
+def _ends(lines: Table, end: str, number_of: dict[str, int]) -> list[int]:
+    names = lines.texts(end)
+    for row, name in enumerate(names):
+        if name not in number_of:
+            raise DataError(f"{lines.at(row)}: there is no node {name[:40]!r}")
+    return [number_of[name] for name in names]
 
 
-def _number(place: Path, line: int, name: str, row: dict[str, str]) -> float:
-    try:
-        value = float(row[name])
-    except ValueError:
-        value = float("nan")
-    if not np.isfinite(value):
-        raise DataError(f"{place / 'nodes.csv'}: line {line}: {name} is {row[name][:40]!r}, not a finite number")
-    return value
-
-
-def _edge(place: Path, line: int, row: dict[str, str], number_of: dict[str, int]) -> tuple[int, int]:
-    for end in ("sender", "receiver"):
-        if row[end] not in number_of:
-            raise DataError(f"{place / 'edges.csv'}: line {line}: there is no node {row[end][:40]!r}")
-    return number_of[row["sender"]], number_of[row["receiver"]]
-
-
-def _splits(place: Path, rows: list[dict[str, str]]) -> dict[Split, Tensor]:
+def _splits(table: Table) -> dict[Split, Tensor]:
     parts: dict[Split, list[int]] = {split: [] for split in SPLITS}
-    for number, row in enumerate(rows):
-        if row["split"] in parts:
-            parts[row["split"]].append(number)
-        elif row["split"]:
-            what = f"{row['split'][:40]!r} is none of {', '.join(SPLITS)}"
-            raise DataError(f"{place / 'nodes.csv'}: line {number + 2}: the split {what}")
+    for number, split in enumerate(table.texts("split")):
+        if split in parts:
+            parts[split].append(number)
+        elif split:
+            raise DataError(f"{table.at(number)}: the split {split[:40]!r} is none of {', '.join(SPLITS)}")
     return {split: torch.tensor(nodes, dtype=torch.int64) for split, nodes in parts.items()}

@@ -15,6 +15,7 @@ from edgewise.tasks.nodes import NodeClassification, Nodes
 from edgewise.tasks.task import Batch, Pattern, Split
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+MOST_WORKERS = 64
 
 
 @dataclass
@@ -52,12 +53,22 @@ class SampledNodes(NodeClassification):
         fanouts: Neighbours to draw in each hop, from the seeds outwards, one number per layer of the model; none: train
             on the whole training graph at once.
         layerwise: Draw each layer's senders by importance among all nodes instead, `fanouts` of them, as FastGCN does.
+        workers: Threads that draw the batches of the next steps while this one trains. The batches are the same.
     """
 
     def __init__(
-        self, name: str, nodes: Nodes, fanouts: tuple[int, ...], inductive: bool = True, layerwise: bool = False
+        self,
+        name: str,
+        nodes: Nodes,
+        fanouts: tuple[int, ...],
+        inductive: bool = True,
+        layerwise: bool = False,
+        workers: int = 0,
     ) -> None:
         super().__init__(name, nodes)
+        if not 0 <= workers <= MOST_WORKERS:
+            raise ConfigError(f"task.workers must be from 0 to {MOST_WORKERS}, not {workers}")
+        self.workers = workers if fanouts else 0  # without fan-outs there is one batch
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         if fanouts:
             self.epoch_size = len(nodes.splits["train"])
@@ -102,6 +113,7 @@ def planted(
     fanouts: tuple[int, ...] = (5, 5),
     inductive: bool = True,
     layerwise: bool = False,
+    workers: int = 0,
     generated: int = 0,
 ) -> SampledNodes:
     """Guess the planted classes of a generated graph's nodes, on sampled neighbours, for graphs of any size.
@@ -122,6 +134,8 @@ def planted(
         fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: all nodes at once.
         inductive: Hide all but the training nodes, and their edges, from training.
         layerwise: Draw `fanouts` senders for each layer by importance among all nodes (FastGCN), not neighbours.
+        workers: Threads that draw the batches of the next steps while this one trains; 0: each is drawn when it is
+            needed. The batches are the same.
         generated: Seed of the generator.
     """
     if min(nodes, degree, classes, channels) < 1 or nodes < 8 * classes:
@@ -144,4 +158,4 @@ def planted(
     splits = {split: part.sort().values for split, part in parts}
     graph = Graph.from_edge_index(torch.stack([senders, receivers]), nodes)
     names = tuple(f"class {c}" for c in range(classes))
-    return SampledNodes("planted", Nodes(graph, x, labels, names, splits), fanouts, inductive, layerwise)
+    return SampledNodes("planted", Nodes(graph, x, labels, names, splits), fanouts, inductive, layerwise, workers)

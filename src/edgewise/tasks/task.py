@@ -146,6 +146,14 @@ class Judging(Protocol):
 
 
 @runtime_checkable
+class Prefetching(Protocol):
+    """A task whose batches take time to make. Its `train_batch` may be called by several threads at once."""
+
+    workers: int
+    """How many threads make the batches of the next steps while this one trains; 0: each is made when it is needed."""
+
+
+@runtime_checkable
 class Keeping(Protocol):
     """A task that learns something from its data before training, such as tokens, which belongs to the run."""
 

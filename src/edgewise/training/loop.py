@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from math import isfinite
 from pathlib import Path
@@ -16,11 +16,12 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise.errors import NonFiniteError
 from edgewise.models.signature import Penalised
-from edgewise.tasks.task import Batch, Split, Task
+from edgewise.tasks.task import Batch, Prefetching, Split, Task
 from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers import average_for, optimizer_for, optimizer_tensors, restore_optimizer
+from edgewise.training.prefetch import Prefetch
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.schedules import SCHEDULES
 from edgewise.training.seeds import mix, repeatable, seed
@@ -66,7 +67,7 @@ class Trainer:
         self.optimizer = optimizer_for(self.model, config.optimizer)
         self.average = average_for(self.optimizer, config.optimizer)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.settings.precision == "float16")
-        self.generator = torch.Generator()
+        self.made: Callable[[int], Batch] = self.make
         self.parts: tuple[Batch | None, list[tuple[float, Batch]]] = (None, [])
         self.step = 0
         self.best: dict[str, Any] = {}  # step and validation scores of the best evaluation
@@ -83,6 +84,9 @@ class Trainer:
         with ExitStack() as opened:
             opened.enter_context(repeatable(settings.deterministic, settings.threads))
             self.restore(self.world.once(lambda: self.open(opened, told)))
+            if isinstance(self.task, Prefetching) and self.task.workers:
+                ahead = Prefetch(self.make, settings.steps, self.task.workers)
+                self.made = opened.enter_context(closing(ahead))
             display = opened.enter_context(closing(Display(settings.steps, self.step, told)))
             while not self.over:
                 self.step += 1
@@ -132,8 +136,7 @@ class Trainer:
 
     def share_of_batch(self) -> list[tuple[float, Batch]]:
         """This rank's micro-batches of the step's global batch, each with its weight in the global mean."""
-        self.generator.manual_seed(mix(self.settings.seed, self.step))
-        batch = self.task.train_batch(self.settings.batch, self.generator, self.config.graph)
+        batch = self.made(self.step)
         if batch is not self.parts[0]:  # a whole graph is the same batch at every step
             count, rank = self.settings.accumulate, self.world.rank
             parts = batch.split(self.world.size * count)
@@ -141,6 +144,11 @@ class Trainer:
             mine = parts[rank * count : (rank + 1) * count]
             self.parts = batch, [(part.size / terms, part.to(self.world.device)) for part in mine]
         return self.parts[1]
+
+    def make(self, step: int) -> Batch:
+        """The global batch of a step: it follows from the seed and the step, whoever asks and when."""
+        generator = torch.Generator().manual_seed(mix(self.settings.seed, step))
+        return self.task.train_batch(self.settings.batch, generator, self.config.graph)
 
     def rate(self) -> float:
         """The learning rate of this step; steps are counted from 1 here, from 0 in a schedule."""
