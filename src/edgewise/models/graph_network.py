@@ -50,10 +50,11 @@ class ResidualBlock(nn.Module):
 class GraphNetworkModel(nn.Module):
     """Encode, process, decode: edges, nodes and the whole get features, blocks update them, one of them answers.
 
-    Equation    (x, e, u) = encode(x, e);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
+    Equation    (x, e, u) = encode(x, e, u);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
                 on nodes: output = W x + b;  on graphs: output = W u + b
     Symbols     encode, blocks[l].block = `GraphNetwork`s with an MLP of one hidden layer for each update; decode = W, b
-    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where the task knows something of its edges)
+    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where the task knows something of its edges, and
+                u [*, G, signature.whole] where it knows something of the graphs as a whole)
                 -> [*, N, outputs], for a task on whole graphs [*, G, outputs]
     Errors      ConfigError for settings that do not fit, or a task of tokens
     Edge cases  an isolated node hears the whole only
@@ -69,10 +70,11 @@ class GraphNetworkModel(nn.Module):
     """
 
     reads_edges: ClassVar[bool] = True
+    reads_whole: ClassVar[bool] = True
 
     def __init__(self, settings: GraphNetworkSettings, signature: Signature) -> None:
         super().__init__()
-        width, inputs = settings.width, signature.inputs
+        width, inputs, whole = settings.width, signature.inputs, signature.whole
         if width < 1 or settings.depth < 0:
             raise ConfigError(f"width={width} must be at least 1 and depth={settings.depth} at least 0")
         if signature.tokens:
@@ -80,12 +82,12 @@ class GraphNetworkModel(nn.Module):
         if settings.reduce not in ("sum", "mean"):
             raise ConfigError(f"reduce is {settings.reduce!r}: choose sum or mean")
         self.settings, self.signature = settings, signature
-        self.encode = _block(settings, signature.edges + 2 * inputs, inputs + width, 2 * width)
+        self.encode = _block(settings, signature.edges + 2 * inputs + whole, inputs + width + whole, 2 * width + whole)
         self.blocks = nn.ModuleList(ResidualBlock(settings) for _ in range(settings.depth))
         self.decode = nn.Linear(width, signature.outputs)
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
-        x, e, u = self.encode.update(graph, x, e)
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
+        x, e, u = self.encode.update(graph, x, e, u)
         for block in self.blocks:
             x, e, u = block(graph, x, e, u)
         return self.decode(u if self.signature.whole_graph else x)
