@@ -198,9 +198,9 @@ def molecules(
         of_bonds.append(e)
     splits = random_cut(len(texts), fold)
     targets = torch.tensor(values, dtype=torch.float32)
-    x, e = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
+    atoms, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
     u = standardised(torch.stack(of_wholes), splits["train"]) if whole else None
-    return GraphRegression(path.stem, Graphs(tuple(members), x, targets, splits, names=tuple(texts), e=e, u=u))
+    return GraphRegression(path.stem, Graphs(tuple(members), atoms, targets, splits, names=tuple(texts), e=known, u=u))
 
 
 _remembered = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules

@@ -86,8 +86,8 @@ class Batch:
         A batch that cannot be cut so (one whole graph, or fewer examples than parts) is returned `parts` times: the
         mean of the parts' losses, weighted by their sizes, is the batch's loss either way.
         """
-        whole = isinstance(self.x, SparseFeatures) or any(part is not None for part in (self.rows, self.e, self.u))
-        if whole or len(self.x) < parts:
+        one = any(part is not None for part in (self.rows, self.e, self.u))
+        if one or isinstance(self.x, SparseFeatures) or len(self.x) < parts:
             return [self] * parts
         pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
         return [Batch(self.graph, x, target) for x, target in pairs]
