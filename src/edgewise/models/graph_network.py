@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate, chosen
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Penalised, Signature
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,23 @@ class GraphNetworkSettings:
     norm: str = "layer"
     activation: str = "relu"
     dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class GraphNetworkEnsembleSettings(GraphNetworkSettings):
+    """What an ensemble of graph networks can be.
+
+    Args:
+        width: Channels of every edge, every node and the whole.
+        depth: Number of blocks between encoder and decoder.
+        reduce: How a node combines its edges, and the whole its edges and nodes: "sum" or "mean".
+        norm: A name of NORMS, for what each block reads.
+        activation: A name of ACTIVATIONS, inside every update.
+        dropout: Probability for the hidden channels of every update.
+        members: Number of networks.
+    """
+
+    members: int = 3
 
 
 class ResidualBlock(nn.Module):
@@ -63,7 +81,6 @@ class GraphNetworkModel(nn.Module):
     Reference   Battaglia et al., "Relational inductive biases, deep learning, and graph networks", 2018, Fig. 6 (c)
 
     Example
-        >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> GraphNetworkModel(GraphNetworkSettings(), Signature(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
@@ -91,6 +108,41 @@ class GraphNetworkModel(nn.Module):
         for block in self.blocks:
             x, e, u = block(graph, x, e, u)
         return self.decode(u if self.signature.whole_graph else x)
+
+
+class GraphNetworkEnsemble(nn.Module):
+    """Several graph networks side by side, each from weights of its own; the answer is the mean of theirs.
+
+    Equation    f = 1/K Σ_k f_k;  in training with the penalty 1/K Σ_k (f_k - f)², so that with a squared error
+                (f - y)² + penalty = 1/K Σ_k (f_k - y)²: each learns as if alone
+    Symbols     members[k] = f_k, a `GraphNetworkModel`; settings.members = K
+    Shapes      as `GraphNetworkModel`; in training mode Penalised
+    Errors      as `GraphNetworkModel`; ConfigError for less than one member
+    Edge cases  with another loss than the squared error the penalty only keeps the members together
+    Cost        K times that of `GraphNetworkModel`
+    Reference   Krogh & Vedelsby, "Neural network ensembles, cross validation, and active learning", 1995, (6)
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(), Signature(3, 1, whole_graph=True)).eval()
+        >>> len(model.members), model(pair, torch.ones(2, 3)).shape
+        (3, torch.Size([1, 1]))
+    """
+
+    reads_edges: ClassVar[bool] = True
+    reads_whole: ClassVar[bool] = True
+
+    def __init__(self, settings: GraphNetworkEnsembleSettings, signature: Signature) -> None:
+        super().__init__()
+        if settings.members < 1:
+            raise ConfigError(f"members={settings.members} must be at least 1")
+        self.settings, self.signature = settings, signature
+        self.members = nn.ModuleList(GraphNetworkModel(settings, signature) for _ in range(settings.members))
+
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor | Penalised:
+        answers = torch.stack([member(graph, x, e, u) for member in self.members])
+        mean = answers.mean(0)
+        return Penalised(mean, (answers - mean).square().mean()) if self.training else mean
 
 
 def _block(settings: GraphNetworkSettings, edge: int, node: int, whole: int) -> GraphNetwork:
