@@ -124,6 +124,17 @@ def test_one_epoch_for_all_folds_of_mutag_as_the_gin_paper_chooses_it(tmp_path: 
 
 @pytest.mark.accuracy
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("recipe", ["communities-transformer", "grids-transformer"])
+def test_graphs_that_are_written_are_five_times_closer_than_random_ones(recipe: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "edgewise", "train", recipe, "--run", str(tmp_path / "run")]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    scores = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["test"]
+    for name in ("degree", "clustering"):
+        assert 5 * scores[name] <= scores[f"{name} of random graphs"], name
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("recipe", "seeds", "bound"), FIGURES)
 def test_a_recipe_reaches_its_figure(recipe: str, seeds: int, bound: float, tmp_path: Path, data) -> None:
     data(".")

@@ -1,8 +1,14 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, complete
-from edgewise.models import GraphNetworkModel, GraphNetworkSettings, Signature
+from edgewise import ConfigError, Graph, ShapeError, complete
+from edgewise.models import (
+    GraphNetworkEnsemble,
+    GraphNetworkEnsembleSettings,
+    GraphNetworkModel,
+    GraphNetworkSettings,
+    Signature,
+)
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
 BATCH = Graph.batch([GRAPH, complete(2)])
@@ -31,6 +37,34 @@ def test_members_of_a_batch_do_not_mix_and_their_order_does_not_matter(whole):
     assert torch.allclose(again, alone[:1] if whole else alone[:5][perm], atol=1e-12)
 
 
+def test_what_is_known_of_the_wholes_reaches_every_node_of_its_own_graph_only():
+    for whole in (True, False):
+        model = GraphNetworkModel(GraphNetworkSettings(8, 2), Signature(6, 3, whole_graph=whole, whole=4)).double()
+        x, u = torch.randn(7, 6, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+        y = model(BATCH, x, None, u)
+        alone = torch.cat([model(GRAPH, x[:5], None, u[:1]), model(complete(2), x[5:], None, u[1:])])
+        assert torch.allclose(y, alone, atol=1e-12)
+        for row, member in enumerate([0, 1] if whole else [0] * 5 + [1] * 2):
+            (gradient,) = torch.autograd.grad(y[row].sum(), u, retain_graph=True)
+            assert bool(gradient[member].all()) and not bool(gradient[1 - member].any())
+        with pytest.raises(ShapeError, match="and 0 of the whole"):
+            model(BATCH, x)
+
+
+def test_the_wholes_are_read_as_the_equation_says():
+    """Depth 0: e = φ_e([x_i ‖ x_j ‖ u]), x = φ_v([x ‖ ē ‖ u]), y = W φ_u([mean e ‖ mean x ‖ u]) + b, densely."""
+    model = GraphNetworkModel(GraphNetworkSettings(8, 0), Signature(6, 3, whole_graph=True, whole=4)).double()
+    x, u = torch.randn(5, 6, dtype=torch.float64), torch.randn(1, 4, dtype=torch.float64)
+    edge, node, whole = model.encode.edge.mlp, model.encode.node.mlp, model.encode.whole.mlp
+    adjacency = GRAPH.dense_mask().double()
+    rows = u.expand(5, 5, -1)
+    e = edge(torch.cat([x[:, None].expand(-1, 5, -1), x.expand(5, -1, -1), rows], -1)) * adjacency[:, :, None]
+    arriving = e.sum(1) / adjacency.sum(1).clamp(min=1)[:, None]
+    h = node(torch.cat([x, arriving, rows[0]], -1))
+    wanted = model.decode(whole(torch.cat([e.sum((0, 1)) / adjacency.sum(), h.mean(0), u[0]], -1)))
+    assert torch.allclose(model(GRAPH, x, None, u)[0], wanted, atol=1e-12)
+
+
 def test_a_node_hears_nodes_that_no_path_leads_to():
     """Through the whole: from the second block on."""
     apart = Graph.from_edge_index([[], []], num_nodes=2)
@@ -53,6 +87,26 @@ def test_a_node_hears_nodes_that_no_path_leads_to():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         GraphNetworkModel(GraphNetworkSettings(**options), signature)
+
+
+def test_each_member_of_an_ensemble_learns_as_if_alone():
+    signature = Signature(6, 1, whole_graph=True, whole=4)
+    model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(8, 1, members=3), signature).double()
+    x, u, y = (torch.randn(shape, dtype=torch.float64) for shape in ((7, 6), (2, 4), (2, 1)))
+    outputs, penalty = model(BATCH, x, None, u)
+    alone = [member(BATCH, x, None, u) for member in model.members]
+    assert not torch.allclose(alone[0], alone[1])
+    assert torch.allclose(outputs, sum(alone) / 3, atol=1e-12)
+    assert torch.allclose(model.eval()(BATCH, x, None, u), outputs, atol=1e-12)
+    found = torch.autograd.grad((outputs - y).square().mean() + penalty, list(model.parameters()))
+    wanted = [
+        gradient / 3
+        for member, answer in zip(model.members, alone, strict=True)
+        for gradient in torch.autograd.grad((answer - y).square().mean(), list(member.parameters()))
+    ]
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, wanted, strict=True))
+    with pytest.raises(ConfigError, match="members=0"):
+        GraphNetworkEnsemble(GraphNetworkEnsembleSettings(members=0), signature)
 
 
 def test_dropout_acts_while_training_only():

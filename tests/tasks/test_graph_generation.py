@@ -7,7 +7,7 @@ from edgewise.graphs import PATTERNS, links_of
 from edgewise.graphs.comparison import random_alike
 from edgewise.models import Transformer, TransformerSettings
 from edgewise.tasks import graph_generation
-from edgewise.tasks.graph_tokens import END
+from edgewise.tasks.graph_tokens import END, most_linked
 
 TASK = graph_generation(train=30, test=20, draws=12)
 GRIDS = graph_generation("grids", train=20, test=20, draws=8)
@@ -62,6 +62,16 @@ def test_orders_are_new_in_training_and_stay_in_evaluation():
     assert all(torch.equal(a, b) for a, b in zip(ones, others, strict=True))
 
 
+def test_the_order_of_nodes_is_the_one_that_was_chosen():
+    task = graph_generation(train=30, test=20, draws=12, order="most-linked")
+    for graph in task.splits["train"][:5]:
+        sequence = task._write(graph, torch.Generator().manual_seed(4))
+        assert sequence == task.tokens.encode(graph, most_linked(graph, torch.Generator().manual_seed(4)))
+        assert sequence != TASK._write(graph, torch.Generator().manual_seed(4))
+    with pytest.raises(ConfigError, match="order"):
+        graph_generation(train=10, test=10, order="depth-first")  # type: ignore[arg-type]
+
+
 def test_what_is_written_is_read_back():
     graph = TASK.splits["test"][0]
     sequence = TASK.tokens.encode(graph, range(graph.num_receivers))
@@ -75,15 +85,18 @@ def test_what_breaks_the_rules_has_no_chance():
     (drawn,) = TASK.draw(Reciter(TASK, [END, 1, 3, 2, 30]), 1)  # node 3 before node 2, then a link to node 10
     assert drawn is not None
     batch = TASK.train_batch(2, torch.Generator().manual_seed(0))
-    outputs = torch.randn(len(batch.x), TASK.signature.outputs)
-    total, start = 0.0, 0
+    outputs = torch.randn(len(batch.x), TASK.signature.outputs, dtype=torch.float64, requires_grad=True)
+    total, start = torch.zeros((), dtype=torch.float64), 0
     for place, target in enumerate(batch.target.tolist()):
         start = place if batch.x[place] == END else start
         before = batch.x[start : place + 1].tolist()
         fitting = [t for t in range(TASK.tokens.size) if t == END or TASK.tokens.decode([*before, t, END]) is not None]
         fitting = fitting if len(before) > 1 else [1]
-        total -= float(outputs[place, target] - outputs[place, fitting].logsumexp(0))
-    assert TASK.loss(outputs, batch).item() == pytest.approx(total / len(batch.x), rel=1e-5)
+        total = total - (outputs[place, target] - outputs[place, fitting].logsumexp(0))
+    loss = TASK.loss(outputs, batch)
+    torch.testing.assert_close(loss, total / len(batch.x), rtol=1e-12, atol=0)
+    found, wanted = (torch.autograd.grad(value, outputs)[0] for value in (loss, total / len(batch.x)))
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-15)
 
 
 def test_drawing_follows_from_the_seed():

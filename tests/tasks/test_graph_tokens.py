@@ -5,7 +5,7 @@ import torch
 from edgewise import Graph, complete
 from edgewise.errors import DataError
 from edgewise.graphs.comparison import isomorphism_classes
-from edgewise.tasks.graph_tokens import GraphTokens, breadth_first
+from edgewise.tasks.graph_tokens import ORDERS, GraphTokens, breadth_first, most_linked
 
 BRIDGED = Graph.from_networkx(networkx.barbell_graph(4, 2))
 
@@ -23,16 +23,34 @@ def test_the_order_is_that_of_a_search(seed):
     assert parents == sorted(parents)
 
 
-def test_orders_differ_and_follow_from_the_generator():
-    orders = [tuple(breadth_first(BRIDGED, torch.Generator().manual_seed(seed))) for seed in range(30)]
-    assert len({order[0] for order in orders}) > 5
+@pytest.mark.parametrize("seed", range(10))
+def test_the_next_node_has_the_most_links_to_those_before(seed):
+    graph = Graph.from_networkx(networkx.gnp_random_graph(12, 0.3, seed=seed))
+    order = most_linked(graph, torch.Generator().manual_seed(seed))
+    assert sorted(order) == list(range(12))
+    linked = graph.dense_mask()[order][:, order]
+    for k in range(1, 12):
+        assert linked[k:, :k].sum(1).argmax() == 0  # the first of the greatest
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_that_order_goes_through_one_clique_before_the_other(seed):
+    first = [node for node in most_linked(BRIDGED, torch.Generator().manual_seed(seed)) if node not in (4, 5)]
+    assert sorted(first[:4]) in ([0, 1, 2, 3], [6, 7, 8, 9])
+
+
+@pytest.mark.parametrize("order", ORDERS.values())
+def test_orders_differ_and_follow_from_the_generator(order):
+    orders = [tuple(order(BRIDGED, torch.Generator().manual_seed(seed))) for seed in range(30)]
+    assert len({first for first, *_ in orders}) > 5
     assert len(set(orders)) > 20
-    assert orders[3] == tuple(breadth_first(BRIDGED, torch.Generator().manual_seed(3)))
+    assert orders[3] == tuple(order(BRIDGED, torch.Generator().manual_seed(3)))
 
 
-def test_components_follow_one_another():
+@pytest.mark.parametrize("ordered", ORDERS.values())
+def test_components_follow_one_another(ordered):
     apart = Graph.batch([complete(3), complete(2)])
-    order = breadth_first(apart, torch.Generator().manual_seed(0))
+    order = ordered(apart, torch.Generator().manual_seed(0))
     assert sorted(map(sorted, (order[:2], order[2:]))) in ([[0, 1, 2], [3, 4]],) or set(order[:3]) == {0, 1, 2}
 
 

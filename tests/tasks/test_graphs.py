@@ -117,6 +117,22 @@ def test_a_batch_is_cut_between_graphs(classes: GraphClassification, parts: int)
     assert batch.split(4) == [batch] * 4
 
 
+def test_what_is_known_of_edges_and_of_wholes_goes_with_its_graph() -> None:
+    plain = graphs(torch.tensor([1.0, 5.0, 2.0, -1.0, 6.0, 3.0]))
+    e = torch.arange(sum(member.num_edges for member in plain.members), dtype=torch.float64)[:, None]
+    u = torch.arange(12, dtype=torch.float64).view(6, 2)
+    task = GraphRegression("six", replace(plain, u=u))
+    assert (task.signature.edges, task.signature.whole) == (0, 2)
+    (batch,) = task.batches("train", 10)
+    assert batch.inputs[2] is None and torch.equal(batch.inputs[3], u[[0, 2, 4]])
+    (batch,) = GraphRegression("six", replace(plain, e=e, u=u)).batches("train", 10)
+    assert torch.equal(batch.inputs[2], batch.e) and batch.inputs[3] is batch.u
+    first, second = batch.split(2)
+    assert torch.equal(torch.cat([first.u, second.u]), batch.u) and torch.equal(torch.cat([first.e, second.e]), batch.e)
+    there = batch.to("meta")
+    assert there.e is not None and there.u is not None and there.e.is_meta and there.u.is_meta
+
+
 def test_a_pattern_replaces_every_graph(classes: GraphClassification) -> None:
     (batch,) = classes.batches("train", 10, PatternChoice("complete"))
     assert batch.graph.in_degrees().tolist() == [3] * 3 + [4] * 4 + [5] * 5

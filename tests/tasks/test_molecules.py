@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.errors import DataError, EdgewiseError
-from edgewise.tasks.molecules import ELEMENTS, molecule, molecules, random_cut
+from edgewise.errors import ConfigError, DataError, EdgewiseError
+from edgewise.tasks.molecules import ELEMENTS, descriptors, molecule, molecules, random_cut, standardised
+from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, load_run, train
 
 pytest.importorskip("rdkit")
 
@@ -61,6 +62,51 @@ def test_what_atoms_add_is_rdkits_sum_over_the_molecule(tmp_path) -> None:
     folder = write(tmp_path, LINES)
     widths = [molecules("mine.csv", value="melts", folder=folder, crippen=c).signature.inputs for c in (False, True)]
     assert widths == [39, 41]
+
+
+def test_descriptors_are_rdkits_and_standardised_by_the_molecules_that_train(tmp_path) -> None:
+    from rdkit import Chem
+    from rdkit.Chem import Descriptors
+
+    names = [name for name, _ in Descriptors.descList]
+    for smiles in ("CCO", "c1ccccc1C(=O)[O-]", "[Na+].[Cl-]", "C"):
+        u, peer = descriptors(smiles), Descriptors.CalcMolDescriptors(Chem.MolFromSmiles(smiles))
+        assert u.shape == (len(names),) and bool(u.isfinite().all())
+        for name in ("MolWt", "MolLogP", "TPSA", "NumHDonors", "RingCount", "FractionCSP3", "fr_benzene"):
+            assert u[names.index(name)].item() == pytest.approx(peer[name])
+    task = molecules("mine.csv", value="melts", folder=write(tmp_path, LINES), whole=True)
+    u, train = task.graphs.u, task.graphs.splits["train"]
+    assert u is not None and task.signature.whole == len(names)
+    weight = u[:, names.index("MolWt")]
+    assert weight[train].mean().item() == pytest.approx(0, abs=1e-6)
+    assert weight[train].std(correction=0).item() == pytest.approx(1, abs=1e-6)
+    assert bool((weight.diff() > 0).all())  # a longer chain is heavier
+    assert not u[:, names.index("RingCount")].any()  # none has a ring
+    (batch,) = task.batches("test", 10)
+    assert torch.equal(batch.u, u[task.graphs.splits["test"]])
+
+
+def test_the_rest_of_the_table_does_not_move_the_scale() -> None:
+    values = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    train = torch.tensor([0, 2, 5])
+    other = values.clone()
+    other[[1, 3, 4]] += 100
+    assert torch.equal(standardised(values, train)[train], standardised(other, train)[train])
+    assert standardised(other, train)[[1, 3, 4]].tolist() == [[3.0] * 3] * 3
+
+
+def test_a_run_on_whole_molecules_trains_and_answers_and_a_model_that_reads_none_is_refused(tmp_path) -> None:
+    task = Choice("molecules", {"file": "mine.csv", "value": "melts", "whole": True, "folder": write(tmp_path, LINES)})
+    settings = TrainSettings(steps=40, batch=16, evaluate_every=40, device="cpu")
+    model = Choice("graph-network", {"width": 16, "depth": 1})
+    config = RunConfig(task, model, optimizer=OptimizerSettings(learning_rate=0.01), train=settings)
+    assert train(config, tmp_path / "run", progress=False).test < 2.0  # the lengths' deviation is 5.8
+    loaded = load_run(tmp_path / "run", device="cpu")
+    answer = loaded.task.predict(loaded.model, loaded.pattern, "test:0", "cpu")
+    assert answer["value"] == pytest.approx(answer["measured"], abs=4.0)
+    gnn = RunConfig(task, Choice("gnn", {"readout": "sum"}), train=settings)
+    with pytest.raises(ConfigError, match="'gnn' reads no features of whole graphs, and mine has some"):
+        train(gnn, tmp_path / "other", progress=False)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's

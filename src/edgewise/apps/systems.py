@@ -141,6 +141,7 @@ SYSTEMS = (
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/citation.py", "cora-gat"),
     System("G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links.py", "cora-vgae"),
     System("G3", "Graph classification", "W readout(GNN(diag(A_1, …, A_G), X))", "tasks/graphs.py", "mutag-gin"),
+    System("G4", "Graph generation", "Π_t p(s_t | s_<t)", "tasks/graph_generation.py", "communities-transformer"),
     System(
         "G4",
         "Graph auto-encoder of whole graphs",

@@ -10,7 +10,12 @@ from edgewise.models.deep_sets import DeepSets, DeepSetsSettings
 from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
 from edgewise.models.graph_autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
-from edgewise.models.graph_network import GraphNetworkModel, GraphNetworkSettings
+from edgewise.models.graph_network import (
+    GraphNetworkEnsemble,
+    GraphNetworkEnsembleSettings,
+    GraphNetworkModel,
+    GraphNetworkSettings,
+)
 from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.group_cnn import GroupCNN, GroupCNNSettings
 from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
@@ -41,6 +46,7 @@ MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "encoder-decoder": (EncoderDecoderSettings, EncoderDecoder),
     "gnn": (GNNSettings, GNN),
     "graph-network": (GraphNetworkSettings, GraphNetworkModel),
+    "graph-network-ensemble": (GraphNetworkEnsembleSettings, GraphNetworkEnsemble),
     "particles": (ParticlesSettings, Particles),
     "simulator": (SimulatorSettings, Simulator),
     "pooled-transformer": (PooledTransformerSettings, PooledTransformer),
@@ -74,6 +80,8 @@ __all__ = [
     "GNNSettings",
     "GraphAutoEncoder",
     "GraphAutoEncoderSettings",
+    "GraphNetworkEnsemble",
+    "GraphNetworkEnsembleSettings",
     "GraphNetworkModel",
     "GraphNetworkSettings",
     "GraphTransformer",

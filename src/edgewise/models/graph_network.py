@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate, chosen
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Penalised, Signature
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,23 @@ class GraphNetworkSettings:
     dropout: float = 0.0
 
 
+@dataclass(frozen=True)
+class GraphNetworkEnsembleSettings(GraphNetworkSettings):
+    """What an ensemble of graph networks can be.
+
+    Args:
+        width: Channels of every edge, every node and the whole.
+        depth: Number of blocks between encoder and decoder.
+        reduce: How a node combines its edges, and the whole its edges and nodes: "sum" or "mean".
+        norm: A name of NORMS, for what each block reads.
+        activation: A name of ACTIVATIONS, inside every update.
+        dropout: Probability for the hidden channels of every update.
+        members: Number of networks.
+    """
+
+    members: int = 3
+
+
 class ResidualBlock(nn.Module):
     """A graph network block that reads normalised features and adds its result to them; gives x', e' and u'."""
 
@@ -50,10 +68,11 @@ class ResidualBlock(nn.Module):
 class GraphNetworkModel(nn.Module):
     """Encode, process, decode: edges, nodes and the whole get features, blocks update them, one of them answers.
 
-    Equation    (x, e, u) = encode(x, e);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
+    Equation    (x, e, u) = encode(x, e, u);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
                 on nodes: output = W x + b;  on graphs: output = W u + b
     Symbols     encode, blocks[l].block = `GraphNetwork`s with an MLP of one hidden layer for each update; decode = W, b
-    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where the task knows something of its edges)
+    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where the task knows something of its edges, and
+                u [*, G, signature.whole] where it knows something of the graphs as a whole)
                 -> [*, N, outputs], for a task on whole graphs [*, G, outputs]
     Errors      ConfigError for settings that do not fit, or a task of tokens
     Edge cases  an isolated node hears the whole only
@@ -62,17 +81,17 @@ class GraphNetworkModel(nn.Module):
     Reference   Battaglia et al., "Relational inductive biases, deep learning, and graph networks", 2018, Fig. 6 (c)
 
     Example
-        >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> GraphNetworkModel(GraphNetworkSettings(), Signature(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
     """
 
     reads_edges: ClassVar[bool] = True
+    reads_whole: ClassVar[bool] = True
 
     def __init__(self, settings: GraphNetworkSettings, signature: Signature) -> None:
         super().__init__()
-        width, inputs = settings.width, signature.inputs
+        width, inputs, whole = settings.width, signature.inputs, signature.whole
         if width < 1 or settings.depth < 0:
             raise ConfigError(f"width={width} must be at least 1 and depth={settings.depth} at least 0")
         if signature.tokens:
@@ -80,15 +99,50 @@ class GraphNetworkModel(nn.Module):
         if settings.reduce not in ("sum", "mean"):
             raise ConfigError(f"reduce is {settings.reduce!r}: choose sum or mean")
         self.settings, self.signature = settings, signature
-        self.encode = _block(settings, signature.edges + 2 * inputs, inputs + width, 2 * width)
+        self.encode = _block(settings, signature.edges + 2 * inputs + whole, inputs + width + whole, 2 * width + whole)
         self.blocks = nn.ModuleList(ResidualBlock(settings) for _ in range(settings.depth))
         self.decode = nn.Linear(width, signature.outputs)
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
-        x, e, u = self.encode.update(graph, x, e)
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
+        x, e, u = self.encode.update(graph, x, e, u)
         for block in self.blocks:
             x, e, u = block(graph, x, e, u)
         return self.decode(u if self.signature.whole_graph else x)
+
+
+class GraphNetworkEnsemble(nn.Module):
+    """Several graph networks side by side, each from weights of its own; the answer is the mean of theirs.
+
+    Equation    f = 1/K Σ_k f_k;  in training with the penalty 1/K Σ_k (f_k - f)², so that with a squared error
+                (f - y)² + penalty = 1/K Σ_k (f_k - y)²: each learns as if alone
+    Symbols     members[k] = f_k, a `GraphNetworkModel`; settings.members = K
+    Shapes      as `GraphNetworkModel`; in training mode Penalised
+    Errors      as `GraphNetworkModel`; ConfigError for less than one member
+    Edge cases  with another loss than the squared error the penalty only keeps the members together
+    Cost        K times that of `GraphNetworkModel`
+    Reference   Krogh & Vedelsby, "Neural network ensembles, cross validation, and active learning", 1995, (6)
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(), Signature(3, 1, whole_graph=True)).eval()
+        >>> len(model.members), model(pair, torch.ones(2, 3)).shape
+        (3, torch.Size([1, 1]))
+    """
+
+    reads_edges: ClassVar[bool] = True
+    reads_whole: ClassVar[bool] = True
+
+    def __init__(self, settings: GraphNetworkEnsembleSettings, signature: Signature) -> None:
+        super().__init__()
+        if settings.members < 1:
+            raise ConfigError(f"members={settings.members} must be at least 1")
+        self.settings, self.signature = settings, signature
+        self.members = nn.ModuleList(GraphNetworkModel(settings, signature) for _ in range(settings.members))
+
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor | Penalised:
+        answers = torch.stack([member(graph, x, e, u) for member in self.members])
+        mean = answers.mean(0)
+        return Penalised(mean, (answers - mean).square().mean()) if self.training else mean
 
 
 def _block(settings: GraphNetworkSettings, edge: int, node: int, whole: int) -> GraphNetwork:

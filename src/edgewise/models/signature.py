@@ -30,6 +30,8 @@ class Signature:
         acceleration: Where nodes are particles: typical change of a velocity from one frame to the next. Tells a
             simulator how large its answers are.
         edges: Width of what is known of every edge; the model is then called model(graph, x, e). 0: nothing is.
+        whole: Width of what is known of every graph as a whole; the model is then called model(graph, x, e, u), with
+            e None where nothing is known of edges. 0: nothing is.
 
     Errors      a width or length below one is a `ConfigError`.
 
@@ -48,14 +50,16 @@ class Signature:
     paired: bool = False
     acceleration: float = 1.0
     edges: int = 0
+    whole: int = 0
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"a model's {name} must be at least 1, not {value}")
-        if self.edges < 0:
-            raise ConfigError(f"a model's edges must be at least 0, not {self.edges}")
+        for name in ("edges", "whole"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"a model's {name} must be at least 0, not {getattr(self, name)}")
         if self.radius is not None and not 0 < self.radius < inf:
             raise ConfigError(f"a model's radius must be above 0 and finite, not {self.radius}")
 

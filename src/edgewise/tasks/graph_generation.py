@@ -16,11 +16,12 @@ from edgewise.graphs.comparison import (
     isomorphism_classes,
     random_alike,
 )
+from edgewise.layers import chosen
 from edgewise.models.generation import LanguageModel, generate
 from edgewise.models.signature import Signature
 from edgewise.tasks.classification import classification_score, mean_cross_entropy
 from edgewise.tasks.graph_families import Family, draw_splits, family_named
-from edgewise.tasks.graph_tokens import END, GraphTokens, breadth_first
+from edgewise.tasks.graph_tokens import END, ORDERS, GraphTokens
 from edgewise.tasks.graphs import DisjointBatch
 from edgewise.tasks.task import Batch, Kind, Pattern, Split, given, lay
 
@@ -35,10 +36,11 @@ class TokenBatch(DisjointBatch):
 
 
 class GraphGeneration:
-    """Write a graph as the sequence of `GraphTokens`, its nodes in an order of `breadth_first` drawn anew every time.
+    """Write a graph as the sequence of `GraphTokens`, its nodes in an order drawn anew every time.
 
     Equation    p(G, π) = Π_t p(s_t | s_<t), s = the tokens of G in the order π; loss = -mean_t log p(s_t | s_<t), the
                 probabilities being those of the tokens that the rules allow after s_<t
+    Symbols     order = how π is drawn: `breadth_first` or `most_linked`
     Scores      of the test split, beside the loss: of `draws` graphs that the model writes, the shares that are valid
                 (the family calls them so), novel (the same as no training graph, whatever the numbering) and unique
                 (different ones); their degree and clustering MMD² from the test graphs; and those of random graphs of
@@ -55,8 +57,11 @@ class GraphGeneration:
     maximise = False
     has_test = True
 
-    def __init__(self, name: str, family: Family, splits: dict[Split, list[Graph]], draws: int) -> None:
+    def __init__(
+        self, name: str, family: Family, splits: dict[Split, list[Graph]], draws: int, order: str = "breadth-first"
+    ) -> None:
         self.name, self.family, self.splits, self.draws = name, family, splits, draws
+        self.order = chosen("order", order, ORDERS)
         self.tokens = GraphTokens(family.most)
         self.length = family.most + family.links + 1  # without the END that is only written
         self.signature = Signature(self.tokens.size, self.tokens.size, tokens=True, length=self.length)
@@ -76,8 +81,8 @@ class GraphGeneration:
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training graphs drawn with replacement, each in an order of its own."""
-        chosen = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
-        return self._batch([self._write(self.splits["train"][number], generator) for number in chosen], pattern)
+        numbers = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
+        return self._batch([self._write(self.splits["train"][number], generator) for number in numbers], pattern)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every graph of a split once, in one order that stays the same."""
@@ -89,7 +94,7 @@ class GraphGeneration:
             yield self._batch(written[first : first + size], pattern)
 
     def _write(self, graph: Graph, generator: torch.Generator) -> list[int]:
-        return self.tokens.encode(graph, breadth_first(graph, generator))
+        return self.tokens.encode(graph, self.order(graph, generator))
 
     def _batch(self, sequences: Sequences, pattern: Pattern) -> Batch:
         members = tuple(self.graph(pattern, len(sequence) - 1) for sequence in sequences)
@@ -178,6 +183,7 @@ def graph_generation(
     test: int = 1000,
     draws: int = 1000,
     seed: int = 0,
+    order: Literal["breadth-first", "most-linked"] = "breadth-first",
 ) -> GraphGeneration:
     """Write graphs of two communities, or rectangular grids, like those that were drawn for training.
 
@@ -191,6 +197,8 @@ def graph_generation(
         test: Number of test graphs.
         draws: Graphs that the model writes to be judged.
         seed: Chooses all that is random in the data.
+        order: The order of a graph's nodes: as a breadth-first search meets them, or next always one with the most
+            links to those before it, which goes through one community before it comes to the other.
 
     Example
         >>> task = graph_generation(train=20, test=10)
@@ -199,5 +207,6 @@ def graph_generation(
     """
     if draws < 1:
         raise ConfigError(f"task.draws must be at least 1, not {draws}")
-    chosen = family_named(family)
-    return GraphGeneration(family, chosen, draw_splits(chosen, train, test, torch.Generator().manual_seed(seed)), draws)
+    law = family_named(family)
+    splits = draw_splits(law, train, test, torch.Generator().manual_seed(seed))
+    return GraphGeneration(family, law, splits, draws, order)

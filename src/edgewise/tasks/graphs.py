@@ -31,6 +31,7 @@ class Graphs:
         classes: The classes' names; none where the targets are values.
         names: The graphs' names where they have any, as the SMILES of molecules.
         e: The features of their edges [E, D], the members' one after the other, each in its graph's own order.
+        u: The features of each graph as a whole [G, U].
     """
 
     members: tuple[Graph, ...]
@@ -40,6 +41,7 @@ class Graphs:
     classes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     e: Tensor | None = None
+    u: Tensor | None = None
 
 
 @dataclass
@@ -47,15 +49,17 @@ class DisjointBatch(Batch):
     """Some graphs side by side as one graph: no edge in between, no padding.
 
     Args:
-        members: The graphs, in the order of their nodes in `x`, of their edges in `e` and of `target`.
+        members: The graphs, in the order of their nodes in `x`, of their edges in `e`, of `u` and of `target`.
     """
 
     members: tuple[Graph, ...] = field(default=())
     per_node: ClassVar[bool] = False  # whether the target has a row for each node instead of each graph
 
     @classmethod
-    def of(cls, members: tuple[Graph, ...], x: Tensor, target: Tensor, e: Tensor | None = None) -> Self:
-        return cls(Graph.batch(members), x, target, e=e, members=members)
+    def of(
+        cls, members: tuple[Graph, ...], x: Tensor, target: Tensor, e: Tensor | None = None, u: Tensor | None = None
+    ) -> Self:
+        return cls(Graph.batch(members), x, target, e=e, u=u, members=members)
 
     def split(self, parts: int) -> list[Batch]:
         """Cut between graphs: each part has whole ones, and their numbers differ by at most one."""
@@ -70,7 +74,8 @@ class DisjointBatch(Batch):
             edges = sum(member.num_edges for member in members) if self.e is not None else 0
             mine, wanted = slice(node, node + nodes), slice(first, last)
             e = None if self.e is None else self.e[edge : edge + edges]
-            made.append(type(self).of(members, x[mine], self.target[mine if self.per_node else wanted], e))
+            u = None if self.u is None else self.u[wanted]
+            made.append(type(self).of(members, x[mine], self.target[mine if self.per_node else wanted], e, u))
             node, edge = node + nodes, edge + edges
         return list(made)
 
@@ -96,8 +101,8 @@ class GraphClassification:
         self.graphs = graphs
         self.epoch_size = len(graphs.splits["train"])
         self.has_test = len(graphs.splits["test"]) > 0
-        edges = 0 if graphs.e is None else graphs.e.shape[-1]
-        self.signature = Signature(inputs=graphs.x.shape[-1], outputs=self.outputs, whole_graph=True, edges=edges)
+        edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
+        self.signature = Signature(graphs.x.shape[-1], self.outputs, whole_graph=True, edges=edges, whole=whole)
         self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
         self._x = graphs.x.split([member.num_receivers for member in graphs.members])
         self._members: dict[Pattern, tuple[Graph, ...]] = {}
@@ -136,7 +141,8 @@ class GraphClassification:
         members, numbers = self.members(pattern), chosen.tolist()
         x = torch.cat([self._x[number] for number in numbers])
         e = None if self._e is None else torch.cat([self._e[number] for number in numbers])
-        return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen], e)
+        u = None if self.graphs.u is None else self.graphs.u[chosen]
+        return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen], e, u)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return mean_cross_entropy(outputs, batch)

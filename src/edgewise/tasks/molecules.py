@@ -48,10 +48,7 @@ def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]
         >>> graph.edge_index().tolist(), e.argmax(1).tolist()
         ([[1, 0, 2, 1], [0, 1, 1, 2]], [0, 0, 1, 1])
     """
-    chemistry = rdkit()
-    read = chemistry.MolFromSmiles(smiles)
-    if read is None or read.GetNumAtoms() == 0:
-        raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
+    read = _read(smiles)
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in read.GetBonds()]
     edges = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T
     graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), read.GetNumAtoms())
@@ -60,6 +57,13 @@ def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]
     if crippen:
         x = torch.cat([x, _crippen(read)], 1)
     return graph, x, graph.sort_edges(torch.cat([bonds, bonds]))
+
+
+def _read(smiles: str) -> Any:
+    read = rdkit().MolFromSmiles(smiles)
+    if read is None or read.GetNumAtoms() == 0:
+        raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
+    return read
 
 
 def _atom(atom: Any) -> list[float]:
@@ -100,6 +104,43 @@ def _one_hot(value: object, known: Sequence[object], other: bool = False) -> lis
     return found + [float(not any(found))] if other else found
 
 
+def descriptors(smiles: str) -> Tensor:
+    """What RDKit can tell of a molecule as a whole: all of its `Descriptors`, in their order.
+
+    Shapes      -> [D], float64; D grows with RDKit: 217 in 2026.9
+    Symbols     log P and molar refractivity (Crippen), polar and other surface areas, weight, counts of atoms, rings,
+                rotatable bonds, donors, acceptors and functional groups, topological and electronic indices
+    Errors      as `molecule`
+    Edge cases  what has no value, or an infinite one (charges of a lone atom), is 0
+    Reference   Landrum et al., RDKit
+
+    Example
+        >>> from rdkit.Chem import Descriptors
+        >>> names = [name for name, _ in Descriptors.descList]
+        >>> round(descriptors("CCO")[names.index("MolWt")].item(), 2)
+        46.07
+    """
+    read = _read(smiles)
+    from rdkit.Chem import Descriptors
+
+    values = torch.tensor([float(compute(read)) for _, compute in Descriptors.descList], dtype=torch.float64)
+    return values.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def standardised(values: Tensor, rows: Tensor, most: float = 3.0) -> Tensor:
+    """Each column with mean 0 and deviation 1 over some of the rows, as float32.
+
+    Edge cases  a column that is the same in all of those rows is 0; what is more than `most` deviations away is `most`
+
+    >>> standardised(torch.tensor([[1.0, 5.0], [3.0, 5.0], [90.0, 6.0]]), torch.tensor([0, 1])).tolist()
+    [[-1.0, 0.0], [1.0, 0.0], [3.0, 0.0]]
+    """
+    chosen = values[rows].double()
+    mean, deviation = chosen.mean(0), chosen.std(0, correction=0)
+    scale = torch.where(deviation > 1e-9 * mean.abs(), 1 / deviation, 0.0)
+    return ((values - mean) * scale).clamp(-most, most).float()
+
+
 def rdkit() -> Any:
     """RDKit's `Chem`, which then keeps its complaints to itself."""
     try:
@@ -118,6 +159,7 @@ def molecules(
     fold: int = 0,
     bonds: bool = False,
     crippen: bool = False,
+    whole: bool = False,
     folder: str | None = None,
 ) -> GraphRegression:
     """Guess a measured property of molecules from their bonds; by default how well they dissolve (ESOL, log mol/l).
@@ -135,6 +177,8 @@ def molecules(
         bonds: Tell the types of bonds, for a model that reads edge features.
         crippen: Tell of each atom what it adds to log P and to the molar refractivity, as Wildman and Crippen fitted
             them to other molecules: knowledge from outside the file.
+        whole: Tell of each molecule as a whole what RDKit's descriptors say, standardised by the training part, for a
+            model that reads features of whole graphs. Some of them, too, were fitted to other molecules.
         folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
 
     Errors      a file that is missing or malformed, or a SMILES that RDKit cannot read, is a `DataError` that names the
@@ -142,10 +186,11 @@ def molecules(
     """
     path = local_folder("esol", [file], folder) / file
     texts, values = read_table(path, smiles, value)
-    members, of_atoms, of_bonds = [], [], []
+    members, of_atoms, of_bonds, of_wholes = [], [], [], []
     for line, text in enumerate(texts, start=2):
         try:
             graph, x, e = _remembered(text, crippen)
+            of_wholes += [_described(text)] if whole else []
         except DataError as error:
             raise DataError(f"{path}: line {line}: {error}") from error
         members.append(graph)
@@ -153,11 +198,13 @@ def molecules(
         of_bonds.append(e)
     splits = random_cut(len(texts), fold)
     targets = torch.tensor(values, dtype=torch.float32)
-    x, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
-    return GraphRegression(path.stem, Graphs(tuple(members), x, targets, splits, names=tuple(texts), e=known))
+    atoms, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
+    u = standardised(torch.stack(of_wholes), splits["train"]) if whole else None
+    return GraphRegression(path.stem, Graphs(tuple(members), atoms, targets, splits, names=tuple(texts), e=known, u=u))
 
 
 _remembered = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules
+_described = lru_cache(maxsize=10_000)(descriptors)
 
 
 def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:

@@ -34,6 +34,7 @@ class Batch:
         rows: Output rows that the loss reads, one per target: the batch is one graph whose other nodes only listen and
             speak. None: the loss reads every output, and the first axis of `x` and `target` holds independent examples.
         e: What is known of the edges [E, D], in the graph's own order; None where nothing is.
+        u: What is known of each graph as a whole [G, U]; None where nothing is.
     """
 
     graph: Graph | None
@@ -41,11 +42,14 @@ class Batch:
     target: Tensor
     rows: Tensor | None = None
     e: Tensor | None = None
+    u: Tensor | None = None
     _moved: dict[torch.device, Batch] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What a model is called with, `model(*batch.inputs)`: (graph, x), and e where there is one."""
+        """What a model is called with, `model(*batch.inputs)`: (graph, x), with e or u also e, with u also u."""
+        if self.u is not None:
+            return self.graph, self.x, self.e, self.u
         return (self.graph, self.x) if self.e is None else (self.graph, self.x, self.e)
 
     @property
@@ -70,8 +74,8 @@ class Batch:
             return self._moved[device]
         graph = None if self.graph is None else moved(self.graph, device)
         rows = None if self.rows is None else self.rows.to(device)
-        e = None if self.e is None else self.e.to(device)
-        batch = Batch(graph, self.x.to(device), self.target.to(device), rows, e)
+        e, u = (None if known is None else known.to(device) for known in (self.e, self.u))
+        batch = Batch(graph, self.x.to(device), self.target.to(device), rows, e, u)
         if rows is not None:
             self._moved[device] = batch
         return batch
@@ -82,7 +86,8 @@ class Batch:
         A batch that cannot be cut so (one whole graph, or fewer examples than parts) is returned `parts` times: the
         mean of the parts' losses, weighted by their sizes, is the batch's loss either way.
         """
-        if isinstance(self.x, SparseFeatures) or self.rows is not None or self.e is not None or len(self.x) < parts:
+        one = any(part is not None for part in (self.rows, self.e, self.u))
+        if one or isinstance(self.x, SparseFeatures) or len(self.x) < parts:
             return [self] * parts
         pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
         return [Batch(self.graph, x, target) for x, target in pairs]
