@@ -149,6 +149,9 @@ SYSTEMS = (
     ),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/digits.py", "digits-vit"),
+    System("G5", "Sequence classification", "argmax_c f(x_1 … x_T)_c", "tasks/listops.py", "listops-full"),
+    System("G5", "Translation", "argmax_Y log p(Y | X) / lp(Y)", "tasks/translation.py", "multi30k-de-en"),
+    System("G6", "Pre-training, then fine-tuning", "min_θ L(θ) from θ₀ = θ_pre", "training/runs.py", "esol-bert-100"),
 )
 
 
