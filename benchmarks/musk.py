@@ -1,6 +1,6 @@
 """Cross-validation of the recipe musk-hopfield: ten folds, five times over.
 
-python benchmarks/musk.py [REPEATS]
+python benchmarks/musk.py [REPEATS [FIRST SEED]]
 """
 
 import statistics
@@ -13,7 +13,7 @@ from edgewise.apps import options, recipes
 
 
 def accuracy(fold: int, seed: int) -> tuple[float, int]:
-    """The share of the fold's bags that are told right by the weights of the last step, and how many there are."""
+    """The share of the fold's bags that are told right by the weights after the last step, and how many there are."""
     chosen = [("task.fold", str(fold)), ("task.seed", str(seed)), ("train.seed", str(seed))]
     config = options.configure(recipes.read("musk-hopfield"), chosen)
     with tempfile.TemporaryDirectory() as folder:
@@ -21,9 +21,9 @@ def accuracy(fold: int, seed: int) -> tuple[float, int]:
         return result.value, len(training.load_run(result.run).task.splits["test"])
 
 
-def main(repeats: int) -> None:
+def main(repeats: int = 5, first: int = 0) -> None:
     means = []
-    for seed in range(repeats):
+    for seed in range(first, first + repeats):
         folds = [accuracy(fold, seed) for fold in range(10)]
         means.append(sum(right * bags for right, bags in folds) / sum(bags for _, bags in folds))
         print(f"repeat {seed}: {means[-1]:.1%} of {sum(bags for _, bags in folds)} bags", flush=True)
@@ -32,4 +32,4 @@ def main(repeats: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(*map(int, sys.argv[1:]))

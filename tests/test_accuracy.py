@@ -1,6 +1,7 @@
 """Every recipe that the documentation gives a figure for reaches it: `make accuracy` (about half an hour)."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_a_recipe_reaches_its_figure_over_folds(recipe: str, folds: int, bound: 
     result = json.loads(done.stdout.splitlines()[-1])
     assert len(result["values"]) == folds
     assert result["mean"] >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd']:.4f} over {folds} folds"
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_hopfield_pooling_tells_musks_over_five_repeats_of_ten_folds(data) -> None:
+    data("musk1")
+    benchmark = Path(__file__).parent.parent / "benchmarks" / "musk.py"
+    done = subprocess.run([sys.executable, str(benchmark)], capture_output=True, text=True, check=True)
+    right = re.fullmatch(r"musk-hopfield: test accuracy ([\d.]+)% .*5 repeats.*", done.stdout.splitlines()[-1])
+    assert right is not None and float(right[1]) >= 87
 
 
 @pytest.mark.accuracy

@@ -196,3 +196,14 @@ def test_a_translation_shows_sentences_beside_their_references(tmp_path) -> None
     for shown in ("zwei männer", "two men", "reference", "sentence pairs (4 train, 2 valid, 3 test)", "test bleu"):
         assert shown in page
     assert "could not be drawn" not in page
+
+
+def test_a_fitted_curve_is_drawn_beside_the_function_and_a_cubic(tmp_path) -> None:
+    run = tmp_path / "run"
+    assert main(["train", "kernel-regression", "--train.steps", "20", "--run", str(run)]) == 0
+    page, drawn = ((run / name).read_text(encoding="utf-8") for name in ("report.html", "figures/fit.svg"))
+    assert "could not be drawn" not in page
+    for name in ("attention", "function", "cubic"):
+        assert f">{name}</text>" in drawn
+    told = re.search(r"Mean squared error: attention ([\d.]+), the best cubic ([\d.]+)\.", page)
+    assert told is not None and float(told[1]) < float(told[2]) / 2

@@ -1,5 +1,9 @@
 import dataclasses
+import hashlib
 import json
+import shutil
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,7 +11,7 @@ from safetensors import torch as safetensors
 
 from edgewise import CheckpointError, ConfigError, DataError, causal, complete
 from edgewise.models import BERT, BERTSettings, Signature, Transformer, TransformerSettings
-from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
+from edgewise.models.hugging_face import ARCHITECTURES, download, from_hugging_face, to_hugging_face
 
 transformers = pytest.importorskip("transformers")
 
@@ -78,6 +82,34 @@ def test_bert_gives_the_same_logits_and_hidden_states(tmp_path):
     bare.save_pretrained(tmp_path / "bare")
     hidden = from_hugging_face(tmp_path / "bare").hidden(complete(9), tokens[:, :9])
     assert (hidden - bare(tokens[:, :9]).last_hidden_state).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "vit", "bert"])
+def test_in_double_precision_logits_and_every_gradient_are_the_peers(kind, tmp_path):
+    peer, graph = {"gpt2": (_gpt2(), causal(16)), "vit": (_vit(), complete(9)), "bert": (_bert(), complete(16))}[kind]
+    if kind == "bert":  # ours adds the first segment to the positions, in single precision
+        peer.bert.embeddings.token_type_embeddings.weight.data.zero_()
+    peer.save_pretrained(tmp_path)
+    model = from_hugging_face(tmp_path).double()
+    given, x = (torch.randint(1, 50, (2, 16)),) * 2 if kind != "vit" else (part.double() for part in _images())
+    expected, found = peer.double()(given).logits, model(graph, x)
+    found = found[:, 0] if kind == "vit" else found
+    assert (found - expected).abs().max() < 1e-10
+
+    projection = torch.randn_like(expected)
+    (expected * projection).sum().backward()
+    (found * projection).sum().backward()
+    for parameter in peer.parameters():
+        parameter.data = parameter.grad  # written, gradients have the names that weights have in a file
+    peer.save_pretrained(tmp_path / "gradients")
+    theirs = safetensors.load_file(tmp_path / "gradients" / "model.safetensors")
+    if kind == "bert":  # what the sum of the two is read from has the gradient of either
+        theirs["bert.embeddings.token_type_embeddings.weight"].zero_()
+    parts = {part.ours: part for part in ARCHITECTURES[kind].parts(2)}
+    for name, parameter in model.named_parameters():
+        wanted = parts[name].read([theirs[other] for other in parts[name].theirs])
+        assert wanted.abs().max() > 0, name
+        assert (parameter.grad - wanted).abs().max() <= 1e-10 * max(1, wanted.abs().max()), name
 
 
 def test_bert_with_a_head_for_texts_gives_the_same_logits(tmp_path):
@@ -232,3 +264,42 @@ def test_a_model_without_a_counterpart_is_not_written(tmp_path):
         with pytest.raises(ConfigError, match=r"has others|is none|no counterpart there"):
             to_hugging_face(Transformer(settings, Signature(9, 9, True, 8)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_the_hub_sends_is_kept_where_its_hash_is_right(damaged, tmp_path, monkeypatch):
+    """A hub that lies in a folder: of its files, the pickle is never asked for."""
+    hub, asked = tmp_path / "hub", []
+    peer = _gpt2()
+    peer.save_pretrained(hub)
+    (hub / "pytorch_model.bin").write_bytes(b"")
+    hashes = {"model.safetensors": hashlib.sha256((hub / "model.safetensors").read_bytes()).hexdigest()}
+    if damaged:
+        hashes["model.safetensors"] = "0" * 64
+
+    class HfApi:
+        def model_info(self, name, revision, files_metadata):
+            assert (name, revision, files_metadata) == ("someone/gpt", "a" * 40, True)
+            lfs = {file: SimpleNamespace(sha256=digest) for file, digest in hashes.items()}
+            listed = [SimpleNamespace(rfilename=path.name, lfs=lfs.get(path.name)) for path in hub.iterdir()]
+            return SimpleNamespace(siblings=listed)
+
+    def hf_hub_download(name, file, revision, local_dir):
+        assert revision == "a" * 40
+        asked.append(file)
+        return shutil.copy(hub / file, local_dir)
+
+    library = SimpleNamespace(HfApi=HfApi, hf_hub_download=hf_hub_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+    (tmp_path / "here").mkdir()
+    if damaged:
+        with pytest.raises(DataError, match="is not 0000"):
+            download("someone/gpt", "a" * 40, tmp_path / "here")
+        assert not (tmp_path / "here" / "model.safetensors").exists()
+    else:
+        tokens = torch.randint(50, (1, 9))
+        model = from_hugging_face(download("someone/gpt", "a" * 40, tmp_path / "here"))
+        assert (model(causal(9), tokens) - peer(tokens).logits).abs().max() < 1e-5
+        assert sorted(asked) == ["config.json", "model.safetensors"]
+    with pytest.raises(ConfigError, match="40 hexadecimal digits, not 'main'"):
+        download("someone/gpt", "main", tmp_path / "here")

@@ -64,6 +64,7 @@ SYSTEMS = (
     System("C4", "Sinkhorn Transformer", "softmax(q [SK ‖ K]ᵀ) [SV ‖ V]", "layers/sinkhorn.py", "shakespeare-sinkhorn"),
     System("C5", "Performer FAVOR+", "φ(q)·φ(k) ≈ exp(q·k/√d)", "layers/linear_attention.py", "shakespeare-performer"),
     System("C6", "Linear attention", "φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ", "layers/linear_attention.py", "shakespeare-linear"),
+    System("C7", "Hopfield networks, pooling", "ξ ← Σ_p softmax_p(β x_p·ξ) x_p", "layers/hopfield.py", "musk-hopfield"),
     System("D1", "Message passing", "h_i ← γ(h_i, ⊕_{j∈N(i)} φ(h_i, h_j))", "kernels/verbs.py", "cora-gin"),
     System("D2", "Graph convolution (GCN)", "σ(D̃^−½ Ã D̃^−½ H W)", "layers/gcn.py", "cora-gcn"),
     System("D3", "GraphSAGE: mean, pool, LSTM", "σ(W [h_i ‖ ⊕_{j∈N(i)} h_j])", "layers/sage.py", "cora-sage"),
@@ -151,6 +152,9 @@ SYSTEMS = (
     ),
     System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/digits.py", "digits-vit"),
+    System("G5", "Sequence classification", "argmax_c f(x_1 … x_T)_c", "tasks/listops.py", "listops-full"),
+    System("G5", "Translation", "argmax_Y log p(Y | X) / lp(Y)", "tasks/translation.py", "multi30k-de-en"),
+    System("G6", "Pre-training, then fine-tuning", "min_θ L(θ) from θ₀ = θ_pre", "training/runs.py", "esol-bert-100"),
 )
 
 
