@@ -46,6 +46,12 @@ def test_training_learns_and_tells_what_it_reached(tmp_path):
     assert finished(result.run) == result
 
 
+def test_a_folder_may_be_named_by_a_string(tmp_path):
+    result = train(configured(), f"{tmp_path}/run", progress=False)
+    assert resume(f"{tmp_path}/run", progress=False) == result
+    assert load_run(f"{tmp_path}/run").config == configured()
+
+
 def test_the_records_hold_every_number(tmp_path):
     config = configured(schedule=ScheduleSettings("linear", warmup=10), log_every=5)
     lines = records(trained(tmp_path / "run", config))

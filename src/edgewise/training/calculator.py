@@ -26,7 +26,7 @@ def calculator(run: Path | str | LoadedRun) -> Any:
     Cost        a radius graph and a pass forward and backward for each new set of positions
     Reference   Larsen et al., "The atomic simulation environment", 2017
     """
-    loaded = run if isinstance(run, LoadedRun) else load_run(Path(run), device="cpu")
+    loaded = run if isinstance(run, LoadedRun) else load_run(run, device="cpu")
     task, model = loaded.task, loaded.model
     if not isinstance(task, EnergiesAndForces) or not isinstance(model, Potential):
         trained = f"{loaded.config.model.name} on {loaded.config.task.name}"

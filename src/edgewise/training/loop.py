@@ -30,21 +30,22 @@ from edgewise.training.settings import RunConfig
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def train(config: RunConfig, run: Path, *, progress: bool = True) -> Result:
+def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Result:
     """Train from the beginning, into a new run folder; under `torchrun`, every rank calls it.
 
     Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
     """
-    world = join(config.train.device)
-    world.once(lambda: refuse_used(run))
-    trainer = Trainer(config, run, world)
-    world.once(lambda: create(run, config, trainer.task))
+    world, folder = join(config.train.device), Path(run)
+    world.once(lambda: refuse_used(folder))
+    trainer = Trainer(config, folder, world)
+    world.once(lambda: create(folder, config, trainer.task))
     return trainer.fit(progress)
 
 
-def resume(run: Path, *, progress: bool = True) -> Result:
+def resume(run: Path | str, *, progress: bool = True) -> Result:
     """Go on with a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so."""
+    run = Path(run)
     config, result = read_config(run), finished(run)
     if result is not None:
         if progress:

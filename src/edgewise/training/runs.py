@@ -93,11 +93,12 @@ def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
         raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
 
 
-def load_run(run: Path, weights: Literal["best", "last"] = "best", device: str = "auto") -> LoadedRun:
+def load_run(run: Path | str, weights: Literal["best", "last"] = "best", device: str = "auto") -> LoadedRun:
     """A run's task and model, with the weights of its best evaluation or of its last step.
 
     Errors      a folder without a run, without a checkpoint or with none that is intact is a `CheckpointError`.
     """
+    run = Path(run)
     config = read_config(run)
     task, model = assemble(config, run)
     checkpoint = newest(run / "checkpoints", say)
