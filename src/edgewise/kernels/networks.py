@@ -75,7 +75,7 @@ def edge_network(
                 given and returned, and of z_0's gradient in the backward pass, which computes the activations anew.
                 Otherwise, and for second derivatives: memory O(E Σ widths)
     Differs     of many bells that kernel reads the sixteen nearest to a distance (float64: twenty): the others are at
-                most 1e-14 (1e-22) and would add less than rounding does
+                most 2e-14 (2e-22) and would add less than rounding does
 
     Example
         >>> graph = Graph.from_edge_index([[0, 1], [2, 2]], num_nodes=3)
