@@ -44,6 +44,7 @@ BACKENDS: dict[str, Backend] = {
 
 calibration.remember()
 
+ON_GPU: tuple[str, ...] = ()  # those whose kernels are Triton's
 ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
@@ -107,7 +108,12 @@ def candidates(call: Call) -> list[Candidate]:
         reason = backend.refuses(call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
         found.append(Candidate(name, seconds, reason))
-    return sorted(found, key=lambda one: (one.seconds is None, one.backend == ORACLE, one.seconds))
+    return sorted(found, key=lambda one: (one.seconds is None, _by_name_only(one.backend, call), one.seconds))
+
+
+def _by_name_only(backend: str, call: Call) -> bool:
+    """Whether a backend runs only where it is asked for: the oracle, and Triton's interpreter on the CPU."""
+    return backend == ORACLE or (backend in ON_GPU and call.graph.device.type == "cpu")
 
 
 def machine_of(call: Call) -> Machine:

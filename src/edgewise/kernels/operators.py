@@ -35,7 +35,8 @@ class Operator:
         gradient: Callable[..., Sequence[Tensor | None] | Tensor | None] | None = None,
     ) -> None:
         LIBRARY.define(f"{name}{schema}")
-        LIBRARY.impl(name, compute, "CPU")
+        for device in ("CPU", "CUDA"):  # the backend refuses the one that its kernels do not run on
+            LIBRARY.impl(name, compute, device)
         qualified = f"edgewise::{name}"
         torch.library.register_fake(qualified, shape, lib=LIBRARY)
         if save is not None and gradient is not None:
