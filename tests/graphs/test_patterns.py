@@ -117,6 +117,19 @@ def test_squares() -> None:
         squares(4, 4, 2, shift=2)
 
 
+@pytest.mark.parametrize(
+    "shape", [(14, 14, 7, 0), (14, 14, 7, 3), (5, 4, 3, 1), (2, 9, 4, 3), (3, 3, 7, 0), (0, 3, 2, 1)]
+)
+def test_in_another_order_squares_are_blocks(shape: tuple[int, int, int, int]) -> None:
+    graph = squares(*shape)
+    assert graph.rule is not None
+    found = graph.rule.by_block()
+    assert found is not None
+    order, blocks = found
+    assert sorted(order) == list(range(graph.num_receivers))
+    assert torch.equal(graph.dense_mask()[order][:, order], Graph(blocks).dense_mask())
+
+
 def test_disc() -> None:
     assert_drawn(disc(2, 3, radius=1), "##.#..", "###.#.", ".##..#", "#..##.", ".#.###", "..#.##")
     assert_drawn(disc(1, 5, radius=1, torus=False), "##...", "###..", ".###.", "..###", "...##")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from edgewise import Dot, Graph, attend, use_backend
+from edgewise import Dot, EdgeBias, Graph, RelativeBias, SenderBias, attend, use_backend
 from edgewise.errors import BackendRefusal
-from edgewise.graphs import bipartite, blocks, causal, complete, grid, strided, window
+from edgewise.graphs import bipartite, blocks, causal, complete, grid, squares, strided, window
 from edgewise.kernels import dispatch, tiled
 from edgewise.kernels.call import Attend
 from edgewise.native import library
@@ -40,6 +40,9 @@ GRAPHS = {
     "others": complete(50).remove_self_loops(),
     "bipartite": bipartite(20, 90),
     "grid": grid(7, 9),
+    "squares": squares(14, 14, 7),
+    "squares, shifted": squares(11, 13, 5, shift=2),
+    "squares, many intervals": squares(20, 20, 10),
     "ranges": random_ranges(120, 90, 1),
     "ranges, three": random_ranges(100, 130, 3),
     "no receivers": complete(0, 5),
@@ -135,6 +138,74 @@ def test_the_same_bits_on_any_number_of_threads(name, heads):
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+def biased(graph, tensors, bias, backend):
+    """The output and its gradients to q, k, v and a bias on edges."""
+    leaves = [x.detach().requires_grad_() for x in (*tensors, bias)]
+    with use_backend(backend):
+        y = attend(graph, *leaves[:3], Dot() + EdgeBias(leaves[3]))
+        weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_biases_on_edges_and_their_gradients(name):
+    graph = GRAPHS[name]
+    if graph.num_receivers > 1000:
+        return
+    for batch, of_bias, heads in (((), (), 1), ((11,), (), 3), ((2, 2), (2, 2), 2), ((3,), (1,), 2)):
+        tensors = draw(graph, heads, 5, 9, batch)
+        for bias_heads in {1, heads}:
+            bias = torch.randn(*of_bias, graph.num_edges, bias_heads, dtype=torch.float64)
+            exact = biased(graph, tensors, bias, "segment")
+            assert largest_error(biased(graph, tensors, bias, "tiled"), exact) < 1e-10
+            single = biased(graph, [x.float() for x in tensors], bias.float(), "tiled")
+            assert largest_error(single, exact) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["causal", "squares, shifted", "ranges, three"])
+def test_the_same_bits_with_a_bias_on_any_number_of_threads(name):
+    graph, before = GRAPHS[name], torch.get_num_threads()
+    tensors, bias = draw(graph, 2, 8, 8, batch=(11,), dtype=torch.float32), torch.randn(graph.num_edges, 2)
+    try:
+        found = []
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(biased(graph, tensors, bias, "tiled"))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_one_long_head_with_a_bias_is_worked_through_in_pieces():
+    graph = causal(900)
+    tensors, bias = draw(graph, 1, 16, 16), torch.randn(graph.num_edges, 1, dtype=torch.float64)
+    assert largest_error(biased(graph, tensors, bias, "tiled"), biased(graph, tensors, bias, "segment")) < 1e-10
+
+
+def test_biases_of_senders_and_distances():
+    graph = window(70, 6)
+    tensors = draw(graph, 2, 8, 8, batch=(2,))
+    for bias in (
+        SenderBias(torch.randn(70, 2, dtype=torch.float64)),
+        RelativeBias(torch.randn(2, 9, dtype=torch.float64)),
+        SenderBias(torch.randn(2, 70, 1, dtype=torch.float64)),
+    ):
+        score = Dot() + bias + RelativeBias(torch.randn(1, 3, dtype=torch.float64))
+        assert largest_error(results(graph, tensors, "tiled", score), results(graph, tensors, "segment", score)) < 1e-12
+
+
+def test_a_bias_of_minus_infinity_masks():
+    graph = squares(6, 6, 3)
+    tensors = draw(graph, 1, 8, 8)
+    bias = torch.randn(graph.num_edges, 1, dtype=torch.float64)
+    bias[::2] = -torch.inf
+    bias[graph.offsets[4] : graph.offsets[5]] = -torch.inf
+    found = biased(graph, tensors, bias, "tiled")
+    assert (found[0][4] == 0).all()
+    assert largest_error(found, biased(graph, tensors, bias, "segment")) < 1e-12
+
+
 def test_one_long_head_is_worked_through_in_pieces():
     for graph in (window(9000, 30), causal(900)):
         tensors = draw(graph, 1, 32, 32)
@@ -185,12 +256,25 @@ def test_gradients_and_second_gradients():
         assert torch.autograd.gradgradcheck(lambda q, k, v: attend(graph, q, k, v), leaves)
 
 
+def test_gradients_and_second_gradients_with_a_bias():
+    graph = squares(2, 3, 2)
+    leaves = [x.requires_grad_() for x in draw(graph, 2, 2, 1, batch=(2,))]
+    leaves.append(torch.randn(graph.num_edges, 2, dtype=torch.float64, requires_grad=True))
+    with use_backend("tiled"):
+        assert torch.autograd.gradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
+        assert torch.autograd.gradgradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
+
+
 def test_it_is_a_proper_operator():
     graph = window(20, 3)
     starts, stops = graph.ranges()
     for dtype in (torch.float32, torch.float64):
         q, k, v = (x.requires_grad_() for x in draw(graph, 2, 8, 5, batch=(2,), dtype=dtype))
-        torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, starts, stops, 0.3))
+        torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, None, None, 0.3))
+        places, order = tiled._places(graph, starts, stops, None), torch.arange(20)
+        for bias in (torch.randn(1, 2, graph.num_edges, dtype=dtype), torch.randn(2, 2, graph.num_edges, dtype=dtype)):
+            inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3)
+            torch.library.opcheck(tiled.attend_tiles.overload, inputs)
 
 
 def test_it_compiles_without_graph_breaks():
@@ -208,13 +292,14 @@ def test_it_compiles_without_graph_breaks():
 
 def test_every_instruction_set_agrees():
     graph, chosen = window(100, 9), library.instruction_set()
-    tensors = draw(graph, 2, 16, 9)
-    exact = results(graph, tensors, "segment")
+    tensors, bias = draw(graph, 2, 16, 9), torch.randn(graph.num_edges, 2, dtype=torch.float64)
+    exact, with_bias = results(graph, tensors, "segment"), biased(graph, tensors, bias, "segment")
     try:
         for name in library.instruction_sets():
             library.use_instruction_set(name)
             assert largest_error(results(graph, tensors, "tiled"), exact) < 1e-10
             assert largest_error(results(graph, [x.float() for x in tensors], "tiled"), exact) < 1e-4
+            assert largest_error(biased(graph, tensors, bias, "tiled"), with_bias) < 1e-10
     finally:
         library.use_instruction_set(chosen)
 

@@ -345,6 +345,16 @@ class Squares(Symmetric):
         end = (bottom * self.width)[:, None]
         return clip(torch.where(inside, starts, end), torch.where(inside, stops, end), senders)
 
+    def by_block(self) -> tuple[list[int], Blocks]:
+        first = self.shift - self.size if self.shift else 0
+        down, across = (
+            [range(max(0, at), min(at + self.size, extent)) for at in range(first, extent, self.size)]
+            for extent in (self.height, self.width)
+        )
+        order = [y * self.width + x for rows in down for columns in across for y in rows for x in columns]
+        sizes = tuple(len(rows) * len(columns) for rows in down for columns in across)
+        return order, Blocks(sizes, sizes)
+
 
 def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:
     """The pixels of an image, cut into squares: each listens to its whole square and to nobody outside.

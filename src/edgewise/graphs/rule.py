@@ -42,6 +42,10 @@ class Rule:
         """The rule of the reversed edges; None where it is no rule that we know."""
         return None
 
+    def by_block(self) -> tuple[list[int], Blocks] | None:
+        """An order of the nodes in which the graph is one of `Blocks`; None where there is none, or none is needed."""
+        return None
+
 
 class Symmetric(Rule):
     """A rule which says the same about (i, j) and (j, i)."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph, lowering
+from edgewise.graphs import Graph
 from edgewise.graphs.rule import Rule
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.edges import (
@@ -27,14 +27,16 @@ from edgewise.kernels.edges import (
 )
 from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.kernels.planner import Cost
-from edgewise.kernels.scores import Dot
+from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
 SOFTMAX = 5  # a pair's exponential costs about as much as so many products
+BIAS = 4  # and its bias
+PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
 def refuses(call: Call) -> str | None:
-    """All but `Dot` attention without biases, caps or dropout, on the CPU, on a graph that has ranges."""
+    """All but `Dot` attention without caps or dropout, on the CPU, on a graph that has ranges."""
     if library is None:
         return "edgewise was installed without its C++ kernels"
     if not isinstance(call, Attend):
@@ -48,26 +50,30 @@ def refuses(call: Call) -> str | None:
         return f"it has no {type(call.score).__name__} score"
     if call.score.cap is not None:
         return "it has no soft cap"
-    if call.score.biases:
-        return "it has no biases"
     if call.dropout > 0:
         return "it has no dropout"
     if call.return_weights:
         return "it does not return its weights"
     if max(graph.num_senders, graph.num_receivers) > MOST:
         return f"it numbers nodes in 32 bits, and there are more than {MOST}"
-    if graph.ranges() is None:
+    if _tiles(graph) is None:
         return "the graph has no form with few sender intervals per receiver"
     return None
 
 
 def cost(call: Call) -> Cost:
-    """Pairs inside the tiles, at the speed of matrix products."""
+    """Pairs inside the tiles, at the speed of matrix products; a bias is a number more for each."""
     assert isinstance(call, Attend)
     pairs = call.graph.memo("pairs in tiles", lambda: _pairs(call.graph))
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
-    numbers = call.v.shape[:-3].numel() * call.heads * pairs
-    return Cost(tiles=2 * numbers * (width + SOFTMAX), bytes=2 * call.v.element_size() * call.v.numel(), launches=13)
+    size, batch = call.v.element_size(), call.v.shape[:-3].numel()
+    numbers, biases = batch * call.heads * pairs, 0
+    if call.score.biases:
+        width += BIAS
+        # Edges have to be listed where a bias does not come as a number for each.
+        listed = all(isinstance(bias, EdgeBias) for bias in call.score.biases)
+        biases = 4 * call.heads * call.graph.num_edges + (0 if listed else 24 * call.graph.num_edges)
+    return Cost(tiles=2 * numbers * (width + SOFTMAX), bytes=2 * size * call.v.numel() + biases, launches=13)
 
 
 def run(call: Call) -> Tensor:
@@ -78,10 +84,45 @@ def run(call: Call) -> Tensor:
     factor = score.factor(q.shape[-1])
     if isinstance(factor, Tensor):
         q, factor = q * factor.reshape(-1, 1).to(q.dtype), 1.0
-    ranges = call.graph.ranges()
-    assert ranges is not None
-    y: Tensor = attend_tiles(_batched(q), _batched(k), _batched(call.v), *ranges, float(factor))[0]
+    graph = call.graph
+    tiles = _tiles(graph)
+    assert tiles is not None
+    bias, places = score.edge_bias(graph), None
+    if bias is not None:
+        places = graph.memo("edges in tiles", lambda: _places(graph, *tiles))
+        bias = bias.expand(*bias.shape[:-1], call.heads)
+        bias = bias.unsqueeze(0) if bias.ndim == 2 else bias.expand(*call.v.shape[:-3], *bias.shape[-2:]).flatten(0, -3)
+        bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
+    y: Tensor = attend_tiles(_batched(q), _batched(k), _batched(call.v), bias, *tiles, places, float(factor))[0]
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+
+
+Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the order of the nodes in which they hold
+
+
+def _tiles(graph: Graph) -> Tiles | None:
+    """The graph's ranges, those of its nodes in another order where they are fewer; None where there are too many."""
+    found: Tiles | None = graph.memo("tiles", lambda: _tiles_of(graph))
+    return found
+
+
+def _tiles_of(graph: Graph) -> Tiles | None:
+    rule, device = graph.rule, graph.device
+    if rule is not None and graph.offset == 0 and rule.extent == (graph.num_receivers, graph.num_senders):
+        found = rule.by_block()
+        if found is not None:
+            order, blocks = found
+            starts, stops = blocks.intervals(torch.arange(graph.num_receivers, device=device), graph.num_senders)
+            return starts.contiguous(), stops.contiguous(), torch.tensor(order, dtype=torch.int64, device=device)
+    ranges = graph.ranges()
+    return None if ranges is None else (*ranges, None)
+
+
+def _places(graph: Graph, starts: Tensor, stops: Tensor, order: Tensor | None) -> Tensor:
+    """For each interval what added to a sender gives the number of its edge, int64 [I, R]."""
+    first = graph.offsets[:-1] if order is None else graph.offsets[order]
+    lengths = stops - starts
+    return (first.unsqueeze(-1) + lengths.cumsum(1) - lengths - starts).contiguous()
 
 
 def _pairs(graph: Graph) -> int:
@@ -92,9 +133,9 @@ def _pairs(graph: Graph) -> int:
 
 
 def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int:
-    ranges = lowering.few_intervals(rule, lowering.positions(receivers, offset, torch.device("cpu")), senders)
-    assert ranges is not None and library is not None
-    starts, stops = (x.contiguous() for x in ranges)
+    tiles = _tiles_of(Graph(rule, receivers, senders, offset))
+    assert tiles is not None and library is not None
+    starts, stops = (x.contiguous() for x in tiles[:2])
     tiling = library.Tiling()
     tiling.receivers, tiling.senders = receivers, senders
     tiling.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
@@ -110,32 +151,45 @@ def _batched(x: Tensor) -> Tensor:
     return rows_contiguous(x.unsqueeze(0) if x.ndim == 3 else x.flatten(0, x.ndim - 4))
 
 
-# The operator: q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], starts and stops [I, R]
+# The operator: q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, H, E], starts, stops and places [I, R],
+# order [N]: row order[n] of q, k and v is number n of starts and stops
 
 
-def _tiling(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, stops: Tensor, scale: float) -> Any:
+def _tiling(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
+    places: Tensor | None, scale: float,
+) -> Any:  # fmt: skip
     call = library.Tiling()  # type: ignore[union-attr]
     call.threads, call.scale = threads(), scale
     call.batch, call.receivers, call.heads, call.channels = q.shape
     call.senders, call.values = v.shape[1], v.shape[3]
     call.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
     call.q, call.k, call.v = matrix(q), matrix(k), matrix(v)
+    if order is not None:
+        call.set_order(order.data_ptr())
+    if bias is not None and places is not None:
+        between = bias.stride(0) if bias.shape[0] > 1 else 0
+        call.set_bias(bias.shape[2], places.data_ptr(), bias.data_ptr(), between)
     return call
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, stops: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    y, lse = _attend_shape(q, k, v, starts, stops, scale)
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
+    places: Tensor | None, scale: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    y, lse = _attend_shape(q, k, v, bias, starts, stops, order, places, scale)
     q, k, v, starts, stops = *map(rows_contiguous, (q, k, v)), starts.contiguous(), stops.contiguous()
-    call = _tiling(q, k, v, starts, stops, scale)
+    call = _tiling(q, k, v, bias, starts, stops, order, places, scale)
     call.y, call.lse = matrix(y), lse.data_ptr()
     library.attend_tiles(DTYPES[v.dtype], call)  # type: ignore[union-attr]
     return y, lse
 
 
 def _attend_shape(
-    q: Tensor, k: Tensor, v: Tensor, starts: Tensor, stops: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    """y [B, I, H, D], and the log-sum-exp [B, H, I] in the kernel's own base."""
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
+    places: Tensor | None, scale: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """y [B, I, H, D], and the log-sum-exp [B, H, I] in the kernel's own base and order."""
     batch, receivers, heads, _ = q.shape
     y = v.new_empty(batch, receivers, heads, v.shape[3])
     return y, v.new_empty(batch, heads, receivers, dtype=wide(v.dtype))
@@ -152,53 +206,79 @@ def _attend_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
 def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     dy = grads[0]
     if dy is None:
-        return (None,) * 6
-    q, k, v, starts, stops, y, lse = ctx.saved_tensors
-    if differentiated_again(dy, q, k, v):
-        found = _attend_again(dy, q, k, v, starts, stops, ctx.scale)
-    else:
-        found = attend_tiles_gradient(dy, q, k, v, starts, stops, ctx.scale, y, lse)
-    return (*found, None, None, None)
+        return (None,) * 9
+    q, k, v, bias, *structure, y, lse = ctx.saved_tensors
+    if differentiated_again(dy, q, k, v, bias):
+        return *_attend_again(dy, q, k, v, bias, *structure, ctx.scale), *[None] * 5  # type: ignore[call-arg]
+    to_bias = bias is not None and ctx.needs_input_grad[3]
+    dq, dk, dv, dbias = attend_tiles_gradient(dy, q, k, v, bias, *structure, ctx.scale, y, lse, to_bias)
+    if not to_bias:
+        dbias = None
+    elif bias.shape[0] != dbias.shape[0]:
+        dbias = dbias.sum(0, keepdim=True)
+    return dq, dk, dv, dbias, *[None] * 5
 
 
 def _attend_again(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, starts: Tensor, stops: Tensor, scale: float
-) -> Sequence[Tensor | None]:
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
+    order: Tensor | None, places: Tensor | None, scale: float,
+) -> Sequence[Tensor | None]:  # fmt: skip
     """The same gradients by differentiable operations, for second derivatives."""
     from edgewise.kernels import segment
 
     # Fresh names for the inputs, so that one tensor used twice has two gradients.
-    q, k, v = (x.view_as(x) for x in (q, k, v))
+    inputs = [x if x is None else x.view_as(x) for x in (q, k, v, bias)]
+    fresh_q, fresh_k, fresh_v, fresh_bias = inputs
+    assert fresh_q is not None and fresh_k is not None and fresh_v is not None
+    ends = [x if order is None else x.index_select(1, order) for x in (fresh_q, fresh_k, fresh_v, dy)]
     graph = Graph.from_ranges(starts, stops, v.shape[1])
-    y = segment.run(Attend(graph, q, k, v, Dot(scale)))
+    score = Dot(scale)
+    if fresh_bias is not None and places is not None:
+        beyond = torch.arange(graph.num_edges, device=v.device) - graph.offsets[graph.receivers]
+        edges = (places + starts)[:, 0][graph.receivers] + beyond
+        score = score + EdgeBias(fresh_bias.index_select(-1, edges).transpose(1, 2))
+    y = segment.run(Attend(graph, ends[0], ends[1], ends[2], score))
     assert isinstance(y, Tensor)
-    return gradients_again(y, (q, k, v), dy)
+    return gradients_again(y, inputs, ends[3])
 
 
 def _attend_gradient(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, starts: Tensor, stops: Tensor, scale: float, y: Tensor, lse: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    dq, dk, dv = _attend_gradient_shape(dy, q, k, v, starts, stops, scale, y, lse)
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
+    order: Tensor | None, places: Tensor | None, scale: float, y: Tensor, lse: Tensor, to_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    dq, dk, dv, dbias = found = _attend_gradient_shape(
+        dy, q, k, v, bias, starts, stops, order, places, scale, y, lse, to_bias
+    )
     dy, q, k, v = map(rows_contiguous, (dy, q, k, v))
     starts, stops = starts.contiguous(), stops.contiguous()
-    call = _tiling(q, k, v, starts, stops, scale)
+    call = _tiling(q, k, v, bias, starts, stops, order, places, scale)
     call.dy, call.y, call.lse = matrix(dy), matrix(y), lse.data_ptr()
     call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
+    if to_bias:
+        call.set_dbias(dbias.shape[0], dbias.data_ptr())
     library.attend_tiles_gradient(DTYPES[v.dtype], call)  # type: ignore[union-attr]
-    return dq, dk, dv
+    return found
 
 
 def _attend_gradient_shape(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, starts: Tensor, stops: Tensor, scale: float, y: Tensor, lse: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
+    order: Tensor | None, places: Tensor | None, scale: float, y: Tensor, lse: Tensor, to_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """dq, dk, dv, and the gradient to the bias if it is asked for, summed over parts of a batch that shares it."""
+    if to_bias and bias is not None:
+        parts = min(v.shape[0], PARTS) if bias.shape[0] == 1 else v.shape[0]
+        dbias = v.new_empty(parts, *bias.shape[1:], dtype=wide(v.dtype))
+    else:
+        dbias = v.new_empty(0, dtype=wide(v.dtype))
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), dbias
 
 
-_INPUTS = "Tensor q, Tensor k, Tensor v, Tensor starts, Tensor stops, float scale"
+_ENDS = "Tensor q, Tensor k, Tensor v, Tensor? bias"
+_INPUTS = f"{_ENDS}, Tensor starts, Tensor stops, Tensor? order, Tensor? places, float scale"
 
 attend_tiles_gradient = Operator(
     "attend_tiles_gradient",
-    f"(Tensor dy, {_INPUTS}, Tensor y, Tensor lse) -> (Tensor, Tensor, Tensor)",
+    f"(Tensor dy, {_INPUTS}, Tensor y, Tensor lse, bool to_bias) -> (Tensor, Tensor, Tensor, Tensor)",
     _attend_gradient,
     _attend_gradient_shape,
 )

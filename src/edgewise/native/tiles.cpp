@@ -53,6 +53,19 @@ void bind_tiles(nb::module_& module) {
              self.starts = reinterpret_cast<const int64_t*>(starts);
              self.stops = reinterpret_cast<const int64_t*>(stops);
            })
+      .def("set_order", [](Tiling& self, uintptr_t order) { self.order = reinterpret_cast<const int64_t*>(order); })
+      .def("set_bias",
+           [](Tiling& self, int64_t pairs, uintptr_t places, uintptr_t bias, int64_t batch_stride) {
+             self.pairs = pairs;
+             self.places = reinterpret_cast<const int64_t*>(places);
+             self.bias = reinterpret_cast<const void*>(bias);
+             self.bias_batch_stride = batch_stride;
+           })
+      .def("set_dbias",
+           [](Tiling& self, int64_t parts, uintptr_t dbias) {
+             self.parts = parts;
+             self.dbias = reinterpret_cast<void*>(dbias);
+           })
       .def_prop_rw(
           "lse", [](const Tiling& self) { return reinterpret_cast<uintptr_t>(self.lse); },
           [](Tiling& self, uintptr_t address) { self.lse = reinterpret_cast<void*>(address); });

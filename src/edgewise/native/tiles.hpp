@@ -65,6 +65,8 @@ struct Tiles {
   const int C, D, C_whole, D_whole, most;  // channels and values, the same in whole vectors, senders in a tile at most
   std::vector<A> room;
   std::vector<uint8_t> ready;
+  A* dbias = nullptr;   // of one part of the batch
+  bool adding = false;  // to what its members before have left there
 
   Tiles(const Tiling& call, const Plan& plan)
       : call(call), plan(plan), C(call.channels), D(call.values), C_whole((C + W - 1) / W * W),
@@ -85,14 +87,17 @@ struct Tiles {
   }
 
   S* row(const Matrix& x, int64_t b, int64_t n, int64_t from) const {
-    return (S*)x.data + b * x.batch_stride + n * x.row_stride + from;
+    return (S*)x.data + b * x.batch_stride + (call.order ? call.order[n] : n) * x.row_stride + from;
+  }
+  auto rows(const Matrix& x, int64_t b, int64_t n, int64_t from) const {
+    return [=, this, &x](int i) { return row(x, b, n + i, from); };
   }
 
   // Rows as sums are kept, in whole vectors: where they lie already, or copied to `room`.
   Rows read(const Matrix& x, int64_t b, int64_t n, int64_t count, int64_t from, int width, bool in_place, A* room) const {
     const int whole = (width + W - 1) / W * W;
     if constexpr (std::is_same_v<S, A>)
-      if (in_place) return {row(x, b, n, from), x.row_stride};
+      if (in_place && !call.order) return {row(x, b, n, from), x.row_stride};
     for (int64_t i = 0; i < count; ++i) {
       const S* in = row(x, b, n + i, from);
       A* out = room + i * whole;
@@ -140,6 +145,53 @@ struct Tiles {
       }
   }
 
+  // Adds the bias to scores, or writes the gradient of the scores where the bias lies. Pairs outside are left alone.
+  template <int N, bool GRADIENT>
+  void with_bias(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, A* s) const {
+    const Span& span = plan.span(&panel - plan.panels.data(), r);
+    // Where all receivers listen, whole squares are turned at once.
+    const int64_t inner = std::clamp(span.inner_first, first, last), inner_last = std::clamp(span.inner_last, inner, last);
+    const int64_t rest = inner + (inner_last - inner) / W * W;
+    for (int n = 0; n < N; ++n) {
+      A* of[W];
+      int64_t from[W], to[W];
+      for (int i = 0; i < W; ++i) {
+        const int lane = n * W + i;
+        const int64_t at = (panel.row + std::min(lane, panel.count - 1)) * call.ranges + r;
+        A* head = (GRADIENT ? dbias : (A*)call.bias + b * call.bias_batch_stride) + h * call.pairs;
+        of[i] = head + call.places[at];
+        from[i] = std::clamp(call.starts[at], first, last), to[i] = std::clamp(call.stops[at], from[i], last);
+        if (lane >= panel.count) to[i] = GRADIENT ? from[i] : to[i];  // a lane beyond repeats the last receiver
+      }
+      for (int64_t j = inner; j < rest; j += W) {
+        Vector<A> square[W];
+        A* at = s + ((j - first) * N + n) * W;
+        if constexpr (GRADIENT) {
+#pragma GCC unroll 16
+          for (int i = 0; i < W; ++i) square[i] = load(at + i * N * W);
+          transpose<A>(square);
+          for (int i = 0; i < std::min(W, panel.count - n * W); ++i)
+            store(of[i] + j, adding ? load(of[i] + j) + square[i] : square[i]);
+        } else {
+#pragma GCC unroll 16
+          for (int i = 0; i < W; ++i) square[i] = load(of[i] + j);
+          transpose<A>(square);
+#pragma GCC unroll 16
+          for (int i = 0; i < W; ++i) store(at + i * N * W, load(at + i * N * W) + square[i] * A(TO_BASE<A>));
+        }
+      }
+      for (int i = 0; i < W; ++i) {
+        const auto one = [&](int64_t j) {
+          A& at = s[((j - first) * N + n) * W + i];
+          if constexpr (GRADIENT) of[i][j] = adding ? of[i][j] + at : at;
+          else at += of[i][j] * A(TO_BASE<A>);
+        };
+        for (int64_t j = from[i]; j < std::min(to[i], inner); ++j) one(j);
+        for (int64_t j = std::max(from[i], rest); j < to[i]; ++j) one(j);
+      }
+    }
+  }
+
   // ---- forward
 
   struct Softmax {
@@ -148,15 +200,17 @@ struct Tiles {
 
   template <int N>
   void begin(int64_t b, int h, const Panel& panel, const Softmax& of) const {
-    to_lanes<N, S>(row(call.q, b, panel.row, h * C), call.q.row_stride, panel.count, C, A(call.scale * TO_BASE<A>), of.q);
+    to_lanes<N, S>(rows(call.q, b, panel.row, h * C), panel.count, C, A(call.scale * TO_BASE<A>), of.q);
     for (int i = 0; i < N * W; ++i) of.top[i] = LOWEST, of.total[i] = 0;
     for (int i = 0; i < D * N * W; ++i) of.y[i] = 0;
   }
 
   template <int N>
-  void listen(const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v, const Softmax& of, A* s) const {
+  void listen(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
+              const Softmax& of, A* s) const {
     const int64_t count = last - first;
     multiply<A, N, Start::ZERO, false>(k.x, k.stride, count, of.q, N * W, C, s, N * W);
+    if (call.bias) with_bias<N, false>(b, h, panel, r, first, last, s);
     mask<N>(s, panel, r, first, last);
     Vector<A> top[N], total[N], shrink[N];
     for (int n = 0; n < N; ++n) top[n] = load(of.top + n * W);
@@ -189,7 +243,7 @@ struct Tiles {
       inverse[n] = choose<A>(nothing, Vector<A>{}, 1 / total);
       store(lse + n * W, choose<A>(nothing, all(INFINITE), load(of.top + n * W) + logarithm(total) * A(TO_BASE<A>)));
     }
-    from_lanes<N, S>(of.y, inverse, panel.count, D, row(call.y, b, panel.row, h * D), call.y.row_stride);
+    from_lanes<N, S>(of.y, inverse, panel.count, D, rows(call.y, b, panel.row, h * D));
     A* kept = (A*)call.lse + (b * call.heads + h) * call.receivers + panel.row;
     std::copy_n(lse, panel.count, kept);
   }
@@ -220,8 +274,8 @@ struct Tiles {
           const int64_t from = std::max(j, span.first), to = std::min(end, span.last);
           if (from >= to) continue;
           const Rows some_k{k.x + (from - j) * k.stride, k.stride}, some_v{v.x + (from - j) * v.stride, v.stride};
-          panel.vectors == 2 ? listen<2>(panel, r, from, to, some_k, some_v, of[n], s)
-                             : listen<1>(panel, r, from, to, some_k, some_v, of[n], s);
+          panel.vectors == 2 ? listen<2>(b, h, panel, r, from, to, some_k, some_v, of[n], s)
+                             : listen<1>(b, h, panel, r, from, to, some_k, some_v, of[n], s);
         }
       }
     }
@@ -242,8 +296,8 @@ struct Tiles {
 
   template <int N>
   void prepare(int64_t b, int h, const Panel& panel, const Gradient& of) const {
-    to_lanes<N, S>(row(call.q, b, panel.row, h * C), call.q.row_stride, panel.count, C, A(call.scale * TO_BASE<A>), of.q);
-    to_lanes<N, S>(row(call.dy, b, panel.row, h * D), call.dy.row_stride, panel.count, D, A(1), of.dy);
+    to_lanes<N, S>(rows(call.q, b, panel.row, h * C), panel.count, C, A(call.scale * TO_BASE<A>), of.q);
+    to_lanes<N, S>(rows(call.dy, b, panel.row, h * D), panel.count, D, A(1), of.dy);
     const A* lse = (const A*)call.lse + (b * call.heads + h) * call.receivers + panel.row;
     for (int i = 0; i < N * W; ++i) {
       of.lse[i] = INFINITE, of.delta[i] = 0;
@@ -266,6 +320,7 @@ struct Tiles {
     const int64_t count = last - first;
     multiply<A, N, Start::ZERO, false>(k.x, k.stride, count, of.q, N * W, C, s, N * W);
     multiply<A, N, Start::ZERO, false>(v.x, v.stride, count, of.dy, N * W, D, ds, N * W);
+    if (call.bias) with_bias<N, false>(b, h, panel, r, first, last, s);
     mask<N>(s, panel, r, first, last);
     Vector<A> lse[N], delta[N];
     for (int n = 0; n < N; ++n) lse[n] = load(of.lse + n * W), delta[n] = load(of.delta + n * W);
@@ -277,6 +332,7 @@ struct Tiles {
         store(s + at, p);
         store(ds + at, p * (load(ds + at) - delta[n]));
       }
+    if (dbias) with_bias<N, true>(b, h, panel, r, first, last, ds);
     multiply<A, N, Start::ADD, true>(k.x, k.stride, C, ds, N * W, count, of.dq, N * W);
     const Rows dy = read(call.dy, b, panel.row, panel.count, h * D, D, D % W == 0, dy_room);
     add_product<A>(s, N * W, count, dy.x, dy.stride, panel.count, dv, D_whole);
@@ -294,9 +350,8 @@ struct Tiles {
 
   void write_dq(int64_t b, int h, const Panel& panel, const A* dq) const {
     const Vector<A> scale[2] = {all(A(call.scale)), all(A(call.scale))};
-    S* out = row(call.dq, b, panel.row, h * C);
-    panel.vectors == 2 ? from_lanes<2, S>(dq, scale, panel.count, C, out, call.dq.row_stride)
-                       : from_lanes<1, S>(dq, scale, panel.count, C, out, call.dq.row_stride);
+    const auto out = rows(call.dq, b, panel.row, h * C);
+    panel.vectors == 2 ? from_lanes<2, S>(dq, scale, panel.count, C, out) : from_lanes<1, S>(dq, scale, panel.count, C, out);
   }
 
   void backward(int64_t b, int h, const Piece& piece, const std::vector<SenderTile>& tiles, A* partials) {
@@ -490,8 +545,9 @@ void attend_tiles_gradient(const Tiling& call) {
     int64_t reached = 0;
     auto clear = [&](int64_t last) {
       for (int64_t j = reached; j < last; ++j) {
-        std::memset((S*)call.dk.data + b * call.dk.batch_stride + j * call.dk.row_stride, 0, heads * call.channels * sizeof(S));
-        std::memset((S*)call.dv.data + b * call.dv.batch_stride + j * call.dv.row_stride, 0, heads * call.values * sizeof(S));
+        const int64_t at = call.order ? call.order[j] : j;
+        std::memset((S*)call.dk.data + b * call.dk.batch_stride + at * call.dk.row_stride, 0, heads * call.channels * sizeof(S));
+        std::memset((S*)call.dv.data + b * call.dv.batch_stride + at * call.dv.row_stride, 0, heads * call.values * sizeof(S));
       }
     };
     for (const Group& group : plan.groups) {
@@ -501,15 +557,20 @@ void attend_tiles_gradient(const Tiling& call) {
     }
     clear(call.senders);
   }
-  with_tiles<S>(call, plan, call.batch * count, [&](Tiles<S>& some, int64_t item) {
+  const int64_t parts = call.dbias ? call.parts : call.batch;
+  with_tiles<S>(call, plan, parts * count, [&](Tiles<S>& some, int64_t item) {
     const Share& share = shares[item % count];
-    const int64_t b = item / count;
-    for (int64_t n = share.first; n < share.last; ++n)
-      for (int h = share.first_head; h < share.last_head; ++h) {
-        const Piece& piece = backward.pieces[n];
-        A* own = piece.partial < 0 ? nullptr : partials.get() + (b * heads + h) * backward.partials * room;
-        some.backward(b, h, piece, backward.tiles, own);
-      }
+    const int64_t part = item / count, first = part * call.batch / parts, last = (part + 1) * call.batch / parts;
+    for (int64_t b = first; b < last; ++b) {
+      some.dbias = call.dbias ? (A*)call.dbias + part * heads * call.pairs : nullptr;
+      some.adding = b > first;
+      for (int64_t n = share.first; n < share.last; ++n)
+        for (int h = share.first_head; h < share.last_head; ++h) {
+          const Piece& piece = backward.pieces[n];
+          A* own = piece.partial < 0 ? nullptr : partials.get() + (b * heads + h) * backward.partials * room;
+          some.backward(b, h, piece, backward.tiles, own);
+        }
+    }
   });
   if (backward.partials == 0) return;
   // dq of a panel: the sum over pieces, in their order.

@@ -102,14 +102,14 @@ EDGEWISE_INLINE void transpose(Vector<A>* square) {
   }
 }
 
-// Rows x_0 .. x_{count-1} [C] to lanes: out [C, N * W], times a factor. Lanes beyond repeat the last row.
-template <int N, class S>
-void to_lanes(const S* x, int64_t stride, int count, int C, Sum<S> factor, Sum<S>* out) {
+// Rows of C numbers, row_of(0) .. row_of(count - 1), to lanes: out [C, N * W], times a factor. Lanes beyond repeat the last.
+template <int N, class S, class Row>
+void to_lanes(const Row& row_of, int count, int C, Sum<S> factor, Sum<S>* out) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   for (int n = 0; n < N; ++n) {
     const S* row[W];
-    for (int i = 0; i < W; ++i) row[i] = x + std::min(n * W + i, count - 1) * stride;
+    for (int i = 0; i < W; ++i) row[i] = row_of(std::min(n * W + i, count - 1));
     int c = 0;
     for (; c + W <= C; c += W) {
       Vector<A> square[W];
@@ -131,9 +131,9 @@ EDGEWISE_INLINE void put_row(const A* x, int count, S* out) {
     for (int n = 0; n < count; ++n) put(out + n, x[n]);
 }
 
-// The way back: x [C, N * W], times a factor for each lane, to rows [C].
-template <int N, class S>
-void from_lanes(const Sum<S>* x, const Vector<Sum<S>>* factor, int count, int C, S* out, int64_t stride) {
+// The way back: x [C, N * W], times a factor for each lane, to rows of C numbers.
+template <int N, class S, class Row>
+void from_lanes(const Sum<S>* x, const Vector<Sum<S>>* factor, int count, int C, const Row& row_of) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   for (int n = 0; n < N; ++n) {
@@ -147,10 +147,10 @@ void from_lanes(const Sum<S>* x, const Vector<Sum<S>>* factor, int count, int C,
       alignas(64) A room[W * W];
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) store(room + i * W, square[i]);
-      for (int i = 0; i < rows; ++i) put_row(room + i * W, W, out + (n * W + i) * stride + c);
+      for (int i = 0; i < rows; ++i) put_row(room + i * W, W, row_of(n * W + i) + c);
     }
     for (; c < C; ++c)
-      for (int i = 0; i < rows; ++i) put(out + (n * W + i) * stride + c, x[c * N * W + n * W + i] * factor[n][i]);
+      for (int i = 0; i < rows; ++i) put(row_of(n * W + i) + c, x[c * N * W + n * W + i] * factor[n][i]);
   }
 }
 
