@@ -15,8 +15,6 @@
 namespace edgewise::EDGEWISE_ISA {
 
 constexpr int PANELS = 4;                 // panels that share a copy of keys and values
-constexpr int64_t ITEM = int64_t(1) << 17;  // vector operations that are worth handing to a thread
-constexpr int SPLIT = 8;                  // a backward pass of few heads is cut in about as many pieces
 
 // Scores are kept in the base whose power is cheapest: 2 for float, e for double.
 template <class A>
@@ -38,16 +36,6 @@ EDGEWISE_INLINE Vector<float> power(Vector<float> x) {
   return (Vector<float>)((Whole<float>)p + ((Whole<float>)shifted << 23));
 }
 EDGEWISE_INLINE Vector<double> power(Vector<double> x) { return exponential(x); }
-
-// Senders of one tile of a backward pass, and the panels that have something to do with it.
-struct SenderTile {
-  int64_t first, last, first_panel, last_panel, work;
-};
-
-// A part of the backward pass of one head. Where several share panels, each sums dq for itself, from `partial` on.
-struct Piece {
-  int64_t first_tile, last_tile, first_panel, last_panel, partial, work;
-};
 
 template <class S>
 struct Tiles {
@@ -90,7 +78,7 @@ struct Tiles {
     return (S*)x.data + b * x.batch_stride + (call.order ? call.order[n] : n) * x.row_stride + from;
   }
   auto rows(const Matrix& x, int64_t b, int64_t n, int64_t from) const {
-    return [=, this, &x](int i) { return row(x, b, n + i, from); };
+    return [this, &x, b, n, from](int i) { return row(x, b, n + i, from); };
   }
 
   // Rows as sums are kept, in whole vectors: where they lie already, or copied to `room`.
@@ -421,31 +409,6 @@ inline int64_t pairs_in_tiles(const Tiling& call) {
   return work * lanes<float>;
 }
 
-// Parts of a pass that follow one another, for some heads: what one thread does at a time.
-struct Share {
-  int64_t first, last;
-  int first_head, last_head;
-};
-
-// Small parts are taken together, with all heads, whose rows lie side by side; large ones head by head.
-template <class Work>
-std::vector<Share> shared_out(int heads, int64_t count, const Work& work) {
-  std::vector<Share> shares;
-  int64_t pending = 0;
-  for (int64_t n = 0; n < count; ++n) {
-    const int64_t own = work(n);
-    if (own >= ITEM) {
-      for (int h = 0; h < heads; ++h) shares.push_back({n, n + 1, h, h + 1});
-      pending = 0;
-      continue;
-    }
-    if (pending == 0) shares.push_back({n, n, 0, heads});
-    shares.back().last = n + 1;
-    pending = pending + own * heads >= ITEM ? 0 : pending + std::max<int64_t>(1, own * heads);
-  }
-  return shares;
-}
-
 template <class S>
 void attend_tiles(const Tiling& call) {
   const Plan plan(call, lanes<Sum<S>>, PANELS);
@@ -464,72 +427,6 @@ void attend_tiles(const Tiling& call) {
       }
   });
 }
-
-// The tiles of senders of every group, and the pieces they are worked through in: the same at any number of threads.
-struct BackwardPlan {
-  std::vector<SenderTile> tiles;
-  std::vector<Piece> pieces;
-  int64_t partials = 0;            // panels of partial sums of dq, for one head
-
-  BackwardPlan(const Tiling& call, const Plan& plan, int senders_in_tile) {
-    int64_t total = 0;
-    for (const Group& group : plan.groups) total += group.work;
-    const int64_t wanted = (SPLIT + call.batch * call.heads - 1) / (call.batch * call.heads);
-    for (const Group& group : plan.groups) {
-      const int64_t first = int64_t(tiles.size());
-      add_tiles(plan, group, senders_in_tile);
-      const int64_t count = int64_t(tiles.size()) - first, width = call.channels + call.values;
-      int64_t parts = std::min(group.work * wanted / std::max<int64_t>(1, total), group.work * width / ITEM);
-      parts = std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, count));
-      if (parts == 1) pieces.push_back({first, first + count, group.first_panel, group.last_panel, -1, group.work * width});
-      else split(first, first + count, parts);
-    }
-  }
-
- private:
-  void add_tiles(const Plan& plan, const Group& group, int size) {
-    const int64_t before = int64_t(tiles.size());
-    for (int64_t j = group.first_sender; j < group.last_sender; j += size)
-      tiles.push_back({j, std::min(j + size, group.last_sender), group.last_panel, group.first_panel, 0});
-    for (int64_t n = group.first_panel; n < group.last_panel; ++n)
-      for (int64_t r = 0; r < plan.call.ranges; ++r) {
-        const Span& span = plan.span(n, r);
-        if (span.empty()) continue;
-        for (int64_t t = (span.first - group.first_sender) / size; t <= (span.last - 1 - group.first_sender) / size; ++t) {
-          SenderTile& tile = tiles[before + t];
-          tile.first_panel = std::min(tile.first_panel, n);
-          tile.last_panel = std::max(tile.last_panel, n + 1);
-          tile.work += plan.panels[n].vectors;
-        }
-      }
-  }
-
-  void split(int64_t first, int64_t last, int64_t parts) {
-    int64_t total = 0, done = 0, part = 0;
-    for (int64_t t = first; t < last; ++t) total += tiles[t].work;
-    for (int64_t t = first; t < last; ++t) {
-      if (t == first || done * parts >= total * part) {
-        pieces.push_back({t, t, tiles[t].first_panel, tiles[t].last_panel, 0, ITEM});
-        part = done * parts / std::max<int64_t>(1, total) + 1;
-      }
-      Piece& piece = pieces.back();
-      piece.last_tile = t + 1;
-      piece.first_panel = std::min(piece.first_panel, tiles[t].first_panel);
-      piece.last_panel = std::max(piece.last_panel, tiles[t].last_panel);
-      done += tiles[t].work;
-    }
-    for (int64_t n = int64_t(pieces.size()) - part_count(first); n < int64_t(pieces.size()); ++n) {
-      pieces[n].partial = partials;
-      partials += std::max<int64_t>(0, pieces[n].last_panel - pieces[n].first_panel);
-    }
-  }
-
-  int64_t part_count(int64_t first_tile) const {
-    int64_t count = 0;
-    while (count < int64_t(pieces.size()) && pieces[pieces.size() - 1 - count].first_tile >= first_tile) ++count;
-    return count;
-  }
-};
 
 template <class S>
 void attend_tiles_gradient(const Tiling& call) {
