@@ -60,13 +60,18 @@ class RelativeBias:
 
     def at(self, distance: Tensor) -> Tensor:
         """The bias at integer distances i − j of any shape: [..., H]."""
-        reach = self.table.shape[1] // 2
-        index = distance.clamp(-reach, reach) + reach
+        index = self._column(distance)
         return self.table.t().index_select(0, index.reshape(-1)).view(*distance.shape, self.table.shape[0])
+
+    def _column(self, distance: Tensor) -> Tensor:
+        reach = self.table.shape[1] // 2
+        return distance.clamp(-reach, reach) + reach
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [E, H]."""
-        return self.at(graph.receivers + graph.offset - graph.senders)
+        key = ("columns by distance", self.table.shape[1])
+        column = graph.memo(key, lambda: self._column(graph.receivers + graph.offset - graph.senders))
+        return self.table.t().index_select(0, column)
 
 
 @dataclass(frozen=True, eq=False)
