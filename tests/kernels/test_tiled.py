@@ -6,7 +6,7 @@ import torch
 from edgewise import Dot, EdgeBias, Graph, RelativeBias, SenderBias, attend, use_backend
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import bipartite, blocks, causal, complete, grid, squares, strided, window
-from edgewise.kernels import dispatch, tiled
+from edgewise.kernels import dispatch, segment, tiled
 from edgewise.kernels.call import Attend
 from edgewise.native import library
 from edgewise.testing import check_kernel
@@ -195,6 +195,59 @@ def test_biases_of_senders_and_distances():
         assert largest_error(results(graph, tensors, "tiled", score), results(graph, tensors, "segment", score)) < 1e-12
 
 
+def dropped(graph, tensors, bias, p, backend):
+    """The same with dropout, by the kernel or with its mask written out; and how often it kept a weight."""
+    leaves = [x.detach().requires_grad_() for x in (*tensors, bias)]
+    score = Dot() + EdgeBias(leaves[3])
+    torch.manual_seed(3)
+    if backend == "tiled":
+        with use_backend("tiled"):
+            y, share = attend(graph, *leaves[:3], score, dropout=p), None
+    else:
+        seed = torch.randint(2**62, (1,))
+        _, w_ij = attend(graph, *leaves[:3], score, return_weights=True)
+        kept = tiled.kept(graph, w_ij.shape, p, seed)
+        share = float(kept.double().mean())
+        y = segment.weighted_values(graph, w_ij * kept / (1 - p), leaves[2])
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))], share
+
+
+@pytest.mark.parametrize("name", ["causal", "window, dilated", "blocks", "complete", "ranges, three"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dropout_forgets_the_same_pairs_forward_and_backward(name, dtype):
+    graph = GRAPHS[name]
+    tensors = draw(graph, 3, 6, 10, batch=(4,), dtype=dtype)
+    bias = torch.randn(graph.num_edges, 3, dtype=dtype)
+    exact, share = dropped(graph, [x.double() for x in tensors], bias.double(), 0.3, "written out")
+    found, _ = dropped(graph, tensors, bias, 0.3, "tiled")
+    assert largest_error(found, exact) < (1e-10 if dtype == torch.float64 else 2e-4)
+    assert abs(share - 0.7) < 0.02
+
+
+def test_dropout_keeps_the_mean_and_draws_anew():
+    graph = causal(40)
+    v = torch.ones(200, 40, 2, 4)
+    q = torch.zeros_like(v)
+    with use_backend("tiled"):
+        y = attend(graph, q, q, v, dropout=0.5)
+        assert abs(float(y.mean()) - 1) < 0.02
+        assert not torch.equal(y, attend(graph, q, q, v, dropout=0.5))
+        assert not torch.equal(y[0], y[1]) and not torch.equal(y[:, :, 0], y[:, :, 1])
+
+
+def test_second_gradients_with_dropout():
+    graph, seed = window(5, 1), torch.tensor([12345])
+    leaves = [x.requires_grad_() for x in draw(graph, 2, 2, 1, batch=(2,))]
+    starts, stops = graph.ranges()
+
+    def run(q, k, v):
+        return tiled.attend_tiles(q, k, v, None, starts, stops, None, None, 0.7, 0.4, seed)[0]
+
+    assert torch.autograd.gradcheck(run, leaves)
+    assert torch.autograd.gradgradcheck(run, leaves)
+
+
 def test_a_bias_of_minus_infinity_masks():
     graph = squares(6, 6, 3)
     tensors = draw(graph, 1, 8, 8)
@@ -267,13 +320,13 @@ def test_gradients_and_second_gradients_with_a_bias():
 
 def test_it_is_a_proper_operator():
     graph = window(20, 3)
-    starts, stops = graph.ranges()
+    (starts, stops), seed = graph.ranges(), torch.tensor([2**40 + 7])
     for dtype in (torch.float32, torch.float64):
         q, k, v = (x.requires_grad_() for x in draw(graph, 2, 8, 5, batch=(2,), dtype=dtype))
-        torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, None, None, 0.3))
+        torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, None, None, 0.3, 0.0, seed))
         places, order = tiled._places(graph, starts, stops, None), torch.arange(20)
         for bias in (torch.randn(1, 2, graph.num_edges, dtype=dtype), torch.randn(2, 2, graph.num_edges, dtype=dtype)):
-            inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3)
+            inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3, 0.4, seed)
             torch.library.opcheck(tiled.attend_tiles.overload, inputs)
 
 
@@ -321,7 +374,6 @@ def test_refusals_say_what_it_does_not_do():
     for call, reason in (
         (lambda: attend(given, x, x, x), "no form with few sender intervals"),
         (lambda: attend(causal(4), x, x, x, Dot(cap=2.0)), "no soft cap"),
-        (lambda: attend(causal(4), x, x, x, dropout=0.5), "no dropout"),
         (lambda: attend(causal(4), x.half(), x.half(), x.half()), "not in torch.float16"),
     ):
         with use_backend("tiled"), pytest.raises(BackendRefusal, match=reason):

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.errors import ShapeError
+from edgewise.graphs import Graph
 from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.native import library, threads
 
@@ -39,6 +40,11 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     if library is None or x.device.type != "cpu" or x.dtype not in DTYPES or torch.compiler.is_compiling() or p == 1:
         return functional.dropout(x, p)
     return drop(x, p, torch.randint(2**62, (1,)))
+
+
+def seed_for(graph: Graph, p: float) -> Tensor:
+    """What a call's dropout is hashed from, drawn by PyTorch's generator, so that torch.manual_seed holds."""
+    return torch.randint(2**62, (1,)) if p > 0 else graph.memo("no seed", lambda: torch.zeros(1, dtype=torch.int64))
 
 
 def _drop(x: Tensor, p: float, seed: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels import edges
 from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.dropout import seed_for
 from edgewise.kernels.operators import DTYPES
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
@@ -107,16 +108,11 @@ def _attend(call: Attend) -> Tensor:
         bias = _flat(bias, 2).contiguous()
     differentiable = [x for x in (q, k, v, a, bias) if x is not None and x.requires_grad]
     reverse = edges.reverse_of(graph) if differentiable and torch.is_grad_enabled() else ()
-    # Drawn from PyTorch's generator, so that torch.manual_seed holds.
-    seed = torch.randint(2**62, (1,)) if call.dropout > 0 else _no_seed(graph)
+    seed = seed_for(graph, call.dropout)
     y = edges.attend(
         q, k, v, a, bias, *edges.structure_of(graph), reverse, KINDS[type(score)], scale, slope, call.dropout, seed
     )[0]
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
-
-
-def _no_seed(graph: Graph) -> Tensor:
-    return graph.memo("no seed", lambda: torch.zeros(1, dtype=torch.int64))
 
 
 def _batched(x: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """C++ kernels on the CPU for graphs by rule or ranges: dense tiles of pairs, whole ones skipped, without any edges.
 
+A bias is a number for each edge; dropout is hashed from the numbers of receiver and sender.
+
 Cost        time O(E·H·C) with E the pairs inside the tiles, memory O(N·H·C), forward and backward; the same bits at
             any number of threads
 Differs     a sender with a value that is not finite can reach receivers beside those which listen to it
@@ -17,6 +19,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.graphs.rule import Rule
 from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.dropout import seed_for
 from edgewise.kernels.edges import (
     MOST,
     differentiated_again,
@@ -32,11 +35,12 @@ from edgewise.native import library, threads
 
 SOFTMAX = 5  # a pair's exponential costs about as much as so many products
 BIAS = 4  # and its bias
+DROP = 4  # and whether it is dropped
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
 def refuses(call: Call) -> str | None:
-    """All but `Dot` attention without caps or dropout, on the CPU, on a graph that has ranges."""
+    """All but `Dot` attention without caps, on the CPU, on a graph that has ranges."""
     if library is None:
         return "edgewise was installed without its C++ kernels"
     if not isinstance(call, Attend):
@@ -50,8 +54,6 @@ def refuses(call: Call) -> str | None:
         return f"it has no {type(call.score).__name__} score"
     if call.score.cap is not None:
         return "it has no soft cap"
-    if call.dropout > 0:
-        return "it has no dropout"
     if call.return_weights:
         return "it does not return its weights"
     if max(graph.num_senders, graph.num_receivers) > MOST:
@@ -67,6 +69,7 @@ def cost(call: Call) -> Cost:
     pairs = call.graph.memo("pairs in tiles", lambda: _pairs(call.graph))
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
     size, batch = call.v.element_size(), call.v.shape[:-3].numel()
+    width += DROP if call.dropout > 0 else 0
     numbers, biases = batch * call.heads * pairs, 0
     if call.score.biases:
         width += BIAS
@@ -93,7 +96,8 @@ def run(call: Call) -> Tensor:
         bias = bias.expand(*bias.shape[:-1], call.heads)
         bias = bias.unsqueeze(0) if bias.ndim == 2 else bias.expand(*call.v.shape[:-3], *bias.shape[-2:]).flatten(0, -3)
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
-    y: Tensor = attend_tiles(_batched(q), _batched(k), _batched(call.v), bias, *tiles, places, float(factor))[0]
+    q, k, v, seed = _batched(q), _batched(k), _batched(call.v), seed_for(graph, call.dropout)
+    y: Tensor = attend_tiles(q, k, v, bias, *tiles, places, float(factor), call.dropout, seed)[0]
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
 
 
@@ -157,10 +161,12 @@ def _batched(x: Tensor) -> Tensor:
 
 def _tiling(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
-    places: Tensor | None, scale: float,
+    places: Tensor | None, scale: float, dropout: float, seed: Tensor,
 ) -> Any:  # fmt: skip
     call = library.Tiling()  # type: ignore[union-attr]
     call.threads, call.scale = threads(), scale
+    if dropout > 0:
+        call.dropout, call.seed = dropout, int(seed)
     call.batch, call.receivers, call.heads, call.channels = q.shape
     call.senders, call.values = v.shape[1], v.shape[3]
     call.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
@@ -175,11 +181,11 @@ def _tiling(
 
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
-    places: Tensor | None, scale: float,
+    places: Tensor | None, scale: float, dropout: float, seed: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, lse = _attend_shape(q, k, v, bias, starts, stops, order, places, scale)
+    y, lse = _attend_shape(q, k, v, bias, starts, stops, order, places, scale, dropout, seed)
     q, k, v, starts, stops = *map(rows_contiguous, (q, k, v)), starts.contiguous(), stops.contiguous()
-    call = _tiling(q, k, v, bias, starts, stops, order, places, scale)
+    call = _tiling(q, k, v, bias, starts, stops, order, places, scale, dropout, seed)
     call.y, call.lse = matrix(y), lse.data_ptr()
     library.attend_tiles(DTYPES[v.dtype], call)  # type: ignore[union-attr]
     return y, lse
@@ -187,7 +193,7 @@ def _attend(
 
 def _attend_shape(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
-    places: Tensor | None, scale: float,
+    places: Tensor | None, scale: float, dropout: float, seed: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """y [B, I, H, D], and the log-sum-exp [B, H, I] in the kernel's own base and order."""
     batch, receivers, heads, _ = q.shape
@@ -196,32 +202,33 @@ def _attend_shape(
 
 
 def _attend_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    *tensors, ctx.scale = inputs
+    *tensors, ctx.scale, ctx.dropout, seed = inputs
     y, lse = output
     ctx.mark_non_differentiable(lse)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors, y, lse)
+    ctx.save_for_backward(*tensors, seed, y, lse)
 
 
 def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     dy = grads[0]
     if dy is None:
-        return (None,) * 9
-    q, k, v, bias, *structure, y, lse = ctx.saved_tensors
+        return (None,) * 11
+    q, k, v, bias, *structure, seed, y, lse = ctx.saved_tensors
+    options = ctx.scale, ctx.dropout, seed
     if differentiated_again(dy, q, k, v, bias):
-        return *_attend_again(dy, q, k, v, bias, *structure, ctx.scale), *[None] * 5  # type: ignore[call-arg]
+        return *_attend_again(dy, q, k, v, bias, *structure, *options), *[None] * 7  # type: ignore[call-arg]
     to_bias = bias is not None and ctx.needs_input_grad[3]
-    dq, dk, dv, dbias = attend_tiles_gradient(dy, q, k, v, bias, *structure, ctx.scale, y, lse, to_bias)
+    dq, dk, dv, dbias = attend_tiles_gradient(dy, q, k, v, bias, *structure, *options, y, lse, to_bias)
     if not to_bias:
         dbias = None
     elif bias.shape[0] != dbias.shape[0]:
         dbias = dbias.sum(0, keepdim=True)
-    return dq, dk, dv, dbias, *[None] * 5
+    return dq, dk, dv, dbias, *[None] * 7
 
 
 def _attend_again(
     dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
-    order: Tensor | None, places: Tensor | None, scale: float,
+    order: Tensor | None, places: Tensor | None, scale: float, dropout: float, seed: Tensor,
 ) -> Sequence[Tensor | None]:  # fmt: skip
     """The same gradients by differentiable operations, for second derivatives."""
     from edgewise.kernels import segment
@@ -237,21 +244,51 @@ def _attend_again(
         beyond = torch.arange(graph.num_edges, device=v.device) - graph.offsets[graph.receivers]
         edges = (places + starts)[:, 0][graph.receivers] + beyond
         score = score + EdgeBias(fresh_bias.index_select(-1, edges).transpose(1, 2))
-    y = segment.run(Attend(graph, ends[0], ends[1], ends[2], score))
-    assert isinstance(y, Tensor)
+    result = segment.run(Attend(graph, ends[0], ends[1], ends[2], score, return_weights=True))
+    assert isinstance(result, tuple)
+    y, w_ij = result
+    if dropout > 0:
+        w_ij = w_ij * kept(graph, w_ij.shape, dropout, seed) / (1 - dropout)
+        y = segment.weighted_values(graph, w_ij, ends[2])
     return gradients_again(y, inputs, ends[3])
+
+
+def kept(graph: Graph, shape: Sequence[int], dropout: float, seed: Tensor) -> Tensor:
+    """Which weights [B, E, H] the kernels keep, as they hash it from a receiver's number and a sender's."""
+    batch, _, heads = shape
+    low, high = int(seed) & WORD, int(seed) >> 32
+    row = torch.arange(batch * heads).view(batch, 1, heads) * graph.num_receivers + graph.receivers.unsqueeze(-1)
+    key = _second(_first(row & WORD, low) ^ high ^ ((row >> 32) * 0x9E3779B9 & WORD))
+    return _second(_first(graph.senders, low).unsqueeze(-1) ^ key) >= int(dropout * 2**32)
+
+
+WORD = 2**32 - 1
+
+
+def _first(x: Tensor, low: int) -> Tensor:
+    x = x ^ low
+    x = (x ^ (x >> 16)) * 0x7FEB352D & WORD
+    x = (x ^ (x >> 15)) * 0x846CA68B & WORD
+    return x ^ (x >> 16)
+
+
+def _second(x: Tensor) -> Tensor:
+    x = (x ^ (x >> 16)) * 0x21F0AAAD & WORD
+    x = (x ^ (x >> 15)) * 0xD35A2D97 & WORD
+    return x ^ (x >> 15)
 
 
 def _attend_gradient(
     dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
-    order: Tensor | None, places: Tensor | None, scale: float, y: Tensor, lse: Tensor, to_bias: bool,
+    order: Tensor | None, places: Tensor | None, scale: float, dropout: float, seed: Tensor, y: Tensor, lse: Tensor,
+    to_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     dq, dk, dv, dbias = found = _attend_gradient_shape(
-        dy, q, k, v, bias, starts, stops, order, places, scale, y, lse, to_bias
+        dy, q, k, v, bias, starts, stops, order, places, scale, dropout, seed, y, lse, to_bias
     )
     dy, q, k, v = map(rows_contiguous, (dy, q, k, v))
     starts, stops = starts.contiguous(), stops.contiguous()
-    call = _tiling(q, k, v, bias, starts, stops, order, places, scale)
+    call = _tiling(q, k, v, bias, starts, stops, order, places, scale, dropout, seed)
     call.dy, call.y, call.lse = matrix(dy), matrix(y), lse.data_ptr()
     call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
     if to_bias:
@@ -262,7 +299,8 @@ def _attend_gradient(
 
 def _attend_gradient_shape(
     dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
-    order: Tensor | None, places: Tensor | None, scale: float, y: Tensor, lse: Tensor, to_bias: bool,
+    order: Tensor | None, places: Tensor | None, scale: float, dropout: float, seed: Tensor, y: Tensor, lse: Tensor,
+    to_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """dq, dk, dv, and the gradient to the bias if it is asked for, summed over parts of a batch that shares it."""
     if to_bias and bias is not None:
@@ -274,7 +312,9 @@ def _attend_gradient_shape(
 
 
 _ENDS = "Tensor q, Tensor k, Tensor v, Tensor? bias"
-_INPUTS = f"{_ENDS}, Tensor starts, Tensor stops, Tensor? order, Tensor? places, float scale"
+_INPUTS = (
+    f"{_ENDS}, Tensor starts, Tensor stops, Tensor? order, Tensor? places, float scale, float dropout, Tensor seed"
+)
 
 attend_tiles_gradient = Operator(
     "attend_tiles_gradient",

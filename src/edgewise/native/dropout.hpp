@@ -22,10 +22,19 @@ struct Dropout {
   // Whether a number is kept hangs on whether its hash reaches the threshold; T is a place's lower half or a vector of them.
   template <class T>
   EDGEWISE_INLINE T hash(T x, uint32_t upper) const {
+    return second(first(x) ^ upper);
+  }
+
+  // Its two halves, between which a pair's second number comes in.
+  template <class T>
+  EDGEWISE_INLINE T first(T x) const {
     x ^= low;
     x = (x ^ (x >> 16)) * 0x7feb352du;
     x = (x ^ (x >> 15)) * 0x846ca68bu;
-    x ^= (x >> 16) ^ upper;
+    return x ^ (x >> 16);
+  }
+  template <class T>
+  static EDGEWISE_INLINE T second(T x) {
     x = (x ^ (x >> 16)) * 0x21f0aaadu;
     x = (x ^ (x >> 15)) * 0xd35a2d97u;
     return x ^ (x >> 15);

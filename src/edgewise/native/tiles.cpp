@@ -37,6 +37,8 @@ void bind_tiles(nb::module_& module) {
       .def_rw("channels", &Tiling::channels)
       .def_rw("values", &Tiling::values)
       .def_rw("scale", &Tiling::scale)
+      .def_rw("dropout", &Tiling::dropout)
+      .def_rw("seed", &Tiling::seed)
       .def_rw("receivers", &Tiling::receivers)
       .def_rw("senders", &Tiling::senders)
       .def_rw("q", &Tiling::q)

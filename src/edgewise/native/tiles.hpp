@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "dropout.hpp"
 #include "parallel.hpp"
 #include "tiles_plan.hpp"
 #include "tiles_products.hpp"
@@ -51,6 +52,8 @@ struct Tiles {
   const Tiling& call;
   const Plan& plan;
   const int C, D, C_whole, D_whole, most;  // channels and values, the same in whole vectors, senders in a tile at most
+  const Dropout dropout;
+  const A keep;
   std::vector<A> room;
   std::vector<uint8_t> ready;
   A* dbias = nullptr;   // of one part of the batch
@@ -58,7 +61,8 @@ struct Tiles {
 
   Tiles(const Tiling& call, const Plan& plan)
       : call(call), plan(plan), C(call.channels), D(call.values), C_whole((C + W - 1) / W * W),
-        D_whole((D + W - 1) / W * W), most(forward_step(call)) {}
+        D_whole((D + W - 1) / W * W), most(forward_step(call)), dropout(call.dropout, call.seed),
+        keep(A(1 / (1 - call.dropout))) {}
 
   // Senders in a tile, so that all that is read and written of it stays in the first cache; never more than `most`.
   static int forward_step(const Tiling& call) { return std::max(call.channels, call.values) <= 64 ? 64 : 32; }
@@ -180,6 +184,33 @@ struct Tiles {
     }
   }
 
+  // By what the weights of a panel's receivers for sender j are multiplied: `keep` or 0, hashed from both their numbers.
+  template <int N>
+  struct Kept {
+    const Tiles& of;
+    uint32_t key[N * W];
+
+    Kept(const Tiles& of, int64_t b, int h, const Panel& panel) : of(of) {
+      for (int i = 0; i < N * W; ++i) {
+        const uint64_t row = uint64_t((b * of.call.heads + h) * of.call.receivers + panel.row + i);
+        key[i] = of.dropout.hash(uint32_t(row), of.dropout.upper(row));
+      }
+    }
+    Vector<A> operator()(int64_t j, int n) const {
+      const uint32_t sender = of.dropout.first(uint32_t(j));
+      if constexpr (sizeof(A) == sizeof(uint32_t)) {
+        Bits<A> x;
+        std::memcpy(&x, key + n * W, sizeof x);
+        return choose<A>((Whole<A>)(Dropout::second(x ^ sender) >= of.dropout.threshold), all(of.keep), Vector<A>{});
+      } else {
+        Vector<A> found{};
+        for (int i = 0; i < W; ++i)
+          if (Dropout::second(key[n * W + i] ^ sender) >= of.dropout.threshold) found[i] = of.keep;
+        return found;
+      }
+    }
+  };
+
   // ---- forward
 
   struct Softmax {
@@ -218,6 +249,11 @@ struct Tiles {
         total[n] += p;
       }
     for (int n = 0; n < N; ++n) store(of.total + n * W, total[n]);
+    if (call.dropout > 0) {
+      const Kept<N> kept(*this, b, h, panel);
+      for (int64_t j = 0; j < count; ++j)
+        for (int n = 0; n < N; ++n) store(s + (j * N + n) * W, load(s + (j * N + n) * W) * kept(first + j, n));
+    }
     multiply<A, N, Start::SHRINK, true>(v.x, v.stride, D, s, N * W, count, of.y, N * W, shrink);
   }
 
@@ -312,14 +348,23 @@ struct Tiles {
     mask<N>(s, panel, r, first, last);
     Vector<A> lse[N], delta[N];
     for (int n = 0; n < N; ++n) lse[n] = load(of.lse + n * W), delta[n] = load(of.delta + n * W);
-    for (int64_t j = 0; j < count; ++j)
+    const auto weights = [&](const auto& kept) EDGEWISE_INLINE_LAMBDA {
+      for (int64_t j = 0; j < count; ++j)
 #pragma GCC unroll 2
-      for (int n = 0; n < N; ++n) {
-        const int64_t at = (j * N + n) * W;
-        const Vector<A> p = power(load(s + at) - lse[n]);
-        store(s + at, p);
-        store(ds + at, p * (load(ds + at) - delta[n]));
-      }
+        for (int n = 0; n < N; ++n) {
+          const int64_t at = (j * N + n) * W;
+          const Vector<A> p = power(load(s + at) - lse[n]), d = load(ds + at);
+          if constexpr (std::is_same_v<std::decay_t<decltype(kept)>, Kept<N>>) {
+            const Vector<A> factor = kept(first + j, n);
+            store(s + at, p * factor);
+            store(ds + at, p * (d * factor - delta[n]));
+          } else {
+            store(s + at, p);
+            store(ds + at, p * (d - delta[n]));
+          }
+        }
+    };
+    call.dropout > 0 ? weights(Kept<N>(*this, b, h, panel)) : weights(nullptr);
     if (dbias) with_bias<N, true>(b, h, panel, r, first, last, ds);
     multiply<A, N, Start::ADD, true>(k.x, k.stride, C, ds, N * W, count, of.dq, N * W);
     const Rows dy = read(call.dy, b, panel.row, panel.count, h * D, D, D % W == 0, dy_room);

@@ -11,7 +11,8 @@ struct Tiling {
   int threads = 1;
   int64_t batch = 1;
   int heads = 1, channels = 1, values = 1;
-  double scale = 1;
+  double scale = 1, dropout = 0;
+  uint64_t seed = 0;
   int64_t receivers = 0, senders = 0, ranges = 1;
   const int64_t *starts = nullptr, *stops = nullptr;  // [receivers, ranges]
   const int64_t* order = nullptr;
