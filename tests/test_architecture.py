@@ -231,6 +231,7 @@ COVERED_ELSEWHERE = {
     "graphs/checks": "tests/graphs/test_malformed.py",
     "kernels/call": "tests/kernels/test_verbs.py",
     "kernels/dispatch": "tests/kernels/test_planner.py",
+    "kernels/products": "tests/kernels/test_edges.py",
     "kernels/reference": "tests/kernels/test_verbs.py",
     "tasks/classification": "tests/tasks/test_task.py",
     "tasks/digits": "tests/tasks/test_images.py",
