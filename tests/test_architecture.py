@@ -229,6 +229,7 @@ COVERED_ELSEWHERE = {
     "apps/planning": "tests/apps/test_command_line.py",
     "errors": "tests/apps/test_malformed.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
+    "kernels/again": "tests/kernels/test_edges.py",
     "kernels/call": "tests/kernels/test_verbs.py",
     "kernels/dispatch": "tests/kernels/test_planner.py",
     "kernels/products": "tests/kernels/test_edges.py",

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.dropout import drop
-from edgewise.kernels.operators import DTYPES, Operator, differentiated_again, gradients_again
+from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.kernels.products import (
     Products,
     extreme_gradient_shape,

@@ -14,7 +14,8 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import dispatch
 from edgewise.kernels import edges as native
-from edgewise.kernels.operators import DTYPES, differentiated_again
+from edgewise.kernels.again import differentiated_again
+from edgewise.kernels.operators import DTYPES
 from edgewise.kernels.products import SUM
 from edgewise.kernels.verbs import aggregate, collect
 from edgewise.native import library, threads

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Aggregate, Call, Collect
-from edgewise.kernels.operators import Operator, differentiated_again, gradients_again
+from edgewise.kernels.operators import Operator
 
 SUM, MEAN, MAX, MIN = range(4)
 REDUCTIONS = {"sum": SUM, "mean": MEAN, "max": MAX, "min": MIN}

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from edgewise.graphs import Graph, lowering
 from edgewise.graphs.rule import Rule
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.edges import MOST, matrix, wide
-from edgewise.kernels.operators import DTYPES, Operator, differentiated_again, gradients_again
+from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.products import rows_contiguous
 from edgewise.kernels.scores import Dot
