@@ -16,7 +16,7 @@ def quicken() -> None:
 
     options = interpreter.interpreter_builder.options
     interpreter.interpreter_builder.options = dataclasses.replace(options, sanitize_overflow=False)
-    products.WARPS = 64
+    products.WARPS, products.LANES = 512, 1024
 
 
 if DEVICE.type == "cpu":

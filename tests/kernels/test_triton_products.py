@@ -34,10 +34,10 @@ def moved(leaves):
     return {name: leaf.float().double().to(DEVICE) for name, leaf in leaves.items()}
 
 
-@pytest.mark.parametrize("part", range(13))
+@pytest.mark.parametrize("part", range(10))
 def test_random_graphs_agree_with_reference(part):
     torch.manual_seed(part)
-    graph = on_device(disjoint_graphs(40))
+    graph = on_device(disjoint_graphs(50))
     reduce, weight, channels = pick(REDUCTIONS), pick((*WEIGHTS, "messages")), pick(CHANNELS)
     if weight == "messages":
         leaves, call = messages(graph, reduce, channels)
@@ -50,7 +50,7 @@ def test_random_graphs_agree_with_reference(part):
 
 
 @pytest.mark.parametrize("weight", ["", "heads", "shared by heads", "messages"])
-@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+@pytest.mark.parametrize("reduce", ["max", "min"])
 def test_every_kind_agrees_where_messages_tie(reduce, weight):
     graph = on_device(random_graph(12, 9, 50))
     leaves, call = (
@@ -66,7 +66,7 @@ def relative_error(found, expected):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(("reduce", "weight"), [("sum", "heads"), ("mean", "edge"), ("max", "heads"), ("min", "")])
+@pytest.mark.parametrize(("reduce", "weight"), [("sum", "heads"), ("mean", "edge"), ("max", "heads")])
 def test_the_error_is_at_most_twice_that_of_plain_pytorch(reduce, weight, dtype):
     graph = on_device(random_graph(30, 40, 300))
     leaves, call = product(graph, reduce, weight, 3, 20, equal=True)
@@ -116,11 +116,29 @@ def laid_out(x, how):
 @pytest.mark.parametrize("how", ["transposed", "sliced", "every other row", "off by one", "expanded"])
 def test_inputs_may_lie_in_memory_in_any_way(how):
     graph = on_device(random_graph(6, 6, 20))
-    for leaves, call in (product(graph, "max", "heads", 2, 8), product(graph, "sum", "edge", 1, 8)):
-        elsewhere = {name: laid_out(leaf.to(DEVICE, torch.float32), how) for name, leaf in leaves.items()}
-        packed = {name: leaf.contiguous() for name, leaf in elsewhere.items()}
-        found, expected = (results(call, given, NAME, torch.float32) for given in (elsewhere, packed))
-        assert all(torch.equal(found[name], value) for name, value in expected.items())
+    reduce, weight = ("sum", "edge") if how in ("sliced", "expanded") else ("max", "heads")
+    leaves, call = product(graph, reduce, weight, 2, 8)
+    elsewhere = {name: laid_out(leaf.to(DEVICE, torch.float32), how) for name, leaf in leaves.items()}
+    packed = {name: leaf.contiguous() for name, leaf in elsewhere.items()}
+    found = []
+    for given in (elsewhere, packed):
+        y = call({name: x.requires_grad_() for name, x in given.items()}, NAME)
+        found.append([y, *torch.autograd.grad(y.square().sum(), list(given.values()))])
+    assert all(torch.equal(ours, expected) for ours, expected in zip(*found, strict=True))
+
+
+def test_the_gradient_of_a_result_may_be_expanded_or_transposed():
+    graph = on_device(random_graph(6, 6, 20))
+    for reduce in ("mean", "max"):
+        leaves, call = product(graph, reduce, "heads", 2, 4)
+        given = [leaf.to(DEVICE, torch.float32).requires_grad_() for leaf in leaves.values()]
+        y = call(dict(zip(leaves, given, strict=True)), NAME)
+        for dy in (
+            torch.ones(1, 1, 1, device=DEVICE).expand(6, 2, 4),
+            torch.randn(4, 2, 6, device=DEVICE).permute(2, 1, 0),
+        ):
+            found, expected = (torch.autograd.grad(y, given, d, retain_graph=True) for d in (dy, dy.contiguous()))
+            assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
 
 
 def test_nan_reaches_its_receivers_and_nobody_else():

@@ -141,7 +141,7 @@ def run(call: Call, product: Callable[[Graph, Tensor, Tensor | None, int, bool],
         assert isinstance(call, Aggregate)
         x, weight, axes = call.x, call.weight, -call.node_axis
     if weight is not None and weight.ndim == 1:
-        weight = weight.reshape(1, -1, 1)
+        weight = weight.contiguous().reshape(1, -1, 1)
     elif weight is not None:
         if weight.ndim > 2 and weight.shape[:-2] != x.shape[:-3]:
             lead = torch.broadcast_shapes(weight.shape[:-2], x.shape[:-3])

@@ -129,7 +129,7 @@ def _extreme_share(dy: Tensor, x: Tensor, weight: Tensor | None, structure: Sequ
     from edgewise.gpu import products as kernels
 
     reached = kernels.reduce("count", x, weight, structure, own=y, dtype=torch.float32)
-    return (dy / reached.clamp_(min=1)).to(dy.dtype)
+    return (dy / reached.clamp_(min=1)).to(dy.dtype).contiguous()  # as y is
 
 
 def _extreme_gradient(
