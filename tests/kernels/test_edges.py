@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from edgewise import Graph, aggregate, attend, record, use_backend
-from edgewise.kernels import edges
+from edgewise.kernels import edges, products
 from edgewise.kernels.dropout import drop
 from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
 
@@ -117,17 +117,17 @@ def test_the_product_operators_pass_pytorchs_own_check(reduce, weighted):
     structure, reverse = (*edges.structure_of(graph), torch.empty(0, dtype=torch.int32)), edges.reverse_of(graph)[:3]
     x = torch.randn(2, 4, 2, 3, requires_grad=True)
     weight = torch.randn(1, 12, 2, requires_grad=True) if weighted else None
-    torch.library.opcheck(torch.ops.edgewise.product.default, (x, weight, *structure, list(reverse), reduce))
+    torch.library.opcheck(torch.ops.edgewise.product.default, (x, weight, list(structure), list(reverse), reduce))
     x, weight = x.detach(), None if weight is None else weight.detach()
-    y = edges.product(x, weight, *structure, reverse, reduce)
+    y = edges.product(x, weight, structure, reverse, reduce)
     dy = torch.randn_like(y)
-    if reduce in (edges.MAX, edges.MIN):
-        torch.library.opcheck(torch.ops.edgewise.extreme_share.default, (dy, x, weight, *structure, y))
-        share = edges.extreme_share(dy, x, weight, *structure, y)
-        inputs = (share, x, weight, *structure, y, list(reverse))
+    if reduce in (products.MAX, products.MIN):
+        torch.library.opcheck(torch.ops.edgewise.extreme_share.default, (dy, x, weight, list(structure), y))
+        share = edges.PRODUCTS.extreme_share(dy, x, weight, structure, y)
+        inputs = (share, x, weight, list(structure), y, list(reverse))
         torch.library.opcheck(torch.ops.edgewise.extreme_gradient.default, inputs)
     for weight_heads in (1, 2):
-        torch.library.opcheck(torch.ops.edgewise.product_gradient.default, (dy, x, *structure, weight_heads))
+        torch.library.opcheck(torch.ops.edgewise.product_gradient.default, (dy, x, list(structure), weight_heads))
 
 
 COMPILED = {

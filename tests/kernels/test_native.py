@@ -118,7 +118,7 @@ def laid_out(x, how):
     """The same numbers, elsewhere in memory."""
     if how == "transposed":
         return x.transpose(0, -1).contiguous().transpose(0, -1)
-    if how == "heads first":
+    if how == "heads first" and x.ndim > 1:
         return x.transpose(0, 1).contiguous().transpose(0, 1)
     if how == "sliced":
         return torch.cat([x, x], -1)[..., : x.shape[-1]]
@@ -141,6 +141,7 @@ def test_inputs_may_lie_in_memory_in_any_way(how, dtype):
         attention(graph, "dot", "edge", 3, 3, 5, 7),
         product(graph, "max", "heads", 3, 8),
         product(graph, "sum", "", 1, 9),
+        product(graph, "mean", "edge", 1, 9),
         messages(graph, "mean", 9),
     ):
         elsewhere = {name: laid_out(leaf.to(dtype), how) for name, leaf in leaves.items()}

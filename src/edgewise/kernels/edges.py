@@ -12,12 +12,19 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.dropout import drop
 from edgewise.kernels.operators import DTYPES, Operator
+from edgewise.kernels.products import (
+    Products,
+    extreme_gradient_shape,
+    like,
+    product_gradient_shape,
+    product_shape,
+    rows_contiguous,
+)
 from edgewise.native import library, threads
 
-SUM, MEAN, MAX, MIN = range(4)
-REDUCTIONS = {"sum": SUM, "mean": MEAN, "max": MAX, "min": MIN}
 DOT, ADDITIVE, GATED, NONE = range(4)
 MOST = 2**31 - 1  # nodes and edges are numbered in 32 bits
 
@@ -45,11 +52,6 @@ def _reverse(graph: Graph) -> Reverse:
 def matrix(x: Tensor) -> Any:
     """[B, N, ...] with rows that are contiguous, as the kernels read it."""
     return library.Matrix(x.data_ptr(), x.stride(0), x.stride(1))  # type: ignore[union-attr]
-
-
-def rows_contiguous(x: Tensor) -> Tensor:
-    """The same numbers, where needed copied so that those of a row follow each other."""
-    return x if x.ndim == 4 and x.stride(3) == 1 and (x.stride(2) == x.shape[3] or x.shape[2] == 1) else x.contiguous()
 
 
 def adjacency(offsets: Tensor, index: Tensor, edge: Tensor | None = None) -> Any:
@@ -157,7 +159,7 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     return (
         dq if have_ends else None, dk if have_ends else None, dv,
         None if a is None or da is None else da.to(a.dtype),
-        None if bias is None or dbias is None or not ctx.needs_input_grad[4] else _like(dbias, bias),
+        None if bias is None or dbias is None or not ctx.needs_input_grad[4] else like(dbias, bias),
         *[None] * 8,
     )  # fmt: skip
 
@@ -192,20 +194,6 @@ def _attend_again(
     if dropout > 0:
         y = segment.weighted_values(graph, drop(w_ij, dropout, seed), v)
     return gradients_again(y, inputs, dy)
-
-
-def differentiated_again(*tensors: Tensor | None) -> bool:
-    """Whether a backward pass will itself be differentiated."""
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return False
-    return any(x is not None and x.requires_grad for x in tensors)
-
-
-def gradients_again(y: Tensor, inputs: Sequence[Tensor | None], dy: Tensor) -> list[Tensor | None]:
-    """Differentiable gradients of y to those inputs that have one."""
-    leaves = [x for x in inputs if x is not None and x.requires_grad]
-    found = iter(torch.autograd.grad(y, leaves, dy, create_graph=True, allow_unused=True, materialize_grads=True))
-    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
 def _attend_gradient(
@@ -274,7 +262,7 @@ attend = Operator(
 )
 
 
-# Sparse products: x [B, J, H, C], weight [B or 1, E, 1 or H]; edge e has weight edge[e], or e where `edge` is empty
+# Sparse products: x [B, J, H, C], weight [B or 1, E, 1 or H]; a structure is (offsets, index, edge)
 
 
 def _product_call(x: Tensor, weight: Tensor | None, graph: Any, reduce: int = 0) -> Any:
@@ -289,97 +277,18 @@ def _product_call(x: Tensor, weight: Tensor | None, graph: Any, reduce: int = 0)
 
 
 def _product(
-    x: Tensor,
-    weight: Tensor | None,
-    offsets: Tensor,
-    index: Tensor,
-    edge: Tensor,
-    reverse: Sequence[Tensor],
-    reduce: int,
+    x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], reverse: Sequence[Tensor], reduce: int
 ) -> Tensor:
-    y = _product_shape(x, weight, offsets, index, edge, reverse, reduce)
-    call = _product_call(x, weight, adjacency(offsets, index, edge), reduce)
+    y = product_shape(x, weight, structure, reverse, reduce)
+    call = _product_call(x, weight, adjacency(*structure), reduce)
     call.y = matrix(y)
     library.product(DTYPES[x.dtype], call)  # type: ignore[union-attr]
     return y
 
 
-def _product_shape(
-    x: Tensor,
-    weight: Tensor | None,
-    offsets: Tensor,
-    index: Tensor,
-    edge: Tensor,
-    reverse: Sequence[Tensor],
-    reduce: int,
-) -> Tensor:
-    return x.new_empty(x.shape[0], offsets.shape[0] - 1, x.shape[2], x.shape[3])
-
-
-def _product_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    x, weight, *structure, reverse, ctx.reduce = inputs
-    to_weight = weight is not None and weight.requires_grad
-    extreme = ctx.reduce in (MAX, MIN)
-    ctx.save_for_backward(
-        x if to_weight or extreme else None, weight, *structure, output if extreme else None, *reverse
-    )
-
-
-def _product_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, offsets, index, edge, y, *reverse = ctx.saved_tensors
-    dx = dweight = None
-    dy = rows_contiguous(dy)
-    if ctx.reduce in (MAX, MIN):
-        if differentiated_again(dy, x, weight):
-            return *_extreme_again(dy, x, weight, offsets, index, edge, ctx.reduce), *[None] * 5
-        share = extreme_share(dy, x, weight, offsets, index, edge, y)
-        dx, found = extreme_gradient(share, x, weight, offsets, index, edge, y, reverse)
-        dweight = None if weight is None else _like(found, weight)
-        return dx, dweight, *[None] * 5
-    if ctx.reduce == MEAN:
-        dy = dy / offsets.diff().clamp(min=1).to(dy.dtype).reshape(-1, 1, 1)
-    if ctx.needs_input_grad[0]:
-        dx = product(dy, weight, *reverse, (offsets, index, edge), SUM)
-    if weight is not None and ctx.needs_input_grad[1]:
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling() and (dy.requires_grad or x.requires_grad):
-            receivers = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
-            found = (dy.index_select(1, receivers) * x.index_select(1, index)).sum(-1)
-            found = found.sum(-1, keepdim=True) if weight.shape[2] == 1 else found
-            if edge.numel():
-                found = torch.zeros_like(found).index_copy(1, edge.long(), found)
-        else:
-            found = product_gradient(dy, x, offsets, index, edge, weight.shape[2])
-        dweight = _like(found, weight)
-    return dx, dweight, *[None] * 5
-
-
-def _extreme_again(
-    dy: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, reduce: int
-) -> list[Tensor | None]:
-    """Both gradients of an extreme by differentiable operations, for second derivatives."""
-    from edgewise.kernels import segment
-    from edgewise.kernels.call import Aggregate
-
-    inputs = [given if given is None else given.view_as(given) for given in (x, weight)]
-    x, weight = inputs  # type: ignore[assignment]
-    graph = Graph.from_csr(offsets, index.long(), x.shape[1])
-    if weight is not None:
-        by_edge = weight.index_select(1, edge.long()) if edge.numel() else weight
-    else:
-        by_edge = x.new_ones(1, index.shape[0], 1)
-    y = segment.run(Aggregate(graph, x, by_edge, "max" if reduce == MAX else "min"))
-    assert isinstance(y, Tensor)
-    return gradients_again(y, inputs, dy)
-
-
-def _like(found: Tensor, given: Tensor) -> Tensor:
-    """The gradient to numbers that the whole batch shares."""
-    return found.sum(0, keepdim=True) if given.shape[0] < found.shape[0] else found
-
-
-def _product_gradient(dy: Tensor, x: Tensor, offsets: Tensor, index: Tensor, edge: Tensor, weight_heads: int) -> Tensor:
-    out = _product_gradient_shape(dy, x, offsets, index, edge, weight_heads)
-    call = _product_call(x, None, adjacency(offsets, index, edge))
+def _product_gradient(dy: Tensor, x: Tensor, structure: Sequence[Tensor], weight_heads: int) -> Tensor:
+    out = product_gradient_shape(dy, x, structure, weight_heads)
+    call = _product_call(x, None, adjacency(*structure))
     call.g, call.out, call.weight_heads = matrix(dy), out.data_ptr(), weight_heads
     library.product_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
     return out
@@ -395,28 +304,19 @@ def pair_gradient(graph: Graph, dy: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-def _product_gradient_shape(
-    dy: Tensor, x: Tensor, offsets: Tensor, index: Tensor, edge: Tensor, weight_heads: int
-) -> Tensor:
-    return x.new_empty(x.shape[0], index.shape[0], weight_heads)
-
-
-def _extreme_share(
-    dy: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, y: Tensor
-) -> Tensor:
+def _extreme_share(dy: Tensor, x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], y: Tensor) -> Tensor:
     share = torch.empty_like(dy, memory_format=torch.contiguous_format)
-    call = _product_call(x, weight, adjacency(offsets, index, edge))
+    call = _product_call(x, weight, adjacency(*structure))
     call.y, call.g, call.out = matrix(y), matrix(dy), share.data_ptr()
     library.extreme_share(DTYPES[x.dtype], call)  # type: ignore[union-attr]
     return share
 
 
 def _extreme_gradient(
-    share: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, y: Tensor,
-    reverse: Sequence[Tensor],
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    dx, dweight = _extreme_gradient_shape(share, x, weight, offsets, index, edge, y, reverse)
-    call = _product_call(x, weight, adjacency(offsets, index, edge))
+    share: Tensor, x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], y: Tensor, reverse: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    dx, dweight = extreme_gradient_shape(share, x, weight, structure, y, reverse)
+    call = _product_call(x, weight, adjacency(*structure))
     call.y, call.g = matrix(y), matrix(share)
     if weight is not None:
         call.out = dweight.data_ptr()
@@ -426,39 +326,5 @@ def _extreme_gradient(
     return dx, dweight
 
 
-def _extreme_gradient_shape(
-    share: Tensor, x: Tensor, weight: Tensor | None, offsets: Tensor, index: Tensor, edge: Tensor, y: Tensor,
-    reverse: Sequence[Tensor],
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    shape = (0,) if weight is None else (x.shape[0], index.shape[0], weight.shape[2])
-    return x.new_empty(x.shape), x.new_empty(shape)
-
-
-_STRUCTURE = "Tensor offsets, Tensor index, Tensor edge"
-
-product_gradient = Operator(
-    "product_gradient",
-    f"(Tensor dy, Tensor x, {_STRUCTURE}, int weight_heads) -> Tensor",
-    _product_gradient,
-    _product_gradient_shape,
-)
-extreme_share = Operator(
-    "extreme_share",
-    f"(Tensor dy, Tensor x, Tensor? weight, {_STRUCTURE}, Tensor y) -> Tensor",
-    _extreme_share,
-    lambda dy, *_: torch.empty_like(dy, memory_format=torch.contiguous_format),
-)
-extreme_gradient = Operator(
-    "extreme_gradient",
-    f"(Tensor share, Tensor x, Tensor? weight, {_STRUCTURE}, Tensor y, Tensor[] reverse) -> (Tensor, Tensor)",
-    _extreme_gradient,
-    _extreme_gradient_shape,
-)
-product = Operator(
-    "product",
-    f"(Tensor x, Tensor? weight, {_STRUCTURE}, Tensor[] reverse, int reduce) -> Tensor",
-    _product,
-    _product_shape,
-    _product_save,
-    _product_backward,
-)
+PRODUCTS = Products("", _product, _product_gradient, _extreme_share, _extreme_gradient)
+product = PRODUCTS.product

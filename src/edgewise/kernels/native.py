@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
-from edgewise.kernels import edges
+from edgewise.kernels import edges, products
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.dropout import seed_for
 from edgewise.kernels.operators import DTYPES
@@ -75,12 +75,7 @@ def run(call: Call) -> Tensor:
     """Compute the call on the graph's edges."""
     if isinstance(call, Attend):
         return _attend(call.with_equal_heads())
-    if isinstance(call, Aggregate):
-        return _aggregate(call)
-    m_ij = call.m_ij
-    batched = edges.rows_contiguous(_flat(m_ij, 2).unsqueeze(2))
-    y = _product(call.graph, batched, None, call.reduce, messages=True)
-    return y.reshape(*m_ij.shape[:-2], *y.shape[1:2], m_ij.shape[-1])
+    return products.run(call, _product)
 
 
 def _attend(call: Attend) -> Tensor:
@@ -105,7 +100,7 @@ def _attend(call: Attend) -> Tensor:
         bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads)
         if bias.ndim > 2:
             bias = bias.expand(*call.v.shape[:-3], *bias.shape[-2:])
-        bias = _flat(bias, 2).contiguous()
+        bias = products.flat(bias, 2).contiguous()
     differentiable = [x for x in (q, k, v, a, bias) if x is not None and x.requires_grad]
     reverse = edges.reverse_of(graph) if differentiable and torch.is_grad_enabled() else ()
     seed = seed_for(graph, call.dropout)
@@ -117,45 +112,24 @@ def _attend(call: Attend) -> Tensor:
 
 def _batched(x: Tensor) -> Tensor:
     """[*, N, H, C] -> [B, N, H, C], each row's numbers one after another."""
-    return edges.rows_contiguous(_flat(x, 3))
+    return products.rows_contiguous(products.flat(x, 3))
 
 
-def _flat(x: Tensor, last: int) -> Tensor:
-    """The leading batch as one axis in front of the `last` ones."""
-    return x.unsqueeze(0) if x.ndim == last else x.flatten(0, x.ndim - last - 1)
-
-
-def _aggregate(call: Aggregate) -> Tensor:
-    graph, x, weight = call.graph, call.x, call.weight
-    if call.node_axis == -2:
-        batched = edges.rows_contiguous(_flat(x, 2).unsqueeze(2))
-        y = _product(graph, batched, None if weight is None else weight.reshape(1, weight.shape[0], 1), call.reduce)
-        return y.reshape(*x.shape[:-2], *y.shape[1:2], x.shape[-1])
-    assert weight is not None
-    if weight.ndim > 2 and weight.shape[:-2] != x.shape[:-3]:
-        lead = torch.broadcast_shapes(weight.shape[:-2], x.shape[:-3])
-        x, weight = x.expand(*lead, *x.shape[-3:]), weight.expand(*lead, *weight.shape[-2:])
-    y = _product(graph, _batched(x), _flat(weight, 2), call.reduce)
-    return y.reshape(*x.shape[:-3], *y.shape[1:])
-
-
-def _product(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, messages: bool = False) -> Tensor:
+def _product(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messages: bool) -> Tensor:
     """The product on the graph's edges, or on the graph from messages to their receivers."""
     offsets, index = edges.structure_of(graph)
     if messages:
         index = graph.memo("edge numbers", lambda: torch.arange(graph.num_edges, dtype=torch.int32))
     reverse: tuple[Tensor, ...] = ()
-    if torch.is_grad_enabled() and (x.requires_grad or (weight is not None and weight.requires_grad)):
+    if products.differentiated(x, weight):
         reverse = (
             graph.memo("native messages", lambda: _messages_reversed(graph))
             if messages
             else edges.reverse_of(graph)[:3]
         )
-    if weight is not None:
-        weight = weight.contiguous()
     empty = graph.memo("no numbers", lambda: torch.empty(0, dtype=torch.int32))
-    result: Tensor = edges.product(x, weight, offsets, index, empty, reverse, edges.REDUCTIONS[reduce])
-    return result
+    y: Tensor = edges.product(x, weight, (offsets, index, empty), reverse, reduce)
+    return y
 
 
 def _messages_reversed(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:

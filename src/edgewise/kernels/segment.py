@@ -43,6 +43,14 @@ def cost(call: Call) -> Cost:
     if isinstance(call, Aggregate):
         # PyTorch's CSR product walks along the edges as `native` does, at about two fifths of its speed.
         numbers, size = edges * call.x.numel() // max(1, call.graph.num_senders), call.x.element_size()
+        if call.graph.device.type == "cuda" and not _is_matrix_product(call):
+            return Cost(flops=numbers, gathered=4 * size * numbers, largest=size * numbers, launches=6)
+        if call.graph.device.type == "cuda":  # cuSPARSE, which reads a sender of 64 bits and a weight for each edge
+            written = size * call.x.numel() // max(1, call.graph.num_senders) * call.graph.num_receivers
+            listed = (8 + size) * edges
+            return Cost(
+                edges=2 * numbers, rows=size * numbers, held=size * call.x.numel(), bytes=listed + written, launches=6
+            )
         work = 5 * numbers + 60 * edges + 150 * call.graph.num_receivers
         return Cost(edges=work, rows=5 * size * numbers // 2, held=size * call.x.numel(), launches=4)
     return Cost(flops=call.m_ij.numel(), bytes=8 * call.m_ij.numel(), launches=4)
@@ -93,13 +101,19 @@ def _edge_scores(call: Attend) -> Tensor:
 
 def _aggregate(call: Aggregate) -> Tensor:
     graph, x, weight = call.graph, call.x, call.weight
-    if call.reduce in ("sum", "mean") and call.node_axis == -2 and x.dtype in (torch.float32, torch.float64):
+    if _is_matrix_product(call):
         by_node = x.movedim(-2, 0)
         y = weighted_sum(graph, weight, by_node.reshape(graph.num_senders, by_node.shape[1:].numel()))
         y = y.reshape(graph.num_receivers, *by_node.shape[1:]).movedim(0, -2)
         return _divide_by_degree(graph, y, -2) if call.reduce == "mean" else y
     x_j = x.index_select(call.node_axis, graph.senders)
     return _reduce(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, call.reduce, call.node_axis)
+
+
+def _is_matrix_product(call: Aggregate) -> bool:
+    """Whether PyTorch's sparse matrix product computes it."""
+    summed = call.reduce in ("sum", "mean") and call.node_axis == -2
+    return summed and call.x.dtype in (torch.float32, torch.float64)
 
 
 class WeightedSum(torch.autograd.Function):

@@ -18,18 +18,13 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.rule import Rule
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.dropout import seed_for
-from edgewise.kernels.edges import (
-    MOST,
-    differentiated_again,
-    gradients_again,
-    matrix,
-    rows_contiguous,
-    wide,
-)
+from edgewise.kernels.edges import MOST, matrix, wide
 from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.kernels.planner import Cost
+from edgewise.kernels.products import rows_contiguous
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 

@@ -1,0 +1,48 @@
+"""Compiles the sparse products for sm_90 and prints what came out, as JSON. Run without TRITON_INTERPRET."""
+
+import json
+
+import torch
+
+from edgewise.gpu import products
+from edgewise.gpu.building import schedule
+from gpu import compiled
+
+
+def structure(rows: int, degree: int) -> list[torch.Tensor]:
+    offsets = torch.arange(0, (rows + 1) * degree, degree)
+    offsets[1:-1] += torch.arange(1, rows) % 2 * (degree // 2)  # of two lengths, so that rows are listed
+    numbers = torch.zeros(rows * degree, dtype=torch.int32)
+    return [offsets, numbers, numbers[:0], *schedule(offsets)]
+
+
+def compile_all(nodes: int, degree: int, dtype: torch.dtype, heads: int, channels: int, batch: int) -> None:
+    graph = structure(nodes, degree)
+    x = compiled.tensor(batch, nodes, heads, channels, dtype=dtype)
+    weight = compiled.tensor(batch, nodes * degree, heads, dtype=dtype)
+    products.reduce("sum", x, None, graph)
+    products.reduce("sum", x, weight, graph, mean=True)
+    products.reduce("max", x, weight, graph)
+    products.reduce("picked", x, weight, graph, own=x, share=x)
+    products.multiply(x, x, graph, heads)
+    products.log_sum_exp(weight, graph)
+
+
+KERNELS = {"reduce": products._reduce, "multiply": products._multiply, "log_sum_exp": products._log_sum_exp}
+
+
+def main() -> None:
+    compiled.compile_only()
+    compile_all(100, 8, torch.bfloat16, 4, 32, 1)
+    first = {name: len(compiled.variants(kernel)) for name, kernel in KERNELS.items()}
+    for nodes, degree, batch in ((2, 8, 1), (16, 16, 2), (33, 7, 3), (4096, 4, 1)):
+        compile_all(nodes, degree, torch.bfloat16, 4, 32, batch)
+    again = {name: len(compiled.variants(kernel)) for name, kernel in KERNELS.items()}
+    products.reduce("sum", compiled.tensor(1, 100, 1, 128), None, structure(100, 8))
+    found = {name: [compiled.resources(one) for one in compiled.variants(kernel)] for name, kernel in KERNELS.items()}
+    wide = [one.asm["ptx"].count("ld.global.v4") for one in compiled.variants(products._reduce)]
+    print(json.dumps({"first": first, "again": again, "resources": found, "wide": wide}))
+
+
+if __name__ == "__main__":
+    main()
