@@ -15,8 +15,8 @@ from torch import Tensor
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
 from edgewise.kernels import calibration, dense, factored, native, reference, segment, tiled
-from edgewise.kernels.call import Call
-from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan
+from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan, kind_of
 from edgewise.native import say_if_missing
 
 
@@ -117,8 +117,12 @@ def _by_name_only(backend: str, call: Call) -> bool:
 
 
 def machine_of(call: Call) -> Machine:
-    """The speeds of the device that a call's graph is on."""
-    return MACHINES.get(call.graph.device.type, MACHINES["cpu"])
+    """The speeds of the device that a call's graph is on, in the call's dtype."""
+    x = call.v if isinstance(call, Attend) else call.x if isinstance(call, Aggregate) else call.m_ij
+    kind = kind_of(call.graph.device, x.dtype)
+    if kind != "cpu":
+        calibration.recall("cuda")
+    return MACHINES[kind]
 
 
 def explain(call: Call, what: str) -> Plan:
