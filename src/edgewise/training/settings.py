@@ -117,6 +117,7 @@ class TrainSettings:
         deterministic: Use PyTorch's deterministic algorithms, so that a run repeats and resumes to the same bits.
         device: auto, cpu, cuda, cuda:N or mps.
         threads: Threads of the CPU. 0: as PyTorch chooses.
+        compile: Train the model under torch.compile: slow to start, then faster, above all on a GPU.
         tensorboard: Also write the curves for TensorBoard.
         choose_by: Which validation score the best weights have: the task's metric, or the loss, which is less often the
             best by luck.
@@ -137,6 +138,7 @@ class TrainSettings:
     deterministic: bool = True
     device: str = "auto"
     threads: int = 0
+    compile: bool = False
     tensorboard: bool = False
     choose_by: Literal["metric", "loss"] = "metric"
 
