@@ -35,6 +35,23 @@ class OnCard(Tensor):
     is_cuda = True
 
 
+class Generator(torch.Generator):
+    """The CPU's, which says where it is."""
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        made = super().__new__(cls)
+        made.place = torch.device(device)
+        return made
+
+    def manual_seed(self, seed: int) -> Generator:
+        super().manual_seed(seed)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return self.place
+
+
 class Watch(TorchFunctionMode):
     """Carries out every function on the CPU, and complains where a card could not."""
 
@@ -51,8 +68,7 @@ class Watch(TorchFunctionMode):
             return _tagged(grad, args[0].device)
         if kwargs.get("device") is None:
             return func(*args, **kwargs)
-        device = torch.device(kwargs["device"])
-        generator = kwargs.get("generator")
+        device, generator = torch.device(kwargs["device"]), kwargs.get("generator")
         assert generator is None or generator.device.type == device.type, f"{name}: the generator's device"
         return _tagged(func(*args, **kwargs | {"device": "cpu"}), device)
 
@@ -90,9 +106,20 @@ def _tagged(y: Tensor, device: torch.device) -> Tensor:
         return y if type(y) is kind or (kind is Tensor and isinstance(y, nn.Parameter)) else y.as_subclass(kind)
 
 
+def _watched(run: Any) -> Any:
+    """The engine with a watch of its own: the one outside looks away while a function that it sees is carried out."""
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        with Watch():
+            return run(*args, **kwargs)
+
+    return watched
+
+
 @contextmanager
 def Card() -> Iterator[None]:  # noqa: N802 (a place to be in)
     """Within, `cuda` is a device. Triton's kernels stay out: they would run on memory that is not there."""
+    run_backward = torch.autograd._engine_run_backward
     overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     answers = {"device_count": 1, "get_rng_state": torch.zeros(16, dtype=torch.uint8), "set_rng_state": None}
@@ -100,6 +127,8 @@ def Card() -> Iterator[None]:  # noqa: N802 (a place to be in)
         patched.callback(torch.__future__.set_overwrite_module_params_on_conversion, overwrites)
         patched.enter_context(mock.patch.object(gpu, "INSTALLED", False))
         patched.enter_context(mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False))
+        patched.enter_context(mock.patch.object(torch, "Generator", Generator))
+        patched.enter_context(mock.patch.object(torch.autograd, "_engine_run_backward", _watched(run_backward)))
         for name, answer in (answers | {"manual_seed": None}).items():
             patched.enter_context(mock.patch.object(torch.cuda, name, return_value=answer))
         patched.enter_context(Watch())
