@@ -117,10 +117,10 @@ class TrainSettings:
         deterministic: Use PyTorch's deterministic algorithms, so that a run repeats and resumes to the same bits.
         device: auto, cpu, cuda, cuda:N or mps.
         threads: Threads of the CPU. 0: as PyTorch chooses.
-        compile: Train the model under torch.compile: slow to start, then faster, above all on a GPU.
         tensorboard: Also write the curves for TensorBoard.
         choose_by: Which validation score the best weights have: the task's metric, or the loss, which is less often the
             best by luck.
+        compile: Train the model under torch.compile: slow to start, then faster, above all on a GPU.
     """
 
     steps: int = 1000
@@ -138,9 +138,9 @@ class TrainSettings:
     deterministic: bool = True
     device: str = "auto"
     threads: int = 0
-    compile: bool = False
     tensorboard: bool = False
     choose_by: Literal["metric", "loss"] = "metric"
+    compile: bool = False
 
     def __post_init__(self) -> None:
         typed(self, "train")
