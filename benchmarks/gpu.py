@@ -13,7 +13,8 @@ a generated graph of its sizes; the text is always generated.
 A time is the median of rounds in which all contenders take turns, between CUDA events, on inputs that rotate over more
 than the L2 holds; short work is repeated without waiting, and a "replayed" step was captured in a CUDA graph. An error
 is ‖x − x*‖ / ‖x*‖ from a float64 oracle, the worst of y and all gradients; a contender that is wrong is told of and not
-timed. MB is the peak of a step above what was resident before. When the time is spent no new case begins, and what was
+timed; one that takes the card's context down is left out of the new process that goes on. MB is the peak of a step
+above what was resident before. When the time is spent no new case begins, and what was
 left out is said: `--only` with those names measures them in a second call. The results are results.json and table.md.
 """
 
@@ -22,7 +23,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +35,7 @@ from typing import Any
 import torch
 from on_gpu import compiling, dense, sparse, table, training
 from on_gpu.problems import Row
-from on_gpu.timing import Device, reason
+from on_gpu.timing import BrokenError, Device, reason
 
 from edgewise import __version__
 from edgewise.apps.bench.regret import regret
@@ -108,23 +111,48 @@ def run(device: Device, chosen: dict[str, Callable[[Device], list[Row]]], out: P
     """Run the cases one after another; what is measured is written after each of them."""
     results: dict[str, Any] = {"machine": machine(device), "dry": device.dry, "rows": [], "left out": []}
     print(table.head(results), flush=True)
-    for name, case in chosen.items():
+    for number, (name, case) in enumerate(chosen.items()):
         if device.left() < 25:
             results["left out"].append(name)
             continue
         started = time.perf_counter()
         try:
             rows = case(device)
+        except BrokenError as error:
+            print(f"\n## {name}: {error} crashed ({error.__cause__}); a new process goes on without it", flush=True)
+            device.without |= {str(error)}
+            go_on(device, [*chosen][number:], results)
+            break
         except Exception as error:  # the others go on
             rows = [{"problem": name, "contender": "-", "refused": reason(error)}]
-        device.clear()
         results["rows"] += [{"case": name} | row for row in rows]
         print(f"\n## {name} ({time.perf_counter() - started:.0f} s)\n\n{table.of_rows(rows)}", flush=True)
         if out is not None:
             write(out, results)
+        if device.broken():
+            print(f"\n{name} took the card's context down; a new process goes on with what is left", flush=True)
+            go_on(device, [*chosen][number + 1 :], results)
+            break
+        device.clear()
     if results["left out"]:
         print(f"\nLeft out for lack of time: {', '.join(results['left out'])}.")
     return results
+
+
+def go_on(device: Device, names: list[str], results: dict[str, Any]) -> None:
+    """Do what is left in a new process, without the contenders that took a context down."""
+    if not names:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["--only", *names, *(["--without", *sorted(device.without)] if device.without else [])]
+        words += ["--minutes", f"{device.left() / 60:.2f}"]
+        command = [sys.executable, __file__, *words, "--out", folder] + (["--dry-run"] if device.dry else [])
+        subprocess.run(command, check=False)  # noqa: S603
+        found = Path(folder) / "results.json"
+        if found.exists():
+            more = json.loads(found.read_text(encoding="utf-8"))
+            results["rows"] += more["rows"]
+            results["left out"] += more["left out"]
 
 
 def write(out: Path, results: dict[str, Any]) -> None:
@@ -140,6 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json and table.md here")
     parser.add_argument("--quick", action="store_true", help="one size of every kind")
     parser.add_argument("--only", nargs="+", metavar="CASE", help="these cases only")
+    parser.add_argument("--without", nargs="+", default=[], metavar="CONTENDER", help="leave these out")
     parser.add_argument("--minutes", type=float, default=8.5, help="begin nothing new after so long (default: 8.5)")
     parser.add_argument("--dry-run", action="store_true", help="toy sizes on the CPU, to see the script work")
     parser.add_argument("--compile-only", action="store_true", help="compile the Triton kernels for sm_90 and stop")
@@ -151,6 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     torch.manual_seed(0)
     device = Device(asked.dry_run, 60 * asked.minutes)
+    device.without = frozenset(asked.without)
     known = cases(asked.quick)
     if asked.dry_run and not asked.only:
         known = {name: known[name] for name in DRY if name in known}

@@ -103,6 +103,46 @@ def test_a_wrong_contender_is_not_timed_and_fails_the_run(gpu, capsys):
         assert gpu.table.failed([row])
 
 
+def test_a_contender_that_takes_the_card_down_is_left_out_of_a_new_process(gpu, monkeypatch, capsys, tmp_path):
+    device = gpu.Device(True, 600)
+    device.without = frozenset(["sdpa"])
+    started = []
+
+    def new_process(command, check):
+        started.append(command)
+        gpu.write(
+            Path(command[command.index("--out") + 1]),
+            {"machine": MACHINE, "rows": [{"case": "a"} | ROW], "left out": ["b"]},
+        )
+
+    monkeypatch.setattr(gpu.subprocess, "run", new_process)
+
+    def crashing(q, k, v):
+        raise RuntimeError("an illegal memory access was encountered")
+
+    def case(device):
+        problems = sys.modules["on_gpu.problems"]
+        race = problems.Race(problems.Problem("p", gpu.sparse.power_law(20, 60, "cpu"), 1, 4, torch.float32), device)
+        race.enter(problems.Contender("sdpa", gpu.dense.sdpa))
+        assert race.rows["sdpa"]["refused"] == problems.CRASHED
+        device.broken = lambda: True
+        race.enter(problems.Contender("edgewise triton", lambda p, d: problems.Prepared(crashing)))
+
+    results = gpu.run(device, {"molecules": case, "gpt": None}, None)
+    (command,) = started
+    words = command[command.index("--only") : command.index("--minutes")]
+    assert words == ["--only", "molecules", "gpt", "--without", "edgewise triton", "sdpa"]
+    assert results["rows"][0]["contender"] == "x" and results["left out"] == ["b"]
+    assert "illegal memory access" in capsys.readouterr().out
+    results = gpu.run(device, {"whole-graph": lambda device: [ROW], "gpt": None}, None)  # broken, by nobody knows whom
+    assert started[1][started[1].index("--only") + 1 :][:2] == ["gpt", "--without"]
+    assert [row["contender"] for row in results["rows"]] == ["x", "x"]
+
+
+MACHINE = {"device": "Card", "python": "3", "date": "today", "bandwidth, B/s": 1.0, "bytes": "E"}
+ROW = {"problem": "p", "contender": "x", "refused": "no"}
+
+
 def test_what_there_is_no_time_for_is_said(gpu, capsys):
     results = gpu.run(gpu.Device(True, 1.0), {"gpt": None, "molecules": None}, None)
     assert results["left out"] == ["gpt", "molecules"] and not results["rows"]

@@ -13,10 +13,11 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, EdgeBias, attend
 from edgewise.kernels.dispatch import BACKENDS
-from on_gpu.timing import Device, Turns, reason, replay, sets_beyond_cache, size_of
+from on_gpu.timing import BrokenError, Device, Turns, reason, replay, sets_beyond_cache, size_of
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}  # ‖y − y*‖ / ‖y*‖ beyond which one is wrong
 NUMBERS = 2**26  # of pairs and heads, or of edges and channels, that the oracle holds at once
+CRASHED = "it took the card's context down, and is left out since"
 Leaves = dict[str, Tensor]
 Row = dict[str, Any]
 
@@ -143,6 +144,9 @@ class Race:
         if self.device.left() < 20:
             row["refused"] = "left out for lack of time"
             return
+        if contender.name in self.device.without:
+            row["refused"] = CRASHED
+            return
         try:
             prepared = contender.prepare(self.problem, self.device)
             sets = [self._adapted(prepared, leaves) for leaves in self.sets]
@@ -159,9 +163,10 @@ class Race:
         except Refusal as refusal:
             row["refused"] = str(refusal)
         except Exception as error:  # a contender that fails is told of, and the others go on
+            if self.device.broken():
+                raise BrokenError(contender.name) from error
             row["refused"] = reason(error)
-        finally:
-            self.device.clear()
+        self.device.clear()
 
     def step(self, prepared: Prepared, leaves: Leaves) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Forward and backward."""
@@ -184,7 +189,8 @@ class Race:
                 try:
                     works[f"{name}/replayed step"] = [replay(work) for work in works[f"{name}/step"]]
                 except Exception as error:  # it cannot be captured: the others go on
-                    self.device.wait()
+                    if self.device.broken():
+                        raise BrokenError(name) from error
                     self.rows[name]["not captured"] = reason(error)
         found = Turns(self.device, works).run(seconds=seconds) if works else {}
         for key, taken in found.items():

@@ -16,6 +16,10 @@ ROUNDS = 15  # measurements of each contender, in turns with the others'
 MEGABYTE = 2**20
 
 
+class BrokenError(Exception):
+    """A contender took the card's context down with it: this process can compute no more."""
+
+
 class Device:
     """Where everything computes, and until when.
 
@@ -27,6 +31,7 @@ class Device:
         self.started, self.seconds = time.perf_counter(), seconds
         self.cache = MEGABYTE if self.toy else torch.cuda.get_device_properties(0).L2_cache_size
         self.bandwidth = 0.0
+        self.without: frozenset[str] = frozenset()  # contenders that took a context down before
 
     def left(self) -> float:
         """Seconds until the benchmark has to end."""
@@ -36,6 +41,14 @@ class Device:
         """Until the card has done what it was asked for."""
         if not self.dry:
             torch.cuda.synchronize()
+
+    def broken(self) -> bool:
+        """Whether the card's context is lost, as after a read of memory that is not there."""
+        try:
+            self.wait()
+        except RuntimeError:
+            return True
+        return False
 
     def clear(self) -> None:
         """Give back the memory that nothing holds any more."""
