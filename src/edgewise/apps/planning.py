@@ -40,7 +40,9 @@ def plan(
     if calibrate:
         measured = {kind: asdict(machine) for kind, machine in calibration.calibrate(device).items()}
         print(f"{'this machine' if device == 'cpu' else torch.cuda.get_device_name()}, per second (launch: seconds):")
-        print(columns([{"": name} | {kind: f"{measured[kind][name]:.3g}" for kind in measured} for name in SPEEDS]))
+        rows = [{"": "", **{kind: kind for kind in measured}}] if len(measured) > 1 else []
+        rows += [{"": name} | {kind: f"{measured[kind][name]:.3g}" for kind in measured} for name in SPEEDS]
+        print(columns(rows))
         answer["machine"] = measured
     if pattern is None:
         if not calibrate:
