@@ -37,7 +37,7 @@ def sdpa(problem: Problem, device: Device) -> Prepared:
 
 def plain(graph: str, n: int, device: Device) -> list[Row]:
     """Complete or causal attention of n tokens, 16 heads of 64, 32,768 tokens in the batch."""
-    n = min(n, 64) if device.toy else n
+    n = min(n, 32) if device.toy else n
     heads, channels, batch = (2, 16, 2) if device.toy else (16, 64, max(1, 32_768 // n))
     built = patterns.PATTERNS[graph](n).to(device.kind)
     race = Race(
@@ -73,7 +73,7 @@ def flex(radius: int) -> Callable[[Problem, Device], Prepared]:
 
 def window(n: int, radius: int, device: Device) -> list[Row]:
     """A window to both sides; and how long the mask, or what stands for it, takes to build for a new graph."""
-    n, radius = (min(n, 256), 8) if device.toy else (n, radius)
+    n, radius = (min(n, 64), 4) if device.toy else (n, radius)
     heads, channels = (2, 16) if device.toy else (16, 64)
     problem = Problem(
         f"window ±{radius} of {n}, {heads} × {channels}",
@@ -172,10 +172,10 @@ def padded(problem: Problem, device: Device) -> Prepared:
 def molecules(device: Device) -> list[Row]:
     """512 molecules of 10 to 40 atoms, each a complete graph with a bias on its edges."""
     generator = torch.Generator().manual_seed(0)
-    count, heads, channels = (4, 2, 16) if device.toy else (512, 8, 32)
-    sizes = tuple(torch.randint(10, 41, (count,), generator=generator).tolist())
+    count, most, heads, channels = (4, 16, 2, 16) if device.toy else (512, 40, 8, 32)
+    sizes = tuple(torch.randint(10, most + 1, (count,), generator=generator).tolist())
     graph = Graph.batch([patterns.complete(size) for size in sizes]).to(device.kind)
-    name = f"{count} molecules of 10 to 40 atoms, {heads} × {channels}, bias on edges"
+    name = f"{count} molecules of 10 to {most} atoms, {heads} × {channels}, bias on edges"
     race = Race(Problem(name, graph, heads, channels, HALF, biased=True, sizes=sizes), device)
     own = map(ours, ("ragged", None, "triton", "segment"))
     for contender in (*own, Contender("varlen flash, no bias", varlen), Contender("padded sdpa", padded)):

@@ -106,7 +106,7 @@ def contenders(device: Device) -> list[Contender]:
 
 
 SIZES = {"100k": (100_000, 2_000_000, 4, 32), "1M": (1_000_000, 16_000_000, 8, 16)}
-DRY = {"100k": (60, 300, 2, 8), "1M": (80, 500, 2, 8)}
+DRY = {"100k": (40, 160, 2, 8), "1M": (50, 200, 2, 8)}
 
 
 def csr(name: str, dtype: torch.dtype, device: Device) -> list[Row]:
