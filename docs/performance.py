@@ -1,16 +1,24 @@
-"""Writes docs/performance.md from what `edgewise bench all --out FOLDER` measured.
+"""Writes docs/performance.md from what `edgewise bench all --out FOLDER` and `benchmarks/gpu.py --out FOLDER` measured.
 
-python docs/performance.py FOLDER/results.json
+python docs/performance.py FOLDER/results.json         all but the section on GPUs, which stays as it is
+python docs/performance.py --gpu FOLDER/table.md       the section on GPUs alone
 """
 
 import json
 import sys
 from pathlib import Path
 
-from edgewise.apps.bench.page import page
+from edgewise.apps.bench.page import on_a_gpu, page, section_on_gpus
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    (Path(__file__).parent / "performance.md").write_text(page(results), encoding="utf-8")
+    path = Path(__file__).parent / "performance.md"
+    before = path.read_text(encoding="utf-8")
+    gpu = section_on_gpus(before)
+    match sys.argv[1:]:
+        case ["--gpu", table]:
+            text = before.removesuffix(gpu).rstrip() + "\n\n" + on_a_gpu(Path(table).read_text(encoding="utf-8"))
+        case [results]:
+            text = page(json.loads(Path(results).read_text(encoding="utf-8"))) + "\n" + gpu
+        case _:
+            sys.exit(__doc__)
+    path.write_text(text, encoding="utf-8")

@@ -4,10 +4,13 @@ import sys
 import time
 
 import pytest
+import torch
 
 from edgewise.apps import command_line
 from edgewise.apps.command_line import main, split_sections
 from edgewise.errors import ConfigError
+from edgewise.kernels import calibration
+from edgewise.kernels.planner import ASSUMED
 
 COMMANDS = ("demo", "list", "train", "resume", "evaluate", "predict", "generate", "plan", "check", "bench")
 
@@ -100,6 +103,26 @@ def test_plan_prints_the_candidates_and_the_refusals(capsys) -> None:
     assert any(one["refusal"] for one in answer["candidates"])
     assert "ms" in told
     assert "refuses" in told
+
+
+def test_plan_measures_a_device_and_prints_a_column_for_each_precision(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(calibration, "calibrate", lambda device: {"cuda": ASSUMED["cuda"], "cuda half": ASSUMED["cpu"]})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
+    assert main(["plan", "--calibrate", "--device", "cuda", "--json"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("A card, per second") and told.splitlines()[1].split() == ["cuda", "cuda", "half"]
+    assert json.loads(told.splitlines()[-1])["machine"]["cuda half"]["flops"] == ASSUMED["cpu"].flops
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    "words", [["plan", "causal", "n=8"], ["plan", "--calibrate"], ["bench", "regret"], ["bench", "tfn"]]
+)
+def test_a_gpu_that_is_not_there_is_told_of_in_one_line(words: list[str], capsys) -> None:
+    assert main([*words, "--device", "cuda"]) == 2
+    told = capsys.readouterr().err
+    assert ("only `regret` runs there" if words[-1] == "tfn" else "no GPU of NVIDIA's here") in told
 
 
 @pytest.mark.parametrize("score", ["Dot", "Additive", "GatedAdditive", "Gaussian", "Uniform", "Kernel"])

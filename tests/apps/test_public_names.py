@@ -1,4 +1,5 @@
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,3 +33,62 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_edgewise_imports_no_torch() -> None:
     code = "import edgewise, edgewise.apps.command_line, sys; assert 'torch' not in sys.modules, 'torch'"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_computing_imports_no_optional_package() -> None:
+    optional = {"triton", "jsonargparse", "matplotlib", "networkx", "torch_geometric", "numba", "e3nn", "rdkit", "ase"}
+    code = f"""
+import sys, torch
+before = set(sys.modules)
+from edgewise import attend, causal, plan
+x = torch.ones(4, 1, 2)
+attend(causal(4), x, x, x)
+plan(causal(4))
+found = {optional} & set(sys.modules) - before
+assert not found, found
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+FROM_THE_SOURCES = """
+import importlib.abc, importlib.metadata, sys, warnings
+
+class Bare(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        optional = "jsonargparse torch_geometric numba e3nn rdkit ase transformers tokenizers sacrebleu openmm pyarrow"
+        if name.split(".")[0] in (*optional.split(), "triton") or name == "edgewise.native._native":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Bare())
+
+def unknown(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+
+importlib.metadata.distribution = unknown
+import torch
+from edgewise import Graph, attend, complete
+from edgewise.apps.bench import report
+from edgewise.apps.command_line import main
+from edgewise.training import Choice, RunConfig, TrainSettings, train
+
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    x = torch.ones(64, 1, 2)
+    attend(complete(64), x, x, x)  # dense anyway
+    assert not told, told[0].message
+    graph = Graph.from_edge_index(torch.randint(2000, (2, 9000)), 2000)
+    for n in range(2):
+        x = torch.ones(2000, 1 + n, 8)
+        attend(graph, x, x, x)
+    assert len(told) == 1 and "without its C++ kernels" in str(told[0].message)
+assert report.surroundings()["edgewise"]
+assert main(["plan", "causal", "n=8"]) == 0 and main(["bench"]) == 0
+train(RunConfig(Choice("karate"), Choice("gnn", {"layer": "gat"}), train=TrainSettings(steps=2)), sys.argv[1])
+"""
+
+
+def test_it_runs_from_its_sources_without_a_build_and_without_what_is_optional(tmp_path: Path) -> None:
+    source = str(Path(edgewise.__file__).parents[1])
+    command = [sys.executable, "-c", FROM_THE_SOURCES, str(tmp_path / "run")]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": source}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

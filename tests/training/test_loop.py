@@ -71,6 +71,21 @@ def test_the_same_configuration_gives_the_same_bits(tmp_path):
     assert not same_run(runs[0], runs[2])
 
 
+def test_training_may_be_compiled(tmp_path, monkeypatch):
+    compiled = []
+
+    def traced(model):
+        compiled.append(model)
+        return compiler(model, backend="eager")  # the same operations: the default would take long to start
+
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", traced)
+    runs = [trained(tmp_path / str(k), configured(steps=3, compile=bool(k))) for k in (0, 1)]
+    assert len(compiled) == 1
+    first, second = map(weights, runs)
+    assert first.keys() == second.keys() and all(torch.allclose(first[name], second[name]) for name in first)
+
+
 def test_evaluation_does_not_disturb_training(tmp_path):
     often, seldom = (trained(tmp_path / str(k), configured(evaluate_every=k)) for k in (1, 40))
     assert all(torch.equal(weight, weights(seldom)[name]) for name, weight in weights(often).items())

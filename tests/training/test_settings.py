@@ -16,7 +16,7 @@ FULL = RunConfig(
     PatternChoice("window", {"radius": 2, "sides": "past"}),
     OptimizerSettings("adam", 3e-4, 0.1, True, "blocks.", 0.8, (0.8, 0.95), 0.9, 1e-6, 9, 0.5, 7, 0.1, 5, 3, 2),
     ScheduleSettings("cosine", 10, 0.1),
-    TrainSettings(7, 6, 5, 1.0, "bfloat16", 4, 3, 2, 1, 9, 8, 11, False, "cuda:1", 2, True, "loss"),
+    TrainSettings(7, 6, 5, 1.0, "bfloat16", 4, 3, 2, 1, 9, 8, 11, False, "cuda:1", 2, True, "loss", True),
     "mine",
 )
 

@@ -170,7 +170,10 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         "--dtype", default="float32", choices=("float64", "float32", "bfloat16", "float16"), help="(default: float32)"
     )
     plan.add_argument(
-        "--calibrate", action="store_true", help="first measure this machine's speeds (3 s) and keep them"
+        "--device", default="cpu", choices=("cpu", "cuda"), help="where the graph would be (default: cpu)"
+    )
+    plan.add_argument(
+        "--calibrate", action="store_true", help="first measure the device's speeds (3 to 5 s) and keep them"
     )
 
     check = add("check", "measure what a model can tell apart", CHECK)
@@ -195,6 +198,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     bench.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="these contenders only")
     bench.add_argument("--out", metavar="FOLDER", help="write table.md, results.json and times.svg here")
+    bench.add_argument(
+        "--device", default="cpu", choices=("cpu", "cuda"), help="of `regret`; the other cases are the CPU's (default)"
+    )
     return parser, made
 
 
@@ -210,7 +216,8 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
 
     edgewise plan causal n=1024 --heads 8
     edgewise plan grid height=28 width=28 --channels 16 --score Gaussian
-    edgewise plan --calibrate"""
+    edgewise plan --calibrate
+    edgewise plan --calibrate --device cuda"""
 
 CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
 
@@ -305,12 +312,13 @@ def run(args: argparse.Namespace) -> Answer:
             from edgewise.apps.bench.harness import Budget
 
             budget = Budget(seconds=args.seconds, rounds=args.rounds, gigabytes=args.memory)
-            return bench(args.case, quick=args.quick, threads=args.threads, budget=budget, only=args.only, out=args.out)
+            asked = {"only": args.only, "out": args.out, "device": args.device}
+            return bench(args.case, quick=args.quick, threads=args.threads, budget=budget, **asked)
         case _:
             from edgewise.apps.planning import plan
 
             shape = (args.heads, args.channels, args.batch, args.dtype)
-            return plan(args.pattern, args.options, args.score, *shape, calibrate=args.calibrate)
+            return plan(args.pattern, args.options, args.score, *shape, args.device, calibrate=args.calibrate)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

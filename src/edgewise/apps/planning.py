@@ -5,16 +5,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
 from torch import nn
 
 import edgewise
+from edgewise.apps.listing import columns
 from edgewise.errors import ConfigError, nearest
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.kernels import Score, calibration
+from edgewise.kernels.planner import Machine
+
+SPEEDS = [field.name for field in fields(Machine)]
 
 
 def plan(
@@ -25,16 +29,20 @@ def plan(
     channels: int,
     batch: int,
     dtype: str,
+    device: str = "cpu",
     *,
     calibrate: bool = False,
 ) -> dict[str, Any]:
-    """Print the planner's table, after measuring the machine where that is asked for."""
+    """Print the planner's table for a device, after measuring it where that is asked for."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("--device cuda: PyTorch sees no GPU of NVIDIA's here; use cpu")
     answer: dict[str, Any] = {}
     if calibrate:
-        measured = asdict(calibration.calibrate())
-        print("this machine, per second (launch: seconds):")
-        for name, speed in measured.items():
-            print(f"  {name:<12}  {speed:9.3g}")
+        measured = {kind: asdict(machine) for kind, machine in calibration.calibrate(device).items()}
+        print(f"{'this machine' if device == 'cpu' else torch.cuda.get_device_name()}, per second (launch: seconds):")
+        rows = [{"": "", **{kind: kind for kind in measured}}] if len(measured) > 1 else []
+        rows += [{"": name} | {kind: f"{measured[kind][name]:.3g}" for kind in measured} for name in SPEEDS]
+        print(columns(rows))
         answer["machine"] = measured
     if pattern is None:
         if not calibrate:
@@ -44,7 +52,7 @@ def plan(
         raise ConfigError(f"unknown pattern {pattern!r}{nearest(pattern, PATTERNS)}; known are {', '.join(PATTERNS)}")
     if score not in SCORES:
         raise ConfigError(f"unknown score {score!r}{nearest(score, SCORES)}; known are {', '.join(SCORES)}")
-    graph = build(pattern, options)
+    graph = build(pattern, options).to(device)
     table = edgewise.plan(
         graph,
         SCORES[score](heads, channels),

@@ -1,4 +1,4 @@
-"""Measure what the planner assumes of this machine, once, and keep it for later processes."""
+"""Measure what the planner assumes of this machine and of its GPU, once, and keep it for later processes."""
 
 from __future__ import annotations
 
@@ -8,54 +8,129 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, patterns
-from edgewise.kernels import dense, native, tiled
+from edgewise.kernels import dense, segment
 from edgewise.kernels.call import Attend
-from edgewise.kernels.planner import MACHINES, Cost, Machine
+from edgewise.kernels.planner import MACHINES, Cost, Machine, kind_of
 from edgewise.kernels.scores import Dot
-from edgewise.native import library
+
+if TYPE_CHECKING:
+    from edgewise.kernels.dispatch import Backend
 
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewise" / "machines"
+DTYPES = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}  # one set of speeds for each
 
 
-def calibrate() -> Machine:
-    """Measure this machine's speeds at the current number of threads, use them from now on, and keep them.
+@dataclass(frozen=True)
+class Probes:
+    """What a device's speeds are measured on: large enough to fill it, small enough to take moments.
 
-    Cost        under 3 s; writes one small file, which later processes on the same machine read
+    Symbols     complete = nodes, heads and channels of attention by PyTorch; copied = numbers; rows = of a table, few
+                and many = how many of them are gathered; near, far = nodes and edges of graphs whose rows are in the
+                cache, and are not; blocks = number and size of complete graphs; edges, tiles = the backends whose
+                speeds are meant
     """
-    assumed = MACHINES["cpu"]
-    with torch.no_grad():
-        measured = _with_kernels(_of_pytorch(assumed))
-    MACHINES["cpu"] = measured
-    path = _path()
+
+    complete: tuple[int, int, int]
+    copied: int
+    rows: int
+    few: int
+    many: int
+    near: tuple[int, int]
+    far: tuple[int, int]
+    blocks: tuple[int, int]
+    edges: str
+    tiles: str
+
+
+PROBES = {
+    "cpu": Probes(
+        (512, 4, 32), 1 << 24, 4096, 20_000, 200_000, (1000, 60_000), (50_000, 500_000), (1, 512), "native", "tiled",
+    ),
+    "cuda": Probes(
+        (8192, 8, 64), 1 << 27, 4096, 50_000, 4_000_000, (10_000, 2_000_000), (400_000, 8_000_000), (2048, 64),
+        "triton", "ragged",
+    ),
+}  # fmt: skip
+
+
+def calibrate(device: str = "cpu") -> dict[str, Machine]:
+    """Measure the speeds of the CPU at the current number of threads, or of the GPU; use them from now on; keep them.
+
+    Errors      ConfigError where there is no such device
+    Edge cases  a speed of kernels that are not there stays what is assumed
+    Cost        under 3 s on a CPU, under 5 s on a GPU besides compiling kernels that were never used; writes one small
+                file, which later processes on the same machine read
+    """
+    if device not in DTYPES or (device == "cuda" and not torch.cuda.is_available()):
+        raise ConfigError(f"there is no device {device!r} to measure here; known are {', '.join(DTYPES)}")
+    place, measured = torch.device(device), {}
+    with torch.no_grad(), torch.random.fork_rng([torch.cuda.current_device()] if device == "cuda" else []):
+        torch.manual_seed(0)
+        for dtype in DTYPES[device]:
+            kind = kind_of(place, dtype)
+            measured[kind] = Bench(place, dtype, PROBES[device]).measured(MACHINES[kind])
+    MACHINES.update(measured)
+    path = _path(device)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps(asdict(measured), indent=1) + "\n", encoding="utf-8")
+    content = {kind: asdict(machine) for kind, machine in measured.items()}
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     part.replace(path)
     return measured
 
 
-def remember() -> None:
-    """Take the speeds that `calibrate` kept, if it ran on this machine with as many threads; else those assumed."""
+def remember(device: str = "cpu") -> None:
+    """Take the speeds that `calibrate` kept, if it ran on this device (with as many threads); else those assumed."""
+    kinds = [kind_of(torch.device(device), dtype) for dtype in DTYPES[device]]
     try:
-        kept = json.loads(_path().read_text(encoding="utf-8"))
-        values = {name: float(kept[name]) for name in asdict(MACHINES["cpu"])}
+        kept = json.loads(_path(device).read_text(encoding="utf-8"))
+        found = {kind: {name: float(kept[kind][name]) for name in asdict(MACHINES[kind])} for kind in kinds}
     except (OSError, ValueError, TypeError, KeyError):
         return  # never measured, or by another version
-    if all(math.isfinite(value) and value > 0 for value in values.values()):
-        MACHINES["cpu"] = Machine(**values)
+    for kind, values in found.items():
+        if all(math.isfinite(value) and value > 0 for value in values.values()):
+            MACHINES[kind] = Machine(**values)
 
 
-def _path() -> Path:
-    """One file for each processor, number of threads and PyTorch."""
-    model = "".join(c if c.isalnum() else "-" for c in f"{platform.machine()} {_processor()} {torch.__version__}")
-    return FOLDER / f"{model}-{torch.get_num_threads()}.json"
+_recalled: set[str] = set()
+
+
+def recall(device: str) -> None:
+    """`remember`, when a process first plans for a GPU: asking for its name any earlier would start it."""
+    if device not in _recalled and torch.cuda.is_available():
+        _recalled.add(device)
+        remember(device)
+
+
+recall._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
+
+
+def _path(device: str) -> Path:
+    """One file for each processor, number of threads and PyTorch; for each GPU, PyTorch and Triton."""
+    if device == "cpu":
+        name = _plain(f"{platform.machine()} {_processor()} {torch.__version__}")
+        return FOLDER / f"{name}-{torch.get_num_threads()}.json"
+    capability = "".join(map(str, torch.cuda.get_device_capability()))
+    try:
+        triton = version("triton")
+    except PackageNotFoundError:
+        triton = "none"
+    name = f"{torch.cuda.get_device_name()} sm{capability} {torch.__version__} triton {triton}"
+    return FOLDER / f"{_plain(name)}.json"
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in text)
 
 
 def _processor() -> str:
@@ -68,65 +143,108 @@ def _processor() -> str:
     return " ".join(kind.get(name, "") for name in ("model name", "cpu family", "model"))
 
 
-def _of_pytorch(machine: Machine) -> Machine:
-    one, block, other = torch.zeros(1), torch.zeros(1 << 24), torch.zeros(1 << 24)
-    launch = (
-        _seconds(lambda: [one.add(1) for _ in range(100)]) / 100 * 5
-    )  # an operation of a call has autograd around it
-    bandwidth = 2 * 4 * block.numel() / _seconds(lambda: other.copy_(block))
-    rows = torch.randn(4096, 64)
-    few, many = torch.randint(4096, (20_000,)), torch.randint(4096, (200_000,))
-    return replace(
-        machine,
-        launch=launch,
-        bandwidth=bandwidth,
-        gather=2 * 4 * 64 * few.shape[0] / _seconds(lambda: rows.index_select(0, few)),
-        gather_fresh=2 * 4 * 64 * many.shape[0] / _seconds(lambda: rows.index_select(0, many)),
-        flops=_rate(patterns.complete(512), dense, lambda cost: cost.flops, launch),
-    )
+@dataclass(frozen=True)
+class Bench:
+    """The measurements of one device in one dtype."""
+
+    device: torch.device
+    dtype: torch.dtype
+    probes: Probes
+
+    def measured(self, machine: Machine) -> Machine:
+        """The machine with every speed that can be measured here."""
+        return self._with_kernels(self._of_pytorch(machine))
+
+    def _of_pytorch(self, machine: Machine) -> Machine:
+        probes, launch = self.probes, self._launch()
+        block = torch.zeros(probes.copied, device=self.device)
+        other = torch.zeros_like(block)
+        bandwidth = 2 * 4 * block.numel() / self._seconds(lambda: other.copy_(block))
+        rows = torch.randn(probes.rows, 64, device=self.device)
+        few, many = (torch.randint(probes.rows, (count,), device=self.device) for count in (probes.few, probes.many))
+        n, heads, channels = probes.complete
+        return replace(
+            machine,
+            launch=launch,
+            bandwidth=bandwidth,
+            gather=2 * 4 * 64 * few.shape[0] / self._seconds(lambda: rows.index_select(0, few)),
+            gather_fresh=2 * 4 * 64 * many.shape[0] / self._seconds(lambda: rows.index_select(0, many)),
+            flops=self._rate(self._call(patterns.complete(n), heads, channels), dense, lambda cost: cost.flops, launch),
+        )
+
+    def _launch(self) -> float:
+        """Seconds of one operation of a call."""
+        if self.device.type == "cpu":
+            one = torch.zeros(1)
+            # An operation of a call has autograd around it.
+            return self._seconds(lambda: [one.add(1) for _ in range(100)]) / 100 * 5
+        call = self._call(patterns.complete(8), 1, 16)  # nothing to compute: what takes time is to ask for it
+        segment.run(call)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(100):
+            segment.run(call)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / 100 / segment.cost(call).launches
+
+    def _with_kernels(self, machine: Machine) -> Machine:
+        """The speeds of this library's kernels, where they run."""
+        count, size = self.probes.blocks
+        tiled = self._call(Graph.batch([patterns.complete(size)] * count) if count > 1 else patterns.complete(size))
+        if (tiles := _runs(self.probes.tiles, tiled)) is not None:
+            machine = replace(machine, tiles=self._rate(tiled, tiles, lambda cost: cost.tiles, machine.launch))
+        near = self._call(self._random(*self.probes.near))
+        if (edges := _runs(self.probes.edges, near)) is None:
+            return machine
+        machine = replace(machine, edges=1.1 * self._rate(near, edges, lambda cost: cost.edges, machine.launch))
+        # What a large graph takes beyond its arithmetic is the traffic of rows that no cache holds.
+        call = self._call(self._random(*self.probes.far))
+        cost, seconds = edges.cost(call), self._seconds(lambda: edges.run(call), 3)
+        beyond = max(seconds / 50, seconds - cost.edges / machine.edges)
+        far = cost.rows * max(0.1, 1 - machine.cache / cost.held)
+        return replace(machine, rows=max(machine.rows, 2 * far / beyond), rows_far=far / beyond)
+
+    def _random(self, nodes: int, edges: int) -> Graph:
+        return Graph.from_edge_index(torch.randint(nodes, (2, edges), device=self.device), nodes)
+
+    def _call(self, graph: Graph, heads: int = 4, channels: int = 32) -> Attend:
+        q, k, v = torch.randn(3, graph.num_senders, heads, channels, device=self.device, dtype=self.dtype)
+        return Attend(graph.to(self.device), q, k, v, Dot())
+
+    def _rate(self, call: Attend, backend: Backend, count: Callable[[Cost], int], launch: float) -> float:
+        """Operations a second of one backend's attention."""
+        seconds, cost = self._seconds(lambda: backend.run(call)), backend.cost(call)
+        asked = cost.launches * launch if self.device.type == "cpu" else 0.0  # a GPU computes while it is asked
+        return max(1, count(cost)) / max(seconds - asked, seconds / 4)
+
+    def _seconds(self, work: Callable[[], object], times: int = 7) -> float:
+        """The fastest of a few runs after a first one."""
+        work()
+        return min((_by_clock if self.device.type == "cpu" else _by_events)(work, times))
 
 
-def _with_kernels(machine: Machine) -> Machine:
-    if library is None:
-        return machine
-    machine = replace(
-        machine,
-        tiles=_rate(patterns.complete(512), tiled, lambda cost: cost.tiles, machine.launch),
-        edges=1.1 * _rate(_random(1000, 60_000), native, lambda cost: cost.edges, machine.launch),
-    )
-    # What a large graph takes beyond its arithmetic is the traffic of rows that no cache holds.
-    call = _call(_random(50_000, 500_000))
-    cost = native.cost(call)
-    beyond = max(1e-4, _seconds(lambda: native.run(call), 3) - cost.edges / machine.edges)
-    far = cost.rows * max(0.1, 1 - machine.cache / cost.held)
-    return replace(machine, rows=max(machine.rows, 2 * far / beyond), rows_far=far / beyond)
+def _runs(name: str, call: Attend) -> Backend | None:
+    """The backend of that name, where there is one and it can run the call."""
+    from edgewise.kernels.dispatch import BACKENDS  # which reads what was measured, and so imports this file
+
+    backend = BACKENDS.get(name)
+    return None if backend is None or backend.refuses(call) is not None else backend
 
 
-def _random(nodes: int, edges: int) -> Graph:
-    generator = torch.Generator().manual_seed(0)
-    return Graph.from_edge_index(torch.randint(nodes, (2, edges), generator=generator), nodes)
-
-
-def _call(graph: Graph) -> Attend:
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, graph.num_senders, 4, 32, generator=generator)
-    return Attend(graph, q, k, v, Dot())
-
-
-def _rate(graph: Graph, backend: ModuleType, count: Callable[[Cost], int], launch: float) -> float:
-    """Operations a second of one backend's attention."""
-    call = _call(graph)
-    seconds = _seconds(lambda: backend.run(call))
-    cost = backend.cost(call)
-    return count(cost) / max(seconds - cost.launches * launch, seconds / 4)
-
-
-def _seconds(work: Callable[[], object], times: int = 7) -> float:
-    """The fastest of a few runs after a first one."""
-    work()
+def _by_clock(work: Callable[[], object], times: int) -> list[float]:
     found = []
     for _ in range(times):
         start = time.perf_counter()
         work()
         found.append(time.perf_counter() - start)
-    return min(found)
+    return found
+
+
+def _by_events(work: Callable[[], object], times: int) -> list[float]:
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        work()
+        mark.record()
+    torch.cuda.synchronize()
+    return [before.elapsed_time(after) / 1e3 for before, after in pairwise(marks)]

@@ -15,8 +15,8 @@ from torch import Tensor
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
 from edgewise.kernels import bitmap, calibration, dense, factored, native, reference, segment, tiled
-from edgewise.kernels.call import Call
-from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan
+from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan, kind_of
 from edgewise.native import say_if_missing
 
 
@@ -109,17 +109,21 @@ def candidates(call: Call) -> list[Candidate]:
         reason = backend.refuses(call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
         found.append(Candidate(name, seconds, reason))
-    return sorted(found, key=lambda one: (one.seconds is None, _by_name_only(one.backend, call), one.seconds))
+    return sorted(found, key=lambda one: (one.seconds is None, by_name_only(one.backend, call), one.seconds))
 
 
-def _by_name_only(backend: str, call: Call) -> bool:
+def by_name_only(backend: str, call: Call) -> bool:
     """Whether a backend runs only where it is asked for: the oracle, and Triton's interpreter on the CPU."""
     return backend == ORACLE or (backend in ON_GPU and call.graph.device.type == "cpu")
 
 
 def machine_of(call: Call) -> Machine:
-    """The speeds of the device that a call's graph is on."""
-    return MACHINES.get(call.graph.device.type, MACHINES["cpu"])
+    """The speeds of the device that a call's graph is on, in the call's dtype."""
+    x = call.v if isinstance(call, Attend) else call.x if isinstance(call, Aggregate) else call.m_ij
+    kind = kind_of(call.graph.device, x.dtype)
+    if kind != "cpu":
+        calibration.recall("cuda")
+    return MACHINES[kind]
 
 
 def explain(call: Call, what: str) -> Plan:

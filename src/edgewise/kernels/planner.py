@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -12,7 +14,8 @@ class Cost:
     Symbols     flops = multiplications and additions of PyTorch's matrix products, tiles = of our dense tiles, edges =
                 of our kernels on edges; bytes = contiguous traffic; gathered = traffic of rows that PyTorch picks one
                 by one, through temporaries of at most `largest` bytes; rows = traffic of rows that our kernels pick
-                out of `held` bytes; launches = the fixed cost of a call, counted in PyTorch operations
+                out of `held` bytes; launches = the fixed cost of a call, counted in PyTorch operations. On a GPU tiles
+                are those of its matrix units, and edges the arithmetic outside of them
     """
 
     flops: int = 0
@@ -32,7 +35,7 @@ class Machine:
 
     Symbols     the names of `Cost`; temporaries beyond `reused` bytes are fresh memory every time, and gathering
                 through them runs at `gather_fresh`; rows in the cache, which holds `cache` bytes, run at `rows`,
-                others at `rows_far`
+                others at `rows_far`. On a GPU the cache is the L2, and temporaries beyond it go to its memory
     """
 
     flops: float
@@ -61,18 +64,35 @@ class Machine:
         )
 
 
-# What an ordinary machine does, for one that was not measured.
+# What an ordinary machine does, and an H200 as published: not measured, as everything else here is not until
+# `edgewise.kernels.calibration` measures it. A GPU has other speeds in half precision than in full.
 ASSUMED = {
     "cpu": Machine(
         flops=1.3e11, tiles=1.6e11, edges=4e10, bandwidth=2.5e10, gather=5e10, gather_fresh=5e9, rows=1.6e11,
         rows_far=2e10, launch=1.7e-5,
     ),
     "cuda": Machine(
-        flops=3e13, tiles=3e13, edges=1e12, bandwidth=1e12, gather=4e11, gather_fresh=4e11, rows=1e12,
-        rows_far=1e12, launch=6e-6,
+        flops=3e13, tiles=6e13, edges=1.5e13, bandwidth=4.3e12, gather=4e12, gather_fresh=2.5e12, rows=6e12,
+        rows_far=3e12, launch=6e-6, reused=32e6, cache=40e6,
+    ),
+    "cuda half": Machine(
+        flops=4e14, tiles=2e14, edges=1.5e13, bandwidth=4.3e12, gather=4e12, gather_fresh=2.5e12, rows=6e12,
+        rows_far=3e12, launch=6e-6, reused=32e6, cache=40e6,
     ),
 }  # fmt: skip
-MACHINES = dict(ASSUMED)  # by kind of device; `edgewise.kernels.calibration` puts what it measured in their place
+MACHINES = dict(ASSUMED)  # by kind; `edgewise.kernels.calibration` puts what it measured in their place
+
+
+def kind_of(device: torch.device, dtype: torch.dtype) -> str:
+    """Which of MACHINES computes in a dtype on a device; one that nobody measured passes for a CPU.
+
+    Example
+        >>> kind_of(torch.device("cuda"), torch.bfloat16), kind_of(torch.device("cpu"), torch.bfloat16)
+        ('cuda half', 'cpu')
+    """
+    if device.type != "cuda":
+        return "cpu"
+    return "cuda half" if dtype.itemsize < 4 else "cuda"
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ class Trainer:
         self.task, model = assemble(config, run)
         self.model = model.to(world.device)
         self.parallel = world.wrap(self.model)
+        self.forward: Callable[..., Any] = torch.compile(self.parallel) if self.settings.compile else self.parallel
         self.parameters = list(self.model.parameters())
         self.optimizer = optimizer_for(self.model, config.optimizer)
         self.average = average_for(self.optimizer, config.optimizer)
@@ -117,7 +118,7 @@ class Trainer:
         for number, (weight, part) in enumerate(parts, start=1):
             with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
                 with self.autocast():
-                    mean = mean_loss(self.task, self.parallel(*part.inputs), part)
+                    mean = mean_loss(self.task, self.forward(*part.inputs), part)
                 # DistributedDataParallel divides by the number of ranks.
                 self.scaler.scale(mean * (weight * self.world.size)).backward()
             total = total + mean.detach() * weight

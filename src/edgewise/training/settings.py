@@ -120,6 +120,7 @@ class TrainSettings:
         tensorboard: Also write the curves for TensorBoard.
         choose_by: Which validation score the best weights have: the task's metric, or the loss, which is less often the
             best by luck.
+        compile: Train the model under torch.compile: slow to start, then faster, above all on a GPU.
     """
 
     steps: int = 1000
@@ -139,6 +140,7 @@ class TrainSettings:
     threads: int = 0
     tensorboard: bool = False
     choose_by: Literal["metric", "loss"] = "metric"
+    compile: bool = False
 
     def __post_init__(self) -> None:
         typed(self, "train")

@@ -1,6 +1,8 @@
+from pathlib import Path
+
 from edgewise.apps.bench import report
 from edgewise.apps.bench.harness import Measurement
-from edgewise.apps.bench.page import best_peer, page
+from edgewise.apps.bench.page import best_peer, on_a_gpu, page, section_on_gpus
 from edgewise.apps.bench.statistic import Spread
 
 
@@ -45,3 +47,15 @@ def test_the_page_has_machine_ratios_memory_and_refusals() -> None:
 
 def test_a_page_of_nothing_is_still_a_page() -> None:
     assert page(RESULTS | {"measurements": [], "roofline": {}}).startswith("# Performance")
+
+
+def test_the_section_on_gpus_stays_when_the_rest_is_written_again() -> None:
+    measured = on_a_gpu("one table\n")
+    assert "one table" in measured and "Nothing was measured" not in measured
+    assert section_on_gpus(page(RESULTS) + "\n" + measured) == measured
+    assert "Nothing was measured on a GPU yet" in section_on_gpus(page(RESULTS))
+
+
+def test_the_committed_page_has_that_section() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert section_on_gpus(text) in text

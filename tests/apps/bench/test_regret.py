@@ -1,6 +1,8 @@
 import pytest
+import torch
 
 from edgewise.apps.bench import inputs
+from edgewise.apps.bench import regret as regrets
 from edgewise.apps.bench.regret import break_even, measure, random, summary
 from edgewise.kernels import Dot
 
@@ -26,3 +28,24 @@ def test_a_configuration_measures_every_backend_and_the_regret_of_the_choice() -
     times = found["milliseconds"]
     assert found["regret"] == pytest.approx(times[found["choice"]] / min(times.values()) - 1)
     assert summary([found])["worst_at"]["graph"] == "random"
+
+
+def test_the_grid_is_measured_in_the_dtype_and_on_the_device_that_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    monkeypatch.setattr(regrets, "configurations", lambda quick: [({"graph": "random"}, lambda: small())] * 3)
+    monkeypatch.setattr(regrets, "summary", lambda rows: {})
+
+    def measured(name: dict[str, object], case: inputs.Attention) -> dict[str, object]:
+        seen.append((case.graph.device.type, case.q.dtype, case.gradient.dtype, case.q.requires_grad, case.q.is_leaf))
+        return name
+
+    monkeypatch.setattr(regrets, "measure", measured)
+    found = regrets.regret(threads=1, dtype=torch.bfloat16)
+    assert seen == [("cpu", torch.bfloat16, torch.bfloat16, True, True)] * 3
+    assert (found["device"], found["dtype"], found["left_out"]) == ("cpu", "bfloat16", 0)
+
+
+def small() -> inputs.Attention:
+    return inputs.attention(random(8, 0.5), 1, 4, Dot())

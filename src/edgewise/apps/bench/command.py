@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from edgewise.apps.bench import report, roofline
 from edgewise.apps.bench.cases import CASES, Case
 from edgewise.apps.bench.contenders import CONTENDERS, OURS
@@ -32,6 +34,7 @@ def bench(
     budget: Budget = Budget(),  # noqa: B008 (immutable)
     only: Sequence[str] = (),
     out: str | None = None,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Print the cases, or run one of them or all."""
     if case is None:
@@ -39,6 +42,9 @@ def bench(
     names = [*CASES, *ALSO]
     if case not in names:
         raise ConfigError(f"unknown case {case!r}{nearest(case, names)}; `edgewise bench` lists them")
+    if device == "cuda" and (case != "regret" or not torch.cuda.is_available()):
+        why = "PyTorch sees no GPU of NVIDIA's here" if case == "regret" else "only `regret` runs there"
+        raise ConfigError(f"--device cuda: {why}; benchmarks/gpu.py times a GPU beside its peers")
     for name in only:
         if name not in CONTENDERS:
             known = ", ".join(CONTENDERS)
@@ -46,7 +52,7 @@ def bench(
     if quick:
         budget = replace(budget, quick=True, seconds=0.0, rounds=budget.rounds or 2)
     results: dict[str, Any] = {
-        "command": " ".join(["edgewise", "bench", *_typed(case, quick, threads, only)]),
+        "command": " ".join(["edgewise", "bench", *_typed(case, quick, threads, only, device)]),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "quick": quick,
         "machine": report.surroundings(),
@@ -68,7 +74,7 @@ def bench(
         _run(name, one, tuple(threads), budget, only, results)
         sys.stdout.flush()
     if case in ("regret", "all"):
-        results["regret"] = regret(quick=quick, seconds=8.0 if quick else 110.0)
+        results["regret"] = regret(quick=quick, seconds=8.0 if quick else 110.0, device=device)
         _print_regret(results["regret"])
     if out is not None:
         results["files"] = [str(Path(out) / name) for name in report.write(Path(out), results)]
@@ -76,10 +82,11 @@ def bench(
     return results
 
 
-def _typed(case: str, quick: bool, threads: Sequence[int], only: Sequence[str]) -> list[str]:
+def _typed(case: str, quick: bool, threads: Sequence[int], only: Sequence[str], device: str) -> list[str]:
     words = [case] + (["--quick"] if quick else [])
     words += ["--threads", *map(str, threads)] if threads else []
-    return words + (["--only", *only] if only else [])
+    words += ["--only", *only] if only else []
+    return words + (["--device", device] if device != "cpu" else [])
 
 
 def _list() -> dict[str, Any]:

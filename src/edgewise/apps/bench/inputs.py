@@ -40,12 +40,17 @@ class Attention:
     def gradient(self) -> Tensor:
         """dL/dy, the same in every contender."""
         shape = (*self.v.shape[:-3], self.graph.num_receivers, *self.v.shape[-2:])
-        return torch.randn(shape, generator=torch.Generator().manual_seed(3))
+        return torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(self.v)
 
     @property
     def node_axis(self) -> int:
         """Where y counts receivers."""
         return -3
+
+    def to(self, device: str, dtype: torch.dtype) -> Attention:
+        """The same on a device, in a dtype; for scores without weights of their own."""
+        q, k, v = (x.detach().to(device, dtype).requires_grad_() for x in (self.q, self.k, self.v))
+        return Attention(self.graph.to(device), q, k, v, self.score)
 
 
 @dataclass(frozen=True)

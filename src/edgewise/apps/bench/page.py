@@ -36,9 +36,48 @@ means that the allocator keeps what is freed (`MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM
 the cost of fresh pages.
 """
 
+ON_A_GPU = """## On a GPU
+
+<!-- written by `python docs/performance.py --gpu table.md` -->
+
+    PYTHONPATH=src python benchmarks/gpu.py --out results-gpu
+
+runs straight from the sources, in under nine minutes, and needs PyTorch and Triton alone; PyTorch Geometric and
+anemoi-models take part where they are installed. `--dry-run` shows the script at work without a GPU, and
+`--compile-only` compiles every kernel for one that is not there. Every contender is compared with a float64 oracle
+before it is timed; times are medians between CUDA events, of rounds in which all take turns, on inputs that rotate
+over more than the L2 holds. It covers
+
+- attention on edges, 100,000 nodes with 2 million edges and a million with 16 million, in bfloat16 and float32, beside
+  PyTorch Geometric, eager and compiled, and as a share of what the card's memory can move;
+- complete and causal attention of 1,024 to 16,384 tokens beside PyTorch's own, and windows beside FlexAttention with
+  the time that their masks take to build;
+- 512 molecules with a bias on their edges beside variable-length and padded attention;
+- a graph transformer's step on 2.4 million nodes and 120 million edges: its peak memory;
+- steps of `cora-gat` and `shakespeare-gpt`, the latter beside a plain GPT under `torch.compile`;
+- the planner's constants and its regret.
+
+{measured}
+"""
+NOT_MEASURED = (
+    "Nothing was measured on a GPU yet: here will stand the figures, with the card, the versions and the date. Until "
+    "then the planner assumes an H200's published speeds."
+)
+
+
+def on_a_gpu(table: str | None = None) -> str:
+    """The section on GPUs, with the tables that benchmarks/gpu.py wrote."""
+    return ON_A_GPU.format(measured=NOT_MEASURED if table is None else table.strip())
+
+
+def section_on_gpus(text: str) -> str:
+    """The same section of a page that is there already, else one without figures."""
+    start = text.find("## On a GPU\n")
+    return on_a_gpu() if start < 0 else text[start:]
+
 
 def page(results: dict[str, Any]) -> str:
-    """The whole page."""
+    """The whole page, but for the section on GPUs."""
     parts = [_head(results), _overview(results["measurements"])]
     rows = results["measurements"]
     cases = dict.fromkeys(row["case"] for row in rows)

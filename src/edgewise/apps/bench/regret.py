@@ -16,7 +16,7 @@ from edgewise.apps.bench.inputs import Attention
 from edgewise.graphs import Graph, patterns
 from edgewise.kernels import BACKENDS, Dot, attend
 from edgewise.kernels.call import Attend
-from edgewise.kernels.dispatch import ORACLE, candidates
+from edgewise.kernels.dispatch import by_name_only, candidates
 
 DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)
@@ -25,10 +25,18 @@ LONGEST = 1.5  # predicted seconds of a forward pass beyond which a backend is n
 ROUNDS, ROUND = 5, 0.25  # measurements, and the seconds that they may take together
 
 
-def regret(*, quick: bool = False, threads: int = 2, seconds: float = 110.0) -> dict[str, Any]:
+def regret(
+    *,
+    quick: bool = False,
+    threads: int = 2,
+    seconds: float = 110.0,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, Any]:
     """Measure every backend that does not refuse, forward and backward, and compare the planner's choice with the best.
 
     Equation    regret = t(choice) / t(best) − 1
+    Symbols     device, dtype = where and in what the calls compute
     Cost        about two minutes; the configurations that the seconds leave no time for are counted, not measured
     """
     before = torch.get_num_threads()
@@ -39,10 +47,11 @@ def regret(*, quick: bool = False, threads: int = 2, seconds: float = 110.0) -> 
             if time.perf_counter() - started > seconds:
                 left_out += 1
                 continue
-            rows.append(measure(name, make()))
+            rows.append(measure(name, make().to(device, dtype)))
     finally:
         torch.set_num_threads(before)
-    return {"threads": threads, "left_out": left_out, "rows": rows, **summary(rows)}
+    where = {"device": device, "dtype": str(dtype).removeprefix("torch."), "threads": threads}
+    return where | {"left_out": left_out, "rows": rows} | summary(rows)
 
 
 def configurations(*, quick: bool) -> Iterator[tuple[dict[str, Any], Callable[[], Attention]]]:
@@ -92,7 +101,8 @@ def measure(name: dict[str, Any], case: Attention) -> dict[str, Any]:
     found = {
         backend: 1e3 * _seconds(case, backend)
         for backend in BACKENDS
-        if backend != ORACLE and backend in predicted and (backend == choice or (predicted[backend] or 0) < LONGEST)
+        if backend in predicted and not by_name_only(backend, call)
+        if backend == choice or (predicted[backend] or 0) < LONGEST
     }
     best = min(found, key=lambda backend: found[backend])
     return name | {
@@ -110,6 +120,8 @@ def _seconds(case: Attention, backend: str) -> float:
     def step() -> None:
         y = attend(case.graph, case.q, case.k, case.v, case.score, backend=backend)
         torch.autograd.grad(y, leaves, case.gradient)
+        if y.device.type == "cuda":
+            torch.cuda.synchronize()
 
     step()
     seconds: list[float] = []

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from edgewise import __version__
 from edgewise.apps.bench.harness import Measurement
 from edgewise.apps.bench.statistic import slope
 
@@ -163,8 +164,9 @@ def surroundings() -> dict[str, Any]:
         "processor": _processor(),
         "system": platform.platform(),
         "python": platform.python_version(),
+        "edgewise": __version__,  # also where it runs from its sources
     }
-    for package in ("edgewise", "torch", "torch_geometric", "numba"):
+    for package in ("torch", "torch_geometric", "numba"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -1,0 +1,199 @@
+"""Edgewise on an NVIDIA GPU beside its peers: one command, under nine minutes, everything checked before it is timed.
+
+PYTHONPATH=src python benchmarks/gpu.py [--out FOLDER] [--quick] [--only CASE ...] [--minutes M]
+PYTHONPATH=src python benchmarks/gpu.py --dry-run        the whole logic at toy sizes on the CPU; no figure counts
+PYTHONPATH=src python benchmarks/gpu.py --compile-only   every Triton kernel compiled for sm_90, without a card
+
+It runs straight from the sources: PyTorch, Triton, NumPy, SciPy, PyYAML, safetensors and tqdm are enough, nothing is
+built or installed. PyTorch Geometric, and anemoi-models' wheel (`pip download --no-deps anemoi-models`, unpacked onto
+the path), take part where they can be imported. `edgewise train RECIPE --train.device cuda` also needs jsonargparse,
+whose one wheel is enough. With EDGEWISE_DATA naming a folder that holds planetoid/, `cora-gat` trains on Cora, else on
+a generated graph of its sizes; the text is always generated.
+
+A time is the median of rounds in which all contenders take turns, between CUDA events, on inputs that rotate over more
+than the L2 holds; short work is repeated without waiting, and a "replayed" step was captured in a CUDA graph. An error
+is ‖x − x*‖ / ‖x*‖ from a float64 oracle, the worst of y and all gradients; a contender that is wrong is told of and not
+timed; one that takes the card's context down is left out of the new process that goes on. MB is the peak of a step
+above what was resident before. When the time is spent no new case begins, and what was
+left out is said: `--only` with those names measures them in a second call. The results are results.json and table.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from on_gpu import compiling, dense, sparse, table, training
+from on_gpu.problems import Row
+from on_gpu.timing import BrokenError, Device, reason
+
+from edgewise import __version__
+from edgewise.apps.bench.regret import regret
+from edgewise.kernels import calibration
+
+FLOAT, HALF = torch.float32, torch.bfloat16
+
+
+def calibrate(device: Device) -> list[Row]:
+    """The planner's constants, as `edgewise plan --calibrate --device cuda` measures them."""
+    if device.toy:
+        return [{"problem": "calibration", "contender": "planner", "refused": "a dry run measures no speeds"}]
+    compiled = device.waited(lambda: calibration.calibrate("cuda"))  # with the kernels' first compilation
+    seconds = device.waited(lambda: calibration.calibrate("cuda"))
+    row = {"problem": "calibration of the planner", "contender": "planner", "seconds": seconds, "first": compiled}
+    return [row | {"speeds": table.plain(calibration.MACHINES)}]
+
+
+def regrets(dtype: torch.dtype, device: Device) -> list[Row]:
+    """The planner's regret over the grid of `edgewise bench regret`, in one dtype."""
+    seconds = max(5.0, min(75.0, device.left() - 10))
+    found = regret(
+        quick=device.toy,
+        threads=torch.get_num_threads(),
+        seconds=0.3 if device.toy else seconds,
+        device=device.kind,
+        dtype=dtype,
+    )
+    row: Row = {"problem": "the planner's regret", "contender": "planner", "dtype": found["dtype"], "regret": found}
+    return [row]
+
+
+def cases(quick: bool) -> dict[str, Callable[[Device], list[Row]]]:
+    """By name: one of every kind first, in case that time runs out; then the other sizes."""
+    found: dict[str, Callable[[Device], list[Row]]] = {"calibration": calibrate}
+    found |= {f"csr-{size}-bf16": partial(sparse.csr, size, HALF) for size in ("1M", "100k")}
+    found |= {f"{graph}-4096": partial(dense.plain, graph, 4096) for graph in ("complete", "causal")}
+    found |= {"window-16384": partial(dense.window, 16384, 128), "molecules": dense.molecules}
+    found |= {"gpt": training.shakespeare_gpt, "cora-gat": training.cora_gat, "whole-graph": sparse.whole_graph}
+    found["regret-fp32"] = partial(regrets, FLOAT)
+    if quick:
+        return found
+    found |= {f"csr-{size}-fp32": partial(sparse.csr, size, FLOAT) for size in ("100k", "1M")}
+    for n in (1024, 16384, 2048, 8192):
+        found |= {f"{graph}-{n}": partial(dense.plain, graph, n) for graph in ("causal", "complete")}
+    return found | {"regret-bf16": partial(regrets, HALF), "window-32768": partial(dense.window, 32768, 128)}
+
+
+DRY = (
+    "calibration", "csr-1M-bf16", "causal-4096", "window-16384", "molecules", "gpt", "cora-gat", "whole-graph",
+    "regret-fp32",
+)  # fmt: skip
+
+
+def machine(device: Device) -> dict[str, Any]:
+    """The card and the versions that take part."""
+    found: dict[str, Any] = {
+        "device": "none: a dry run on the CPU" if device.dry else torch.cuda.get_device_name(),
+        "python": platform.python_version(),
+        "edgewise": __version__,
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "bandwidth, B/s": device.measure_bandwidth(),
+        "cache, B": device.cache,
+        "bytes": sparse.BYTES,
+    }
+    for package in ("triton", "torch_geometric", "anemoi-models"):
+        found[package] = table.version_of(package)
+    return found
+
+
+def run(device: Device, chosen: dict[str, Callable[[Device], list[Row]]], out: Path | None) -> dict[str, Any]:
+    """Run the cases one after another; what is measured is written after each of them."""
+    results: dict[str, Any] = {"machine": machine(device), "dry": device.dry, "rows": [], "left out": []}
+    print(table.head(results), flush=True)
+    for number, (name, case) in enumerate(chosen.items()):
+        if device.left() < 25:
+            results["left out"].append(name)
+            continue
+        started = time.perf_counter()
+        try:
+            rows = case(device)
+        except BrokenError as error:
+            print(f"\n## {name}: {error} crashed ({error.__cause__}); a new process goes on without it", flush=True)
+            device.without |= {str(error)}
+            go_on(device, [*chosen][number:], results)
+            break
+        except Exception as error:  # the others go on
+            rows = [{"problem": name, "contender": "-", "refused": reason(error)}]
+        results["rows"] += [{"case": name} | row for row in rows]
+        print(f"\n## {name} ({time.perf_counter() - started:.0f} s)\n\n{table.of_rows(rows)}", flush=True)
+        if out is not None:
+            write(out, results)
+        if device.broken():
+            print(f"\n{name} took the card's context down; a new process goes on with what is left", flush=True)
+            go_on(device, [*chosen][number + 1 :], results)
+            break
+        device.clear()
+    if results["left out"]:
+        print(f"\nLeft out for lack of time: {', '.join(results['left out'])}.")
+    return results
+
+
+def go_on(device: Device, names: list[str], results: dict[str, Any]) -> None:
+    """Do what is left in a new process, without the contenders that took a context down."""
+    if not names:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["--only", *names, *(["--without", *sorted(device.without)] if device.without else [])]
+        words += ["--minutes", f"{device.left() / 60:.2f}"]
+        command = [sys.executable, __file__, *words, "--out", folder] + (["--dry-run"] if device.dry else [])
+        subprocess.run(command, check=False)  # noqa: S603
+        found = Path(folder) / "results.json"
+        if found.exists():
+            more = json.loads(found.read_text(encoding="utf-8"))
+            results["rows"] += more["rows"]
+            results["left out"] += more["left out"]
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """results.json and table.md."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(table.plain(results), indent=1, ensure_ascii=False), encoding="utf-8")
+    (out / "table.md").write_text(table.page(results), encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read the command line and run; 1 where a contender of Edgewise's own is wrong or fails."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json and table.md here")
+    parser.add_argument("--quick", action="store_true", help="one size of every kind")
+    parser.add_argument("--only", nargs="+", metavar="CASE", help="these cases only")
+    parser.add_argument("--without", nargs="+", default=[], metavar="CONTENDER", help="leave these out")
+    parser.add_argument("--minutes", type=float, default=8.5, help="begin nothing new after so long (default: 8.5)")
+    parser.add_argument("--dry-run", action="store_true", help="toy sizes on the CPU, to see the script work")
+    parser.add_argument("--compile-only", action="store_true", help="compile the Triton kernels for sm_90 and stop")
+    asked = parser.parse_args(arguments)
+    if asked.compile_only:
+        return compiling.compile_all()
+    if not asked.dry_run and not torch.cuda.is_available():
+        print("PyTorch sees no GPU of NVIDIA's here; --dry-run shows that the script works", file=sys.stderr)
+        return 2
+    torch.manual_seed(0)
+    device = Device(asked.dry_run, 60 * asked.minutes)
+    device.without = frozenset(asked.without)
+    known = cases(asked.quick)
+    if asked.dry_run and not asked.only:
+        known = {name: known[name] for name in DRY if name in known}
+    if unknown := [name for name in asked.only or () if name not in known]:
+        print(f"unknown case {unknown[0]!r}; known are {', '.join(known)}", file=sys.stderr)
+        return 2
+    results = run(
+        device, {name: case for name, case in known.items() if not asked.only or name in asked.only}, asked.out
+    )
+    if asked.out is not None:
+        write(asked.out, results)
+    return int(table.failed(results["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
