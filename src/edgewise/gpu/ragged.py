@@ -3,6 +3,7 @@
 A block is five numbers: its first receiver, sender and edge, and how many receivers and senders it has.
 """
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

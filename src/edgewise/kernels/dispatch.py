@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels import calibration, dense, factored, native, ragged, reference, segment, tiled
+from edgewise.kernels import calibration, dense, factored, flex, native, ragged, reference, segment, tiled
 from edgewise.kernels.call import Call
 from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan
 from edgewise.native import say_if_missing
@@ -36,6 +36,7 @@ class Backend(Protocol):
 BACKENDS: dict[str, Backend] = {
     "dense": dense,
     "factored": factored,
+    "flex": flex,
     "native": native,
     "ragged": ragged,
     "segment": segment,
@@ -45,7 +46,7 @@ BACKENDS: dict[str, Backend] = {
 
 calibration.remember()
 
-ON_GPU: tuple[str, ...] = ("ragged",)  # those whose kernels are Triton's
+ON_GPU: tuple[str, ...] = ("flex", "ragged")  # those whose kernels are Triton's
 ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)

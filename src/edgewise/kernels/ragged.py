@@ -188,7 +188,8 @@ def _attend_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     q, k, v, bias, blocks, seed = ctx.saved_tensors
     to_bias = bias is not None and ctx.needs_input_grad[3]
     if differentiated_again(dy, q, k, v, bias):
-        dq, dk, dv, dbias = _attend_again(dy, q, k, v, bias, ctx.by_sender, blocks, *ctx.options, seed)
+        *_, scale, dropout = ctx.options
+        dq, dk, dv, dbias = _attend_again(dy, q, k, v, bias, ctx.by_sender, blocks, scale, dropout, seed)
     else:
         dq, dk, dv, dbias = attend_blocks_gradient(
             dy, q, k, v, bias, ctx.by_sender, blocks, *ctx.options, seed, to_bias
@@ -198,29 +199,29 @@ def _attend_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _attend_again(
-    dy: Tensor,
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    scale: float, dropout: float, seed: Tensor | None,
 ) -> list[Tensor | None]:  # fmt: skip
     """The same gradients by differentiable operations, for second derivatives."""
     from edgewise.gpu import ragged
     from edgewise.kernels import segment
 
     # Fresh names for the inputs, so that one tensor used twice has two gradients.
-    inputs = [x if x is None else x.view_as(x) for x in (q, k, v, bias)]
+    q, k, v = (x.view_as(x) for x in (q, k, v))
+    bias = None if bias is None else bias.view_as(bias)
     in_order = blocks[(blocks[:, 0] + blocks[:, 1]).argsort()]
     graph = Graph(Blocks(tuple(in_order[:, 3].tolist()), tuple(in_order[:, 4].tolist()))).to(q.device)
     score = Dot(scale)
-    if inputs[3] is not None:
-        score = score + (SenderBias if by_sender else EdgeBias)(inputs[3])
-    result = segment.run(Attend(graph, *inputs[:3], score, return_weights=True))
+    if bias is not None:
+        score = score + (SenderBias if by_sender else EdgeBias)(bias)
+    result = segment.run(Attend(graph, q, k, v, score, return_weights=True))
     assert isinstance(result, tuple)
     y, p_ij = result
-    if dropout > 0:
-        assert seed is not None
-        kept = ragged.survivors(seed, *p_ij.shape, dropout)
-        y = segment.weighted_values(graph, (p_ij * kept / (1 - dropout)).to(v.dtype), inputs[2])
-    return gradients_again(y, inputs, dy)
+    if seed is not None:
+        batch, edges, heads = p_ij.shape
+        kept = ragged.survivors(seed, batch, edges, heads, dropout)
+        y = segment.weighted_values(graph, (p_ij * kept / (1 - dropout)).to(v.dtype), v)
+    return gradients_again(y, (q, k, v, bias), dy)
 
 
 def _attend_gradient(
