@@ -21,6 +21,7 @@ from edgewise import (
 from edgewise.kernels import ragged
 from edgewise.kernels.call import Attend
 from edgewise.kernels.dispatch import candidates
+from edgewise.testing import check_kernel
 from kernels.drawn import attention, pick, results, same
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -224,3 +225,8 @@ def test_on_the_cpu_it_runs_only_when_asked_for_by_name():
     x = torch.zeros(6, 1, 4)
     names = [one.backend for one in candidates(Attend(blocks([3, 3]), x, x, x, Dot())) if one.refusal is None]
     assert names.index("ragged") > names.index("segment")
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="interpreted it takes minutes")
+def test_on_the_gpu_it_agrees_with_the_reference_on_graphs_of_every_kind():
+    check_kernel("ragged", torch.float32, DEVICE, 1e-5)

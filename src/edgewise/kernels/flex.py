@@ -4,7 +4,7 @@ Its block mask is built from the ranges or the edges, never from a predicate on 
 memory, beside the lists of blocks. Blocks of 128 × 128 pairs which are empty cost nothing, full ones need no mask.
 
 Cost        time O(blocks·128²·H·C), memory O(N·H·C); on the CPU all pairs, uncompiled, forward only: for tests
-Differs     no second derivatives; the gradients of biases are added up in no fixed order
+Differs     second derivatives are those of `segment`; the gradients of biases are added up in no fixed order
 Reference   Dong et al., Flex Attention, 2024
 """
 
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +22,9 @@ from torch import Tensor
 from edgewise import gpu
 from edgewise.graphs import Graph, lowering
 from edgewise.graphs.rule import Intervals
+from edgewise.kernels import segment
 from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.edges import differentiated_again, gradients_again
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
 
@@ -57,7 +60,7 @@ def refuses(call: Call) -> str | None:
         return reason
     if device.type == "cuda" and call.v.dtype == torch.float64:
         return "FlexAttention does not compute in float64 on the GPU: use segment"
-    biases = [bias.table if isinstance(bias, RelativeBias) else bias.values for bias in call.score.biases]
+    biases = map(_tensor_of, call.score.biases)
     if device.type == "cpu" and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, call.v, *biases)):
         return "FlexAttention has no gradients on the CPU"
     return _refuses_graph(graph, any(isinstance(bias, EdgeBias) for bias in call.score.biases))
@@ -96,14 +99,61 @@ def cost(call: Call) -> Cost:
 def run(call: Call) -> Tensor:
     """Compute the call in the blocks that hold any of its edges."""
     assert isinstance(call, Attend) and isinstance(call.score, Dot)
-    score, (q, k) = call.score, call.ends()
-    if isinstance(score.scale, Tensor):
-        q = q * (score.scale * q.shape[-1] ** 0.5).reshape(-1, 1).to(q.dtype)
-    q, k, v = (_heads_first(x) for x in (q, k, call.v))
+    scale, (q, k) = call.score.scale, call.ends()
+    if isinstance(scale, Tensor):
+        q = q * (scale * q.shape[-1] ** 0.5).reshape(-1, 1).to(q.dtype)
+        call = replace(call, q=q, score=replace(call.score, scale=None))
+    inputs = (q, k, call.v, *map(_tensor_of, call.score.biases))
+    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
+        return _attend(call)
+    y: Tensor = Differentiable.apply(call, *inputs)  # type: ignore[no-untyped-call]
+    return y
+
+
+def _attend(call: Attend) -> Tensor:
+    q, k, v = (_heads_first(x) for x in (*call.ends(), call.v))
     mask = call.graph.memo("block mask", lambda: block_mask(call.graph))
     y: Tensor = _flex_attention(q.device.type)(q, k, v, score_mod(call), mask, enable_gqa=q.shape[1] != k.shape[1])
     y = y.transpose(1, 2)
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+
+
+class Differentiable(torch.autograd.Function):
+    """FlexAttention, which has first derivatives, with second ones by plain PyTorch operations."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Attend, *inputs: Tensor) -> Tensor:
+        """The call, whose tensors are also given one by one."""
+        with torch.enable_grad():
+            ctx.leaves = [x.detach().requires_grad_(x.requires_grad) for x in inputs]
+            ctx.y = _attend(_with(call, ctx.leaves))
+        ctx.call = call
+        ctx.save_for_backward(*inputs)
+        return ctx.y.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """FlexAttention's own gradients, unless they are to be differentiated again."""
+        (dy,), inputs = grads, ctx.saved_tensors
+        if differentiated_again(dy, *inputs):
+            fresh = [x.view_as(x) for x in inputs]  # fresh names, so that one tensor used twice has two gradients
+            y = segment.run(_with(ctx.call, fresh))
+            assert isinstance(y, Tensor)
+            return None, *gradients_again(y, fresh, dy)
+        wanted = [x for x in ctx.leaves if x.requires_grad]
+        found = iter(torch.autograd.grad(ctx.y, wanted, dy, retain_graph=True, allow_unused=True))
+        return None, *(next(found) if x.requires_grad else None for x in ctx.leaves)
+
+
+def _with(call: Attend, inputs: Sequence[Tensor]) -> Attend:
+    """The same call on other tensors."""
+    q, k, v, *values = inputs
+    biases = tuple(type(bias)(x) for bias, x in zip(call.score.biases, values, strict=True))
+    return replace(call, q=q, k=k, v=v, score=replace(call.score, biases=biases))
+
+
+def _tensor_of(bias: Bias) -> Tensor:
+    return bias.table if isinstance(bias, RelativeBias) else bias.values
 
 
 def _heads_first(x: Tensor) -> Tensor:
