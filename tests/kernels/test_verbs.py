@@ -127,7 +127,7 @@ def test_a_backend_asked_for_by_name_raises_its_reason():
     x = torch.zeros(3, 1, 4)
     with pytest.raises(BackendRefusal, match="backend 'factored' cannot run this call: the Dot score"):
         attend(complete(3), x, x, x, backend="factored")
-    with pytest.raises(BackendRefusal, match="no backend 'desne': choose one of dense, factored, native, "):
+    with pytest.raises(BackendRefusal, match="no backend 'desne': choose one of dense, factored, "):
         attend(complete(3), x, x, x, backend="desne")
     with use_backend("dense"), pytest.raises(BackendRefusal, match="messages live on edges"):
         collect(complete(3), torch.zeros(9, 2))

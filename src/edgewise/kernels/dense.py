@@ -1,14 +1,15 @@
 """PyTorch's scaled_dot_product_attention, on complete, causal, block and near-dense graphs.
 
 Rule graphs cost no mask where none is needed (complete, causal, blocks); other graphs cost one [I, J] mask, cached
-with the graph. Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mask.
+with the graph. On the GPU and in half precision blocks are one call of PyTorch's variable-length flash attention.
+Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mask.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from edgewise.graphs import Graph
 from edgewise.graphs.patterns import Causal
@@ -19,6 +20,7 @@ from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uni
 
 SKIPPED = 256  # causal attention leaves out tiles of about so many senders
 MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build
+FLASH_WIDTH = 256  # channels of a head that flash attention takes, in multiples of 8
 
 
 def refuses(call: Call) -> str | None:
@@ -56,7 +58,9 @@ def cost(call: Call) -> Cost:
     batch = call.v.shape[:-3].numel()
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
     groups = 0
-    if not masked and _is_blocks(graph):
+    if not masked and _is_blocks(graph) and _runs_flash(call):
+        pairs = graph.num_edges
+    elif not masked and _is_blocks(graph):
         pairs, groups = graph.num_edges, len(graph.memo("blocks by size", lambda: _blocks_by_size(graph)))
     elif not masked and not graph.is_complete:
         pairs = min(pairs, graph.num_edges + SKIPPED * graph.num_receivers)
@@ -81,7 +85,8 @@ def run(call: Call) -> Tensor:
     if isinstance(scale, Tensor):
         q, scale = q * scale.reshape(-1, 1, 1).to(q.dtype), 1.0
     if _is_blocks(graph) and not score.biases:
-        y = _blocks(graph, q, k, v, scale, call.dropout)
+        blocks = _flash_blocks if _runs_flash(call) else _blocks
+        y = blocks(graph, q, k, v, scale, call.dropout)
     else:
         causal = not score.biases and _is_causal(graph)
         mask = None if causal else _mask(call)
@@ -89,6 +94,8 @@ def run(call: Call) -> Tensor:
             q, k, v, mask, call.dropout, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
         )
     y = y.transpose(1, 2)  # [B, I, H, D]
+    if call.v.ndim == 4:
+        return y
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
 
 
@@ -107,6 +114,8 @@ def _heads_first(x: Tensor) -> Tensor:
 
 def _flat_batch(x: Tensor, ndim: int) -> Tensor:
     """Any leading batch as one axis in front of the last ndim - 1."""
+    if x.ndim == ndim:
+        return x
     return x.unsqueeze(0) if x.ndim < ndim else x.flatten(0, x.ndim - ndim)
 
 
@@ -162,6 +171,61 @@ def _bias_of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> 
     flat = values.new_zeros(*values.shape[:-1], graph.num_receivers * graph.num_senders)
     pair = graph.receivers * graph.num_senders + graph.senders
     return flat.index_copy(-1, pair, values).reshape(*flat.shape[:-1], graph.num_receivers, graph.num_senders)
+
+
+def _runs_flash(call: Attend) -> bool:
+    """Whether PyTorch's variable-length flash attention takes a batch of blocks."""
+    graph, v = call.graph, call.v
+    rule, width = graph.rule, max(v.shape[-1], v.shape[-1] if call.q is None else call.q.shape[-1])
+    return (
+        graph.device.type == "cuda"
+        and v.dtype in (torch.float16, torch.bfloat16)
+        and width <= FLASH_WIDTH
+        and torch.cuda.get_device_capability(graph.device) >= (8, 0)
+        and torch.backends.cuda.flash_sdp_enabled()
+        and isinstance(rule, Blocks)
+        and graph.memo("flash blocks", lambda: _suits_flash(rule))
+    )
+
+
+def _suits_flash(rule: Blocks) -> bool:
+    """Whether some block has pairs, and none has senders alone: nothing would write their gradients."""
+    pairs = list(zip(rule.receivers, rule.senders, strict=True))
+    return any(i and j for i, j in pairs) and not any(j and not i for i, j in pairs)
+
+
+def _flash_blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None, dropout: float) -> Tensor:
+    """Disjoint complete graphs one after another, in one call."""
+    batch, width, values = q.shape[0], q.shape[-1], v.shape[-1]
+    scale = width**-0.5 if scale is None else scale
+    even = -(-max(width, values) // 8) * 8
+    # [B, H, N, C] -> [B * N, H, C]
+    q, k, v = (pad(x, (0, even - x.shape[-1])).transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+    y = _flash_attention(
+        q, k, v, *graph.memo(("bounds of blocks", batch), lambda: _bounds(graph, batch)), scale, dropout
+    )
+    return y.unflatten(0, (batch, graph.num_receivers)).transpose(1, 2)[..., :values]
+
+
+def _flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, q_bounds: Tensor, k_bounds: Tensor, q_most: int, k_most: int, scale: float,
+    dropout: float,
+) -> Tensor:  # fmt: skip
+    """q [T, H, C], k and v [S, G, C]; sequence n is rows bounds[n], ..., bounds[n + 1] - 1 of them. Differentiable."""
+    y: Tensor = torch.ops.aten._flash_attention_forward(
+        q, k, v, q_bounds, k_bounds, q_most, k_most, dropout, False, False, scale=scale
+    )[0]
+    return y
+
+
+def _bounds(graph: Graph, batch: int) -> tuple[Tensor, Tensor, int, int]:
+    """Where blocks begin and end, [B * N + 1] int32 for receivers and for senders, and how many the largest has."""
+    assert isinstance(graph.rule, Blocks)
+    sides = graph.rule.receivers, graph.rule.senders
+    receivers, senders = (
+        pad(torch.tensor(sizes * batch).cumsum(0), (1, 0)).to(graph.device, torch.int32) for sizes in sides
+    )
+    return receivers, senders, max(sides[0]), max(sides[1])
 
 
 def _blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None, dropout: float) -> Tensor:

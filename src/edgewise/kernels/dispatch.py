@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels import bitmap, calibration, dense, factored, native, reference, segment, tiled
+from edgewise.kernels import bitmap, calibration, dense, factored, flex, native, ragged, reference, segment, tiled
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan, kind_of
 from edgewise.native import say_if_missing
@@ -36,7 +36,9 @@ class Backend(Protocol):
 BACKENDS: dict[str, Backend] = {
     "dense": dense,
     "factored": factored,
+    "flex": flex,
     "native": native,
+    "ragged": ragged,
     "segment": segment,
     "tiled": tiled,
     "bitmap": bitmap,
@@ -45,7 +47,7 @@ BACKENDS: dict[str, Backend] = {
 
 calibration.remember()
 
-ON_GPU: tuple[str, ...] = ("bitmap",)  # those whose kernels are Triton's
+ON_GPU: tuple[str, ...] = ("bitmap", "flex", "ragged")  # those whose kernels are Triton's
 ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
