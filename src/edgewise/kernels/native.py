@@ -11,6 +11,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels import edges
 from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.operands import flat, operands_of, unflat
 from edgewise.kernels.operators import DTYPES
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
@@ -77,42 +78,27 @@ def run(call: Call) -> Tensor:
     if isinstance(call, Aggregate):
         return _aggregate(call)
     m_ij = call.m_ij
-    batched = edges.rows_contiguous(_flat(m_ij, 2).unsqueeze(2))
+    batched = edges.rows_contiguous(flat(m_ij, 2).unsqueeze(2))
     y = _product(call.graph, batched, None, call.reduce, messages=True)
     return y.reshape(*m_ij.shape[:-2], *y.shape[1:2], m_ij.shape[-1])
 
 
 def _attend(call: Attend) -> Tensor:
-    graph, score, v = call.graph, call.score, _batched(call.v)
-    q, k = (None, None) if call.q is None or call.k is None else (_batched(call.q), _batched(call.k))
-    bias = score.edge_bias(graph)
-    a, scale, slope = None, 1.0, 0.0
-    if isinstance(score, Dot):
-        assert q is not None
-        factor = score.factor(q.shape[-1])
-        if isinstance(factor, Tensor):
-            q = q * factor.reshape(-1, 1).to(q.dtype)
-        else:
-            scale = factor
-    elif isinstance(score, Additive):
-        slope = score.slope
-    elif isinstance(score, GatedAdditive):
-        slope = score.slope
-        a = score.a.to(edges.wide(v.dtype)).expand(call.heads, call.v.shape[-1] if q is None else q.shape[-1])
-        a = a.contiguous()
+    graph, own = call.graph, operands_of(call)
+    q, k = (None, None) if own.q is None or own.k is None else map(edges.rows_contiguous, (own.q, own.k))
+    v, bias = edges.rows_contiguous(own.v), own.bias
+    a = None if own.a is None else own.a.to(edges.wide(v.dtype)).contiguous()
     if bias is not None:
-        bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads)
-        if bias.ndim > 2:
-            bias = bias.expand(*call.v.shape[:-3], *bias.shape[-2:])
-        bias = _flat(bias, 2).contiguous()
+        bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads).contiguous()
     differentiable = [x for x in (q, k, v, a, bias) if x is not None and x.requires_grad]
     reverse = edges.reverse_of(graph) if differentiable and torch.is_grad_enabled() else ()
     # Drawn from PyTorch's generator, so that torch.manual_seed holds.
     seed = torch.randint(2**62, (1,)) if call.dropout > 0 else _no_seed(graph)
     y = edges.attend(
-        q, k, v, a, bias, *edges.structure_of(graph), reverse, KINDS[type(score)], scale, slope, call.dropout, seed
-    )[0]
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+        q, k, v, a, bias, *edges.structure_of(graph), reverse, KINDS[type(call.score)], own.scale, own.slope,
+        call.dropout, seed,
+    )[0]  # fmt: skip
+    return unflat(y, call)
 
 
 def _no_seed(graph: Graph) -> Tensor:
@@ -121,25 +107,20 @@ def _no_seed(graph: Graph) -> Tensor:
 
 def _batched(x: Tensor) -> Tensor:
     """[*, N, H, C] -> [B, N, H, C], each row's numbers one after another."""
-    return edges.rows_contiguous(_flat(x, 3))
-
-
-def _flat(x: Tensor, last: int) -> Tensor:
-    """The leading batch as one axis in front of the `last` ones."""
-    return x.unsqueeze(0) if x.ndim == last else x.flatten(0, x.ndim - last - 1)
+    return edges.rows_contiguous(flat(x, 3))
 
 
 def _aggregate(call: Aggregate) -> Tensor:
     graph, x, weight = call.graph, call.x, call.weight
     if call.node_axis == -2:
-        batched = edges.rows_contiguous(_flat(x, 2).unsqueeze(2))
+        batched = edges.rows_contiguous(flat(x, 2).unsqueeze(2))
         y = _product(graph, batched, None if weight is None else weight.reshape(1, weight.shape[0], 1), call.reduce)
         return y.reshape(*x.shape[:-2], *y.shape[1:2], x.shape[-1])
     assert weight is not None
     if weight.ndim > 2 and weight.shape[:-2] != x.shape[:-3]:
         lead = torch.broadcast_shapes(weight.shape[:-2], x.shape[:-3])
         x, weight = x.expand(*lead, *x.shape[-3:]), weight.expand(*lead, *weight.shape[-2:])
-    y = _product(graph, _batched(x), _flat(weight, 2), call.reduce)
+    y = _product(graph, _batched(x), flat(weight, 2), call.reduce)
     return y.reshape(*x.shape[:-3], *y.shape[1:])
 
 

@@ -14,6 +14,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import dispatch
 from edgewise.kernels import edges as native
+from edgewise.kernels.again import differentiated_again
 from edgewise.kernels.operators import DTYPES
 from edgewise.kernels.verbs import aggregate, collect
 from edgewise.native import library, threads
@@ -142,7 +143,7 @@ class _BothWays(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         graph, (x, weight), wanted = ctx.graph, ctx.saved_tensors, ctx.needs_input_grad
-        if native.differentiated_again(dy, x, weight):
+        if differentiated_again(dy, x, weight):
             fresh = x.view_as(x), weight.view_as(weight)
             leaves = [t for t, want in zip(fresh, wanted[1:], strict=True) if want]
             found = iter(torch.autograd.grad(_both_ways(graph, *fresh), leaves, dy, create_graph=True))
@@ -282,7 +283,7 @@ class _Differentiable(torch.autograd.Function):
         call, inputs, wanted = ctx.call, ctx.saved_tensors, ctx.needs_input_grad[1:]
         if dy is None and dr is None:
             return (None,) * len(ctx.needs_input_grad)
-        if not native.differentiated_again(dy, dr, *inputs):
+        if not differentiated_again(dy, dr, *inputs):
             return None, *call.gradients(inputs, wanted, dy, dr)
         fresh = [None if t is None else t.view_as(t) for t in inputs]  # a tensor used twice has two gradients
         made = [(result, d) for result, d in zip(call.plainly(fresh), (dy, dr), strict=True) if d is not None]

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from edgewise.graphs import Graph, lowering
 from edgewise.graphs.rule import Rule
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.edges import (
     MOST,
-    differentiated_again,
-    gradients_again,
     matrix,
     rows_contiguous,
     wide,
