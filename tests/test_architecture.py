@@ -234,6 +234,7 @@ COVERED_ELSEWHERE = {
     "kernels/dispatch": "tests/kernels/test_planner.py",
     "kernels/operands": "tests/kernels/test_native.py",
     "kernels/reference": "tests/kernels/test_verbs.py",
+    "kernels/triton_attention": "tests/gpu/test_attention.py",
     "tasks/classification": "tests/tasks/test_task.py",
     "tasks/digits": "tests/tasks/test_images.py",
     "tasks/idx": "tests/tasks/test_mnist.py",

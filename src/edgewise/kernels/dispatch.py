@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels import calibration, dense, factored, native, reference, segment, tiled
+from edgewise.kernels import calibration, dense, factored, native, reference, segment, tiled, triton
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan
 from edgewise.native import say_if_missing
@@ -39,13 +39,14 @@ BACKENDS: dict[str, Backend] = {
     "native": native,
     "segment": segment,
     "tiled": tiled,
+    "triton": triton,
     "reference": reference,
 }
 
 calibration.remember()
 
-ON_GPU: tuple[str, ...] = ()  # those whose kernels are Triton's
-WITH_VECTORS = ("segment", "reference")  # those that read a score's vectors of edges
+ON_GPU: tuple[str, ...] = ("triton",)  # those whose kernels are Triton's
+WITH_VECTORS = ("segment", "triton", "reference")  # those that read a score's vectors of edges
 ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
