@@ -67,8 +67,9 @@ class Attend:
         score = replace(self.score, biases=() if bias is None else (EdgeBias(bias),), vectors=None)
         k, v = (x if x is None else x.index_select(-3, graph.senders) for x in (call.k, call.v))
         assert v is not None
-        k = k if k is None or vectors.keys is None else k + vectors.keys
-        return replace(call, graph=own, k=k, v=v if vectors.values is None else v + vectors.values, score=score)
+        k = k if k is None or vectors.keys is None else k + vectors.keys.to(k.dtype)
+        v = v if vectors.values is None else v + vectors.values.to(v.dtype)
+        return replace(call, graph=own, k=k, v=v, score=score)
 
 
 def _with_own_senders(graph: Graph) -> Graph:

@@ -110,7 +110,7 @@ def candidates(call: Call) -> list[Candidate]:
         reason = _refusal(name, call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
         found.append(Candidate(name, seconds, reason))
-    return sorted(found, key=lambda one: (one.seconds is None, _by_name_only(one.backend, call), one.seconds))
+    return sorted(found, key=lambda one: (one.seconds is None, by_name_only(one.backend, call), one.seconds))
 
 
 def _refusal(name: str, call: Call) -> str | None:
@@ -119,7 +119,7 @@ def _refusal(name: str, call: Call) -> str | None:
     return BACKENDS[name].refuses(call)
 
 
-def _by_name_only(backend: str, call: Call) -> bool:
+def by_name_only(backend: str, call: Call) -> bool:
     """Whether a backend runs only where it is asked for: the oracle, and Triton's interpreter on the CPU."""
     return backend == ORACLE or (backend in ON_GPU and call.graph.device.type == "cpu")
 

@@ -15,7 +15,7 @@ from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SCORES = (Dot, Additive, GatedAdditive, Uniform)
-MOST = 2**31 - 1  # nodes and edges are numbered in 32 bits
+MOST = 2**31 - 64  # nodes and edges are numbered in 32 bits, in which a program may count beyond its last edge
 WIDEST = 1024  # channels of a head: a row must fit the registers of a program
 
 

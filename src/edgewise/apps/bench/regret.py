@@ -16,7 +16,7 @@ from edgewise.apps.bench.inputs import Attention
 from edgewise.graphs import Graph, patterns
 from edgewise.kernels import BACKENDS, Dot, attend
 from edgewise.kernels.call import Attend
-from edgewise.kernels.dispatch import ORACLE, candidates
+from edgewise.kernels.dispatch import by_name_only, candidates
 
 DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)
@@ -92,7 +92,8 @@ def measure(name: dict[str, Any], case: Attention) -> dict[str, Any]:
     found = {
         backend: 1e3 * _seconds(case, backend)
         for backend in BACKENDS
-        if backend != ORACLE and backend in predicted and (backend == choice or (predicted[backend] or 0) < LONGEST)
+        if backend in predicted and not by_name_only(backend, call)
+        if backend == choice or (predicted[backend] or 0) < LONGEST
     }
     best = min(found, key=lambda backend: found[backend])
     return name | {
