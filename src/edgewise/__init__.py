@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from edgewise.kernels import Additive as Additive
     from edgewise.kernels import Dot as Dot
     from edgewise.kernels import EdgeBias as EdgeBias
+    from edgewise.kernels import EdgeVectors as EdgeVectors
     from edgewise.kernels import GatedAdditive as GatedAdditive
     from edgewise.kernels import Gaussian as Gaussian
     from edgewise.kernels import Kernel as Kernel
@@ -93,6 +94,8 @@ _NAMES = {
         "Additive",
         "Dot",
         "EdgeBias",
+        "EdgeVectors",
+        "EdgeVectors",
         "GatedAdditive",
         "Gaussian",
         "Kernel",

@@ -7,6 +7,7 @@ from edgewise import (
     Additive,
     Dot,
     EdgeBias,
+    EdgeVectors,
     GatedAdditive,
     Gaussian,
     Graph,
@@ -17,8 +18,10 @@ from edgewise import (
     Uniform,
     attend,
     causal,
+    collect,
     complete,
 )
+from edgewise.errors import BackendRefusal
 
 
 def normal(*shape: int) -> torch.Tensor:
@@ -131,3 +134,74 @@ def test_biases_of_the_wrong_size_say_what_would_fit(bias):
     for backend in ("reference", "segment", "dense"):
         with pytest.raises(ShapeError, match=r"must be \[\*, [EJ], H\] with [EJ] = \d"):
             attend(complete(3), x, x, x, Dot() + bias, backend=backend)
+
+
+# Vectors of edges
+
+
+def with_vectors(graph):
+    """q, k, v and both vectors, and attention with them as a function of these."""
+    e = graph.num_edges
+    q, k = normal(graph.num_receivers, 2, 3), normal(graph.num_senders, 2, 3)
+    leaves = (q, k, normal(graph.num_senders, 2, 4), normal(e, 2, 3), normal(e, 2, 4))
+    leaves = tuple(leaf.requires_grad_() for leaf in leaves)
+    return leaves, lambda q, k, v, keys, values: attend(graph, q, k, v, Dot() + EdgeVectors(keys, values))
+
+
+def test_vectors_of_edges_are_added_to_the_keys_and_values_of_their_senders():
+    graph = Graph.from_edge_index([[0, 1, 1, 2, 0], [1, 0, 2, 2, 2]], num_nodes=4)
+    leaves, call = with_vectors(graph)
+    q, k, v, keys, values = leaves
+    expected = torch.zeros(4, 2, 4, dtype=torch.float64)
+    for i in range(4):
+        edges = [e for e in range(5) if graph.receivers[e] == i]
+        for h in range(2):
+            k_j = [k[graph.senders[e], h] + keys[e, h] for e in edges]
+            p = torch.stack([q[i, h] @ k_e / 3**0.5 for k_e in k_j]).softmax(0) if edges else []
+            for p_e, e in zip(p, edges, strict=True):
+                expected[i, h] += p_e * (v[graph.senders[e], h] + values[e, h])
+    torch.testing.assert_close(call(*leaves), expected)
+    assert torch.autograd.gradcheck(call, leaves)
+
+
+@pytest.mark.parametrize("score", [Dot(cap=2.0), GatedAdditive(normal(2, 3)), Gaussian(1.5), Kernel(torch.exp)])
+def test_segment_and_reference_agree_on_vectors_of_edges(score):
+    graph = Graph.from_edge_index(torch.randint(4, (2, 9)), num_nodes=4)
+    (q, k, v, keys, values), _ = with_vectors(graph)
+    score = score + EdgeVectors(keys, values) + EdgeBias(normal(9, 2))
+    found, expected = (attend(graph, q, k, v, score, backend=name) for name in (None, "reference"))
+    torch.testing.assert_close(found, expected)
+
+
+def test_vectors_of_values_alone_leave_the_weights_as_they_are():
+    graph = Graph.from_edge_index(torch.randint(4, (2, 9)), num_nodes=4)
+    (_, _, v, _, values), _ = with_vectors(graph)
+    found = attend(graph, None, None, v, Uniform() + EdgeVectors(values=values))
+    torch.testing.assert_close(found, collect(graph, (v[graph.senders] + values).flatten(1), "mean").view(4, 2, 4))
+
+
+def test_vectors_of_edges_that_do_not_fit_are_refused():
+    graph = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+    x, wrong = normal(2, 2, 3), normal(2, 2, 5)
+    with pytest.raises(
+        ShapeError, match=r"holds keys \[2, 2, 5\], but they must be \[\*, E, H, C\] with E = 2, H = 2 and C = 3"
+    ):
+        attend(graph, x, x, x, Dot() + EdgeVectors(keys=wrong))
+    with pytest.raises(ShapeError, match="the score reads none: give values only"):
+        attend(graph, None, None, x, Uniform() + EdgeVectors(keys=x))
+    with pytest.raises(ShapeError, match="Dot has vectors of edges already"):
+        Dot() + EdgeVectors(x) + EdgeVectors(x)
+    with pytest.raises(BackendRefusal, match="'native' cannot run this call: it adds no vectors of edges"):
+        attend(graph, x, x, x, Dot() + EdgeVectors(x), backend="native")
+
+
+def test_the_graph_transformer_of_torch_geometric_is_attention_with_vectors_of_edges():
+    geometric = pytest.importorskip("torch_geometric.nn")
+    layer = geometric.TransformerConv(5, 4, heads=3, edge_dim=2, root_weight=False).double()
+    edge_index = torch.randint(6, (2, 20))
+    graph = Graph.from_edge_index(edge_index, num_nodes=6)
+    x, features = normal(6, 5), normal(20, 2)
+    q, k, v = (linear(x).view(6, 3, 4) for linear in (layer.lin_query, layer.lin_key, layer.lin_value))
+    e_ij = layer.lin_edge(graph.sort_edges(features)).view(20, 3, 4)
+    y = attend(graph, q, k, v, Dot() + EdgeVectors(e_ij, e_ij))
+    torch.testing.assert_close(y.flatten(1), layer(x, edge_index, features))

@@ -19,9 +19,10 @@ from edgewise.graphs import Graph
 from edgewise.kernels import edges
 from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.operands import flat
 from edgewise.kernels.operators import Operator
 from edgewise.kernels.planner import Cost
-from edgewise.kernels.products import flat, rows_contiguous
+from edgewise.kernels.products import rows_contiguous
 from edgewise.kernels.scores import Dot
 from edgewise.kernels.triton_products import DTYPES
 

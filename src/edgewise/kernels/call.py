@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels.scores import Additive, Gaussian, Score
+from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, Score
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -39,11 +39,12 @@ class Attend:
         """What a choice of backend may depend on besides the graph: shapes, kinds, options."""
         ends = () if self.q is None or self.k is None else (self.q.shape, self.k.shape)
         kinds = (type(self.score), *map(type, self.score.biases), getattr(self.score, "cap", None) is None)
-        return (*ends, self.v.shape, self.v.dtype, self.v.device, kinds, self.dropout > 0, self.return_weights)
+        vectors = self.score.vectors is not None
+        return (*ends, self.v.shape, self.v.dtype, self.v.device, kinds, vectors, self.dropout > 0, self.return_weights)
 
     def lowered(self) -> Attend:
         """The same call in the algebra's simplest terms: Gaussian becomes a dot product with a bias per sender."""
-        if isinstance(self.score, Gaussian):
+        if isinstance(self.score, Gaussian) and (self.score.vectors is None or self.score.vectors.keys is None):
             call = self.with_equal_heads()  # the bias of a sender then has a number for every query head
             return replace(call, score=self.score.as_dot(call.ends()[1]))
         return self
@@ -54,6 +55,25 @@ class Attend:
             return self
         groups = self.heads // self.k.shape[-2]
         return replace(self, k=self.k.repeat_interleave(groups, -2), v=self.v.repeat_interleave(groups, -2))
+
+    def with_own_senders(self) -> Attend:
+        """The vectors of edges spelt out: on a graph where every edge has a sender of its own, with equal heads."""
+        vectors = self.score.vectors
+        if vectors is None:
+            return self
+        call, graph = self.with_equal_heads(), self.graph
+        own = graph.memo("own senders", lambda: _with_own_senders(graph))
+        bias = self.score.edge_bias(graph)
+        score = replace(self.score, biases=() if bias is None else (EdgeBias(bias),), vectors=None)
+        k, v = (x if x is None else x.index_select(-3, graph.senders) for x in (call.k, call.v))
+        assert v is not None
+        k = k if k is None or vectors.keys is None else k + vectors.keys.to(k.dtype)
+        v = v if vectors.values is None else v + vectors.values.to(v.dtype)
+        return replace(call, graph=own, k=k, v=v, score=score)
+
+
+def _with_own_senders(graph: Graph) -> Graph:
+    return Graph.from_csr(graph.offsets, torch.arange(graph.num_edges, device=graph.device), graph.num_edges)
 
 
 @dataclass(slots=True)
@@ -105,6 +125,8 @@ def check_attend(call: Attend) -> None:
     _check_rows("v", v, -3, graph.num_senders, "senders", "[*, J, H, C]")
     for bias in score.biases:
         bias.check(graph, call.heads)
+    if score.vectors is not None:
+        score.vectors.check(graph, call.heads, None if k is None else k.shape[-1], v.shape[-1])
     if not 0.0 <= call.dropout < 1.0:
         raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout}")
     if not score.needs_ends:

@@ -14,7 +14,19 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels import bitmap, calibration, dense, factored, flex, native, ragged, reference, segment, tiled
+from edgewise.kernels import (
+    bitmap,
+    calibration,
+    dense,
+    factored,
+    flex,
+    native,
+    ragged,
+    reference,
+    segment,
+    tiled,
+    triton,
+)
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.planner import MACHINES, Candidate, Cost, Machine, Plan, kind_of
 from edgewise.native import say_if_missing
@@ -42,12 +54,14 @@ BACKENDS: dict[str, Backend] = {
     "segment": segment,
     "tiled": tiled,
     "bitmap": bitmap,
+    "triton": triton,
     "reference": reference,
 }
 
 calibration.remember()
 
-ON_GPU: tuple[str, ...] = ("bitmap", "flex", "ragged")  # those whose kernels are Triton's
+ON_GPU = ("bitmap", "flex", "ragged", "triton")  # those that run on a GPU
+WITH_VECTORS = ("segment", "triton", "reference")  # those that read a score's vectors of edges
 ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
@@ -96,7 +110,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor
         return BACKENDS[call.graph.memo(key, lambda: _cheapest(lowered))].run(lowered)
     _check_name(name)
     call = call if name == ORACLE else call.lowered()
-    reason = BACKENDS[name].refuses(call)
+    reason = _refusal(name, call)
     if reason is not None:
         raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
     return BACKENDS[name].run(call)
@@ -108,10 +122,16 @@ def candidates(call: Call) -> list[Candidate]:
     machine = machine_of(call)
     found = []
     for name, backend in BACKENDS.items():
-        reason = backend.refuses(call)
+        reason = _refusal(name, call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
         found.append(Candidate(name, seconds, reason))
     return sorted(found, key=lambda one: (one.seconds is None, by_name_only(one.backend, call), one.seconds))
+
+
+def _refusal(name: str, call: Call) -> str | None:
+    if isinstance(call, Attend) and call.score.vectors is not None and name not in WITH_VECTORS:
+        return "it adds no vectors of edges to keys and values"
+    return BACKENDS[name].refuses(call)
 
 
 def by_name_only(backend: str, call: Call) -> bool:

@@ -48,6 +48,11 @@ def seed_for(graph: Graph, p: float) -> Tensor:
 
 
 def _drop(x: Tensor, p: float, seed: Tensor) -> Tensor:
+    if x.is_cuda:
+        from edgewise.gpu import dropout as on_gpu
+
+        with torch.cuda.device_of(x):
+            return on_gpu.drop(x, p, seed)
     x = x.contiguous()
     y = torch.empty_like(x)
     library.drop(DTYPES[x.dtype], threads(), int(seed), p, x.numel(), x.data_ptr(), y.data_ptr())  # type: ignore[union-attr]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
-from edgewise.kernels.again import differentiated_again, gradients_again
-from edgewise.kernels.dropout import drop
+from edgewise.kernels.again import attend_again, differentiated_again
+from edgewise.kernels.call import Attend
 from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.kernels.products import (
     Products,
@@ -23,6 +23,7 @@ from edgewise.kernels.products import (
     product_shape,
     rows_contiguous,
 )
+from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Score, Uniform
 from edgewise.native import library, threads
 
 DOT, ADDITIVE, GATED, NONE = range(4)
@@ -134,7 +135,12 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
         return (None,) * 13
     q, k, v, a, bias, offsets, index, *reverse, seed, y, lse, positive = ctx.saved_tensors
     if differentiated_again(dy, q, k, v, a, bias):
-        found = _attend_again(dy, q, k, v, a, bias, offsets, index, ctx.options, seed)
+        kind, scale, slope, dropout = ctx.options
+        graph = Graph.from_csr(offsets, index.long(), v.shape[1])
+        score: Score = {DOT: Dot(scale), ADDITIVE: Additive(slope), NONE: Uniform()}.get(kind) or GatedAdditive(
+            a, slope
+        )
+        found = attend_again(dy, Attend(graph, q, k, v, score, dropout), a, bias, None, seed)[:5]
     else:
         to_bias = bias is not None and ctx.needs_input_grad[4]
         found = attend_gradient(
@@ -162,38 +168,6 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
         None if bias is None or dbias is None or not ctx.needs_input_grad[4] else like(dbias, bias),
         *[None] * 8,
     )  # fmt: skip
-
-
-def _attend_again(
-    dy: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
-    offsets: Tensor, index: Tensor, options: Sequence[Any], seed: Tensor,
-) -> list[Tensor | None]:  # fmt: skip
-    """The same gradients by differentiable operations, for second derivatives."""
-    from edgewise.kernels import segment
-    from edgewise.kernels.call import Attend
-    from edgewise.kernels.scores import Additive, Dot, EdgeBias, GatedAdditive, Score, Uniform
-
-    kind, scale, slope, dropout = options
-    # Fresh names for the inputs, so that one tensor used twice has two gradients.
-    inputs = [x if x is None else x.view_as(x) for x in (q, k, v, a, bias)]
-    graph = Graph.from_csr(offsets, index.long(), v.shape[1])
-    q, k, v, a, bias = inputs  # type: ignore[assignment]
-    score: Score = Uniform()
-    if kind == DOT:
-        score = Dot(scale)
-    elif kind == ADDITIVE:
-        score = Additive(slope)
-    elif kind == GATED:
-        assert a is not None
-        score = GatedAdditive(a.to(v.dtype), slope)
-    if bias is not None:
-        score = score + EdgeBias(bias)
-    result = segment.run(Attend(graph, q, k, v, score, return_weights=True))
-    assert isinstance(result, tuple)
-    y, w_ij = result
-    if dropout > 0:
-        y = segment.weighted_values(graph, drop(w_ij, dropout, seed), v)
-    return gradients_again(y, inputs, dy)
 
 
 def _attend_gradient(

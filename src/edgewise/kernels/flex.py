@@ -23,8 +23,8 @@ from edgewise import gpu
 from edgewise.graphs import Graph, lowering
 from edgewise.graphs.rule import Intervals
 from edgewise.kernels import segment
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.edges import differentiated_again, gradients_again
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
 

@@ -12,6 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import edges, products
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.dropout import seed_for
+from edgewise.kernels.operands import operands_of, unflat
 from edgewise.kernels.operators import DTYPES
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
@@ -79,40 +80,20 @@ def run(call: Call) -> Tensor:
 
 
 def _attend(call: Attend) -> Tensor:
-    graph, score, v = call.graph, call.score, _batched(call.v)
-    q, k = (None, None) if call.q is None or call.k is None else (_batched(call.q), _batched(call.k))
-    bias = score.edge_bias(graph)
-    a, scale, slope = None, 1.0, 0.0
-    if isinstance(score, Dot):
-        assert q is not None
-        factor = score.factor(q.shape[-1])
-        if isinstance(factor, Tensor):
-            q = q * factor.reshape(-1, 1).to(q.dtype)
-        else:
-            scale = factor
-    elif isinstance(score, Additive):
-        slope = score.slope
-    elif isinstance(score, GatedAdditive):
-        slope = score.slope
-        a = score.a.to(edges.wide(v.dtype)).expand(call.heads, call.v.shape[-1] if q is None else q.shape[-1])
-        a = a.contiguous()
+    graph, own = call.graph, operands_of(call)
+    q, k = (None, None) if own.q is None or own.k is None else map(products.rows_contiguous, (own.q, own.k))
+    v, bias = products.rows_contiguous(own.v), own.bias
+    a = None if own.a is None else own.a.to(edges.wide(v.dtype)).contiguous()
     if bias is not None:
-        bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads)
-        if bias.ndim > 2:
-            bias = bias.expand(*call.v.shape[:-3], *bias.shape[-2:])
-        bias = products.flat(bias, 2).contiguous()
+        bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads).contiguous()
     differentiable = [x for x in (q, k, v, a, bias) if x is not None and x.requires_grad]
     reverse = edges.reverse_of(graph) if differentiable and torch.is_grad_enabled() else ()
     seed = seed_for(graph, call.dropout)
     y = edges.attend(
-        q, k, v, a, bias, *edges.structure_of(graph), reverse, KINDS[type(score)], scale, slope, call.dropout, seed
-    )[0]
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
-
-
-def _batched(x: Tensor) -> Tensor:
-    """[*, N, H, C] -> [B, N, H, C], each row's numbers one after another."""
-    return products.rows_contiguous(products.flat(x, 3))
+        q, k, v, a, bias, *edges.structure_of(graph), reverse, KINDS[type(call.score)], own.scale, own.slope,
+        call.dropout, seed,
+    )[0]  # fmt: skip
+    return unflat(y, call)
 
 
 def _product(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messages: bool) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Aggregate, Call, Collect
+from edgewise.kernels.operands import flat
 from edgewise.kernels.operators import Operator
 
 SUM, MEAN, MAX, MIN = range(4)
@@ -118,11 +119,6 @@ def rows_contiguous(x: Tensor) -> Tensor:
 def like(found: Tensor, given: Tensor) -> Tensor:
     """The gradient to numbers that the whole batch shares."""
     return found.sum(0, keepdim=True) if given.shape[0] < found.shape[0] else found
-
-
-def flat(x: Tensor, last: int) -> Tensor:
-    """The leading batch as one axis in front of the `last` ones."""
-    return x.unsqueeze(0) if x.ndim == last else x.flatten(0, x.ndim - last - 1)
 
 
 def differentiated(x: Tensor, weight: Tensor | None) -> bool:

@@ -16,10 +16,12 @@ from torch import Tensor
 from edgewise import gpu
 from edgewise.graphs import Graph
 from edgewise.graphs.rule import Blocks
+from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.edges import differentiated_again, gradients_again, rows_contiguous
+from edgewise.kernels.operands import flat, unflat
 from edgewise.kernels.operators import Operator
 from edgewise.kernels.planner import Cost
+from edgewise.kernels.products import rows_contiguous
 from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -90,9 +92,16 @@ def run(call: Call) -> Tensor:
     table, launches = blocks_of(call.graph)
     seed = torch.randint(2**62, (1,), device=call.v.device) if call.dropout > 0 else None
     y: Tensor = attend_blocks(
-        *map(_batched, (q, k, call.v)), bias, by_sender, table, *launches, float(factor), call.dropout, seed
+        *(rows_contiguous(flat(x, 3)) for x in (q, k, call.v)),
+        bias,
+        by_sender,
+        table,
+        *launches,
+        float(factor),
+        call.dropout,
+        seed,
     )
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    return unflat(y, call)
 
 
 def sizes_of(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -145,11 +154,6 @@ def _bias(graph: Graph, score: Dot) -> tuple[Tensor | None, bool]:
     if by_sender and len(by_sender) == len(score.biases):
         return sum(by_sender[1:], by_sender[0]), True
     return score.edge_bias(graph), False
-
-
-def _batched(x: Tensor) -> Tensor:
-    """[*, N, H, C] -> [B, N, H, C], each row's numbers one after another."""
-    return rows_contiguous(x.unsqueeze(0) if x.ndim == 3 else x.flatten(0, x.ndim - 4))
 
 
 def _near(x: Tensor) -> Tensor:

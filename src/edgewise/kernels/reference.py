@@ -32,7 +32,7 @@ def cost(call: Call) -> Cost:
 def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the call from its definition."""
     if isinstance(call, Attend):
-        return _attend(call.with_equal_heads())
+        return _attend(call.with_own_senders().with_equal_heads())
     if isinstance(call, Aggregate):
         x_j = call.x.index_select(call.node_axis, call.graph.senders)
         m_ij = x_j if call.weight is None else call.weight.unsqueeze(-1) * x_j

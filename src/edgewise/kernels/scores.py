@@ -96,6 +96,30 @@ class SenderBias:
 Bias = EdgeBias | RelativeBias | SenderBias
 
 
+@dataclass(frozen=True, eq=False)
+class EdgeVectors:
+    """Features of edges that are added to the keys and values of their senders, each by its own map, or one only.
+
+    Equation    s_ij = s(q_i, k_j + e_ij),  y_i = Σ_j p_ij (v_j + e'_ij)
+    Symbols     keys = e_ij, values = e'_ij
+    Shapes      keys [*, E, H, C], values [*, E, H, D], in the graph's own edge order (`graph.sort_edges`)
+    Cost        O(E·H·C) to read; on the CPU the sums with keys and values are made, too
+    Reference   Shaw et al. 2018, eqs. 3–4; Shi et al. 2021 (graph transformer)
+    """
+
+    keys: Tensor | None = None
+    values: Tensor | None = None
+
+    def check(self, graph: Graph, heads: int, key_channels: int | None, value_channels: int) -> None:
+        """Raise ShapeError unless both fit."""
+        if self.keys is not None and key_channels is None:
+            raise ShapeError("EdgeVectors holds keys, but the score reads none: give values only")
+        for name, x, channels in (("keys", self.keys, key_channels), ("values", self.values, value_channels)):
+            if x is not None and (x.ndim < 3 or x.shape[-3:] != (graph.num_edges, heads, channels)):
+                shape = f"[*, E, H, C] with E = {graph.num_edges}, H = {heads} and C = {channels}"
+                raise ShapeError(f"EdgeVectors holds {name} {list(x.shape)}, but they must be {shape}")
+
+
 def _check_rows(name: str, values: Tensor, letter: str, rows: int, heads: int) -> None:
     if values.ndim < 2 or values.shape[-2] != rows or values.shape[-1] not in (1, heads):
         shape = f"[*, {letter}, H] with {letter} = {rows} and H = {heads}"
@@ -104,13 +128,18 @@ def _check_rows(name: str, values: Tensor, letter: str, rows: int, heads: int) -
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What all scores share: a tuple of biases, added with `+`."""
+    """What all scores share: a tuple of biases, and vectors of edges, both added with `+`."""
 
     biases: tuple[Bias, ...] = field(default=(), kw_only=True)
+    vectors: EdgeVectors | None = field(default=None, kw_only=True)
     needs_ends: ClassVar[bool] = True
 
-    def __add__(self, bias: Bias) -> Self:
-        return replace(self, biases=(*self.biases, bias))
+    def __add__(self, more: Bias | EdgeVectors) -> Self:
+        if not isinstance(more, EdgeVectors):
+            return replace(self, biases=(*self.biases, more))
+        if self.vectors is not None:
+            raise ShapeError(f"{type(self).__name__} has vectors of edges already: add them up first")
+        return replace(self, vectors=more)
 
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """s_ij for ends [..., H, C] that broadcast against each other: [..., H]."""
@@ -206,7 +235,8 @@ class Gaussian(Score):
     def as_dot(self, k: Tensor) -> Dot:
         """The same attention as a dot product: scale 1/σ² and the sender bias −‖kⱼ‖² / 2σ²."""
         precision = 1 / self.sigma**2
-        return Dot(scale=precision, biases=(SenderBias(-0.5 * precision * k.square().sum(-1)), *self.biases))
+        bias = SenderBias(-0.5 * precision * k.square().sum(-1))
+        return Dot(scale=precision, biases=(bias, *self.biases), vectors=self.vectors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ def cost(call: Call) -> Cost:
 def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the call on the graph's edges."""
     if isinstance(call, Attend):
-        return _attend(call.with_equal_heads())
+        return _attend(call.with_own_senders().with_equal_heads())
     if isinstance(call, Aggregate):
         return _aggregate(call)
     return _reduce(call.graph, call.m_ij, call.reduce, -2)

@@ -22,6 +22,7 @@ from edgewise.kernels.again import differentiated_again, gradients_again
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.dropout import seed_for
 from edgewise.kernels.edges import MOST, matrix, wide
+from edgewise.kernels.operands import flat, unflat
 from edgewise.kernels.operators import DTYPES, Operator
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.products import rows_contiguous
@@ -91,9 +92,10 @@ def run(call: Call) -> Tensor:
         bias = bias.expand(*bias.shape[:-1], call.heads)
         bias = bias.unsqueeze(0) if bias.ndim == 2 else bias.expand(*call.v.shape[:-3], *bias.shape[-2:]).flatten(0, -3)
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
-    q, k, v, seed = _batched(q), _batched(k), _batched(call.v), seed_for(graph, call.dropout)
+    q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
+    seed = seed_for(graph, call.dropout)
     y: Tensor = attend_tiles(q, k, v, bias, *tiles, places, float(factor), call.dropout, seed)[0]
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    return unflat(y, call)
 
 
 Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the order of the nodes in which they hold
@@ -143,11 +145,6 @@ def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int
 
 # As for `lowering.count_edges`: torch.compile runs it while it traces.
 _pairs_of_rule._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
-def _batched(x: Tensor) -> Tensor:
-    """[*, N, H, C] -> [B, N, H, C], each row's numbers one after another."""
-    return rows_contiguous(x.unsqueeze(0) if x.ndim == 3 else x.flatten(0, x.ndim - 4))
 
 
 # The operator: q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, H, E], starts, stops and places [I, R],

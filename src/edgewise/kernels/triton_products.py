@@ -16,6 +16,7 @@ from edgewise.gpu.building import schedule
 from edgewise.graphs import Graph
 from edgewise.kernels import edges, products
 from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.operands import flat
 from edgewise.kernels.operators import Operator
 from edgewise.kernels.planner import Cost
 
@@ -156,7 +157,7 @@ def edge_softmax(graph: Graph, s: Tensor) -> Tensor:
     Cost        O(E·H) time and memory
     """
     structure, reverse = messages_of(graph)
-    p: Tensor = SOFTMAX(products.flat(s, 2).contiguous(), structure, reverse)
+    p: Tensor = SOFTMAX(flat(s, 2).contiguous(), structure, reverse)
     return p.reshape(s.shape)
 
 

@@ -73,7 +73,7 @@ def attend(
     seen = dispatch.recording()
     if seen is not None and not return_weights:
         return attend(graph, q, k, v, score, dropout=dropout, return_weights=True, backend=backend)[0]
-    if isinstance(score, Uniform) and not (score.biases or dropout or return_weights or backend):
+    if isinstance(score, Uniform) and not (score.biases or score.vectors or dropout or return_weights or backend):
         return aggregate(graph, v.flatten(-2), reduce="mean").reshape(*v.shape[:-3], graph.num_receivers, *v.shape[-2:])
     result = dispatch.run(call, backend)
     if seen is not None:

@@ -25,7 +25,7 @@ from edgewise.apps.bench.contenders import (
 )
 from edgewise.apps.bench.inputs import Inputs
 from edgewise.kernels import BACKENDS
-from edgewise.kernels.dispatch import ORACLE
+from edgewise.kernels.dispatch import ON_GPU, ORACLE
 
 REUSE = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}  # the allocator keeps what is freed
 
@@ -94,7 +94,7 @@ OURS: dict[str, Contender] = {
 OURS |= {
     name: Contender(f"Edgewise's {name} backend", ours.refuses(name), ours.prepare(name))
     for name in BACKENDS
-    if name != ORACLE
+    if name != ORACLE and name not in ON_GPU
 }
 
 CONTENDERS: dict[str, Contender] = OURS | PEERS
