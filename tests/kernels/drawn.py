@@ -84,7 +84,7 @@ def attention(
     def call(leaves: Leaves, backend: str) -> Tensor:
         score: Score = {
             "dot": Dot(),
-            "dot scaled by head": Dot(scale.to(leaves["v"].dtype)),
+            "dot scaled by head": Dot(scale.to(leaves["v"])),
             "additive": Additive(),
             "uniform": Uniform(),
             "gaussian": Gaussian(1.5),
@@ -124,7 +124,7 @@ def results(call: Call, leaves: Leaves, backend: str, dtype: torch.dtype = torch
     """The output, and the gradients of a fixed random projection of it."""
     leaves = {name: leaf.detach().to(dtype, copy=True).requires_grad_() for name, leaf in leaves.items()}
     y = call(leaves, backend)
-    dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
+    dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(y)
     found = torch.autograd.grad(y, list(leaves.values()), dy, allow_unused=True, materialize_grads=True)
     return {"output": y.detach()} | {f"gradient of {name}": g for name, g in zip(leaves, found, strict=True)}
 
