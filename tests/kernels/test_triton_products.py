@@ -62,7 +62,7 @@ def test_every_kind_agrees_where_messages_tie(reduce, weight):
 
 
 def relative_error(found, expected):
-    return float((found.double() - expected).norm() / expected.norm().clamp(min=1e-30))
+    return float((found.detach().double() - expected.detach()).norm() / expected.detach().norm().clamp(min=1e-30))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -232,6 +232,29 @@ def test_a_softmax_over_edges_is_that_of_each_row(batch):
     (found,) = torch.autograd.grad((expected * dp).sum(), wide)
     assert torch.allclose(ds.double() * kept, found.nan_to_num() * kept, atol=1e-5)
     assert (ds[..., graph.receivers == 2, :] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_softmax_in_half_precision_is_as_precise_as_pytorchs(dtype):
+    graph = on_device(random_graph(4, 4, 40))
+    s, dp = (torch.randn(40, 2, device=DEVICE).to(dtype) for _ in range(2))
+    bounds = graph.offsets.tolist()
+
+    def plain(s):
+        return torch.cat([s[a:b].softmax(0) for a, b in pairwise(bounds)])
+
+    def with_gradient(function, wide):
+        leaf = s.to(wide).requires_grad_()
+        p = function(leaf)
+        return p, torch.autograd.grad(p, leaf, dp.to(wide))[0]
+
+    exact, theirs = with_gradient(plain, torch.float64), with_gradient(plain, dtype)
+    ours = with_gradient(lambda s: triton_products.edge_softmax(graph, s), dtype)
+    for found, plainly, value in zip(ours, theirs, exact, strict=True):
+        assert found.dtype == dtype
+        assert relative_error(found, value) <= 2 * relative_error(plainly, value)
+    with pytest.raises(BackendRefusal, match=r"not in torch\.float64"):
+        triton_products.edge_softmax(graph, s.double())
 
 
 def test_the_softmax_operator_passes_pytorchs_own_check():

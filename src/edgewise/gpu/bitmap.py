@@ -22,7 +22,6 @@ from edgewise.gpu.building import WINDOW
 from edgewise.gpu.products import aligned, log_sum_exp_into, reduce_into
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
-_LOG2E = tl.constexpr(1.4426950408889634)
 _ROWS = tl.constexpr(WINDOW)
 TILE_BYTES = 16384  # of the keys and values that a tile gathers
 WIDE = 1024  # bytes of a key and a value for which eight warps are needed, or their registers would spill
@@ -97,11 +96,11 @@ def _forward(
         k_j = tl.load(k + (j * (b_row * VEC))[:, None] + at_c[None, :], mask=live[:, None] & has_c, other=0)
         v_j = tl.load(v + (j * (c_row * VEC))[:, None] + at_d[None, :], mask=live[:, None] & has_d, other=0)
         heard = ((word[None, :] >> r[:, None]) & 1) == 1
-        s = tl.where(heard, _dot(q_i, tl.trans(k_j), PRECISION) * (scale * _LOG2E), float("-inf"))
+        s = tl.where(heard, _dot(q_i, tl.trans(k_j), PRECISION) * scale, float("-inf"))
         above = tl.maximum(top, tl.max(s, 1))
         shift = tl.where(above == float("-inf"), 0.0, above)
-        p = tl.exp2(s - shift[:, None])
-        fade = tl.exp2(top - shift)
+        p = tl.exp(s - shift[:, None])
+        fade = tl.exp(top - shift)
         total = total * fade + tl.sum(p, 1)
         y_i = y_i * fade[:, None] + _dot(p.to(v_j.dtype), v_j, PRECISION)
         top = above
@@ -109,7 +108,7 @@ def _forward(
     to = batch * items_of_batch + (item if PIECES else window)
     row = (to * _ROWS + r).to(tl.int64) * heads
     tl.store(y + row[:, None] * (values * VEC) + at_d[None, :], y_i.to(y.dtype.element_ty), mask=has_d)
-    tl.store(lse + row + head, tl.where(total > 0, (top + tl.log2(tl.where(total > 0, total, 1.0))) / _LOG2E, top))
+    tl.store(lse + row + head, tl.where(total > 0, top + tl.log(tl.where(total > 0, total, 1.0)), top))
 
 
 @_jit(*_STRIDES, "stats_of_batch")
@@ -139,7 +138,7 @@ def _backward(
     lse += batch * stats_of_batch + head
     delta += batch * stats_of_batch + head
     if not BY_SENDER:
-        lse_i = tl.load(lse + i.to(tl.int64) * heads, mask=inside, other=0)[:, None] * _LOG2E
+        lse_i = tl.load(lse + i.to(tl.int64) * heads, mask=inside, other=0)[:, None]
         delta_i = tl.load(delta + i.to(tl.int64) * heads, mask=inside, other=0)[:, None]
     da_i = tl.zeros((_ROWS, C), tl.float32)
     db_i = tl.zeros((_ROWS, D), tl.float32)
@@ -150,11 +149,11 @@ def _backward(
         b_j = tl.load(b + (j * (b_row * VEC))[:, None] + at_c[None, :], mask=live[:, None] & has_c, other=0)
         d_j = tl.load(d + (j * (d_row * VEC))[:, None] + at_d[None, :], mask=live[:, None] & has_d, other=0)
         if BY_SENDER:
-            lse_i = tl.load(lse + j * heads, mask=live, other=0)[None, :] * _LOG2E
+            lse_i = tl.load(lse + j * heads, mask=live, other=0)[None, :]
             delta_i = tl.load(delta + j * heads, mask=live, other=0)[None, :]
         heard = ((word[None, :] >> r[:, None]) & 1) == 1
-        s = _dot(a_i, tl.trans(b_j), PRECISION) * (scale * _LOG2E)
-        p = tl.exp2(tl.where(heard, s - lse_i, float("-inf")))
+        s = _dot(a_i, tl.trans(b_j), PRECISION) * scale
+        p = tl.exp(tl.where(heard, s - lse_i, float("-inf")))
         dp = _dot(c_i, tl.trans(d_j), PRECISION)
         ds = p * (dp - delta_i)
         da_i += _dot(ds.to(b_j.dtype), b_j, PRECISION)

@@ -91,16 +91,8 @@ def run(call: Call) -> Tensor:
         bias = bias.unsqueeze(0)
     table, launches = blocks_of(call.graph)
     seed = torch.randint(2**62, (1,), device=call.v.device) if call.dropout > 0 else None
-    y: Tensor = attend_blocks(
-        *(rows_contiguous(flat(x, 3)) for x in (q, k, call.v)),
-        bias,
-        by_sender,
-        table,
-        *launches,
-        float(factor),
-        call.dropout,
-        seed,
-    )
+    ends = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
+    y: Tensor = attend_blocks(*ends, bias, by_sender, table, *launches, float(factor), call.dropout, seed)
     return unflat(y, call)
 
 

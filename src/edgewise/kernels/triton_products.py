@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from edgewise import gpu
+from edgewise.errors import BackendRefusal
 from edgewise.gpu.building import schedule
 from edgewise.graphs import Graph
 from edgewise.kernels import edges, products
-from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.operands import flat
 from edgewise.kernels.operators import Operator
 from edgewise.kernels.planner import Cost
@@ -153,9 +154,13 @@ PRODUCTS = products.Products("triton_", _product, _product_gradient, _extreme_sh
 def edge_softmax(graph: Graph, s: Tensor) -> Tensor:
     """p_e = exp(s_e) / Σ_e' exp(s_e') over the edges e' of e's receiver, of scores s [*, E, H] in the graph's order.
 
+    Errors      BackendRefusal where its kernel cannot compute
     Edge cases  half precisions are summed in float32; a receiver whose edges are all masked by -∞ gives them 0
     Cost        O(E·H) time and memory
     """
+    reason = refuses(Collect(graph, s, "sum"))
+    if reason is not None:
+        raise BackendRefusal(f"no softmax over these edges: {reason}")
     structure, reverse = messages_of(graph)
     p: Tensor = SOFTMAX(flat(s, 2).contiguous(), structure, reverse)
     return p.reshape(s.shape)
@@ -178,8 +183,9 @@ def _softmax_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
 def _softmax_gradient(ctx: Any, dp: Tensor) -> tuple[Tensor, None, None]:
     p, *saved = ctx.saved_tensors
     structure, reverse = saved[: ctx.length], saved[ctx.length :]
-    total = PRODUCTS.product((p * dp).unsqueeze(3), None, structure, reverse, products.SUM).squeeze(3)
-    return p * (dp - total.index_select(1, reverse[1])), None, None
+    wide, dp = p.float(), dp.float()
+    total = PRODUCTS.product((wide * dp).unsqueeze(3), None, structure, reverse, products.SUM).squeeze(3)
+    return (wide * (dp - total.index_select(1, reverse[1]))).to(p.dtype), None, None
 
 
 SOFTMAX = Operator(
