@@ -58,7 +58,8 @@ class Heads:
         if INTERPRETED:
             return [Tile(16, 1)]
         least, usual = min(8, max(1, self.bytes // (32 * self.lane))), 2 * size
-        return [Tile(edges, warps) for warps in (least, min(8, 4 * least)) for edges in (usual, 12 - usual)]
+        warps = {least, min(8, 4 * least)}
+        return [Tile(edges, n) for n in sorted(warps) for edges in (usual, 12 - usual)]
 
 
 def power_of_two(n: int) -> int:
