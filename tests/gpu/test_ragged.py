@@ -18,13 +18,16 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from edgewise.gpu import ragged
 
-def build(kernel, dtype, most, channels):
+def build(kernel, dtype, most, channels, **others):
     gradient = kernel is ragged.gradient_kernel
     constants = {"LEAST": 4, "MOST": most, "C": channels, "D": channels, "BIAS": 1, "DROPOUT": False, "UNIT": 8}
     constants["PRECISION"] = "tf32x3" if dtype == "fp32" else None
-    constants |= {"TO_BIAS": True} if gradient else {}
-    kinds = dict.fromkeys(constants, "constexpr") | {"blocks": "*i64", "seed": "*i64", "scale": "fp32"}
-    kinds |= {"dropout": "fp32"} | dict.fromkeys(ragged.INTEGERS, "i32")
+    constants |= ({"TO_BIAS": True} if gradient else {}) | others
+    if kernel is ragged.survivors_kernel:
+        constants = {"SIZE": 1024}
+    kinds = {"blocks": "*i64", "seed": "*i64", "scale": "fp32"}
+    kinds |= {"dropout": "fp32"} | dict.fromkeys(ragged.INTEGERS, "i32") | dict.fromkeys(constants, "constexpr")
+    kinds |= {"total": "i32", "mask": "*i1"}
     signature = {name: kinds.get(name, "*" + dtype) for name in kernel.arg_names}
     aligned = {(n,): [["tt.divisibility", 16]] for n, kind in enumerate(signature.values()) if kind[0] == "*"}
     source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
@@ -43,9 +46,11 @@ def build(kernel, dtype, most, channels):
 both = ragged.attend_kernel, ragged.gradient_kernel
 cases = [(kernel, "bf16", most, channels) for kernel in both for most, channels in ((5, 16), (6, 32))]
 cases.append((ragged.attend_kernel, "fp32", 5, 16))
+odd = {"BIAS": 2, "DROPOUT": True, "UNIT": 1}
+rare = [build(kernel, "fp16", 4, 16, **odd) for kernel in both] + [build(ragged.survivors_kernel, "fp32", 4, 16)]
 stable = [[p.name for p in kernel.params if not p.is_constexpr and not p.do_not_specialize] for kernel in both]
 print(json.dumps({
-    "stable": stable,
+    "stable": stable, "rare": rare,
     "built": {f"{case[0].fn.__name__} {case[1:]}": build(*case) for case in cases},
 }))
 """
@@ -61,6 +66,7 @@ def test_compiled_for_an_h100_they_use_its_tensor_cores_and_do_not_spill(tmp_pat
         assert built["stack"] <= 16, (what, built)  # bytes: a spilled register or two, at the assembler's own choice
         assert built["tensor cores"] > 0 and built["wide loads"] > 0, (what, built)
         assert built["shared"] <= 48 * 1024, (what, built)
+    assert [built["tensor cores"] > 0 for built in found["rare"]] == [True, True, False]
     pointers = {"q", "k", "v", "bias", "blocks", "seed", "y", "dy", "dq", "dk", "dv", "dbias", "scale", "dropout"}
     assert all(set(names) <= pointers for names in found["stable"]), "an integer would be compiled into the kernel"
 

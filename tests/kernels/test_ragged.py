@@ -87,6 +87,13 @@ def test_half_precisions_err_at_most_twice_as_much_as_plain_pytorch(dtype):
         assert ours <= 2 * theirs, f"{name}: {ours:.1e}, and {theirs:.1e} in plain PyTorch"
 
 
+def test_the_same_bits_come_every_time():
+    leaves, call = attention(blocks([20, 3]).to(DEVICE), "dot", "edge, shared by heads", 2, 2, 8, 8)
+    leaves = on_device(leaves)
+    first, second = (results(call, leaves, "ragged", torch.float32) for _ in range(2))
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
 def test_whom_a_bias_of_minus_infinity_masks_nobody_hears():
     graph = blocks([3, 2]).to(DEVICE)
     leaves, call = attention(graph, "dot", "edge", 1, 1, 4, 4)
@@ -189,6 +196,15 @@ def test_large_blocks_come_last_and_have_a_launch_of_their_own():
     assert table[:, 3].tolist() == [3, 20, 70, 128]
     assert table[:, 0].tolist() == [70, 73, 0, 93]
     assert table[:, 2].tolist() == [4900, 4909, 0, 5309]
+
+
+def test_its_cost_is_that_of_the_padded_tiles():
+    def tiles(graph):
+        x = torch.empty(graph.num_receivers, 2, 8)
+        return ragged.cost(Attend(graph, x, x, x, Dot())).tiles / (2 * 2 * (16 + ragged.SOFTMAX))
+
+    assert tiles(blocks([70, 3, 20, 16, 17])) == 128**2 + 2 * 16**2 + 2 * 32**2
+    assert tiles(complete(64)) == 64**2
 
 
 @pytest.mark.parametrize(

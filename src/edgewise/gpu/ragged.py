@@ -102,7 +102,7 @@ def attend_block(
                 q_i, k_j, bias + head * bias_head, bias_row, block, row, scale, ROWS, SIZE, BIAS, PRECISION
             )
             if DROPOUT:
-                edge, _ = at_edges(0, 1, block, row, ROWS, SIZE)
+                edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
                 p_ij = tl.where(kept(seed, edge, head, batch, dropout), p_ij / (1.0 - dropout), 0.0)
             y_i = tl.dot(p_ij.to(v.dtype.element_ty).to(v_j.dtype), v_j, input_precision=PRECISION)
             put_rows(y + head * values, y_i, i_0 + row, n_i - row, y_row, values, ROWS, D)
@@ -138,7 +138,7 @@ def gradient_of_block(
             dp_ij = tl.dot(dy_i, tl.trans(v_j), input_precision=PRECISION)
             w_ij = p_ij
             if DROPOUT:
-                edge, _ = at_edges(0, 1, block, row, ROWS, SIZE)
+                edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
                 survives = kept(seed, edge, head, batch, dropout)
                 w_ij = tl.where(survives, p_ij / (1.0 - dropout), 0.0)
                 dp_ij = tl.where(survives, dp_ij / (1.0 - dropout), 0.0)
@@ -313,7 +313,7 @@ class _Call:
         self.options = {
             "C": max(16, triton.next_power_of_2(q.shape[3])),
             "D": max(16, triton.next_power_of_2(v.shape[3])),
-            "BIAS": NONE if bias is None else SENDERS if by_sender else EDGES,
+            "BIAS": (NONE if bias is None else SENDERS if by_sender else EDGES).value,
             "DROPOUT": dropout > 0,
             "UNIT": unit,
             "PRECISION": "tf32x3" if q.dtype == torch.float32 else None,

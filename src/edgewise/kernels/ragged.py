@@ -7,6 +7,7 @@ Reference   Dao et al., FlashAttention, 2022 (its tile is here the whole block, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,7 +138,7 @@ def _tile(nodes: int) -> int:
 def _pairs(graph: Graph) -> int:
     sizes = sizes_of(graph)
     assert sizes is not None
-    return sum(_tile(max(block)) ** 2 for block in zip(*sizes, strict=True))
+    return sum(count * _tile(size) ** 2 for size, count in Counter(map(max, *sizes)).items())
 
 
 def _bias(graph: Graph, score: Dot) -> tuple[Tensor | None, bool]:
