@@ -13,7 +13,7 @@ def report(tmp_path_factory):
 
 
 def test_every_product_is_on_tensor_cores_and_none_spills(report):
-    assert len(report["products"]) == 9
+    assert len(report["products"]) == 12
     assert min(report["products"]) > 0
     for resources in report["resources"]:
         assert resources["STACK"] == resources["LOCAL"] == 0

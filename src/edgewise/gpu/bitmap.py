@@ -24,6 +24,7 @@ from edgewise.gpu.products import aligned, log_sum_exp_into, reduce_into
 _INTERPRETED = tl.constexpr(INTERPRETED)
 _ROWS = tl.constexpr(WINDOW)
 TILE_BYTES = 16384  # of the keys and values that a tile gathers
+NARROW = 32  # channels of a key and a value up to which one warp is enough: more would repeat its work
 WIDE = 1024  # bytes of a key and a value for which eight warps are needed, or their registers would spill
 
 _SIZES = ["scale", "count", "rows", "heads", "width", "values", "items_of_batch"]
@@ -243,8 +244,9 @@ def _constants(*nodes: Tensor, channels: int, values: int) -> dict[str, Any]:
         vec //= 2
     c, d = (max(16, triton.next_power_of_2(n)) for n in (channels, values))
     fit = max(16, TILE_BYTES // ((c + d) * size))
-    tile = min(64, 1 << fit.bit_length() - 1)
-    precision, warps = "tf32x3" if size == 4 else "tf32", 8 if (c + d) * size >= WIDE else 4
+    tile = min(64, 2 * min(c, d), 1 << fit.bit_length() - 1)
+    precision = "tf32x3" if size == 4 else "tf32"
+    warps = 1 if c + d <= NARROW else 8 if (c + d) * size >= WIDE else 4
     return {"VEC": vec, "C": c, "D": d, "T": tile, "PRECISION": precision, "num_warps": warps}
 
 
