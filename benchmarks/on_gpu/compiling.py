@@ -1,72 +1,51 @@
-"""Every Triton kernel compiled for a Hopper card where there is none: registers, spills and shared memory.
-
-A module of `edgewise.gpu` takes part by a function
-
-    def variants() -> Iterator[tuple[str, JITFunction, dict[str, str], dict[str, object], dict[str, int]]]
-
-whose entries are a name, the kernel, the types of its arguments by name ("*bf16", "i32", "fp32"; those of its constants
-are "constexpr"), the values of its constants, and options such as {"num_warps": 4}.
-"""
+"""Every Triton kernel compiled for a Hopper card where there is none: registers, spills and shared memory."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import pkgutil
-import re
-import subprocess
-import tempfile
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-from edgewise import gpu
+import torch
 
-ARCHITECTURE = 90
+from edgewise import Dot, EdgeBias, Graph, aggregate, attend, complete, gpu, window
+
+SIZES = ((4, 32), (8, 16), (8, 64))  # heads, channels
 
 
 def compile_all() -> int:
-    """Print a line for every variant; 1 where one does not compile."""
+    """Print a line for every variant of every kernel; 2 where nothing can be compiled."""
     if os.environ.get("TRITON_INTERPRET") == "1" or not gpu.INSTALLED:
         print("compiling needs Triton, and TRITON_INTERPRET unset")
         return 2
-    failures = 0
-    for info in pkgutil.iter_modules(gpu.__path__):
-        module = importlib.import_module(f"edgewise.gpu.{info.name}")
-        if not hasattr(module, "variants"):
-            print(f"{info.name}: names no variants")
-            continue
-        for name, kernel, signature, constants, options in module.variants():
-            try:
-                print(f"{info.name} {name}: {resources(kernel, signature, constants, options)}", flush=True)
-            except Exception as error:  # the others are compiled all the same
-                failures += 1
-                print(f"{info.name} {name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
-    return int(failures > 0)
+    from edgewise.gpu import absent
+
+    launches = absent.pretend()
+    for what in run_all():
+        for launch in absent.variants(launches):
+            used = launch.resources()
+            spilled = used["STACK"] + used["LOCAL"]
+            warps = launch.compiled.metadata.num_warps
+            line = f"{used['REG']:>3} registers, {spilled} bytes spilled, {launch.compiled.metadata.shared} shared"
+            print(f"{what}  {launch.name:<16} {line}, {warps} warp{'s' if warps > 1 else ''}", flush=True)
+        launches.clear()
+    return 0
 
 
-def resources(kernel: Any, signature: dict[str, str], constants: dict[str, Any], options: dict[str, int]) -> str:
-    """What one variant takes of a multiprocessor."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    source = ASTSource(kernel, signature=signature, constexprs=constants)
-    compiled = triton.compile(source, target=GPUTarget("cuda", ARCHITECTURE, 32), options=options)
-    told = _assembler(compiled.asm["ptx"])
-    used = re.search(r"Used (\d+) registers", told)
-    spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", told)
-    registers = f"{used[1]} registers" if used else "registers unknown"
-    spills = f"{spilled[1]} + {spilled[2]} bytes spilled" if spilled else "spills unknown"
-    return f"{registers}, {spills}, {compiled.metadata.shared} bytes shared, {compiled.metadata.num_warps} warps"
-
-
-def _assembler(ptx: str) -> str:
-    """What ptxas says of a kernel."""
-    from triton import knobs
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.ptx"
-        path.write_text(ptx, encoding="utf-8")
-        command = [knobs.nvidia.ptxas.path, "-v", f"-arch=sm_{ARCHITECTURE}a", str(path), "-o", f"{path}.cubin"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    return done.stderr + done.stdout
+def run_all() -> Iterator[str]:
+    """Forward and backward passes of every backend of Triton's, each named once it has run."""
+    hub = torch.cat([torch.randint(200, (2, 3000)), torch.stack([torch.arange(1200) % 200, torch.zeros(1200).long()])], 1)
+    graph, batch = Graph.from_edge_index(hub, num_nodes=200), Graph.batch([complete(n) for n in (7, 30, 60)])
+    near = window(200, 12)
+    for dtype in (torch.bfloat16, torch.float32):
+        for heads, channels in SIZES:
+            what = f"{str(dtype).removeprefix('torch.'):<8} {heads} × {channels}"
+            for backend, on, biased in (("triton", graph, True), ("bitmap", near, False), ("ragged", batch, True)):
+                x = torch.zeros(on.num_receivers, heads, channels, dtype=dtype, requires_grad=True)
+                bias = torch.zeros(on.num_edges, heads, requires_grad=True)
+                attend(on, x, x, x, Dot() + EdgeBias(bias) if biased else Dot(), backend=backend).sum().backward()
+                yield f"{what:<16} attend, {backend:<7}"
+            for reduce in ("sum", "mean", "max"):
+                x = torch.zeros(graph.num_senders, heads * channels, dtype=dtype, requires_grad=True)
+                weight = torch.zeros(graph.num_edges, dtype=dtype, requires_grad=True)
+                aggregate(graph, x, weight, reduce, backend="triton").sum().backward()
+                yield f"{what:<16} aggregate, {reduce:<4}"

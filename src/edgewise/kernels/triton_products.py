@@ -76,7 +76,7 @@ def structure_of(graph: Graph) -> Structure:
         offsets, index = edges.structure_of(graph)
         return [offsets, index, index.new_empty(0), *schedule(offsets)]
 
-    return graph.memo("triton edges", build)
+    return graph.memo("edges of sums", build)
 
 
 def reverse_of(graph: Graph) -> Structure:
@@ -86,7 +86,7 @@ def reverse_of(graph: Graph) -> Structure:
         offsets, index, edge, _ = edges.reverse_of(graph)
         return [offsets, index, edge, *schedule(offsets)]
 
-    return graph.memo("triton transpose", build)
+    return graph.memo("transpose of sums", build)
 
 
 def messages_of(graph: Graph) -> tuple[Structure, Structure]:
@@ -99,7 +99,7 @@ def messages_of(graph: Graph) -> tuple[Structure, Structure]:
         forward = [offsets, numbers[:-1].to(torch.int32), none, *plan]
         return forward, [numbers, receivers, forward[1]]
 
-    return graph.memo("triton messages", build)
+    return graph.memo("messages of sums", build)
 
 
 def _of_graph(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messages: bool) -> Tensor:
