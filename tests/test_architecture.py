@@ -234,6 +234,7 @@ COVERED_ELSEWHERE = {
     "kernels/dispatch": "tests/kernels/test_planner.py",
     "kernels/products": "tests/kernels/test_edges.py",
     "kernels/operands": "tests/kernels/test_native.py",
+    "gpu/absent": "tests/gpu/test_bitmap.py",
     "kernels/reference": "tests/kernels/test_verbs.py",
     "kernels/triton_attention": "tests/gpu/test_attention.py",
     "tasks/classification": "tests/tasks/test_task.py",

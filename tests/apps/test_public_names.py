@@ -56,10 +56,11 @@ import importlib.abc, importlib.metadata, sys, warnings
 class Bare(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         optional = "jsonargparse torch_geometric numba e3nn rdkit ase transformers tokenizers sacrebleu openmm pyarrow"
-        if name.split(".")[0] in (*optional.split(), "triton") or name == "edgewise.native._native":
+        if name.split(".")[0] in optional.split() or name == "edgewise.native._native":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Bare())
+sys.modules["triton"] = None  # not installed
 
 def unknown(name):
     raise importlib.metadata.PackageNotFoundError(name)

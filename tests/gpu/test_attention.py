@@ -1,11 +1,5 @@
 """The fused attention: derivatives, dropout, vectors of edges, and what its kernels compile to."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -13,6 +7,7 @@ from edgewise import Dot, EdgeVectors, GatedAdditive, Graph, Uniform, attend
 from edgewise.gpu.tiles import attention_bytes
 from edgewise.kernels import triton_attention
 from edgewise.kernels.dropout import drop
+from gpu.apart import run
 from kernels.drawn import attention, random_graph, results, same
 from triton_device import DEVICE
 
@@ -150,26 +145,16 @@ def test_vectors_of_edges_agree_with_reference(kind, batch):
 # What the kernels compile to, and how often
 
 
-def in_a_fresh_process(script, folder):
-    """What a script prints as JSON: in a process with the interpreter no kernel can be compiled."""
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["TRITON_CACHE_DIR"] = str(folder)
-    command = [sys.executable, str(Path(__file__).parent / script), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
 def test_no_variant_spills_and_rows_are_read_16_bytes_at_a_time(tmp_path):
-    for variant in in_a_fresh_process("compiled_attention.py", tmp_path):
+    for variant in run("attention_compiled.py", tmp_path):
         where = f"{variant['kernel']} {variant['sizes']}"
-        assert variant["stack"] == 0 and variant["local"] == 0, f"{where} spills"
-        assert variant["registers"] <= 168, where
+        assert variant["STACK"] == variant["LOCAL"] == 0, f"{where} spills"
+        assert variant["REG"] <= 168, where
         assert variant["wide loads"] >= variant["gathers"], where
 
 
 def test_a_thousand_batches_of_other_sizes_are_served_by_the_same_kernels(tmp_path):
-    found = in_a_fresh_process("specialised_attention.py", tmp_path)
+    found = run("attention_variants.py", tmp_path)
     assert found["batches"] == 1000
     assert found["variants"] == {"attend": 2, "merge": 2, "pair": 1, "by_sender": 2, "by_receiver": 2}
 

@@ -1,15 +1,13 @@
 """What the compiler makes of attention by windows for a card; what it computes is tested with its backend."""
 
-import json
-
 import pytest
 
-from gpu.compiled_apart import run
+from gpu.apart import run
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    return json.loads(run("bitmap_compiled.py", tmp_path_factory.mktemp("triton")))
+    return run("bitmap_compiled.py", tmp_path_factory.mktemp("triton"))
 
 
 def test_every_product_is_on_tensor_cores_and_none_spills(report):

@@ -6,8 +6,8 @@ import torch
 from edgewise import Graph
 from edgewise.gpu.building import CHUNK, schedule
 from edgewise.graphs import lowering
-from gpu.interpreted import DEVICE
 from kernels.drawn import disjoint_graphs, random_graph
+from triton_device import DEVICE
 
 
 def edges_of_rows(offsets, plan, chunk):

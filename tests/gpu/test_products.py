@@ -1,15 +1,13 @@
 """What the compiler makes of the sparse products for a card; what they compute is tested with their operators."""
 
-import json
-
 import pytest
 
-from gpu.compiled_apart import run
+from gpu.apart import run
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    return json.loads(run("products_compiled.py", tmp_path_factory.mktemp("triton")))
+    return run("products_compiled.py", tmp_path_factory.mktemp("triton"))
 
 
 def test_no_kernel_spills_and_every_load_of_features_is_16_bytes_wide(report):

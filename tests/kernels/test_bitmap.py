@@ -8,8 +8,8 @@ from edgewise.errors import BackendRefusal
 from edgewise.gpu import building
 from edgewise.kernels import bitmap, dispatch
 from edgewise.kernels.call import Attend
-from gpu.interpreted import DEVICE
 from kernels.drawn import CHANNELS, attention, disjoint_graphs, number, pick, random_graph, results, same
+from triton_device import DEVICE
 
 
 @pytest.fixture(autouse=True)

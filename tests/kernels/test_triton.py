@@ -179,7 +179,7 @@ def test_large_scores_are_stable():
 
 def test_it_runs_on_the_cpu_only_where_asked_for():
     names = [one.backend for one in plan(causal(64).to(DEVICE), heads=2, channels=16).candidates if one.refusal is None]
-    assert "triton" in names[-2:] or DEVICE == "cuda"
+    assert names.index("triton") > names.index("segment") or DEVICE.type == "cuda"
 
 
 def test_refusals_say_what_it_does_not_do():
@@ -200,8 +200,8 @@ def test_refusals_say_what_it_does_not_do():
     huge = torch.empty(4, 1, 1025, device="meta")
     said = refusal(lambda: attend(graph, None, None, huge, Uniform() + EdgeBias(torch.zeros(8, 1)), backend="triton"))
     assert said == "a head has more than 1024 channels"
-    assert refusal(lambda: aggregate(graph, x[:, 0], backend="triton")) == "it has no kernel for aggregate"
-    assert refusal(lambda: collect(graph, x[graph.senders, 0], backend="triton")) == "it has no kernel for collect"
+    assert "not in torch.float64" in refusal(lambda: aggregate(graph, wide[:, 0], backend="triton"))
+    assert "not in torch.float64" in refusal(lambda: collect(graph, wide[graph.senders, 0], backend="triton"))
 
 
 WITHOUT = """

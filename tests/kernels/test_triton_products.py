@@ -11,8 +11,8 @@ from edgewise.gpu import building
 from edgewise.kernels import dispatch, products, segment, triton_products
 from edgewise.kernels.call import Aggregate
 from edgewise.kernels.planner import MACHINES
-from gpu.interpreted import DEVICE
 from kernels.drawn import CHANNELS, disjoint_graphs, messages, number, pick, product, random_graph, results, same
+from triton_device import DEVICE
 
 NAME = "triton products"
 REDUCTIONS = ("sum", "mean", "max", "min")
