@@ -61,7 +61,9 @@ def cost(call: Call) -> Cost:
     if not masked and _is_blocks(graph) and _runs_flash(call):
         pairs = graph.num_edges
     elif not masked and _is_blocks(graph):
-        pairs, groups = graph.num_edges, len(graph.memo("blocks by size", lambda: _blocks_by_size(graph)))
+        assert isinstance(graph.rule, Blocks)
+        sizes = set(zip(graph.rule.receivers, graph.rule.senders, strict=True))
+        pairs, groups = graph.num_edges, sum(1 for size in sizes if all(size))
     elif not masked and not graph.is_complete:
         pairs = min(pairs, graph.num_edges + SKIPPED * graph.num_receivers)
     channels = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
