@@ -95,7 +95,6 @@ _NAMES = {
         "Dot",
         "EdgeBias",
         "EdgeVectors",
-        "EdgeVectors",
         "GatedAdditive",
         "Gaussian",
         "Kernel",
