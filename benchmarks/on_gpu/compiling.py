@@ -33,7 +33,8 @@ def compile_all() -> int:
 
 def run_all() -> Iterator[str]:
     """Forward and backward passes of every backend of Triton's, each named once it has run."""
-    hub = torch.cat([torch.randint(200, (2, 3000)), torch.stack([torch.arange(1200) % 200, torch.zeros(1200).long()])], 1)
+    to_one = torch.stack([torch.arange(1200) % 200, torch.zeros(1200, dtype=torch.int64)])
+    hub = torch.cat([torch.randint(200, (2, 3000)), to_one], 1)
     graph, batch = Graph.from_edge_index(hub, num_nodes=200), Graph.batch([complete(n) for n in (7, 30, 60)])
     near = window(200, 12)
     for dtype in (torch.bfloat16, torch.float32):

@@ -1,6 +1,6 @@
 """A card that need not be there: every launch compiles its kernel for compute capability 9.0, and that is all.
 
-For processes without TRITON_INTERPRET, in which nothing else is computed by Triton: results are what memory held before.
+For processes without TRITON_INTERPRET, in which nothing else is computed by Triton: results are what memory held.
 """
 
 from __future__ import annotations
