@@ -20,7 +20,6 @@ def train(nodes: int, channels: int, dtype: torch.dtype, by_sender: bool = False
 def main() -> None:
     launches, found = absent.pretend(), {}
     for what, sizes in {
-        "bfloat16, 32 × 16": (32, 16, torch.bfloat16),
         "bfloat16, 64 × 32": (64, 32, torch.bfloat16),
         "float32, 32 × 16": (32, 16, torch.float32),
         "dropout, rows of odd length": (16, 17, torch.float16, True, 0.3),

@@ -11,11 +11,11 @@ def report(tmp_path_factory):
 
 
 def test_every_product_is_on_tensor_cores_and_none_spills(report):
-    assert len(report["products"]) == 12
+    assert len(report["products"]) == 9
     assert min(report["products"]) > 0
     for resources in report["resources"]:
         assert resources["STACK"] == resources["LOCAL"] == 0
-    assert sum(n > 0 for n in report["copies"]) >= 8, "rows travel to shared memory 16 bytes at a time, ahead of use"
+    assert sum(n > 0 for n in report["copies"]) >= 6, "rows travel to shared memory 16 bytes at a time, ahead of use"
 
 
 def test_other_sizes_are_no_new_kernel(report):

@@ -42,7 +42,7 @@ GRAPHS = {
     "grid": grid(7, 9),
     "squares": squares(14, 14, 7),
     "squares, shifted": squares(11, 13, 5, shift=2),
-    "squares, many intervals": squares(20, 20, 10),
+    "squares, many intervals": squares(9, 12, 9),
     "ranges": random_ranges(120, 90, 1),
     "ranges, three": random_ranges(100, 130, 3),
     "no receivers": complete(0, 5),
@@ -237,8 +237,8 @@ def test_dropout_keeps_the_mean_and_draws_anew():
 
 
 def test_second_gradients_with_dropout():
-    graph, seed = window(5, 1), torch.tensor([12345])
-    leaves = [x.requires_grad_() for x in draw(graph, 2, 2, 1, batch=(2,))]
+    graph, seed = window(4, 1), torch.tensor([12345])
+    leaves = [x.requires_grad_() for x in draw(graph, 1, 1, 1, batch=(2,))]
     starts, stops = graph.ranges()
 
     def run(q, k, v):
@@ -311,8 +311,8 @@ def test_gradients_and_second_gradients():
 
 def test_gradients_and_second_gradients_with_a_bias():
     graph = squares(2, 3, 2)
-    leaves = [x.requires_grad_() for x in draw(graph, 2, 2, 1, batch=(2,))]
-    leaves.append(torch.randn(graph.num_edges, 2, dtype=torch.float64, requires_grad=True))
+    leaves = [x.requires_grad_() for x in draw(graph, 1, 1, 1, batch=(2,))]
+    leaves.append(torch.randn(graph.num_edges, 1, dtype=torch.float64, requires_grad=True))
     with use_backend("tiled"):
         assert torch.autograd.gradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
         assert torch.autograd.gradgradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
@@ -325,9 +325,9 @@ def test_it_is_a_proper_operator():
         q, k, v = (x.requires_grad_() for x in draw(graph, 2, 8, 5, batch=(2,), dtype=dtype))
         torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, None, None, 0.3, 0.0, seed))
         places, order = tiled._places(graph, starts, stops, None), torch.arange(20)
-        for bias in (torch.randn(1, 2, graph.num_edges, dtype=dtype), torch.randn(2, 2, graph.num_edges, dtype=dtype)):
-            inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3, 0.4, seed)
-            torch.library.opcheck(tiled.attend_tiles.overload, inputs)
+        bias = torch.randn(1 if dtype == torch.float32 else 2, 2, graph.num_edges, dtype=dtype)
+        inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3, 0.4, seed)
+        torch.library.opcheck(tiled.attend_tiles.overload, inputs)
 
 
 def test_it_compiles_without_graph_breaks():
