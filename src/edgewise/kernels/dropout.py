@@ -44,7 +44,9 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
 def seed_for(graph: Graph, p: float) -> Tensor:
     """What a call's dropout is hashed from, drawn by PyTorch's generator, so that torch.manual_seed holds."""
-    return torch.randint(2**62, (1,)) if p > 0 else graph.memo("no seed", lambda: torch.zeros(1, dtype=torch.int64))
+    if p > 0:
+        return torch.randint(2**62, (1,), device=graph.device)  # on a GPU a captured step draws anew
+    return graph.memo("no seed", lambda: torch.zeros(1, dtype=torch.int64, device=graph.device))
 
 
 def _drop(x: Tensor, p: float, seed: Tensor) -> Tensor:

@@ -205,10 +205,10 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     dy = grads[0]
     if dy is None:
         return (None,) * 11
-    q, k, v, bias, *structure, seed, y, lse = ctx.saved_tensors
-    options = ctx.scale, ctx.dropout, seed
+    q, k, v, bias, starts, stops, order, places, seed, y, lse = ctx.saved_tensors
+    structure, options = (starts, stops, order, places), (ctx.scale, ctx.dropout, seed)
     if differentiated_again(dy, q, k, v, bias):
-        return *_attend_again(dy, q, k, v, bias, *structure, *options), *[None] * 7  # type: ignore[call-arg]
+        return *_attend_again(dy, q, k, v, bias, *structure, *options), *[None] * 7
     to_bias = bias is not None and ctx.needs_input_grad[3]
     dq, dk, dv, dbias = attend_tiles_gradient(dy, q, k, v, bias, *structure, *options, y, lse, to_bias)
     if not to_bias:

@@ -18,6 +18,7 @@ from edgewise.gpu.tiles import run as with_best_tile
 from edgewise.graphs import Graph
 from edgewise.kernels.again import attend_again, differentiated_again
 from edgewise.kernels.call import Attend
+from edgewise.kernels.dropout import seed_for
 from edgewise.kernels.operands import batched, operands_of, unflat
 from edgewise.kernels.operators import Operator
 from edgewise.kernels.scores import Additive, Dot, EdgeVectors, GatedAdditive, Score, Uniform
@@ -58,16 +59,11 @@ def run(call: Attend) -> Tensor:
     inputs = (own.q, own.k, own.v, own.a, own.bias, keys, values)
     differentiable = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     reverse = reverse_of(graph) if differentiable else ()
-    # Drawn on the device by PyTorch's generator, so that torch.manual_seed holds and a captured step draws anew.
-    seed = torch.randint(2**62, (1,), device=call.v.device) if call.dropout > 0 else _no_seed(graph)
+    seed = seed_for(graph, call.dropout)
     y = attend(
         *inputs, *structure_of(graph), reverse, KINDS[type(call.score)], own.scale, own.slope, call.dropout, seed
     )[0]
     return unflat(y, call)
-
-
-def _no_seed(graph: Graph) -> Tensor:
-    return graph.memo("no seed", lambda: torch.zeros(1, dtype=torch.int64, device=graph.device))
 
 
 # What the kernels are launched with
