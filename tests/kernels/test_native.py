@@ -67,6 +67,39 @@ def test_random_small_graphs_agree_with_reference(draw, part):
         same(results(call, leaves, "native", torch.float32), expected, 1e-4, (part, trial, where, "float32"))
 
 
+# Long rows, whose neighbours' numbers exceed the cache: they are walked in bands
+
+
+def far_apart(receivers, senders, edges, ascending):
+    """A graph with more than 16 MB on one side: parallel edges, empty rows, and rows that hear no one of the first half."""
+    to = torch.randint(receivers - 3, (edges,))
+    by = torch.where(to % 5 == 0, torch.randint(senders // 2, senders, (edges,)), torch.randint(senders, (edges,)))
+    graph = Graph.from_edge_index(torch.stack([by, to]), senders, receivers)
+    return graph if ascending else Graph.from_csr(graph.offsets, graph.senders.flip(0).roll(7), senders)
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("ends", [(60, 1200), (1200, 60)], ids=["many senders", "many receivers"])
+@pytest.mark.parametrize("kind", SCORES)
+def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
+    graph = far_apart(*ends, 4800, ascending)
+    leaves, call = attention(graph, kind, "edge", 2, 2, 512, 1024 if kind in ("additive", "uniform") else 512)
+    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
+    if "bias" in leaves:
+        leaves["bias"][(graph.senders < 400) & (graph.receivers % 2 == 0)] = float("-inf")  # whole parts of a row
+    expected = results(call, leaves, "segment")
+    same(results(call, leaves, "native"), expected, 1e-10)
+    single = results(call, leaves, "native", torch.float32)
+    same(single, expected, 1e-4)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        again = results(call, leaves, "native", torch.float32)
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(again[name], value) for name, value in single.items())
+
+
 # Precision
 
 

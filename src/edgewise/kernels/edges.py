@@ -77,7 +77,7 @@ def _attention(
 ) -> Any:  # fmt: skip
     call = library.Attention()  # type: ignore[union-attr]
     call.threads, call.score, call.scale, call.slope = threads(), score, scale, slope
-    call.batch, _, call.heads, call.values = v.shape
+    call.batch, call.senders, call.heads, call.values = v.shape
     call.graph = adjacency(offsets, index)
     call.v = matrix(v)
     if q is not None and k is not None:

@@ -16,6 +16,32 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
+// Edges first … last - 1 of a row, whose neighbours are index[0], index[1], …; `known` of these may be read.
+struct Part {
+  int64_t first, last;
+  const int32_t* index;
+  int64_t known;
+  bool begins;  // no edge of the row comes earlier
+};
+
+// Neighbours in bands whose rows stay in the cache where all of them together would not: then each row is walked in parts,
+// one for each band, as long as parts are long enough to pay for what is read and written of the row itself.
+struct Bands {
+  int64_t count = 1, neighbours;
+
+  Bands(const Adjacency& graph, int64_t neighbours, int64_t bytes, bool whole) : neighbours(neighbours) {
+    constexpr int64_t wanted = 6 << 20, most = 24 << 20, edges = 20;  // bytes of a band, edges of a part
+    bytes *= neighbours;
+    if (whole || graph.rows == 0) return;
+    count = std::max<int64_t>(1, std::min((bytes + wanted / 2) / wanted, graph.edges / graph.rows / edges));
+    if (bytes / count > most) count = 1;
+  }
+  // Where in [from, to) the band ends. Neighbours that do not ascend are still walked once each.
+  const int32_t* end(int64_t band, const int32_t* from, const int32_t* to) const {
+    return band + 1 == count ? to : std::lower_bound(from, to, int32_t(neighbours * (band + 1) / count));
+  }
+};
+
 // One thread's share of a call, G heads at a time. Arrays of edges are laid out [edge][head of the group].
 template <class S, int G>
 struct Attending {
@@ -120,37 +146,47 @@ struct Attending {
     }
   }
 
-  void forward(int64_t b, int64_t i, int h) {
-    const Adjacency& graph = call.graph;
-    const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
+  void forward(int64_t b, int64_t i, int h, const Part& part) {
+    const int64_t first = part.first, last = part.last;
+    const A infinity = std::numeric_limits<A>::infinity();
+    const Vector<A> lowest = all(-infinity);
     S* out = row(call.y, b, i, h * D);
     const bool at_once = first < last && last - first <= CHUNK;  // all weights are here before the first is used
     A *y_positive = room.data() + G * C + W, *y = sums(out, G * D, y_positive + G * D, first == last);
     const A* own = call.score == NONE ? nullptr : widened(row(call.q, b, i, h * C), G * C, room.data());
     if (splits && first == last) std::memset(y_positive, 0, G * D * sizeof(A));
-    const Vector<A> lowest = all(-std::numeric_limits<A>::infinity());
+    const int64_t at = (b * call.graph.rows + i) * H + h;
+    A *const lse = (A*)call.lse, *const positive_sums = splits ? (A*)call.positive + at * (D + 1) : nullptr;
     Vector<A> top = lowest, total{}, positive{}, inverse{}, rest = all(A(1));
+    if (!part.begins) {  // the earlier parts count as one edge, whose weight is 1 at their log-sum-exp
+      prefetch(y, G * D * sizeof(A));
+      for (int l = 0; l < G; ++l) {
+        if (lse[at + l] != infinity) total[l] = 1;
+        if (splits) positive[l] = positive_sums[l * (D + 1) + D];
+      }
+      for (int l = 0; l < W; ++l)
+        if (lse[at + l % G] != infinity) top[l] = lse[at + l % G];
+      for (int g = 0; splits && g < G; ++g)
+        std::memcpy(y_positive + g * D, positive_sums + g * (D + 1), D * sizeof(A));
+    }
     const auto finish = [&] {
       total = sum_of_repeats<A, G>(total);
       inverse = choose<A>(total == Vector<A>{}, Vector<A>{}, 1 / total);  // NaN stays NaN
     };
     for (int64_t e = first; e < last; e += CHUNK) {
-      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
-      const int32_t* index = graph.index + e;
+      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = part.known - (e - first);
+      const int32_t* index = part.index + (e - first);
+      const bool fresh = e == first && part.begins;
       score(h, own, call.k, b, index, n, known, e, nullptr);
-      for (int64_t at = n * G; at % W; ++at) s[at] = -std::numeric_limits<A>::infinity();
+      for (int64_t at = n * G; at % W; ++at) s[at] = -infinity;
       Vector<A> highest = top;
       for (int64_t at = 0; at < n * G; at += W) highest = larger<A>(load(s + at), highest);
       highest = largest_of_repeats<A, G>(highest);
-      if (e > first) {
-        const Vector<A> shrink = exponential(choose<A>(highest > lowest, top - highest, Vector<A>{}));
+      Vector<A> shrink = all(A(1));  // of what was summed earlier
+      if (!fresh) {
+        shrink = exponential(choose<A>(highest > lowest, top - highest, Vector<A>{}));
         total *= shrink;
         positive *= shrink;
-        for (int g = 0; g < G; ++g)
-          if (shrink[g] != 1) {
-            for (int d = 0; d < D; ++d) y[g * D + d] *= shrink[g];
-            for (int d = 0; splits && d < D; ++d) y_positive[g * D + d] *= shrink[g];
-          }
       }
       top = highest;
       const Vector<A> shift = choose<A>(top > lowest, top, Vector<A>{});
@@ -171,11 +207,17 @@ struct Attending {
       }
       if (at_once) {
         finish();
+        shrink *= inverse;
         multiply(p, n * G, inverse);
         if (splits) multiply(dp, n * G, inverse);
       }
-      by_value.add_rows(p, rows(call.v, b, h * D, index, known), n, D, y, e == first);
-      if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive, e == first);
+      for (int g = 0; !fresh && g < G; ++g)
+        if (shrink[g] != 1) {
+          for (int d = 0; d < D; ++d) y[g * D + d] *= shrink[g];
+          for (int d = 0; splits && d < D; ++d) y_positive[g * D + d] *= shrink[g];
+        }
+      by_value.add_rows(p, rows(call.v, b, h * D, index, known), n, D, y, fresh);
+      if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive, fresh);
     }
     if (!at_once) {
       finish();
@@ -183,34 +225,32 @@ struct Attending {
     }
     positive = sum_of_repeats<A, G>(positive);
     for (int g = 0; g < G; ++g) narrowed(y + g * D, D, rest[g], out + g * D);
-    const int64_t at = (b * graph.rows + i) * H + h;
-    if (call.lse) {
-      const Vector<A> lse = choose<A>(total == Vector<A>{}, -lowest, top + logarithm(total));
-      for (int g = 0; g < G; ++g) ((A*)call.lse)[at + g] = lse[g];
+    if (lse) {
+      const Vector<A> found = choose<A>(total == Vector<A>{}, -lowest, top + logarithm(total));
+      for (int g = 0; g < G; ++g) lse[at + g] = found[g];
     }
-    if (splits)
-      for (int g = 0; g < G; ++g) {
-        A* kept_sums = (A*)call.positive + (at + g) * (D + 1);
-        for (int d = 0; d < D; ++d) kept_sums[d] = y_positive[g * D + d] * rest[g];
-        kept_sums[D] = positive[g] * inverse[g];
-      }
+    for (int g = 0; splits && g < G; ++g) {
+      A* sums = positive_sums + g * (D + 1);
+      for (int d = 0; d < D; ++d) sums[d] = y_positive[g * D + d] * rest[g];
+      sums[D] = positive[g] * inverse[g];
+    }
   }
 
   // Everything that a sender's gradient needs, and ds of each of its edges.
-  void by_sender(int64_t b, int64_t j, int h, const A* stats, A* ds_out, double* da) {
-    const Adjacency& graph = call.transpose;
-    const int64_t first = graph.offsets[j], last = graph.offsets[j + 1];
+  void by_sender(int64_t b, int64_t j, int h, const Part& part, const A* stats, A* ds_out, double* da) {
+    const int64_t first = part.first, last = part.last;
     A *place = room.data() + G * (C + D) + W, *da_row = place + G * (C + D);
     const A* own = call.score == NONE ? nullptr : widened(row(call.k, b, j, h * C), G * C, room.data());
     const A* own_v = widened(row(call.v, b, j, h * D), G * D, room.data() + G * C);
-    const bool adds = call.score != DOT;
-    A* dk = call.score == NONE ? nullptr : sums(row(call.dk, b, j, h * C), G * C, place, adds || first == last);
+    const bool zero = part.begins && (call.score != DOT || first == last);
+    A* dk = call.score == NONE ? nullptr : sums(row(call.dk, b, j, h * C), G * C, place, zero);
     A* dv = sums(row(call.dv, b, j, h * D), G * D, place + G * C, first == last);
     if (call.score == GATED) std::memset(da_row, 0, G * C * sizeof(A));
     Vector<A> dk_additive{};
     for (int64_t t = first; t < last; t += CHUNK) {
-      const int64_t n = std::min<int64_t>(CHUNK, last - t), known = graph.edges - t;
-      const int32_t *index = graph.index + t, *edge = graph.edge + t;
+      const int64_t n = std::min<int64_t>(CHUNK, last - t), known = part.known - (t - first);
+      const int32_t *index = part.index + (t - first), *edge = call.transpose.edge + t;
+      const bool fresh = t == first && part.begins;
       score(h, own, call.q, b, index, n, known, 0, edge);
       by_vector<A, G>(Rows<A>{stats + h, 2 * H, index, known}, n, H + G, [&](int64_t e, const A** of) {
         store(lse_of + e * G, side_by_side<A, G>(of));
@@ -228,13 +268,13 @@ struct Attending {
         if (call.score == ADDITIVE) dk_additive += load(ds + at) > 0 ? gradient : gradient * slope;
         store(ds + at, gradient);
       }
-      by_value.add_rows(p, rows(call.dy, b, h * D, index, 0), n, D, dv, t == first);
+      by_value.add_rows(p, rows(call.dy, b, h * D, index, 0), n, D, dv, fresh);
       if (ds_out)
         for (int64_t e = 0; e < n; ++e)
           std::memcpy(ds_out + (t + e) * H + h, ds + e * G, G * sizeof(A));
       if (call.score == DOT) {
         multiply(ds, n * G, all(scale));
-        by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk, t == first);
+        by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk, fresh);
       } else if (call.score == GATED) {
         by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.q, b, h * C, index, 0), n, C, dk,
                                   da_row);
@@ -242,7 +282,7 @@ struct Attending {
     }
     if (call.score == ADDITIVE) {
       dk_additive = sum_of_repeats<A, G>(dk_additive);
-      for (int g = 0; g < G; ++g) dk[g] = dk_additive[g];
+      for (int g = 0; g < G; ++g) dk[g] += dk_additive[g];
     }
     if (call.score == GATED)
       for (int c = 0; c < G * C; ++c) da[h * C + c] += da_row[c];
@@ -251,24 +291,23 @@ struct Attending {
   }
 
   // dq_i and the gradients to the biases of a receiver's edges, from the ds that its senders left.
-  void by_receiver(int64_t b, int64_t i, int h, const A* ds_in) {
-    const Adjacency& graph = call.graph;
-    const int64_t first = graph.offsets[i], last = graph.offsets[i + 1];
+  void by_receiver(int64_t b, int64_t i, int h, const Part& part, const A* ds_in) {
+    const int64_t first = part.first, last = part.last;
     const bool reads_keys = call.score == DOT || call.score == GATED;
     const A* own = call.score == GATED ? widened(row(call.q, b, i, h * C), G * C, room.data()) : nullptr;
-    const bool zero = call.score == GATED || first == last;
+    const bool zero = part.begins && (call.score == GATED || first == last);
     A* dq = reads_keys ? sums(row(call.dq, b, i, h * C), G * C, room.data() + G * C, zero) : nullptr;
     for (int64_t e = first; e < last; e += CHUNK) {
-      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = graph.edges - e;
-      const int32_t *index = graph.index + e, *at = call.transposed + e;
+      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = part.known - (e - first);
+      const int32_t *index = part.index + (e - first), *at = call.transposed + e;
       by_vector<A, G>(Rows<A>{ds_in + h, H, at, known}, n, G,
                       [&](int64_t m, const A** of) { store(ds + m * G, side_by_side<A, G>(of)); });
       if (call.dbias)
         for (int64_t m = 0; m < n; ++m)
-          for (int g = 0; g < G; ++g) ((A*)call.dbias)[(b * graph.edges + e + m) * H + h + g] = ds[m * G + g];
+          for (int g = 0; g < G; ++g) ((A*)call.dbias)[(b * call.graph.edges + e + m) * H + h + g] = ds[m * G + g];
       if (call.score == DOT) {
         multiply(ds, n * G, all(scale));
-        by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq, e == first);
+        by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq, e == first && part.begins);
       } else if (call.score == GATED) {
         by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.k, b, h * C, index, known), n, C, dq,
                                   nullptr);
@@ -299,7 +338,11 @@ struct Attending {
   }
 };
 
-// Calls run(attending, row, h) for every row of the graph and every group of G heads.
+// Sums are wider than what rows are stored in: they cannot wait there for the next part.
+template <class S>
+constexpr bool narrow = !std::is_same_v<S, Sum<S>>;
+
+// Calls run(attending, piece, row, h) for every row and every group of G heads.
 template <class S, int G, class Run>
 void for_rows(const Attention& call, const Pieces& pieces, const Run& run) {
   // Group by group: the heads' slices of all nodes stay in the cache more easily than whole rows do.
@@ -310,12 +353,54 @@ void for_rows(const Attention& call, const Pieces& pieces, const Run& run) {
   });
 }
 
+// Calls run(attending, piece, row, h, part) for the parts of every row; a row without edges has one.
+template <class S, int G, class Run>
+void for_parts(const Attention& call, const Adjacency& graph, const Pieces& pieces, const Bands& bands, const Run& run) {
+  if (bands.count == 1) {
+    for_rows<S, G>(call, pieces, [&](auto& some, int64_t piece, int64_t n, int h) {
+      const int64_t first = graph.offsets[n], last = graph.offsets[n + 1];
+      run(some, piece, n, h, Part{first, last, graph.index + first, graph.edges - first, true});
+    });
+    return;
+  }
+  std::vector<int64_t> next(graph.rows);  // each row's first edge that was not walked
+  for (int h = 0; h < call.heads; h += G) {
+    std::copy_n(graph.offsets, graph.rows, next.begin());
+    for (int64_t band = 0; band < bands.count; ++band) {
+      over_items(call.threads, pieces.count, [&](int64_t piece, int) {
+        const int64_t start = pieces.start(piece), stop = pieces.start(piece + 1);
+        std::vector<int64_t> ends(stop - start);
+        std::vector<int32_t> index;  // of all parts, one after the other, so that rows can be asked for early
+        for (int64_t n = start; n < stop; ++n) {
+          const int32_t *from = graph.index + next[n], *to = bands.end(band, from, graph.index + graph.offsets[n + 1]);
+          index.insert(index.end(), from, to);
+          ends[n - start] = to - graph.index;
+        }
+        Attending<S, G> attending(call);
+        const int32_t* at = index.data();
+        for (int64_t n = start; n < stop; ++n) {
+          const int64_t first = next[n], last = ends[n - start], known = index.data() + index.size() - at;
+          const bool begins = first == graph.offsets[n], empty = begins && first == graph.offsets[n + 1] && band == 0;
+          if (first < last || empty) run(attending, piece, n, h, Part{first, last, at, known, begins});
+          at += last - first;
+          next[n] = last;
+        }
+      });
+    }
+  }
+}
+
 template <class S, int G>
 void attend_by(const Attention& call) {
   const Pieces pieces(call.graph.offsets, call.graph.rows);
   expect_writes(call.y.data, call.batch * call.graph.rows * call.heads * call.values * sizeof(S));
+  const bool reads_keys = call.score == DOT || call.score == GATED;
+  const int64_t bytes = G * (call.values + (reads_keys ? call.channels : 0)) * sizeof(S);
+  const Bands bands(call.graph, call.senders, bytes, narrow<S> || !call.lse);
   for (int64_t b = 0; b < call.batch; ++b)
-    for_rows<S, G>(call, pieces, [&](auto& some, int64_t, int64_t i, int h) { some.forward(b, i, h); });
+    for_parts<S, G>(call, call.graph, pieces, bands, [&](auto& some, int64_t, int64_t i, int h, const Part& part) {
+      some.forward(b, i, h, part);
+    });
 }
 
 template <class S, int G>
@@ -323,24 +408,30 @@ void attend_gradient_by(const Attention& call) {
   using A = Sum<S>;
   const int64_t I = call.graph.rows, E = call.graph.edges, H = call.heads, width = H * call.channels;
   const Pieces receivers(call.graph.offsets, I), senders(call.transpose.offsets, call.transpose.rows);
-  const bool second = call.score == DOT || call.score == GATED || call.dbias;
+  const bool reads_keys = call.score == DOT || call.score == GATED, second = reads_keys || call.dbias;
   const int64_t partial = call.score == GATED ? senders.count * width : 0;
   const auto stats = scratch<A>(I * H * 2), ds = scratch<A>(second ? E * H : 0);
-  const int64_t nodes = call.batch * H * sizeof(S), senders_count = call.transpose.rows;
+  const int64_t nodes = call.batch * H * sizeof(S);
+  const int64_t keys = reads_keys ? G * call.channels * sizeof(S) : 0, values = G * call.values * sizeof(S);
+  const Bands of_senders(call.graph, call.senders, keys, narrow<S>), of_receivers(call.transpose, I, keys + values, narrow<S>);
   if (call.score != NONE) {
     expect_writes(call.dq.data, I * nodes * call.channels);
-    expect_writes(call.dk.data, senders_count * nodes * call.channels);
+    expect_writes(call.dk.data, call.senders * nodes * call.channels);
   }
-  expect_writes(call.dv.data, senders_count * nodes * call.values);
+  expect_writes(call.dv.data, call.senders * nodes * call.values);
   std::vector<double> das(partial), da(partial ? width : 0);
   for (int64_t b = 0; b < call.batch; ++b) {
     std::fill(das.begin(), das.end(), 0.0);
     for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.prepare(b, i, h, stats.get()); });
-    for_rows<S, G>(call, senders, [&](auto& some, int64_t piece, int64_t j, int h) {
-      some.by_sender(b, j, h, stats.get(), second ? ds.get() : nullptr, das.data() + (partial ? piece * width : 0));
+    for_parts<S, G>(call, call.transpose, senders, of_receivers,
+                    [&](auto& some, int64_t piece, int64_t j, int h, const Part& part) {
+      some.by_sender(b, j, h, part, stats.get(), second ? ds.get() : nullptr, das.data() + (partial ? piece * width : 0));
     });
     if (second)
-      for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.by_receiver(b, i, h, ds.get()); });
+      for_parts<S, G>(call, call.graph, receivers, of_senders,
+                      [&](auto& some, int64_t, int64_t i, int h, const Part& part) {
+        some.by_receiver(b, i, h, part, ds.get());
+      });
     for (int64_t n = 0; n < partial; ++n) da[n % width] += das[n];
   }
   if (call.da) std::copy(da.begin(), da.end(), (A*)call.da);

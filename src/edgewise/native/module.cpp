@@ -130,6 +130,7 @@ NB_MODULE(_native, module) {
       .def_rw("threads", &Attention::threads)
       .def_rw("score", &Attention::score)
       .def_rw("batch", &Attention::batch)
+      .def_rw("senders", &Attention::senders)
       .def_rw("heads", &Attention::heads)
       .def_rw("channels", &Attention::channels)
       .def_rw("values", &Attention::values)

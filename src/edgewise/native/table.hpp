@@ -38,7 +38,7 @@ enum ScoreKind { DOT = 0, ADDITIVE = 1, GATED = 2, NONE = 3 };
 
 struct Attention {
   int threads = 1, score = DOT;
-  int64_t batch = 1;
+  int64_t batch = 1, senders = 0;
   int heads = 1, channels = 1, values = 1;
   double scale = 1, slope = 0, dropout = 0;
   uint64_t seed = 0;
