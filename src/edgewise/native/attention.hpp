@@ -239,20 +239,21 @@ struct Attending {
   // Everything that a sender's gradient needs, and ds of each of its edges.
   void by_sender(int64_t b, int64_t j, int h, const Part& part, const A* stats, A* ds_out, double* da) {
     const int64_t first = part.first, last = part.last;
-    A *place = room.data() + G * (C + D) + W, *da_row = place + G * (C + D);
+    const Matrix queries = stats_of() == 4 ? Matrix{(void*)(stats + 2 * H), 0, 4 * H} : call.q;
+    A *place = room.data() + G * (C + D) + W, *positive = place + G * (C + D);
     const A* own = call.score == NONE ? nullptr : widened(row(call.k, b, j, h * C), G * C, room.data());
     const A* own_v = widened(row(call.v, b, j, h * D), G * D, room.data() + G * C);
     const bool zero = part.begins && (call.score != DOT || first == last);
     A* dk = call.score == NONE ? nullptr : sums(row(call.dk, b, j, h * C), G * C, place, zero);
     A* dv = sums(row(call.dv, b, j, h * D), G * D, place + G * C, first == last);
-    if (call.score == GATED) std::memset(da_row, 0, G * C * sizeof(A));
-    Vector<A> dk_additive{};
+    if (call.score == GATED) std::memset(positive, 0, G * C * sizeof(A));
+    Vector<A> total{};  // of ds, for ADDITIVE times the slope at the score
     for (int64_t t = first; t < last; t += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - t), known = part.known - (t - first);
       const int32_t *index = part.index + (t - first), *edge = call.transpose.edge + t;
       const bool fresh = t == first && part.begins;
-      score(h, own, call.q, b, index, n, known, 0, edge);
-      by_vector<A, G>(Rows<A>{stats + h, 2 * H, index, known}, n, H + G, [&](int64_t e, const A** of) {
+      score(h, own, queries, b, index, n, known, 0, edge);
+      by_vector<A, G>(Rows<A>{stats + h, stats_of() * H, index, known}, n, H + G, [&](int64_t e, const A** of) {
         store(lse_of + e * G, side_by_side<A, G>(of));
         for (int k = 0; k < W / G; ++k) of[k] += H;
         store(delta_of + e * G, side_by_side<A, G>(of));
@@ -265,7 +266,7 @@ struct Attending {
         const Vector<A> dropped = call.dropout > 0 ? weight * load(mask + at) : weight;
         store(p + at, dropped);
         const Vector<A> gradient = dropped * load(dp + at) - weight * load(delta_of + at);
-        if (call.score == ADDITIVE) dk_additive += load(ds + at) > 0 ? gradient : gradient * slope;
+        total += call.score != ADDITIVE || load(ds + at) > 0 ? gradient : gradient * slope;
         store(ds + at, gradient);
       }
       by_value.add_rows(p, rows(call.dy, b, h * D, index, 0), n, D, dv, fresh);
@@ -276,27 +277,38 @@ struct Attending {
         multiply(ds, n * G, all(scale));
         by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk, fresh);
       } else if (call.score == GATED) {
-        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.q, b, h * C, index, 0), n, C, dk,
-                                  da_row);
+        by_channel.add_positive(own, ds, rows(call.q, b, h * C, index, 0), n, C, positive);
       }
     }
-    if (call.score == ADDITIVE) {
-      dk_additive = sum_of_repeats<A, G>(dk_additive);
-      for (int g = 0; g < G; ++g) dk[g] += dk_additive[g];
-    }
-    if (call.score == GATED)
-      for (int c = 0; c < G * C; ++c) da[h * C + c] += da_row[c];
+    total = sum_of_repeats<A, G>(total);
+    for (int g = 0; call.score == ADDITIVE && g < G; ++g) dk[g] += total[g];
+    if (call.score == GATED) through_gates(h, own, total, positive, dk, da);
     if (call.score != NONE) narrowed(dk, G * C, 1, row(call.dk, b, j, h * C));
     narrowed(dv, G * D, 1, row(call.dv, b, j, h * D));
   }
 
+  // The gradients of GATED to one end x of some edges and to a. LeakyReLU' is 1 or the slope, so Σ ds LeakyReLU'(z) follows
+  // from the sum of ds and that over positive z. And LeakyReLU(z) = LeakyReLU'(z) z, where z is the sum of both ends.
+  EDGEWISE_INLINE void through_gates(int h, const A* x, const Vector<A>& total, const A* positive, A* dx, double* da) {
+    const A* a = (const A*)call.a + h * C;
+    for (int g = 0; g < G; ++g)
+      for (int c = g * C; c < (g + 1) * C; ++c) {
+        const A sum = slope * total[g] + (1 - slope) * positive[c];
+        dx[c] += a[c] * sum;
+        da[h * C + c] += x[c] * sum;
+      }
+  }
+
   // dq_i and the gradients to the biases of a receiver's edges, from the ds that its senders left.
-  void by_receiver(int64_t b, int64_t i, int h, const Part& part, const A* ds_in) {
+  void by_receiver(int64_t b, int64_t i, int h, const Part& part, const A* ds_in, double* da) {
     const int64_t first = part.first, last = part.last;
     const bool reads_keys = call.score == DOT || call.score == GATED;
     const A* own = call.score == GATED ? widened(row(call.q, b, i, h * C), G * C, room.data()) : nullptr;
     const bool zero = part.begins && (call.score == GATED || first == last);
     A* dq = reads_keys ? sums(row(call.dq, b, i, h * C), G * C, room.data() + G * C, zero) : nullptr;
+    A* positive = room.data() + 2 * G * C;
+    if (call.score == GATED) std::memset(positive, 0, G * C * sizeof(A));
+    Vector<A> total{};
     for (int64_t e = first; e < last; e += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - e), known = part.known - (e - first);
       const int32_t *index = part.index + (e - first), *at = call.transposed + e;
@@ -309,14 +321,20 @@ struct Attending {
         multiply(ds, n * G, all(scale));
         by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq, e == first && part.begins);
       } else if (call.score == GATED) {
-        by_channel.gate_gradients(own, (const A*)call.a + h * C, slope, ds, rows(call.k, b, h * C, index, known), n, C, dq,
-                                  nullptr);
+        for (int64_t at = n * G; at % W; ++at) ds[at] = 0;
+        for (int64_t at = 0; at < n * G; at += W) total += load(ds + at);
+        by_channel.add_positive(own, ds, rows(call.k, b, h * C, index, known), n, C, positive);
       }
     }
+    if (call.score == GATED) through_gates(h, own, sum_of_repeats<A, G>(total), positive, dq, da);
     if (reads_keys) narrowed(dq, G * C, 1, row(call.dq, b, i, h * C));
   }
 
-  // Log-sum-exp and δ_i = dy_i · y_i side by side; for ADDITIVE dq_i = (1 − slope) (dy_i · y⁺_i − δ_i p⁺_i).
+  // How many numbers of a receiver's head its senders read beside vectors. Four fill a line where there are four heads.
+  int stats_of() const { return call.score == ADDITIVE && std::is_same_v<S, A> ? 4 : 2; }
+
+  // Log-sum-exp, δ_i = dy_i · y_i and the number that is an ADDITIVE query, each of all heads; for ADDITIVE also
+  // dq_i = (1 − slope) (dy_i · y⁺_i − δ_i p⁺_i).
   void prepare(int64_t b, int64_t i, int h, A* stats) {
     const S *dy = row(call.dy, b, i, h * D), *y = row(call.y, b, i, h * D);
     const int64_t at = (b * call.graph.rows + i) * H + h;
@@ -326,8 +344,10 @@ struct Attending {
       for (; d + W <= D; d += W) sum += load(dy + g * D + d) * load(y + g * D + d);
       A delta = sum_across<A>(sum);
       for (; d < D; ++d) delta += number(dy[g * D + d]) * number(y[g * D + d]);
-      stats[i * 2 * H + h + g] = ((const A*)call.lse)[at + g];
-      stats[i * 2 * H + H + h + g] = delta;
+      A* const mine = stats + i * stats_of() * H + h + g;
+      mine[0] = ((const A*)call.lse)[at + g];
+      mine[H] = delta;
+      if (stats_of() == 4) mine[2 * H] = number(row(call.q, b, i, h)[g]);
       if (call.score == ADDITIVE) {
         const A* positive = (const A*)call.positive + (at + g) * (D + 1);
         A along = 0;
@@ -409,8 +429,8 @@ void attend_gradient_by(const Attention& call) {
   const int64_t I = call.graph.rows, E = call.graph.edges, H = call.heads, width = H * call.channels;
   const Pieces receivers(call.graph.offsets, I), senders(call.transpose.offsets, call.transpose.rows);
   const bool reads_keys = call.score == DOT || call.score == GATED, second = reads_keys || call.dbias;
-  const int64_t partial = call.score == GATED ? senders.count * width : 0;
-  const auto stats = scratch<A>(I * H * 2), ds = scratch<A>(second ? E * H : 0);
+  const int64_t partial = call.score == GATED ? std::max(senders.count, receivers.count) * width : 0;
+  const auto stats = scratch<A>(I * H * 4), ds = scratch<A>(second ? E * H : 0);
   const int64_t nodes = call.batch * H * sizeof(S);
   const int64_t keys = reads_keys ? G * call.channels * sizeof(S) : 0, values = G * call.values * sizeof(S);
   const Bands of_senders(call.graph, call.senders, keys, narrow<S>), of_receivers(call.transpose, I, keys + values, narrow<S>);
@@ -429,8 +449,8 @@ void attend_gradient_by(const Attention& call) {
     });
     if (second)
       for_parts<S, G>(call, call.graph, receivers, of_senders,
-                      [&](auto& some, int64_t, int64_t i, int h, const Part& part) {
-        some.by_receiver(b, i, h, part, ds.get());
+                      [&](auto& some, int64_t piece, int64_t i, int h, const Part& part) {
+        some.by_receiver(b, i, h, part, ds.get(), das.data() + (partial ? piece * width : 0));
       });
     for (int64_t n = 0; n < partial; ++n) da[n % width] += das[n];
   }

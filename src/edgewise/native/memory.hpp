@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -22,10 +23,14 @@ inline void expect_writes(void* data, size_t bytes) {
 #endif
 }
 
-// Numbers that live as long as a call.
+struct Freed {
+  void operator()(void* room) const { ::operator delete(room, std::align_val_t(64)); }
+};
+
+// Numbers that live as long as a call; the first starts a cache line.
 template <class A>
-std::unique_ptr<A[]> scratch(size_t count) {
-  std::unique_ptr<A[]> room(new A[count]);
+std::unique_ptr<A[], Freed> scratch(size_t count) {
+  std::unique_ptr<A[], Freed> room(static_cast<A*>(::operator new(count * sizeof(A), std::align_val_t(64))));
   expect_writes(room.get(), count * sizeof(A));
   return room;
 }

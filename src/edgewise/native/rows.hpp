@@ -179,41 +179,38 @@ void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y, bool
   }
 }
 
-// The gradient of `gates` to q and to a: dq_g += a_g ∘ Σ_e ds[e][g] LeakyReLU'(z), da_g += Σ_e ds[e][g] LeakyReLU(z).
+// y_g += Σ_e w[e][g] (q_g + x_eg > 0), channel by channel.
 template <class S, int G, int Fixed>
-void gate_gradients(const Sum<S>* q, const Sum<S>* a, Sum<S> slope, const Sum<S>* ds, Rows<S> rows, int64_t n, int any,
-                    Sum<S>* dq, Sum<S>* da) {
+void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   const int C = Fixed ? Fixed : any;
-  for (int g = 0; g < G; ++g) {
-    const int whole = by_column<A, Fixed>(C, [&](int first, auto size) {
-      constexpr int B = decltype(size)::value > 2 ? 2 : decltype(size)::value;
-      for (int c = g * C + first; c < g * C + first + decltype(size)::value * W; c += B * W) {
-        Vector<A> to_q[B] = {}, to_a[B] = {};
-        for (int64_t e = 0; e < n; ++e) {
-          const S* row = rows.at(e) + c;
-          if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + c, B * W * sizeof(S));
-          const Vector<A> weight = all(ds[e * G + g]), sloped = weight * slope;
-#pragma GCC unroll 2
-          for (int b = 0; b < B; ++b) {
-            const Vector<A> z = load(q + c + b * W) + load(row + b * W), gate = z > 0 ? weight : sloped;
-            to_q[b] += gate;
-            to_a[b] += gate * z;
-          }
-        }
-        for (int b = 0; b < B; ++b) {
-          store(dq + c + b * W, load(dq + c + b * W) + load(a + c + b * W) * to_q[b]);
-          if (da) store(da + c + b * W, load(da + c + b * W) + to_a[b]);
-        }
-      }
+  auto block = [&](int from, auto size, auto head_of) {
+    constexpr int B = decltype(size)::value;
+    Vector<A> total[B];
+#pragma GCC unroll 8
+    for (int b = 0; b < B; ++b) total[b] = load(y + from + b * W);
+    for (int64_t e = 0; e < n; ++e) {
+      const S* row = rows.at(e) + from;
+      if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + from, B * W * sizeof(S));
+#pragma GCC unroll 8
+      for (int b = 0; b < B; ++b)
+        total[b] += load(q + from + b * W) + load(row + b * W) > 0 ? all(w[e * G + head_of(b)]) : Vector<A>{};
+    }
+#pragma GCC unroll 8
+    for (int b = 0; b < B; ++b) store(y + from + b * W, total[b]);
+  };
+  if constexpr (Fixed && Fixed % W == 0) {
+    by_column<A, G * Fixed>(G * Fixed, [&](int from, auto size) {
+      block(from, size, [from](int b) { return (from + b * W) / Fixed; });
     });
-    for (int c = g * C + whole; c < (g + 1) * C; ++c)
-      for (int64_t e = 0; e < n; ++e) {
-        const A z = q[c] + number(rows.at(e)[c]), gate = z > 0 ? ds[e * G + g] : ds[e * G + g] * slope;
-        dq[c] += a[c] * gate;
-        if (da) da[c] += gate * z;
-      }
+  } else {
+    for (int g = 0; g < G; ++g) {
+      const int whole = by_column<A, 0>(C, [&](int c, auto size) { block(g * C + c, size, [g](int) { return g; }); });
+      for (int c = g * C + whole; c < (g + 1) * C; ++c)
+        for (int64_t e = 0; e < n; ++e)
+          if (q[c] + number(rows.at(e)[c]) > 0) y[c] += w[e * G + g];
+    }
   }
 }
 
@@ -223,12 +220,12 @@ struct Loops {
   decltype(&dots<S, G, 0>) dots;
   decltype(&gates<S, G, 0>) gates;
   decltype(&add_rows<S, G, 0>) add_rows;
-  decltype(&gate_gradients<S, G, 0>) gate_gradients;
+  decltype(&add_positive<S, G, 0>) add_positive;
 
   template <int Fixed>
   static Loops of() {
     return {edgewise::EDGEWISE_ISA::dots<S, G, Fixed>, edgewise::EDGEWISE_ISA::gates<S, G, Fixed>,
-            edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed>, edgewise::EDGEWISE_ISA::gate_gradients<S, G, Fixed>};
+            edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed>, edgewise::EDGEWISE_ISA::add_positive<S, G, Fixed>};
   }
 
   static Loops choose(int channels) {
