@@ -85,8 +85,9 @@ def test_subgraph_is_induced() -> None:
 def test_rows() -> None:
     for graph in [*PATTERNED, *random_graphs(20, square=False), Graph.from_ranges([[0], [1], [0]], [[2], [3], [0]], 3)]:
         table, mask, last = graph.multiplicity(), graph.dense_mask(), graph.num_receivers + 1
-        for start in range(last):
-            for stop in range(start, last):
+        cuts = range(last) if last <= 8 else (0, 1, 2, last // 2, last - 2, last - 1)
+        for start in cuts:
+            for stop in (cut for cut in cuts if cut >= start):
                 part = graph.rows(start, stop)
                 assert torch.equal(part.multiplicity(), table[start:stop])
                 assert torch.equal(part.dense_mask(), mask[start:stop])

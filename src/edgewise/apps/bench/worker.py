@@ -15,7 +15,8 @@ from typing import Any
 from edgewise.apps.bench import memory
 
 TOLERANCE = 1e-4  # of the largest exact entry: float32 sums of ten thousand terms keep this
-ROUND = 0.1  # seconds that a round lasts at least, so that neither the clock's grain nor cold caches matter
+# Seconds that a round lasts at least, so that neither the clock's grain nor cold caches matter.
+ROUND, ROUND_QUICK = 0.1, 0.02
 LAZY = ("torch.fx.experimental.symbolic_shapes",)  # PyTorch loads it with the first gradient: 40 MB that no step needs
 COMPARED = 5  # losses of a small GPT, or of particles
 LONG = 0.03  # seconds of a step that fills the caches by itself many times over
@@ -195,7 +196,8 @@ class Contestant:
         if self._last < LONG:
             run()  # caches are as they are in the middle of a training loop, not after another contender's turn
         if what == "calibrate":
-            return max(1, round(ROUND / max(self._seconds(run, 1), 1e-7)))
+            least = ROUND if self.order.size >= 1 else ROUND_QUICK
+            return max(1, round(least / max(self._seconds(run, 1), 1e-7)))
         return self._seconds(run, repeats)
 
     def _seconds(self, run: Callable[[], Any], repeats: int) -> float:
