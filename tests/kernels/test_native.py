@@ -71,7 +71,7 @@ def test_random_small_graphs_agree_with_reference(draw, part):
 
 
 def far_apart(receivers, senders, edges, ascending):
-    """A graph with more than 16 MB on one side: parallel edges, empty rows, and rows that hear no one of the first half."""
+    """More than 16 MB on one side; parallel edges, empty rows, and rows that hear no one of the first half."""
     to = torch.randint(receivers - 3, (edges,))
     by = torch.where(to % 5 == 0, torch.randint(senders // 2, senders, (edges,)), torch.randint(senders, (edges,)))
     graph = Graph.from_edge_index(torch.stack([by, to]), senders, receivers)
