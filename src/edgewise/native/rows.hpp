@@ -136,6 +136,22 @@ EDGEWISE_INLINE int by_column(int channels, const Each& each) {
   return c;
 }
 
+// Calls block(from, vectors, head_of) for runs of whole vectors of G heads' columns, and rest(c, g) for each other column.
+template <class A, int G, int Fixed, class Block, class Rest>
+EDGEWISE_INLINE void over_columns(int C, const Block& block, const Rest& rest) {
+  constexpr int W = lanes<A>;
+  if constexpr (Fixed && Fixed % W == 0) {
+    by_column<A, G * Fixed>(G * Fixed, [&](int from, auto size) {
+      block(from, size, [from](int b) { return (from + b * W) / Fixed; });
+    });
+  } else {
+    for (int g = 0; g < G; ++g) {
+      const int whole = by_column<A, 0>(C, [&](int c, auto size) { block(g * C + c, size, [g](int) { return g; }); });
+      for (int c = g * C + whole; c < (g + 1) * C; ++c) rest(c, g);
+    }
+  }
+}
+
 // y_g = Σ_e w[e][g] x_eg, or added to what is there.
 template <class S, int G, int Fixed>
 void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y, bool fresh) {
@@ -163,20 +179,11 @@ void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y, bool
       store(y + from + b * W, fresh ? total[0][b] : load(y + from + b * W) + total[0][b]);
     }
   };
-  if constexpr (Fixed && Fixed % W == 0) {
-    by_column<A, G * Fixed>(G * Fixed, [&](int from, auto size) {
-      block(from, size, [from](int b) { return (from + b * W) / Fixed; });
-    });
-  } else {
-    for (int g = 0; g < G; ++g) {
-      const int whole = by_column<A, 0>(C, [&](int c, auto size) { block(g * C + c, size, [g](int) { return g; }); });
-      for (int c = g * C + whole; c < (g + 1) * C; ++c) {
-        A sum = fresh ? A(0) : y[c];
-        for (int64_t e = 0; e < n; ++e) sum += w[e * G + g] * number(rows.at(e)[c]);
-        y[c] = sum;
-      }
-    }
-  }
+  over_columns<A, G, Fixed>(C, block, [&](int c, int g) {
+    A sum = fresh ? A(0) : y[c];
+    for (int64_t e = 0; e < n; ++e) sum += w[e * G + g] * number(rows.at(e)[c]);
+    y[c] = sum;
+  });
 }
 
 // y_g += Σ_e w[e][g] (q_g + x_eg > 0), channel by channel.
@@ -200,18 +207,10 @@ void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int
 #pragma GCC unroll 8
     for (int b = 0; b < B; ++b) store(y + from + b * W, total[b]);
   };
-  if constexpr (Fixed && Fixed % W == 0) {
-    by_column<A, G * Fixed>(G * Fixed, [&](int from, auto size) {
-      block(from, size, [from](int b) { return (from + b * W) / Fixed; });
-    });
-  } else {
-    for (int g = 0; g < G; ++g) {
-      const int whole = by_column<A, 0>(C, [&](int c, auto size) { block(g * C + c, size, [g](int) { return g; }); });
-      for (int c = g * C + whole; c < (g + 1) * C; ++c)
-        for (int64_t e = 0; e < n; ++e)
-          if (q[c] + number(rows.at(e)[c]) > 0) y[c] += w[e * G + g];
-    }
-  }
+  over_columns<A, G, Fixed>(C, block, [&](int c, int g) {
+    for (int64_t e = 0; e < n; ++e)
+      if (q[c] + number(rows.at(e)[c]) > 0) y[c] += w[e * G + g];
+  });
 }
 
 // The inner loops for one number of channels, chosen once for a call.
