@@ -19,7 +19,6 @@ TOLERANCE = 1e-4  # of the largest exact entry: float32 sums of ten thousand ter
 ROUND, ROUND_QUICK = 0.1, 0.02
 LAZY = ("torch.fx.experimental.symbolic_shapes",)  # PyTorch loads it with the first gradient: 40 MB that no step needs
 COMPARED = 5  # losses of a small GPT, or of particles
-LONG = 0.03  # seconds of a step that fills the caches by itself many times over
 # Epochs, and the share of Cora's validation nodes that must then be right: a model that does not learn is no contender.
 LEARNT, LEARNT_QUICK = (100, 0.70), (20, 0.3)
 
@@ -115,7 +114,6 @@ class Contestant:
         if self.differentiated:
             inputs.gradient  # noqa: B018 (made here, so that it belongs to the inputs)
         self.forward_only = forward_only
-        self._last = 0.0  # seconds of the latest step
         memory.give_back()
         self.inputs_only = memory.resident()
 
@@ -193,8 +191,7 @@ class Contestant:
             start = time.perf_counter()
             megabytes = memory.peak_above(run)
             return {"megabytes": megabytes, "kept": kept, "seconds": time.perf_counter() - start}
-        if self._last < LONG:
-            run()  # caches are as they are in the middle of a training loop, not after another contender's turn
+        run()  # caches and freed pages are as in the middle of a training loop, not as after another contender's turn
         if what == "calibrate":
             least = ROUND if self.order.size >= 1 else ROUND_QUICK
             return max(1, round(least / max(self._seconds(run, 1), 1e-7)))
@@ -206,8 +203,7 @@ class Contestant:
         start = clock()
         for _ in range(repeats):
             run()
-        self._last = (clock() - start) / repeats
-        return self._last
+        return (clock() - start) / repeats
 
 
 def refuse_wrong(errors: dict[str, float], tolerance: float = TOLERANCE) -> None:
