@@ -16,7 +16,8 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-// Edges first … last - 1 of a row, whose neighbours are index[0], index[1], …; `known` of these may be read.
+// Edges first … last - 1 of a row, whose neighbours are index[0], index[1], …; `known` of these may be read, and there are as
+// many edges in the graph from `first` on.
 struct Part {
   int64_t first, last;
   const int32_t* index;
