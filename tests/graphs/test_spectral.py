@@ -175,7 +175,7 @@ def test_a_million_edges_take_at_most_a_minute(kind):
 
 def test_inertia_counts_eigenvalues_of_a_small_grid():
     lap = dense_laplacian(grid(7, 7, neighbors=4, loops=False))
-    for bound in (0.01, 0.1, 0.33, 0.77, 1.0001, 1.5):
+    for bound in (0.01, 0.1, 0.33, 0.77, 1.0001, 1.45):  # none of them an eigenvalue
         assert eigenvalues_below(bound, 7) == int((torch.linalg.eigvalsh(lap) < bound).sum())
 
 

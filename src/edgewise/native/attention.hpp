@@ -2,7 +2,8 @@
 //
 // Forward: an online softmax over chunks of a row. Backward: one pass by sender, which recomputes p_ij from the saved
 // log-sum-exp and finishes dk_j and dv_j, then one by receiver for dq_i. Additive scores need no second pass: since
-// Σ_j p_ij (dp_ij − δ_i) = 0, dq_i follows from what the forward pass sums over its positive scores.
+// Σ_j p_ij (dp_ij − δ_i) = 0, dq_i follows from what the forward pass sums over its positive scores. Short rows are taken a
+// chunk of edges at a time, long ones band by band where their neighbours exceed the cache.
 #pragma once
 
 #include <cmath>
@@ -16,14 +17,23 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-// Edges first … last - 1 of a row, whose neighbours are index[0], index[1], …; `known` of these may be read, and there are as
-// many edges in the graph from `first` on.
+constexpr int SHORT = 8;  // edges of a row that is worth taking together with others
+
+// Edges first … last - 1, whose neighbours are index[0], index[1], …: some of one row, or all of a few short rows, which then
+// fit a chunk. `known` neighbours may be read, and there are as many edges in the graph from `first` on.
 struct Part {
-  int64_t first, last;
+  int64_t row, rows, first, last;
   const int32_t* index;
   int64_t known;
   bool begins;  // no edge of the row comes earlier
 };
+
+// How many rows from this one on are one part.
+inline int64_t together(const int64_t* offsets, int64_t row, int64_t end) {
+  int64_t n = row;
+  while (n < end && n - row < CHUNK && offsets[n + 1] - offsets[n] <= SHORT && offsets[n + 1] - offsets[row] <= CHUNK) ++n;
+  return std::max<int64_t>(1, n - row);
+}
 
 // Neighbours in bands whose rows stay in the cache where all of them together would not: then each row is walked in parts,
 // one for each band, as long as parts are long enough to pay for what is read and written of the row itself.
@@ -56,7 +66,10 @@ struct Attending {
   const int H, C, D;
   const bool splits, far;  // far: places of weights do not fit 32 bits
   alignas(64) A mask[CHUNK * G + lanes<float>], s[ROOM], p[ROOM], dp[ROOM], ds[ROOM], lse_of[ROOM], delta_of[ROOM];
+  int32_t places[CHUNK], starts[CHUNK + 1];  // of the edges of a part of several rows: their row; of its rows: their edges
   std::vector<A> room;
+
+  using Unit = Short<A, G>;  // a number for each head
 
   explicit Attending(const Attention& call)
       : call(call), by_channel(Loops<S, G>::choose(call.channels)), by_value(Loops<S, G>::choose(call.values)),
@@ -78,12 +91,37 @@ struct Attending {
     for (int n = 0; n < count; ++n) room[n] = number(x[n]);
     return room;
   }
+  // The rows of a part's own end: `which` of them for each of its edges, or null for the only one. None where x is not given.
+  static Rows<A> own_rows(const Matrix& x, int64_t b, int64_t n, int from, int count, const int32_t* which, A* room) {
+    if (!x.data) return {};
+    return {widened(row(x, b, n, from), count, room), which ? x.row_stride : 0, which, 0};
+  }
   // Where a row's sums are kept until `narrowed` finishes them: in the row itself if it is wide enough. They start at zero
   // where nothing may come, or what comes is added.
   static A* sums(S* out, int count, A* room, bool zero) {
     if constexpr (std::is_same_v<S, A>) room = out;
     if (zero) std::memset(room, 0, count * sizeof(A));
     return room;
+  }
+  EDGEWISE_INLINE static Unit unit(const A* p) {
+    Unit x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+  }
+  EDGEWISE_INLINE static void put_unit(A* p, Unit x) { std::memcpy(p, &x, sizeof x); }
+  // Σ of the numbers of n edges, added to one for each head.
+  EDGEWISE_INLINE static void add_units(const A* x, int64_t n, A* sum) {
+    constexpr int edges = W / G;
+    Unit total = unit(sum);
+    int64_t e = 0;
+    if (edges > 1 && n >= 2 * edges) {
+      Vector<A> several{};
+      for (; e + edges <= n; e += edges) several += load(x + e * G);
+      several = sum_of_repeats<A, G>(several);
+      total += unit((const A*)&several);
+    }
+    for (; e < n; ++e) total += unit(x + e * G);
+    put_unit(sum, total);
   }
   EDGEWISE_INLINE static void multiply(A* x, int64_t count, Vector<A> factor) {
     for (int64_t at = 0; at < count; at += W) store(x + at, load(x + at) * factor);
@@ -93,9 +131,20 @@ struct Attending {
     for (int n = 0; n < count; ++n) put(out + n, x[n] * factor);
   }
 
-  // s: the scores between `own` (the heads from h of this row's end) and the ends of `others`, scaled, with their bias.
+  // Which row of the part each edge is of, if there are several; and where the edges of each begin.
+  EDGEWISE_INLINE const int32_t* lay_out(const Part& part, const int64_t* offsets) {
+    starts[0] = 0;
+    if (part.rows == 1) return nullptr;
+    for (int r = 0; r < part.rows; ++r) {
+      starts[r + 1] = int32_t(offsets[part.row + r + 1] - part.first);
+      for (int e = starts[r]; e < starts[r + 1]; ++e) places[e] = r;
+    }
+    return places;
+  }
+
+  // s: the scores between `own` (the heads from h of this end) and the ends of `others`, scaled, with their bias.
   // For ADDITIVE ds keeps what LeakyReLU was applied to.
-  EDGEWISE_INLINE void score(int h, const A* own, const Matrix& others, int64_t b, const int32_t* index, int64_t n,
+  EDGEWISE_INLINE void score(int h, const Rows<A>& own, const Matrix& others, int64_t b, const int32_t* index, int64_t n,
                              int64_t known, int64_t first, const int32_t* edge) {
     if (call.score == DOT) {
       by_channel.dots(own, rows(others, b, h * C, index, known), n, C, s);
@@ -103,10 +152,12 @@ struct Attending {
     } else if (call.score == GATED) {
       by_channel.gates(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, known), n, C, s);
     } else if (call.score == ADDITIVE) {
-      Vector<A> mine;
-      for (int k = 0; k < W; ++k) mine[k] = own[k % G];
-      by_vector<S, G>(rows(others, b, h, index, known), n, G, [&](int64_t e, const S** x) {
-        const Vector<A> z = mine + side_by_side<S, G>(x);
+      const A* mine[W / G];
+      std::fill_n(mine, W / G, own.x);
+      const Vector<A> only = side_by_side<A, G>(mine);
+      by_vector<S, G>(own, rows(others, b, h, index, known), n, G, [&](int64_t e, const auto& one, const S** x) {
+        for (int i = 0; i < W / G; ++i) mine[i] = one(i);
+        const Vector<A> z = (own.stride == 0 ? only : side_by_side<A, G>(mine)) + side_by_side<S, G>(x);
         store(ds + e * G, z);
         store(s + e * G, z > 0 ? z : z * slope);
       });
@@ -147,14 +198,15 @@ struct Attending {
     }
   }
 
-  void forward(int64_t b, int64_t i, int h, const Part& part) {
-    const int64_t first = part.first, last = part.last;
+  void forward(int64_t b, int h, const Part& part) {
+    if (part.rows > 1) return forward_short(b, h, part);
+    const int64_t i = part.row, first = part.first, last = part.last;
     const A infinity = std::numeric_limits<A>::infinity();
     const Vector<A> lowest = all(-infinity);
     S* out = row(call.y, b, i, h * D);
     const bool at_once = first < last && last - first <= CHUNK;  // all weights are here before the first is used
     A *y_positive = room.data() + G * C + W, *y = sums(out, G * D, y_positive + G * D, first == last);
-    const A* own = call.score == NONE ? nullptr : widened(row(call.q, b, i, h * C), G * C, room.data());
+    const Rows<A> own = own_rows(call.q, b, i, h * C, G * C, nullptr, room.data());
     if (splits && first == last) std::memset(y_positive, 0, G * D * sizeof(A));
     const int64_t at = (b * call.graph.rows + i) * H + h;
     A *const lse = (A*)call.lse, *const positive_sums = splits ? (A*)call.positive + at * (D + 1) : nullptr;
@@ -237,18 +289,76 @@ struct Attending {
     }
   }
 
+  // Short rows together: their scores and exponentials fill vectors that each alone would leave half empty, and none waits
+  // for the one before it.
+  void forward_short(int64_t b, int h, const Part& part) {
+    const int64_t n = part.last - part.first, numbers = part.rows * G, at = (b * call.graph.rows + part.row) * H + h;
+    const A infinity = std::numeric_limits<A>::infinity();
+    const int32_t* which = lay_out(part, call.graph.offsets);
+    A *const top = lse_of, *const total = delta_of, *const lse = (A*)call.lse;
+    A *const positive = s, *const y_positive = room.data();  // the scores are not needed any more by then
+    score(h, own_rows(call.q, b, part.row, h * C, G * C, which, nullptr), call.k, b, part.index, n, part.known, part.first,
+          nullptr);
+    for (int r = 0; r < part.rows; ++r) {
+      Unit highest = Unit{} - infinity;
+      for (int e = starts[r]; e < starts[r + 1]; ++e) highest = unit(s + e * G) > highest ? unit(s + e * G) : highest;
+      put_unit(top + r * G, highest);
+      const Unit shift = highest > -infinity ? highest : Unit{};
+      for (int e = starts[r]; e < starts[r + 1]; ++e) put_unit(s + e * G, unit(s + e * G) - shift);
+    }
+    for (int64_t at = n * G; at % W; ++at) s[at] = -infinity;
+    for (int64_t at = 0; at < n * G; at += W) {
+      const Vector<A> weight = exponential(load(s + at));
+      store(p + at, weight);
+      if (splits) store(dp + at, load(ds + at) > 0 ? weight : Vector<A>{});
+    }
+    std::memset(total, 0, numbers * sizeof(A));
+    for (int r = 0; r < part.rows; ++r) add_units(p + starts[r] * G, starts[r + 1] - starts[r], total + r * G);
+    if (splits) {
+      std::memset(positive, 0, numbers * sizeof(A));
+      for (int r = 0; r < part.rows; ++r) add_units(dp + starts[r] * G, starts[r + 1] - starts[r], positive + r * G);
+    }
+    for (int64_t at = 0; at < numbers; at += W) {
+      const Vector<A> sum = load(total + at);
+      store(total + at, choose<A>(sum == Vector<A>{}, Vector<A>{}, 1 / sum));  // NaN stays NaN
+      if (lse) store(top + at, choose<A>(sum == Vector<A>{}, all(infinity), load(top + at) + logarithm(sum)));
+    }
+    if (call.dropout > 0) {
+      drop(b, part.first, nullptr, n, h);
+      for (int64_t at = 0; at < n * G; ++at) p[at] *= mask[at];
+      for (int64_t at = 0; splits && at < n * G; ++at) dp[at] *= mask[at];
+    }
+    for (int r = 0; r < part.rows; ++r) {
+      const int64_t from = starts[r], count = starts[r + 1] - from;
+      const Unit inverse = unit(total + r * G);
+      for (int64_t e = from; e < from + count; ++e) put_unit(p + e * G, unit(p + e * G) * inverse);
+      by_value.add_rows(p + from * G, rows(call.v, b, h * D, part.index + from, part.known - from), count, D,
+                        (A*)row(call.y, b, part.row + r, h * D), true);
+      if (lse) std::memcpy(lse + at + r * H, top + r * G, G * sizeof(A));
+      if (!splits) continue;
+      for (int64_t e = from; e < from + count; ++e) put_unit(dp + e * G, unit(dp + e * G) * inverse);
+      by_value.add_rows(dp + from * G, rows(call.v, b, h * D, part.index + from, 0), count, D, y_positive, true);
+      for (int g = 0; g < G; ++g) {
+        A* sums = (A*)call.positive + (at + r * H + g) * (D + 1);
+        std::memcpy(sums, y_positive + g * D, D * sizeof(A));
+        sums[D] = positive[r * G + g] * total[r * G + g];
+      }
+    }
+  }
+
   // Everything that a sender's gradient needs, and ds of each of its edges.
-  void by_sender(int64_t b, int64_t j, int h, const Part& part, const A* stats, A* ds_out, double* da) {
-    const int64_t first = part.first, last = part.last;
+  void by_sender(int64_t b, int h, const Part& part, const A* stats, A* ds_out, double* da) {
+    const int64_t j = part.row, first = part.first, last = part.last;
     const Matrix queries = stats_of() == 4 ? Matrix{(void*)(stats + 2 * H), 0, 4 * H} : call.q;
-    A *place = room.data() + G * (C + D) + W, *positive = place + G * (C + D);
-    const A* own = call.score == NONE ? nullptr : widened(row(call.k, b, j, h * C), G * C, room.data());
-    const A* own_v = widened(row(call.v, b, j, h * D), G * D, room.data() + G * C);
+    A* place = room.data() + G * (C + D) + W;
+    const int32_t* which = lay_out(part, call.transpose.offsets);
+    const Rows<A> own = own_rows(call.k, b, j, h * C, G * C, which, room.data());
+    const Rows<A> own_v = own_rows(call.v, b, j, h * D, G * D, which, room.data() + G * C);
     const bool zero = part.begins && (call.score != DOT || first == last);
-    A* dk = call.score == NONE ? nullptr : sums(row(call.dk, b, j, h * C), G * C, place, zero);
-    A* dv = sums(row(call.dv, b, j, h * D), G * D, place + G * C, first == last);
-    if (call.score == GATED) std::memset(positive, 0, G * C * sizeof(A));
-    Vector<A> total{};  // of ds, for ADDITIVE times the slope at the score
+    for (int64_t r = 0; r < part.rows; ++r) {
+      if (call.score != NONE) sums(row(call.dk, b, j + r, h * C), G * C, place, zero);
+      sums(row(call.dv, b, j + r, h * D), G * D, place + G * C, first == last);
+    }
     for (int64_t t = first; t < last; t += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - t), known = part.known - (t - first);
       const int32_t *index = part.index + (t - first), *edge = call.transpose.edge + t;
@@ -267,30 +377,42 @@ struct Attending {
         const Vector<A> dropped = call.dropout > 0 ? weight * load(mask + at) : weight;
         store(p + at, dropped);
         const Vector<A> gradient = dropped * load(dp + at) - weight * load(delta_of + at);
-        total += call.score != ADDITIVE || load(ds + at) > 0 ? gradient : gradient * slope;
+        store(s + at, call.score != ADDITIVE || load(ds + at) > 0 ? gradient : gradient * slope);
         store(ds + at, gradient);
       }
-      by_value.add_rows(p, rows(call.dy, b, h * D, index, 0), n, D, dv, fresh);
-      if (ds_out)
-        for (int64_t e = 0; e < n; ++e)
-          std::memcpy(ds_out + (t + e) * H + h, ds + e * G, G * sizeof(A));
-      if (call.score == DOT) {
-        multiply(ds, n * G, all(scale));
-        by_channel.add_rows(ds, rows(call.q, b, h * C, index, 0), n, C, dk, fresh);
-      } else if (call.score == GATED) {
-        by_channel.add_positive(own, ds, rows(call.q, b, h * C, index, 0), n, C, positive);
+      for (int64_t e = 0; ds_out && e < n; ++e) std::memcpy(ds_out + (t + e) * H + h, ds + e * G, G * sizeof(A));
+      if (call.score == DOT) multiply(ds, n * G, all(scale));
+      if (part.rows == 1) starts[1] = int32_t(n);
+      for (int64_t r = 0; r < part.rows; ++r) {
+        const int64_t from = starts[r], count = starts[r + 1] - from;
+        A *dk = sums(row(call.dk, b, j + r, h * C), G * C, place, false);
+        A *dv = sums(row(call.dv, b, j + r, h * D), G * D, place + G * C, false);
+        by_value.add_rows(p + from * G, rows(call.dy, b, h * D, index + from, 0), count, D, dv, fresh);
+        if (call.score == DOT) {
+          by_channel.add_rows(ds + from * G, rows(call.q, b, h * C, index + from, 0), count, C, dk, fresh);
+        } else if (call.score == ADDITIVE) {
+          add_units(s + from * G, count, dk);
+        } else if (call.score == GATED) {
+          through_gates(h, own.x + r * call.k.row_stride, rows(call.q, b, h * C, index + from, 0), count, ds + from * G,
+                        part.rows > 1 || t == first, part.rows > 1 || t + n == last, dk, da);
+        }
       }
     }
-    total = sum_of_repeats<A, G>(total);
-    for (int g = 0; call.score == ADDITIVE && g < G; ++g) dk[g] += total[g];
-    if (call.score == GATED) through_gates(h, own, total, positive, dk, da);
-    if (call.score != NONE) narrowed(dk, G * C, 1, row(call.dk, b, j, h * C));
-    narrowed(dv, G * D, 1, row(call.dv, b, j, h * D));
+    for (int64_t r = 0; r < part.rows && !std::is_same_v<S, A>; ++r) {
+      if (call.score != NONE) narrowed(place, G * C, 1, row(call.dk, b, j + r, h * C));
+      narrowed(place + G * C, G * D, 1, row(call.dv, b, j + r, h * D));
+    }
   }
 
   // The gradients of GATED to one end x of some edges and to a. LeakyReLU' is 1 or the slope, so Σ ds LeakyReLU'(z) follows
   // from the sum of ds and that over positive z. And LeakyReLU(z) = LeakyReLU'(z) z, where z is the sum of both ends.
-  EDGEWISE_INLINE void through_gates(int h, const A* x, const Vector<A>& total, const A* positive, A* dx, double* da) {
+  EDGEWISE_INLINE void through_gates(int h, const A* x, const Rows<S>& others, int64_t n, const A* weight, bool begins,
+                                     bool ends, A* dx, double* da) {
+    A *total = room.data() + 2 * G * (C + D) + W, *positive = total + W;
+    if (begins) std::memset(total, 0, (W + G * C) * sizeof(A));
+    add_units(weight, n, total);
+    by_channel.add_positive(x, weight, others, n, C, positive);
+    if (!ends) return;
     const A* a = (const A*)call.a + h * C;
     for (int g = 0; g < G; ++g)
       for (int c = g * C; c < (g + 1) * C; ++c) {
@@ -301,15 +423,14 @@ struct Attending {
   }
 
   // dq_i and the gradients to the biases of a receiver's edges, from the ds that its senders left.
-  void by_receiver(int64_t b, int64_t i, int h, const Part& part, const A* ds_in, double* da) {
-    const int64_t first = part.first, last = part.last;
+  void by_receiver(int64_t b, int h, const Part& part, const A* ds_in, double* da) {
+    const int64_t i = part.row, first = part.first, last = part.last;
     const bool reads_keys = call.score == DOT || call.score == GATED;
-    const A* own = call.score == GATED ? widened(row(call.q, b, i, h * C), G * C, room.data()) : nullptr;
-    const bool zero = part.begins && (call.score == GATED || first == last);
-    A* dq = reads_keys ? sums(row(call.dq, b, i, h * C), G * C, room.data() + G * C, zero) : nullptr;
-    A* positive = room.data() + 2 * G * C;
-    if (call.score == GATED) std::memset(positive, 0, G * C * sizeof(A));
-    Vector<A> total{};
+    A* place = room.data() + G * C;
+    lay_out(part, call.graph.offsets);
+    const Rows<A> own = own_rows(call.q, b, i, h * C, G * C, nullptr, room.data());
+    for (int64_t r = 0; reads_keys && r < part.rows; ++r)
+      sums(row(call.dq, b, i + r, h * C), G * C, place, part.begins && (call.score == GATED || first == last));
     for (int64_t e = first; e < last; e += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - e), known = part.known - (e - first);
       const int32_t *index = part.index + (e - first), *at = call.transposed + e;
@@ -318,17 +439,21 @@ struct Attending {
       if (call.dbias)
         for (int64_t m = 0; m < n; ++m)
           for (int g = 0; g < G; ++g) ((A*)call.dbias)[(b * call.graph.edges + e + m) * H + h + g] = ds[m * G + g];
-      if (call.score == DOT) {
-        multiply(ds, n * G, all(scale));
-        by_channel.add_rows(ds, rows(call.k, b, h * C, index, known), n, C, dq, e == first && part.begins);
-      } else if (call.score == GATED) {
-        for (int64_t at = n * G; at % W; ++at) ds[at] = 0;
-        for (int64_t at = 0; at < n * G; at += W) total += load(ds + at);
-        by_channel.add_positive(own, ds, rows(call.k, b, h * C, index, known), n, C, positive);
+      if (!reads_keys) continue;
+      if (call.score == DOT) multiply(ds, n * G, all(scale));
+      if (part.rows == 1) starts[1] = int32_t(n);
+      for (int64_t r = 0; r < part.rows; ++r) {
+        const int64_t from = starts[r], count = starts[r + 1] - from;
+        const Rows<S> keys = rows(call.k, b, h * C, index + from, known - from);
+        A* dq = sums(row(call.dq, b, i + r, h * C), G * C, place, false);
+        if (call.score == DOT)
+          by_channel.add_rows(ds + from * G, keys, count, C, dq, e == first && part.begins);
+        else
+          through_gates(h, own.x + r * call.q.row_stride, keys, count, ds + from * G, part.rows > 1 || e == first,
+                        part.rows > 1 || e + n == last, dq, da);
       }
     }
-    if (call.score == GATED) through_gates(h, own, sum_of_repeats<A, G>(total), positive, dq, da);
-    if (reads_keys) narrowed(dq, G * C, 1, row(call.dq, b, i, h * C));
+    if (reads_keys && !std::is_same_v<S, A>) narrowed(place, G * C, 1, row(call.dq, b, i, h * C));
   }
 
   // How many numbers of a receiver's head its senders read beside vectors. Four fill a line where there are four heads.
@@ -336,24 +461,24 @@ struct Attending {
 
   // Log-sum-exp, δ_i = dy_i · y_i and the number that is an ADDITIVE query, each of all heads; for ADDITIVE also
   // dq_i = (1 − slope) (dy_i · y⁺_i − δ_i p⁺_i).
-  void prepare(int64_t b, int64_t i, int h, A* stats) {
-    const S *dy = row(call.dy, b, i, h * D), *y = row(call.y, b, i, h * D);
-    const int64_t at = (b * call.graph.rows + i) * H + h;
-    for (int g = 0; g < G; ++g) {
-      Vector<A> sum{};
-      int d = 0;
-      for (; d + W <= D; d += W) sum += load(dy + g * D + d) * load(y + g * D + d);
-      A delta = sum_across<A>(sum);
-      for (; d < D; ++d) delta += number(dy[g * D + d]) * number(y[g * D + d]);
-      A* const mine = stats + i * stats_of() * H + h + g;
-      mine[0] = ((const A*)call.lse)[at + g];
-      mine[H] = delta;
-      if (stats_of() == 4) mine[2 * H] = number(row(call.q, b, i, h)[g]);
-      if (call.score == ADDITIVE) {
-        const A* positive = (const A*)call.positive + (at + g) * (D + 1);
-        A along = 0;
-        for (int n = 0; n < D; ++n) along += number(dy[g * D + n]) * positive[n];
-        put(row(call.dq, b, i, h + g), (1 - slope) * (along - delta * positive[D]));
+  void prepare(int64_t b, int64_t first, int64_t count, int h, A* stats) {
+    for (int r = 0; r < count; ++r) places[r] = r;
+    const Rows<A> dy = own_rows(call.dy, b, first, h * D, G * D, count > 1 ? places : nullptr, room.data());
+    by_value.dots(dy, {row(call.y, b, first, h * D), call.y.row_stride, places, 0}, count, D, dp);
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t i = first + r, at = (b * call.graph.rows + i) * H + h;
+      A* const mine = stats + i * stats_of() * H + h;
+      std::memcpy(mine, (const A*)call.lse + at, G * sizeof(A));
+      std::memcpy(mine + H, dp + r * G, G * sizeof(A));
+      for (int g = 0; call.score == ADDITIVE && g < G; ++g) {
+        if (stats_of() == 4) mine[2 * H + g] = number(row(call.q, b, i, h)[g]);
+        const A *positive = (const A*)call.positive + (at + g) * (D + 1), *of = dy.x + r * dy.stride + g * D;
+        Vector<A> sum{};
+        int d = 0;
+        for (; d + W <= D; d += W) sum += load(of + d) * load(positive + d);
+        A along = sum_across<A>(sum);
+        for (; d < D; ++d) along += of[d] * positive[d];
+        put(row(call.dq, b, i, h + g), (1 - slope) * (along - mine[H + g] * positive[D]));
       }
     }
   }
@@ -363,24 +488,27 @@ struct Attending {
 template <class S>
 constexpr bool narrow = !std::is_same_v<S, Sum<S>>;
 
-// Calls run(attending, piece, row, h) for every row and every group of G heads.
+// Calls run(attending, piece, h) for every piece and every group of G heads.
 template <class S, int G, class Run>
-void for_rows(const Attention& call, const Pieces& pieces, const Run& run) {
+void for_pieces(const Attention& call, const Pieces& pieces, const Run& run) {
   // Group by group: the heads' slices of all nodes stay in the cache more easily than whole rows do.
   over_items(call.threads, call.heads / G * pieces.count, [&](int64_t item, int) {
     Attending<S, G> attending(call);
-    const int64_t piece = item % pieces.count, last = pieces.start(piece + 1);
-    for (int64_t n = pieces.start(piece); n < last; ++n) run(attending, piece, n, int(item / pieces.count) * G);
+    run(attending, item % pieces.count, int(item / pieces.count) * G);
   });
 }
 
-// Calls run(attending, piece, row, h, part) for the parts of every row; a row without edges has one.
+// Calls run(attending, piece, h, part) for the parts of every row; a row without edges has one, or its share of one.
 template <class S, int G, class Run>
 void for_parts(const Attention& call, const Adjacency& graph, const Pieces& pieces, const Bands& bands, const Run& run) {
   if (bands.count == 1) {
-    for_rows<S, G>(call, pieces, [&](auto& some, int64_t piece, int64_t n, int h) {
-      const int64_t first = graph.offsets[n], last = graph.offsets[n + 1];
-      run(some, piece, n, h, Part{first, last, graph.index + first, graph.edges - first, true});
+    for_pieces<S, G>(call, pieces, [&](auto& some, int64_t piece, int h) {
+      const int64_t stop = pieces.start(piece + 1);
+      for (int64_t n = pieces.start(piece), rows; n < stop; n += rows) {
+        rows = narrow<S> ? 1 : together(graph.offsets, n, stop);
+        const int64_t first = graph.offsets[n], last = graph.offsets[n + rows];
+        run(some, piece, h, Part{n, rows, first, last, graph.index + first, graph.edges - first, true});
+      }
     });
     return;
   }
@@ -402,7 +530,7 @@ void for_parts(const Attention& call, const Adjacency& graph, const Pieces& piec
         for (int64_t n = start; n < stop; ++n) {
           const int64_t first = next[n], last = ends[n - start], known = index.data() + index.size() - at;
           const bool begins = first == graph.offsets[n], empty = begins && first == graph.offsets[n + 1] && band == 0;
-          if (first < last || empty) run(attending, piece, n, h, Part{first, last, at, known, begins});
+          if (first < last || empty) run(attending, piece, h, Part{n, 1, first, last, at, known, begins});
           at += last - first;
           next[n] = last;
         }
@@ -419,8 +547,8 @@ void attend_by(const Attention& call) {
   const int64_t bytes = G * (call.values + (reads_keys ? call.channels : 0)) * sizeof(S);
   const Bands bands(call.graph, call.senders, bytes, narrow<S> || !call.lse);
   for (int64_t b = 0; b < call.batch; ++b)
-    for_parts<S, G>(call, call.graph, pieces, bands, [&](auto& some, int64_t, int64_t i, int h, const Part& part) {
-      some.forward(b, i, h, part);
+    for_parts<S, G>(call, call.graph, pieces, bands, [&](auto& some, int64_t, int h, const Part& part) {
+      some.forward(b, h, part);
     });
 }
 
@@ -443,15 +571,19 @@ void attend_gradient_by(const Attention& call) {
   std::vector<double> das(partial), da(partial ? width : 0);
   for (int64_t b = 0; b < call.batch; ++b) {
     std::fill(das.begin(), das.end(), 0.0);
-    for_rows<S, G>(call, receivers, [&](auto& some, int64_t, int64_t i, int h) { some.prepare(b, i, h, stats.get()); });
+    for_pieces<S, G>(call, receivers, [&](auto& some, int64_t piece, int h) {
+      constexpr int64_t most = narrow<S> ? 1 : CHUNK;
+      const int64_t stop = receivers.start(piece + 1);
+      for (int64_t i = receivers.start(piece); i < stop; i += most) some.prepare(b, i, std::min(most, stop - i), h, stats.get());
+    });
     for_parts<S, G>(call, call.transpose, senders, of_receivers,
-                    [&](auto& some, int64_t piece, int64_t j, int h, const Part& part) {
-      some.by_sender(b, j, h, part, stats.get(), second ? ds.get() : nullptr, das.data() + (partial ? piece * width : 0));
+                    [&](auto& some, int64_t piece, int h, const Part& part) {
+      some.by_sender(b, h, part, stats.get(), second ? ds.get() : nullptr, das.data() + (partial ? piece * width : 0));
     });
     if (second)
       for_parts<S, G>(call, call.graph, receivers, of_senders,
-                      [&](auto& some, int64_t piece, int64_t i, int h, const Part& part) {
-        some.by_receiver(b, i, h, part, ds.get(), das.data() + (partial ? piece * width : 0));
+                      [&](auto& some, int64_t piece, int h, const Part& part) {
+        some.by_receiver(b, h, part, ds.get(), das.data() + (partial ? piece * width : 0));
       });
     for (int64_t n = 0; n < partial; ++n) da[n % width] += das[n];
   }

@@ -177,7 +177,7 @@ struct Multiplying {
       const int64_t n = std::min<int64_t>(CHUNK, last - e);
       std::fill_n(total, n, A(0));
       for (int h = 0; h < H; ++h) {
-        loops.dots(y.data() + h * C, gathered(call.x, b, h, e, true), n, C, dot);
+        loops.dots({y.data() + h * C, 0, nullptr, 0}, gathered(call.x, b, h, e, true), n, C, dot);
         for (int64_t m = 0; m < n; ++m) total[m] += dot[m];
         if (call.weight_heads > 1)
           for (int64_t m = 0; m < n; ++m) put((S*)call.out + (b * g.edges + number_of(e + m)) * H + h, dot[m]);

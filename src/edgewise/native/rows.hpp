@@ -3,6 +3,8 @@
 // Each loop is compiled for the common numbers of channels and for any (Fixed = 0).
 #pragma once
 
+#include <algorithm>
+
 #include "simd.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -41,62 +43,84 @@ EDGEWISE_INLINE void by_vector(const Rows<S>& rows, int64_t n, int numbers, cons
   }
 }
 
-template <class A, class Half, size_t... L>
-EDGEWISE_INLINE Vector<A> joined(Half a, Half b, std::index_sequence<L...>) {
+// The same, with a row of `own` for each edge too: part(e, mine, row), where mine(i) belongs to row[i]. Where the stride is 0 it
+// is one row for all, which stays in registers.
+template <class S, int G, class Part>
+EDGEWISE_INLINE void by_vector(const Rows<Sum<S>>& own, const Rows<S>& rows, int64_t n, int numbers, const Part& part) {
+  if (own.stride == 0) {
+    const auto mine = [x = own.x](int) EDGEWISE_INLINE_LAMBDA { return x; };
+    by_vector<S, G>(rows, n, numbers, [&](int64_t e, const S** row) EDGEWISE_INLINE_LAMBDA { part(e, mine, row); });
+  } else {
+    by_vector<S, G>(rows, n, numbers, [&](int64_t e, const S** row) EDGEWISE_INLINE_LAMBDA {
+      part(e, [&](int i) EDGEWISE_INLINE_LAMBDA { return own.at(e + i < n ? e + i : n - 1); }, row);
+    });
+  }
+}
+
+template <class A, int Count, class Half, size_t... L>
+EDGEWISE_INLINE Short<A, Count> joined(Half a, Half b, std::index_sequence<L...>) {
   return __builtin_shufflevector(a, b, int(L)...);
 }
 
-// The first G numbers of the rows of lanes / G edges, as one vector: no vector is read from memory that was just written
-// number by number, for which a processor waits.
+// The first G numbers of each of Count / G rows, as one vector.
+template <class A, int Count, int G>
+EDGEWISE_INLINE Short<A, Count> some_side_by_side(const A* const* row) {
+  if constexpr (Count == G) {
+    Short<A, Count> x;
+    std::memcpy(&x, row[0], sizeof x);
+    return x;
+  } else {
+    return joined<A, Count>(some_side_by_side<A, Count / 2, G>(row), some_side_by_side<A, Count / 2, G>(row + Count / 2 / G),
+                            std::make_index_sequence<Count>{});
+  }
+}
+
+// The same for rows that fill a vector: none is read from memory that was just written number by number, for which a
+// processor waits.
 template <class S, int G>
 EDGEWISE_INLINE Vector<Sum<S>> side_by_side(const S* const* row) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
-  if constexpr (std::is_same_v<S, A> && G == W) {
-    return load(row[0]);
-  } else if constexpr (std::is_same_v<S, A> && 2 * G == W) {
-    typedef A Half __attribute__((vector_size(G * sizeof(A)), may_alias));
-    Half a, b;
-    std::memcpy(&a, row[0], sizeof a);
-    std::memcpy(&b, row[1], sizeof b);
-    return joined<A>(a, b, std::make_index_sequence<W>{});
-  }
-  Vector<A> x;
+  if constexpr (std::is_same_v<S, A> && G > 1) {
+    return (Vector<A>)some_side_by_side<A, W, G>(row);
+  } else {
+    Vector<A> x;
 #pragma GCC unroll 16
-  for (int k = 0; k < W; ++k) x[k] = number(row[k / G][k % G]);
-  return x;
+    for (int k = 0; k < W; ++k) x[k] = number(row[k / G][k % G]);
+    return x;
+  }
 }
 
-// out[e][g] = q_g · x_eg; out has room for a whole last vector.
+// out[e][g] = q_eg · x_eg; out has room for a whole last vector.
 template <class S, int G, int Fixed>
-void dots(const Sum<S>* q, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
+void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   const int C = Fixed ? Fixed : any, whole = C / W * W;
-  by_vector<S, G>(rows, n, G * C, [&](int64_t e, const S** row) {
+  by_vector<S, G>(own, rows, n, G * C, [&](int64_t e, const auto& q, const S** row) EDGEWISE_INLINE_LAMBDA {
     Vector<A> total[W];
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
 #pragma GCC unroll 16
     for (int c = 0; c < whole; c += W) {
 #pragma GCC unroll 16
-      for (int i = 0; i < W; ++i) total[i] += load(q + i % G * C + c) * load(row[i / G] + i % G * C + c);
+      for (int i = 0; i < W; ++i) total[i] += load(q(i / G) + i % G * C + c) * load(row[i / G] + i % G * C + c);
     }
     Vector<A> sums = sums_across<A>(total);
     if (Fixed == 0 || Fixed % W)
       for (int i = 0; i < W; ++i)
-        for (int c = whole; c < C; ++c) sums[i] += q[i % G * C + c] * number(row[i / G][i % G * C + c]);
+        for (int c = whole; c < C; ++c) sums[i] += q(i / G)[i % G * C + c] * number(row[i / G][i % G * C + c]);
     store(out + e * G, sums);
   });
 }
 
-// out[e][g] = a_g · LeakyReLU(q_g + x_eg).
+// out[e][g] = a_g · LeakyReLU(q_eg + x_eg).
 template <class S, int G, int Fixed>
-void gates(const Sum<S>* q, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
+void gates(Rows<Sum<S>> own, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   const int C = Fixed ? Fixed : any, whole = C / W * W;
-  by_vector<S, G>(rows, n, G * C, [&](int64_t e, const S** row) {
+  by_vector<S, G>(own, rows, n, G * C, [&](int64_t e, const auto& q, const S** row) EDGEWISE_INLINE_LAMBDA {
     Vector<A> total[W];
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
@@ -105,7 +129,7 @@ void gates(const Sum<S>* q, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) {
         const int at = i % G * C + c;
-        const Vector<A> z = load(q + at) + load(row[i / G] + at);
+        const Vector<A> z = load(q(i / G) + at) + load(row[i / G] + at);
         total[i] += load(a + at) * (z > 0 ? z : z * slope);
       }
     }
@@ -114,7 +138,7 @@ void gates(const Sum<S>* q, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t
       for (int i = 0; i < W; ++i)
         for (int c = whole; c < C; ++c) {
           const int at = i % G * C + c;
-          const A z = q[at] + number(row[i / G][at]);
+          const A z = q(i / G)[at] + number(row[i / G][at]);
           sums[i] += a[at] * (z > 0 ? z : z * slope);
         }
     store(out + e * G, sums);

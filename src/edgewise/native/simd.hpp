@@ -59,6 +59,14 @@ using Bits = typename Shape<A>::Bits;
 template <class A>
 constexpr int lanes = Shape<A>::lanes;
 
+// Vectors of other lengths.
+template <class A, int Count>
+struct OfLength {
+  typedef A type __attribute__((vector_size(Count * sizeof(A))));
+};
+template <class A, int Count>
+using Short = typename OfLength<A, Count>::type;
+
 template <class A>
 EDGEWISE_INLINE Vector<A> all(A x) {
   return x - Vector<A>{};
