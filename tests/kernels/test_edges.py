@@ -106,8 +106,10 @@ def test_the_attention_operators_pass_pytorchs_own_check(kind):
     torch.library.opcheck(torch.ops.edgewise.attend_edges.default, operator_inputs(kind))
     inputs = operator_inputs(kind, gradient=False)
     y, lse, positive = edges.attend(*inputs)
-    inputs = (torch.randn_like(y), *inputs, y, lse, positive, True)
+    inputs = (torch.randn_like(y), *inputs, y, lse, positive, True, False)
     torch.library.opcheck(torch.ops.edgewise.attend_edges_gradient.default, inputs)
+    if kind in (edges.DOT, edges.GATED):
+        torch.library.opcheck(torch.ops.edgewise.attend_edges_gradient.default, (*inputs[:-1], True))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

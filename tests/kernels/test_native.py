@@ -100,6 +100,31 @@ def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
     assert all(torch.equal(again[name], value) for name, value in single.items())
 
 
+# Keys that are the values: one gradient for both
+
+
+def with_keys_as_values(call):
+    return lambda leaves, backend: call({**leaves, "v": leaves["k"]}, backend)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("edges", [120, 3000], ids=["short rows", "long rows"])
+@pytest.mark.parametrize("kind", ["dot", "gated"])
+def test_keys_may_be_the_values(kind, edges, dtype):
+    leaves, call = attention(random_graph(60, 70, edges), kind, "edge", 4, 4, 6, 6)
+    leaves = {name: leaf.to(dtype).double() for name, leaf in leaves.items() if name != "v"}
+    expected = results(with_keys_as_values(call), leaves, "reference")
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
+    same(results(with_keys_as_values(call), leaves, "native", dtype), expected, tolerance)
+
+
+def test_keys_that_are_the_values_may_be_walked_in_bands():
+    leaves, call = attention(far_apart(1200, 60, 4800, True), "dot", "", 2, 2, 512, 512)
+    del leaves["v"]
+    expected = results(with_keys_as_values(call), leaves, "segment")
+    same(results(with_keys_as_values(call), leaves, "native"), expected, 1e-10)
+
+
 # Precision
 
 

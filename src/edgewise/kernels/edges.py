@@ -126,6 +126,7 @@ def _attend_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
     y, lse, positive = output
     ctx.mark_non_differentiable(lse, positive)
     ctx.set_materialize_grads(False)
+    ctx.shared = k is v
     ctx.save_for_backward(q, k, v, a, bias, offsets, index, *reverse, seed, y, lse, positive)
 
 
@@ -159,7 +160,10 @@ def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
             lse,
             positive,
             to_bias,
+            ctx.shared,
         )
+        if ctx.shared:
+            found = [found[0], None, *found[2:]]
     dq, dk, dv, da, dbias = found
     have_ends = q is not None
     return (
@@ -174,11 +178,12 @@ def _attend_gradient(
     dy: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
     offsets: Tensor, index: Tensor, reverse: Sequence[Tensor],
     score: int, scale: float, slope: float, dropout: float, seed: Tensor,
-    y: Tensor, lse: Tensor, positive: Tensor, to_bias: bool,
+    y: Tensor, lse: Tensor, positive: Tensor, to_bias: bool, shared: bool,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     dq, dk, dv, da, dbias = found = _attend_gradient_shape(
-        dy, q, k, v, a, bias, offsets, index, reverse, score, scale, slope, dropout, seed, y, lse, positive, to_bias
-    )
+        dy, q, k, v, a, bias, offsets, index, reverse, score, scale, slope, dropout, seed, y, lse, positive, to_bias,
+        shared,
+    )  # fmt: skip
     call = _attention(q, k, v, a, bias, offsets, index, score, scale, slope, dropout, seed)
     back_offsets, back_index, back_edge, places = reverse
     call.transpose = adjacency(back_offsets, back_index, back_edge)
@@ -186,7 +191,7 @@ def _attend_gradient(
     dy = rows_contiguous(dy)
     call.dy, call.y, call.dv, call.lse = matrix(dy), matrix(y), matrix(dv), lse.data_ptr()
     if q is not None:
-        call.dq, call.dk = matrix(dq), matrix(dk)
+        call.dq, call.dk = matrix(dq), matrix(dv if shared else dk)
     if positive.numel():
         call.positive = positive.data_ptr()
     if a is not None:
@@ -201,12 +206,13 @@ def _attend_gradient_shape(
     dy: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor, a: Tensor | None, bias: Tensor | None,
     offsets: Tensor, index: Tensor, reverse: Sequence[Tensor],
     score: int, scale: float, slope: float, dropout: float, seed: Tensor,
-    y: Tensor, lse: Tensor, positive: Tensor, to_bias: bool,
+    y: Tensor, lse: Tensor, positive: Tensor, to_bias: bool, shared: bool,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    """The gradients to q, k, v, a and the bias; where the keys are the values (`shared`), both parts in that to v."""
     nothing = (0,)
     return (
         v.new_empty(nothing if q is None else q.shape),
-        v.new_empty(nothing if k is None else k.shape),
+        v.new_empty(nothing if k is None or shared else k.shape),
         v.new_empty(v.shape),
         v.new_empty(nothing if a is None else a.shape, dtype=wide(v.dtype)),
         v.new_empty(
@@ -221,7 +227,7 @@ _OPTIONS = "int score, float scale, float slope, float dropout, Tensor seed"
 
 attend_gradient = Operator(
     "attend_edges_gradient",
-    f"(Tensor dy, {_ENDS}, {_GRAPH}, {_OPTIONS}, Tensor y, Tensor lse, Tensor positive, bool to_bias)"
+    f"(Tensor dy, {_ENDS}, {_GRAPH}, {_OPTIONS}, Tensor y, Tensor lse, Tensor positive, bool to_bias, bool shared)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _attend_gradient,
     _attend_gradient_shape,

@@ -81,8 +81,9 @@ def run(call: Call) -> Tensor:
 
 def _attend(call: Attend) -> Tensor:
     graph, own = call.graph, operands_of(call)
-    q, k = (None, None) if own.q is None or own.k is None else map(products.rows_contiguous, (own.q, own.k))
     v, bias = products.rows_contiguous(own.v), own.bias
+    q, k = (None, None) if own.q is None or own.k is None else map(products.rows_contiguous, (own.q, own.k))
+    k = v if own.k is own.v else k
     a = None if own.a is None else own.a.to(edges.wide(v.dtype)).contiguous()
     if bias is not None:
         bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads).contiguous()

@@ -354,10 +354,11 @@ struct Attending {
     const int32_t* which = lay_out(part, call.transpose.offsets);
     const Rows<A> own = own_rows(call.k, b, j, h * C, G * C, which, room.data());
     const Rows<A> own_v = own_rows(call.v, b, j, h * D, G * D, which, room.data() + G * C);
-    const bool zero = part.begins && (call.score != DOT || first == last);
+    const bool zero = part.begins && (call.score != DOT || first == last), shared = call.dk.data == call.dv.data;
+    A* const place_v = place + (shared ? 0 : G * C);
     for (int64_t r = 0; r < part.rows; ++r) {
       if (call.score != NONE) sums(row(call.dk, b, j + r, h * C), G * C, place, zero);
-      sums(row(call.dv, b, j + r, h * D), G * D, place + G * C, first == last);
+      sums(row(call.dv, b, j + r, h * D), G * D, place_v, first == last);
     }
     for (int64_t t = first; t < last; t += CHUNK) {
       const int64_t n = std::min<int64_t>(CHUNK, last - t), known = part.known - (t - first);
@@ -386,10 +387,10 @@ struct Attending {
       for (int64_t r = 0; r < part.rows; ++r) {
         const int64_t from = starts[r], count = starts[r + 1] - from;
         A *dk = sums(row(call.dk, b, j + r, h * C), G * C, place, false);
-        A *dv = sums(row(call.dv, b, j + r, h * D), G * D, place + G * C, false);
+        A *dv = sums(row(call.dv, b, j + r, h * D), G * D, place_v, false);
         by_value.add_rows(p + from * G, rows(call.dy, b, h * D, index + from, 0), count, D, dv, fresh);
         if (call.score == DOT) {
-          by_channel.add_rows(ds + from * G, rows(call.q, b, h * C, index + from, 0), count, C, dk, fresh);
+          by_channel.add_rows(ds + from * G, rows(call.q, b, h * C, index + from, 0), count, C, dk, fresh && !shared);
         } else if (call.score == ADDITIVE) {
           add_units(s + from * G, count, dk);
         } else if (call.score == GATED) {
@@ -400,7 +401,7 @@ struct Attending {
     }
     for (int64_t r = 0; r < part.rows && !std::is_same_v<S, A>; ++r) {
       if (call.score != NONE) narrowed(place, G * C, 1, row(call.dk, b, j + r, h * C));
-      narrowed(place + G * C, G * D, 1, row(call.dv, b, j + r, h * D));
+      narrowed(place_v, G * D, 1, row(call.dv, b, j + r, h * D));
     }
   }
 

@@ -44,7 +44,7 @@ struct Attention {
   uint64_t seed = 0;
   Adjacency graph, transpose;  // transpose.edge[t]: which edge of `graph` it is
   const int32_t* transposed = nullptr;  // [E]: where edge e is in `transpose`
-  Matrix q, k, v, y, dy, dq, dk, dv;
+  Matrix q, k, v, y, dy, dq, dk, dv;    // dk may be dv, where k is v: then it is the sum of both gradients
   const void* a = nullptr;     // [heads, channels] of GATED
   const void* bias = nullptr;  // [batch or 1, E, heads]
   int64_t bias_batch_stride = 0;
