@@ -19,7 +19,7 @@ struct Pieces {
 
   Pieces(const int64_t* offsets, int64_t rows)
       : offsets(offsets), rows(rows), total(offsets[rows] - offsets[0] + rows) {
-    count = std::clamp<int64_t>(total >> 14, 1, 1024);
+    count = std::clamp<int64_t>(total >> 12, 1, 1024);
   }
 
   // The first row of a piece: rows count as much as edges, so that empty ones are shared out too.

@@ -10,7 +10,7 @@
 namespace edgewise::EDGEWISE_ISA {
 
 constexpr int CHUNK = 32;  // edges whose numbers are held at once
-constexpr int AHEAD = 12;  // rows are asked for this many edges before they are read
+constexpr int AHEAD = 32;  // rows are asked for this many edges before they are read
 
 // Row e is x + index[e] * stride. `known` edges from here on have an index, so
 // that their rows can be asked for early; 0 for rows that are in the cache already.
