@@ -71,7 +71,7 @@ def test_random_small_graphs_agree_with_reference(draw, part):
 
 
 def far_apart(receivers, senders, edges, ascending):
-    """More than 16 MB on one side; parallel edges, empty rows, and rows that hear no one of the first half."""
+    """Wide enough to exceed the cache; parallel edges, empty rows, and rows that hear no one of the first half."""
     to = torch.randint(receivers - 3, (edges,))
     by = torch.where(to % 5 == 0, torch.randint(senders // 2, senders, (edges,)), torch.randint(senders, (edges,)))
     graph = Graph.from_edge_index(torch.stack([by, to]), senders, receivers)
@@ -83,7 +83,7 @@ def far_apart(receivers, senders, edges, ascending):
 @pytest.mark.parametrize("kind", SCORES)
 def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
     graph = far_apart(*ends, 4800, ascending)
-    leaves, call = attention(graph, kind, "edge", 2, 2, 512, 1024 if kind in ("additive", "uniform") else 512)
+    leaves, call = attention(graph, kind, "edge", 2, 2, 1024, 2048 if kind in ("additive", "uniform") else 1024)
     leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
     if "bias" in leaves:
         leaves["bias"][(graph.senders < 400) & (graph.receivers % 2 == 0)] = float("-inf")  # whole parts of a row

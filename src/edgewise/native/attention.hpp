@@ -41,7 +41,7 @@ struct Bands {
   int64_t count = 1, neighbours;
 
   Bands(const Adjacency& graph, int64_t neighbours, int64_t bytes, bool whole) : neighbours(neighbours) {
-    constexpr int64_t wanted = 6 << 20, most = 24 << 20, edges = 20;  // bytes of a band, edges of a part
+    constexpr int64_t wanted = 12 << 20, most = 24 << 20, edges = 20;  // bytes of a band, edges of a part
     bytes *= neighbours;
     if (whole || graph.rows == 0) return;
     count = std::max<int64_t>(1, std::min((bytes + wanted / 2) / wanted, graph.edges / graph.rows / edges));

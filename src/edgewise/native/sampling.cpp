@@ -45,7 +45,7 @@ struct Hop {
 
 constexpr int64_t SCANNED = 48;     // picks that are compared one by one; beyond, a bit for each neighbour
 constexpr int64_t BLOCK = 16;      // receivers that go through the stages together: far enough ahead to hide memory
-constexpr int64_t SHARED = 1 << 15;  // edges that are worth a second thread
+constexpr int64_t SHARED = 1 << 18;  // edges that are worth a second thread: placing them is the work of one
 
 // What one thread needs beside the output.
 struct Scratch {
