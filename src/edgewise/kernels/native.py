@@ -82,8 +82,9 @@ def run(call: Call) -> Tensor:
 def _attend(call: Attend) -> Tensor:
     graph, own = call.graph, operands_of(call)
     v, bias = products.rows_contiguous(own.v), own.bias
-    q, k = (None, None) if own.q is None or own.k is None else map(products.rows_contiguous, (own.q, own.k))
-    k = v if own.k is own.v else k
+    q = k = None
+    if own.q is not None and own.k is not None:
+        q, k = products.rows_contiguous(own.q), v if own.k is own.v else products.rows_contiguous(own.k)
     a = None if own.a is None else own.a.to(edges.wide(v.dtype)).contiguous()
     if bias is not None:
         bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads).contiguous()

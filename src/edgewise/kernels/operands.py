@@ -26,8 +26,9 @@ class Operands:
 def operands_of(call: Attend) -> Operands:
     """Those of a call with equal heads whose score is Dot, Additive, GatedAdditive or Uniform."""
     score, v = call.score, flat(call.v, 3)
-    q, k = (None, None) if call.q is None or call.k is None else (flat(call.q, 3), flat(call.k, 3))
-    k = v if call.k is call.v else k  # keys that are the values stay one tensor
+    q = k = None
+    if call.q is not None and call.k is not None:
+        q, k = flat(call.q, 3), v if call.k is call.v else flat(call.k, 3)  # keys that are the values stay one tensor
     a, scale, slope = None, 1.0, 0.0
     if isinstance(score, Dot):
         assert q is not None

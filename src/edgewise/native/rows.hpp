@@ -3,8 +3,6 @@
 // Each loop is compiled for the common numbers of channels and for any (Fixed = 0).
 #pragma once
 
-#include <algorithm>
-
 #include "simd.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
