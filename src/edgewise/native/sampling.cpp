@@ -54,6 +54,9 @@ struct Scratch {
   std::vector<std::pair<int64_t, int64_t>> row;  // (sender, edge)
 };
 
+// Into the second cache: the first would let go of some before they are read.
+static inline void ask(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 class Sampler {
  public:
   explicit Sampler(int64_t size) : size_(size), place_(size, 0) {}
@@ -81,7 +84,7 @@ class Sampler {
     degree_.resize(rows_);
     most_ = 0;
     for (int64_t r = 0; r < rows_; ++r) {
-      if (r + 16 < rows_) __builtin_prefetch(&hop.offsets[nodes_[r + 16]]);
+      if (r + 16 < rows_) ask(&hop.offsets[nodes_[r + 16]]);
       first_[r] = hop.offsets[nodes_[r]];
       degree_[r] = hop.offsets[nodes_[r] + 1] - first_[r];
       most_ = std::max(most_, degree_[r]);
@@ -104,6 +107,7 @@ class Sampler {
     const int64_t total = offsets[rows_], blocks = (rows_ + BLOCK - 1) / BLOCK;
     const auto row = [&](int64_t block) { return std::min(std::max<int64_t>(block, 0) * BLOCK, rows_); };
     reserve(count_ + total);
+    if (int64_t(falls_.size()) <= total) falls_.resize(size_t(total + 1));
     const bool shared = hop.threads > 1 && (total >= SHARED || hop.weight != nullptr) && usable_threads(hop.threads) > 1;
     prepare(shared ? hop.threads : 1, hop.fanout < 0 ? most_ : std::min(hop.fanout, most_), hop.weight != nullptr);
     if (!shared) {
@@ -125,7 +129,7 @@ class Sampler {
     });
     // Places are given in the order of the edges, so by one thread.
     for (int64_t block = 0; block < blocks + 1; ++block) {
-      for (int64_t e = offsets[row(block)]; e < offsets[row(block + 1)]; ++e) __builtin_prefetch(&place_[senders[e]], 1);
+      for (int64_t e = offsets[row(block)]; e < offsets[row(block + 1)]; ++e) ask(&place_[senders[e]]);
       relabel(row(block - 1), row(block), offsets, senders, edges);
     }
     return count_;
@@ -162,7 +166,7 @@ class Sampler {
     std::atomic<int64_t> wrong{NONE_WRONG};
     over_items(hop.threads, (rows_ + 255) / 256, [&](int64_t piece, int) {
       for (int64_t r = piece * 256; r < std::min(rows_, piece * 256 + 256); ++r) {
-        if (r + 4 < rows_) __builtin_prefetch(&weight[first_[r + 4]]);
+        if (r + 4 < rows_) ask(&weight[first_[r + 4]]);
         int64_t positive = 0, legal = 0;
         for (int64_t e = first_[r]; e < first_[r] + degree_[r]; ++e) {
           positive += weight[e] > 0;
@@ -195,10 +199,10 @@ class Sampler {
         pick_uniform(Random(hop_seed, nodes_[r]), first_[r], degree, kept, out, scratch);
       }
       if (degree <= 64) {
-        for (int64_t d = 0; d < degree; d += 64 / sizeof(int32_t)) __builtin_prefetch(&hop.senders[first_[r] + d]);
-        __builtin_prefetch(&hop.senders[first_[r] + std::max<int64_t>(degree, 1) - 1]);
+        for (int64_t d = 0; d < degree; d += 64 / sizeof(int32_t)) ask(&hop.senders[first_[r] + d]);
+        ask(&hop.senders[first_[r] + std::max<int64_t>(degree, 1) - 1]);
       } else {
-        for (int64_t d = 0; d < kept; ++d) __builtin_prefetch(&hop.senders[out[d]]);
+        for (int64_t d = 0; d < kept; ++d) ask(&hop.senders[out[d]]);
       }
     }
   }
@@ -266,56 +270,43 @@ class Sampler {
   void gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges, int64_t* senders) const {
     for (int64_t e = start; e < stop; ++e) {
       senders[e] = hop.senders[edges[e]];
-      __builtin_prefetch(&place_[senders[e]], 1);
+      ask(&place_[senders[e]]);
     }
   }
 
-  // From nodes to their places in the sample; a node that has none gets the next one.
+  // From nodes to their places in the sample; a node that has none gets the next one. Whether it has one and where a row ends
+  // are hard to foresee, so that nothing here branches on them.
   void relabel(int64_t start, int64_t stop, const int64_t* offsets, int64_t* senders, int64_t* edges) {
+    int32_t *const place = place_.data(), *const fall = falls_.data(), base = base_, falls = 0;
+    int64_t *const nodes = nodes_.data(), count = count_, last = 0;
+    for (int64_t e = offsets[start]; e < offsets[stop]; ++e) {
+      const int64_t node = senders[e];
+      const int32_t at = place[node] - base, known = -int32_t(at >= 0), mine = (at & known) | (int32_t(count) & ~known);
+      nodes[count] = node;
+      place[node] = base + mine;
+      count += 1 + known;
+      falls += mine <= last;
+      last = senders[e] = mine;
+      fall[e] = falls;
+    }
+    count_ = count;
+    int64_t unsorted[BLOCK], rows = 0;
     for (int64_t r = start; r < stop; ++r) {
-      const int64_t n = offsets[r + 1] - offsets[r];
-      if (n <= SCANNED) relabel_short(senders + offsets[r], edges + offsets[r], n);
-      else relabel_long(senders + offsets[r], edges + offsets[r], n);
+      const int64_t first = offsets[r], end = std::max(first, offsets[r + 1] - 1);
+      unsorted[rows] = r;
+      rows += fall[end] != fall[first];
+    }
+    for (int64_t n = 0; n < rows; ++n) {
+      const int64_t first = offsets[unsorted[n]], length = offsets[unsorted[n] + 1] - first;
+      if (length <= SCANNED) sort_short(senders + first, edges + first, length);
+      else sort_long(senders + first, edges + first, length);
     }
   }
 
-  int32_t place_of(int64_t node, bool& is_new) {
-    const int32_t before = place_[node], next = base_ + int32_t(count_);
-    nodes_[count_] = node;
-    is_new = before < base_;
-    count_ += is_new;
-    place_[node] = is_new ? next : before;
-    return place_[node] - base_;
-  }
-
-  // New nodes come in the order of their places, after all others: only those others have to be sorted.
-  void relabel_short(int64_t* senders, int64_t* edges, int64_t n) {
-    int64_t place[SCANNED], edge[SCANNED], greatest = -1, known = 0;
-    bool fresh[SCANNED];
-    const int64_t before = count_;
-    for (int64_t d = 0; d < n; ++d) {
-      place[d] = place_of(senders[d], fresh[d]);
-      edge[d] = edges[d];
-      known += !fresh[d];
-      greatest = std::max(greatest, fresh[d] ? -1 : place[d]);
-    }
-    for (int64_t d = 0, next = 0, next_fresh = known; d < n; ++d) {
-      const int64_t to = fresh[d] ? next_fresh : next;
-      senders[to] = place[d];
-      edges[to] = edge[d];
-      next_fresh += fresh[d];
-      next += !fresh[d];
-    }
-    sort_short(senders, edges, greatest < before ? known : n);  // all, where parallel edges bring a new node twice
-  }
-
-  void relabel_long(int64_t* senders, int64_t* edges, int64_t n) {
+  void sort_long(int64_t* senders, int64_t* edges, int64_t n) {
     auto& row = scratch_[0].row;
     row.resize(size_t(n));
-    for (int64_t d = 0; d < n; ++d) {
-      bool is_new;
-      row[d] = {place_of(senders[d], is_new), edges[d]};
-    }
+    for (int64_t d = 0; d < n; ++d) row[d] = {senders[d], edges[d]};
     std::sort(row.begin(), row.end());
     for (int64_t d = 0; d < n; ++d) std::tie(senders[d], edges[d]) = row[d];
   }
@@ -338,6 +329,7 @@ class Sampler {
   int32_t base_ = 1;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
   std::vector<int64_t> nodes_, first_, degree_, positive_;
+  std::vector<int32_t> falls_;  // how often places do not ascend, until each edge of a block
   std::vector<Scratch> scratch_;
 };
 
