@@ -94,7 +94,7 @@ struct Attending {
   // The rows of a part's own end: `which` of them for each of its edges, or null for the only one. None where x is not given.
   static Rows<A> own_rows(const Matrix& x, int64_t b, int64_t n, int from, int count, const int32_t* which, A* room) {
     if (!x.data) return {};
-    return {widened(row(x, b, n, from), count, room), which ? x.row_stride : 0, which, 0};
+    return {widened(row(x, b, n, from), count, room), which ? x.row_stride : 0, which, 0, FURTHER};
   }
   // Where a row's sums are kept until `narrowed` finishes them: in the row itself if it is wide enough. They start at zero
   // where nothing may come, or what comes is added.

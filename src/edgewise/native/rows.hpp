@@ -9,19 +9,21 @@ namespace edgewise::EDGEWISE_ISA {
 
 constexpr int CHUNK = 32;  // edges whose numbers are held at once
 constexpr int AHEAD = 32;  // rows are asked for this many edges before they are read
+constexpr int FURTHER = 16;  // and those that ascend this many rows before
 
-// Row e is x + index[e] * stride. `known` edges from here on have an index, so
-// that their rows can be asked for early; 0 for rows that are in the cache already.
+// Row e is x + index[e] * stride. `known` edges from here on have an index, so that their rows can be asked for early; 0 for rows
+// that are in the cache already, or whose index ascends: then the one that lies `further` rows on is asked for.
 template <class S>
 struct Rows {
   const S* x;
   int64_t stride;
   const int32_t* index;
-  int64_t known;
+  int64_t known, further = 0;
 
   EDGEWISE_INLINE const S* at(int64_t e) const { return x + int64_t(index[e]) * stride; }
   EDGEWISE_INLINE void ask(int64_t e, int numbers) const {
     if (known) prefetch(at(e + AHEAD < known ? e + AHEAD : known - 1), numbers * sizeof(S));
+    else if (further) prefetch(at(e) + further * stride, numbers * sizeof(S));
   }
 };
 
@@ -50,6 +52,7 @@ EDGEWISE_INLINE void by_vector(const Rows<Sum<S>>& own, const Rows<S>& rows, int
     by_vector<S, G>(rows, n, numbers, [&](int64_t e, const S** row) EDGEWISE_INLINE_LAMBDA { part(e, mine, row); });
   } else {
     by_vector<S, G>(rows, n, numbers, [&](int64_t e, const S** row) EDGEWISE_INLINE_LAMBDA {
+      for (int i = 0; i < lanes<Sum<S>> / G && e + i < n; ++i) own.ask(e + i, numbers);
       part(e, [&](int i) EDGEWISE_INLINE_LAMBDA { return own.at(e + i < n ? e + i : n - 1); }, row);
     });
   }
