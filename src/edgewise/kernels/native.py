@@ -62,7 +62,7 @@ def cost(call: Call) -> Cost:
             rows=size * batch * count * width,
             held=size * batch * graph.num_senders * width,
             bytes=listing,
-            launches=16,
+            launches=9,
         )
     if isinstance(call, Aggregate):
         numbers = count * call.x.numel() // max(1, graph.num_senders)

@@ -68,7 +68,7 @@ class Machine:
 # `edgewise.kernels.calibration` measures it. A GPU has other speeds in half precision than in full.
 ASSUMED = {
     "cpu": Machine(
-        flops=1.3e11, tiles=1.6e11, edges=4e10, bandwidth=2.5e10, gather=5e10, gather_fresh=5e9, rows=1.6e11,
+        flops=1.3e11, tiles=1.6e11, edges=7e10, bandwidth=2.5e10, gather=5e10, gather_fresh=5e9, rows=1.6e11,
         rows_far=2e10, launch=1.7e-5,
     ),
     "cuda": Machine(

@@ -30,6 +30,7 @@ from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
 SOFTMAX = 5  # a pair's exponential costs about as much as so many products
+ROW = 3000  # what a row of a head costs beside its pairs
 BIAS = 4  # and its bias
 DROP = 4  # and whether it is dropped
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
@@ -72,7 +73,8 @@ def cost(call: Call) -> Cost:
         # Edges have to be listed where a bias does not come as a number for each.
         listed = all(isinstance(bias, EdgeBias) for bias in call.score.biases)
         biases = 4 * call.heads * call.graph.num_edges + (0 if listed else 24 * call.graph.num_edges)
-    return Cost(tiles=2 * numbers * (width + SOFTMAX), bytes=2 * size * call.v.numel() + biases, launches=13)
+    rows = ROW * batch * call.heads * call.graph.num_receivers
+    return Cost(tiles=2 * numbers * (width + SOFTMAX) + rows, bytes=2 * size * call.v.numel() + biases, launches=9)
 
 
 def run(call: Call) -> Tensor:
