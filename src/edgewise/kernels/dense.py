@@ -71,6 +71,7 @@ def cost(call: Call) -> Cost:
     if not masked:
         # Blocks are copied out and in again, all of one size at a time.
         traffic = (16 if groups == 0 else 48) * call.v.numel()
+        # Small calls take longer with more heads, beyond their products.
         return Cost(flops=flops, bytes=traffic, launches=8 + call.heads // 4 + 16 * groups)
     mask = batch * call.heads * pairs * (5 if call.score.biases else 1)
     return Cost(flops=flops * 8 // 5, bytes=mask + 16 * call.v.numel(), launches=9)  # masked products are slower

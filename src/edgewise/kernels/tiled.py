@@ -30,9 +30,9 @@ from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
 SOFTMAX = 5  # a pair's exponential costs about as much as so many products
-ROW = 3000  # what a row of a head costs beside its pairs
 BIAS = 4  # and its bias
 DROP = 4  # and whether it is dropped
+ROW = 3000  # what a row of a head costs beside its pairs
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
