@@ -117,7 +117,7 @@ def _attend_shape(
     receivers = offsets.shape[0] - 1
     y = v.new_empty(batch, receivers, heads, values)
     lse = v.new_empty(batch, receivers, heads, dtype=wide(v.dtype))
-    parts = (batch, receivers, heads, values + 1) if score == ADDITIVE and len(reverse) else (0,)
+    parts = (batch, receivers, heads * (values + 1)) if score == ADDITIVE and len(reverse) else (0,)
     return y, lse, v.new_empty(parts, dtype=wide(v.dtype))
 
 

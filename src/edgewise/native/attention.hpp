@@ -26,6 +26,8 @@ struct Part {
   const int32_t* index;
   int64_t known;
   bool begins;  // no edge of the row comes earlier
+
+  int64_t ahead() const { return rows > 1 ? FURTHER : NEXT; }
 };
 
 // How many rows from this one on are one part.
@@ -85,6 +87,17 @@ struct Attending {
   static Rows<S> rows(const Matrix& x, int64_t b, int64_t from, const int32_t* index, int64_t known) {
     return {(const S*)x.data + b * x.batch_stride + from, x.row_stride, index, known};
   }
+  // Asks for a row that a later part reads or writes.
+  EDGEWISE_INLINE static void ask(const Matrix& x, int64_t b, int64_t n, int from, int count) {
+    prefetch(row(x, b, n, from), count * sizeof(S));
+  }
+  // What of an ADDITIVE y_i comes from positive scores, and by it the heads' sums of such weights; null where nobody asks.
+  A* positive_of(int64_t b, int64_t i, int h) const {
+    return splits ? (A*)call.positive + (b * call.graph.rows + i) * H * (D + 1) + h * D : nullptr;
+  }
+  A* positive_share_of(int64_t b, int64_t i, int h) const {
+    return splits ? positive_of(b, i, 0) + H * D + h : nullptr;
+  }
   // A row as it is computed with: itself, or a wider copy in `room`.
   static const A* widened(const S* x, int count, A* room) {
     if constexpr (std::is_same_v<S, A>) return x;
@@ -94,6 +107,7 @@ struct Attending {
   // The rows of a part's own end: `which` of them for each of its edges, or null for the only one. None where x is not given.
   static Rows<A> own_rows(const Matrix& x, int64_t b, int64_t n, int from, int count, const int32_t* which, A* room) {
     if (!x.data) return {};
+    if (!which) ask(x, b, n + NEXT, from, count);
     return {widened(row(x, b, n, from), count, room), which ? x.row_stride : 0, which, 0, FURTHER};
   }
   // Where a row's sums are kept until `narrowed` finishes them: in the row itself if it is wide enough. They start at zero
@@ -205,22 +219,21 @@ struct Attending {
     const Vector<A> lowest = all(-infinity);
     S* out = row(call.y, b, i, h * D);
     const bool at_once = first < last && last - first <= CHUNK;  // all weights are here before the first is used
-    A *y_positive = room.data() + G * C + W, *y = sums(out, G * D, y_positive + G * D, first == last);
+    A *y = sums(out, G * D, room.data() + G * C, first == last), *const y_positive = positive_of(b, i, h);
     const Rows<A> own = own_rows(call.q, b, i, h * C, G * C, nullptr, room.data());
+    ask(call.y, b, i + part.ahead(), h * D, G * D);
     if (splits && first == last) std::memset(y_positive, 0, G * D * sizeof(A));
     const int64_t at = (b * call.graph.rows + i) * H + h;
-    A *const lse = (A*)call.lse, *const positive_sums = splits ? (A*)call.positive + at * (D + 1) : nullptr;
+    A *const lse = (A*)call.lse, *const shares = positive_share_of(b, i, h);
     Vector<A> top = lowest, total{}, positive{}, inverse{}, rest = all(A(1));
     if (!part.begins) {  // the earlier parts count as one edge, whose weight is 1 at their log-sum-exp
       prefetch(y, G * D * sizeof(A));
       for (int l = 0; l < G; ++l) {
         if (lse[at + l] != infinity) total[l] = 1;
-        if (splits) positive[l] = positive_sums[l * (D + 1) + D];
+        if (splits) positive[l] = shares[l];
       }
       for (int l = 0; l < W; ++l)
         if (lse[at + l % G] != infinity) top[l] = lse[at + l % G];
-      for (int g = 0; splits && g < G; ++g)
-        std::memcpy(y_positive + g * D, positive_sums + g * (D + 1), D * sizeof(A));
     }
     const auto finish = [&] {
       total = sum_of_repeats<A, G>(total);
@@ -283,9 +296,8 @@ struct Attending {
       for (int g = 0; g < G; ++g) lse[at + g] = found[g];
     }
     for (int g = 0; splits && g < G; ++g) {
-      A* sums = positive_sums + g * (D + 1);
-      for (int d = 0; d < D; ++d) sums[d] = y_positive[g * D + d] * rest[g];
-      sums[D] = positive[g] * inverse[g];
+      for (int d = 0; d < D && rest[g] != 1; ++d) y_positive[g * D + d] *= rest[g];
+      shares[g] = positive[g] * inverse[g];
     }
   }
 
@@ -296,7 +308,7 @@ struct Attending {
     const A infinity = std::numeric_limits<A>::infinity();
     const int32_t* which = lay_out(part, call.graph.offsets);
     A *const top = lse_of, *const total = delta_of, *const lse = (A*)call.lse;
-    A *const positive = s, *const y_positive = room.data();  // the scores are not needed any more by then
+    A* const positive = s;  // the scores are not needed any more by then
     score(h, own_rows(call.q, b, part.row, h * C, G * C, which, nullptr), call.k, b, part.index, n, part.known, part.first,
           nullptr);
     for (int r = 0; r < part.rows; ++r) {
@@ -332,17 +344,15 @@ struct Attending {
       const int64_t from = starts[r], count = starts[r + 1] - from;
       const Unit inverse = unit(total + r * G);
       for (int64_t e = from; e < from + count; ++e) put_unit(p + e * G, unit(p + e * G) * inverse);
+      ask(call.y, b, part.row + r + part.ahead(), h * D, G * D);
       by_value.add_rows(p + from * G, rows(call.v, b, h * D, part.index + from, part.known - from), count, D,
                         (A*)row(call.y, b, part.row + r, h * D), true);
       if (lse) std::memcpy(lse + at + r * H, top + r * G, G * sizeof(A));
       if (!splits) continue;
       for (int64_t e = from; e < from + count; ++e) put_unit(dp + e * G, unit(dp + e * G) * inverse);
-      by_value.add_rows(dp + from * G, rows(call.v, b, h * D, part.index + from, 0), count, D, y_positive, true);
-      for (int g = 0; g < G; ++g) {
-        A* sums = (A*)call.positive + (at + r * H + g) * (D + 1);
-        std::memcpy(sums, y_positive + g * D, D * sizeof(A));
-        sums[D] = positive[r * G + g] * total[r * G + g];
-      }
+      by_value.add_rows(dp + from * G, rows(call.v, b, h * D, part.index + from, 0), count, D,
+                        positive_of(b, part.row + r, h), true);
+      put_unit(positive_share_of(b, part.row + r, h), unit(positive + r * G) * inverse);
     }
   }
 
@@ -388,6 +398,10 @@ struct Attending {
         const int64_t from = starts[r], count = starts[r + 1] - from;
         A *dk = sums(row(call.dk, b, j + r, h * C), G * C, place, false);
         A *dv = sums(row(call.dv, b, j + r, h * D), G * D, place_v, false);
+        if (t == first) {
+          if (call.score != NONE) ask(call.dk, b, j + r + part.ahead(), h * C, G * C);
+          ask(call.dv, b, j + r + part.ahead(), h * D, G * D);
+        }
         by_value.add_rows(p + from * G, rows(call.dy, b, h * D, index + from, 0), count, D, dv, fresh);
         if (call.score == DOT) {
           by_channel.add_rows(ds + from * G, rows(call.q, b, h * C, index + from, 0), count, C, dk, fresh && !shared);
@@ -429,7 +443,7 @@ struct Attending {
     const bool reads_keys = call.score == DOT || call.score == GATED;
     A* place = room.data() + G * C;
     lay_out(part, call.graph.offsets);
-    const Rows<A> own = own_rows(call.q, b, i, h * C, G * C, nullptr, room.data());
+    const Rows<A> own = call.score == GATED ? own_rows(call.q, b, i, h * C, G * C, nullptr, room.data()) : Rows<A>{};
     for (int64_t r = 0; reads_keys && r < part.rows; ++r)
       sums(row(call.dq, b, i + r, h * C), G * C, place, part.begins && (call.score == GATED || first == last));
     for (int64_t e = first; e < last; e += CHUNK) {
@@ -447,6 +461,7 @@ struct Attending {
         const int64_t from = starts[r], count = starts[r + 1] - from;
         const Rows<S> keys = rows(call.k, b, h * C, index + from, known - from);
         A* dq = sums(row(call.dq, b, i + r, h * C), G * C, place, false);
+        if (e == first) ask(call.dq, b, i + r + part.ahead(), h * C, G * C);
         if (call.score == DOT)
           by_channel.add_rows(ds + from * G, keys, count, C, dq, e == first && part.begins);
         else
@@ -466,20 +481,20 @@ struct Attending {
     for (int r = 0; r < count; ++r) places[r] = r;
     const Rows<A> dy = own_rows(call.dy, b, first, h * D, G * D, count > 1 ? places : nullptr, room.data());
     by_value.dots(dy, {row(call.y, b, first, h * D), call.y.row_stride, places, 0}, count, D, dp);
+    A* const along = s;
+    if (splits)
+      by_value.dots({positive_of(b, first, h), count > 1 ? H * (D + 1) : 0, places, 0, FURTHER},
+                    {row(call.dy, b, first, h * D), call.dy.row_stride, places, 0}, count, D, along);
     for (int64_t r = 0; r < count; ++r) {
       const int64_t i = first + r, at = (b * call.graph.rows + i) * H + h;
       A* const mine = stats + i * stats_of() * H + h;
       std::memcpy(mine, (const A*)call.lse + at, G * sizeof(A));
       std::memcpy(mine + H, dp + r * G, G * sizeof(A));
-      for (int g = 0; call.score == ADDITIVE && g < G; ++g) {
+      if (!splits) continue;
+      const Unit dq = (unit(along + r * G) - unit(dp + r * G) * unit(positive_share_of(b, i, h))) * (1 - slope);
+      for (int g = 0; g < G; ++g) {
+        put(row(call.dq, b, i, h + g), dq[g]);
         if (stats_of() == 4) mine[2 * H + g] = number(row(call.q, b, i, h)[g]);
-        const A *positive = (const A*)call.positive + (at + g) * (D + 1), *of = dy.x + r * dy.stride + g * D;
-        Vector<A> sum{};
-        int d = 0;
-        for (; d + W <= D; d += W) sum += load(of + d) * load(positive + d);
-        A along = sum_across<A>(sum);
-        for (; d < D; ++d) along += of[d] * positive[d];
-        put(row(call.dq, b, i, h + g), (1 - slope) * (along - mine[H + g] * positive[D]));
       }
     }
   }
@@ -543,7 +558,9 @@ void for_parts(const Attention& call, const Adjacency& graph, const Pieces& piec
 template <class S, int G>
 void attend_by(const Attention& call) {
   const Pieces pieces(call.graph.offsets, call.graph.rows);
-  expect_writes(call.y.data, call.batch * call.graph.rows * call.heads * call.values * sizeof(S));
+  const int64_t receivers = call.batch * call.graph.rows * call.heads;
+  expect_writes(call.y.data, receivers * call.values * sizeof(S));
+  if (call.positive) expect_writes(call.positive, receivers * (call.values + 1) * sizeof(Sum<S>));
   const bool reads_keys = call.score == DOT || call.score == GATED;
   const int64_t bytes = G * (call.values + (reads_keys ? call.channels : 0)) * sizeof(S);
   const Bands bands(call.graph, call.senders, bytes, narrow<S> || !call.lse);

@@ -61,6 +61,7 @@ struct Summing {
         }
       };
     };
+    if (far) prefetch(y + NEXT * call.y.row_stride, numbers * sizeof(S));
     Vector<A> total[vectors] = {};
     const int64_t long_part = last - first >= 4 * chains && chains > 1 ? (last - first) / chains : 0;
     if (long_part) {

@@ -9,7 +9,8 @@ namespace edgewise::EDGEWISE_ISA {
 
 constexpr int CHUNK = 32;  // edges whose numbers are held at once
 constexpr int AHEAD = 32;  // rows are asked for this many edges before they are read
-constexpr int FURTHER = 16;  // and those that ascend this many rows before
+constexpr int FURTHER = 16;  // and those that ascend this many rows before, where several share a chunk of edges
+constexpr int NEXT = 2;      // or this many, where each has chunks of its own
 
 // Row e is x + index[e] * stride. `known` edges from here on have an index, so that their rows can be asked for early; 0 for rows
 // that are in the cache already, or whose index ascends: then the one that lies `further` rows on is asked for.

@@ -49,7 +49,7 @@ struct Attention {
   const void* bias = nullptr;  // [batch or 1, E, heads]
   int64_t bias_batch_stride = 0;
   void* lse = nullptr;       // [batch, I, heads]: log Σ_j exp s_ij
-  void* positive = nullptr;  // [batch, I, heads, values + 1] of ADDITIVE: Σ p_ij v_j and Σ p_ij over positive scores
+  void* positive = nullptr;  // [batch, I, heads * (values + 1)] of ADDITIVE, over positive scores: Σ p_ij v_j, then Σ p_ij
   void* da = nullptr;        // [heads, channels]
   void* dbias = nullptr;     // [batch, E, heads]
 };
