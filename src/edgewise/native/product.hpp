@@ -48,7 +48,7 @@ struct Summing {
   // B vectors of columns; of `numbers` < W columns where B is 0.
   template <Weights Kind, int B>
   EDGEWISE_INLINE void block(const S* x, const S* weight, S* y, int64_t i, int numbers) const {
-    constexpr int vectors = B ? B : 1, chains = B && B < 4 ? 4 / B : 1;  // a long row's sum in several chains at once
+    constexpr int vectors = B ? B : 1, chains = vectors < 4 ? 4 / vectors : 1;  // a long row's sum in several chains at once
     const int64_t first = g.offsets[i], last = g.offsets[i + 1];
     const auto add = [&](Vector<A>* total) EDGEWISE_INLINE_LAMBDA {
       const auto columns = [=](const S* row, int v) EDGEWISE_INLINE_LAMBDA { return B ? load(row + v * W) : load_some(row, numbers); };
@@ -83,6 +83,25 @@ struct Summing {
     }
   }
 
+  // The only column there is: no vector has anything to hold, and numbers are read as they come.
+  template <Weights Kind>
+  EDGEWISE_INLINE void column(const S* x, const S* weight, S* y, int64_t i) const {
+    constexpr int chains = 4;
+    const int64_t first = g.offsets[i], last = g.offsets[i + 1];
+    const auto term = [&](int64_t e) EDGEWISE_INLINE_LAMBDA {
+      const A of = number(x[int64_t(g.index[e]) * call.x.row_stride]);
+      return Kind == Weights::NONE ? of : A(number(weight[g.edge ? int64_t(g.edge[e]) : e])) * of;
+    };
+    A sums[chains] = {};
+    int64_t e = first;
+    for (; e + chains <= last; e += chains)
+#pragma GCC unroll 4
+      for (int chain = 0; chain < chains; ++chain) sums[chain] += term(e + chain);
+    for (; e < last; ++e) sums[0] += term(e);
+    const A total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    put(y, call.reduce == MEAN && last > first ? total / A(last - first) : total);
+  }
+
   template <Weights Kind, int Fixed>
   void rows(int64_t b, int64_t from, int64_t to) const {
     for (int64_t i = from; i < to; ++i)
@@ -90,6 +109,10 @@ struct Summing {
         const S* x = (const S*)call.x.data + b * call.x.batch_stride + int64_t(h) * width;
         S* y = (S*)call.y.data + b * call.y.batch_stride + i * call.y.row_stride + int64_t(h) * width;
         const S* weight = Kind == Weights::NONE ? nullptr : (const S*)call.weight + b * call.weight_batch_stride + h;
+        if (!Fixed && width == 1 && per == 1) {
+          column<Kind>(x, weight, y, i);
+          continue;
+        }
         const auto of_column = [&](int c) { return Kind == Weights::EACH ? weight + c : weight; };
         const int whole = by_column<A, Fixed>(width, [&](int c, auto size) {
           block<Kind, size.value>(x + c, of_column(c), y + c, i, size.value * W);

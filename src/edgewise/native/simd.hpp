@@ -104,7 +104,11 @@ EDGEWISE_INLINE float number(bfloat16 x) {
 // The first `count` lanes, fewer than all; nothing beyond them is read, and the others are 0.
 template <class S>
 EDGEWISE_INLINE Vector<Sum<S>> load_some(const S* p, int count) {
-#if EDGEWISE_VECTOR_BYTES == 32
+#if EDGEWISE_VECTOR_BYTES == 64
+  const __mmask16 first = __mmask16((1 << count) - 1);
+  if constexpr (std::is_same_v<S, float>) return (Vector<float>)_mm512_maskz_loadu_ps(first, p);
+  else if constexpr (std::is_same_v<S, double>) return (Vector<double>)_mm512_maskz_loadu_pd(__mmask8(first), p);
+#elif EDGEWISE_VECTOR_BYTES == 32
   typedef Whole<Sum<S>> Lanes;
   if constexpr (std::is_same_v<S, float>) {
     const Lanes mask = Lanes{0, 1, 2, 3, 4, 5, 6, 7} < count;
