@@ -18,6 +18,7 @@ from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.planner import Cost
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
 
+SOFTMAX, MASKED = 15, 27  # a pair's exponential costs about as much as so many products, and so with a mask
 SKIPPED = 256  # causal attention leaves out tiles of about so many senders
 MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build
 FLASH_WIDTH = 256  # channels of a head that flash attention takes, in multiples of 8
@@ -67,14 +68,15 @@ def cost(call: Call) -> Cost:
     elif not masked and not graph.is_complete:
         pairs = min(pairs, graph.num_edges + SKIPPED * graph.num_receivers)
     channels = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
-    flops = 2 * batch * call.heads * pairs * (channels + 8)  # a pair's exponential costs about 8 products
+    flops = 2 * batch * call.heads * pairs * (channels + (MASKED if masked else SOFTMAX))
     if not masked:
         # Blocks are copied out and in again, all of one size at a time.
         traffic = (16 if groups == 0 else 48) * call.v.numel()
         # Small calls take longer with more heads, beyond their products.
-        return Cost(flops=flops, bytes=traffic, launches=8 + call.heads // 4 + 16 * groups)
+        return Cost(flops=flops, bytes=traffic, launches=2 + 5 * call.heads // 8 + 14 * groups)
     mask = batch * call.heads * pairs * (5 if call.score.biases else 1)
-    return Cost(flops=flops * 8 // 5, bytes=mask + 16 * call.v.numel(), launches=9)  # masked products are slower
+    traffic = mask + 16 * call.v.numel()
+    return Cost(flops=flops * 4 // 3, bytes=traffic, launches=3 + call.heads // 5)  # masked products are slower
 
 
 def run(call: Call) -> Tensor:

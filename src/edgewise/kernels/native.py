@@ -19,9 +19,9 @@ from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 from edgewise.native import library
 
 MISSING = "edgewise was installed without its C++ kernels"
-SOFTMAX = 16  # an exponential, and finding the row, cost an edge about as much as so many products
-ROW = 400  # starting and finishing a receiver's row, likewise
-TERM, SUM_ROW = 24, 60  # the same of a sum: finding a term, and a row
+SOFTMAX, FOUND = 20, 80  # what an exponential costs, and finding a sender for up to eight heads, in products
+ROW = 3200  # starting and finishing a receiver's row, likewise, in operations
+TERM, SUM_ROW = 12, 240  # the same of a sum: finding a term, and a row
 
 KINDS = {Dot: edges.DOT, Additive: edges.ADDITIVE, GatedAdditive: edges.GATED, Uniform: edges.NONE}
 
@@ -55,19 +55,20 @@ def cost(call: Call) -> Cost:
     # A rule's edges have to be listed before they can be walked along.
     listing = 0 if graph.rule is None else 24 * count
     if isinstance(call, Attend):
-        batch, size = call.v.shape[:-3].numel() * call.heads, call.v.element_size()
+        calls, size = call.v.shape[:-3].numel(), call.v.element_size()
+        batch, groups = calls * call.heads, calls * -(-call.heads // 8)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
         return Cost(
-            edges=2 * batch * count * (width + SOFTMAX) + ROW * batch * graph.num_receivers,
+            edges=2 * count * (batch * (width + SOFTMAX) + groups * FOUND) + ROW * groups * graph.num_receivers,
             rows=size * batch * count * width,
             held=size * batch * graph.num_senders * width,
             bytes=listing,
-            launches=9,
+            launches=4,
         )
     if isinstance(call, Aggregate):
         numbers = count * call.x.numel() // max(1, graph.num_senders)
         size = call.x.element_size()
-        work = 2 * numbers + TERM * count + SUM_ROW * graph.num_receivers
+        work = 5 * numbers // 2 + TERM * count + SUM_ROW * graph.num_receivers
         return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=2)
     return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=2)
 

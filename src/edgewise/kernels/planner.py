@@ -68,8 +68,8 @@ class Machine:
 # `edgewise.kernels.calibration` measures it. A GPU has other speeds in half precision than in full.
 ASSUMED = {
     "cpu": Machine(
-        flops=1.3e11, tiles=1.6e11, edges=7e10, bandwidth=2.5e10, gather=5e10, gather_fresh=5e9, rows=1.6e11,
-        rows_far=2e10, launch=1.7e-5,
+        flops=1.25e11, tiles=2e11, edges=7.4e10, bandwidth=3.3e10, gather=5e10, gather_fresh=5e9, rows=1e12,
+        rows_far=2.5e10, launch=1.35e-5,
     ),
     "cuda": Machine(
         flops=3e13, tiles=6e13, edges=1.5e13, bandwidth=4.3e12, gather=4e12, gather_fresh=2.5e12, rows=6e12,

@@ -51,7 +51,7 @@ def cost(call: Call) -> Cost:
             return Cost(
                 edges=2 * numbers, rows=size * numbers, held=size * call.x.numel(), bytes=listed + written, launches=6
             )
-        work = 5 * numbers + 60 * edges + 150 * call.graph.num_receivers
+        work = 6 * numbers + 75 * edges + 180 * call.graph.num_receivers
         return Cost(edges=work, rows=5 * size * numbers // 2, held=size * call.x.numel(), launches=4)
     return Cost(flops=call.m_ij.numel(), bytes=8 * call.m_ij.numel(), launches=4)
 

@@ -29,10 +29,10 @@ from edgewise.kernels.products import rows_contiguous
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
-SOFTMAX = 5  # a pair's exponential costs about as much as so many products
+SOFTMAX = 30  # a pair's exponential costs about as much as so many products
 BIAS = 4  # and its bias
 DROP = 4  # and whether it is dropped
-ROW = 3000  # what a row of a head costs beside its pairs
+ROW, ALL_HEADS = 1800, 9000  # what a row of a head costs beside its pairs, and one of all heads
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
@@ -73,8 +73,8 @@ def cost(call: Call) -> Cost:
         # Edges have to be listed where a bias does not come as a number for each.
         listed = all(isinstance(bias, EdgeBias) for bias in call.score.biases)
         biases = 4 * call.heads * call.graph.num_edges + (0 if listed else 24 * call.graph.num_edges)
-    rows = ROW * batch * call.heads * call.graph.num_receivers
-    return Cost(tiles=2 * numbers * (width + SOFTMAX) + rows, bytes=2 * size * call.v.numel() + biases, launches=9)
+    rows = batch * (ROW * call.heads + ALL_HEADS) * call.graph.num_receivers
+    return Cost(tiles=2 * numbers * (width + SOFTMAX) + rows, bytes=2 * size * call.v.numel() + biases, launches=4)
 
 
 def run(call: Call) -> Tensor:

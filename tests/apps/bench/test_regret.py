@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -28,6 +30,25 @@ def test_a_configuration_measures_every_backend_and_the_regret_of_the_choice() -
     times = found["milliseconds"]
     assert found["regret"] == pytest.approx(times[found["choice"]] / min(times.values()) - 1)
     assert summary([found])["worst_at"]["graph"] == "random"
+
+
+def test_those_that_are_close_take_turns_and_a_slow_one_is_left_at_its_first_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, order = [0.0], []
+    monkeypatch.setattr(regrets.time, "perf_counter", lambda: clock[0])
+
+    def step(name: str, seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            order.append(name)
+            # The first one's second call is disturbed, and so is one of its rounds.
+            clock[0] += seconds * (20 if name == "near" and order.count(name) in (2, 7) else 1)
+
+        return run
+
+    found = regrets._seconds({"near": step("near", 0.010), "best": step("best", 0.008), "slow": step("slow", 0.1)})
+    assert found == pytest.approx({"near": 0.010, "best": 0.008, "slow": 0.1})
+    assert order.count("slow") == 1 + regrets.TRIES and order[-4:] == ["near", "best", "near", "best"]
 
 
 def test_the_grid_is_measured_in_the_dtype_and_on_the_device_that_are_asked_for(

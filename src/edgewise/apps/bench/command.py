@@ -74,7 +74,7 @@ def bench(
         _run(name, one, tuple(threads), budget, only, results)
         sys.stdout.flush()
     if case in ("regret", "all"):
-        results["regret"] = regret(quick=quick, seconds=8.0 if quick else 110.0, device=device)
+        results["regret"] = regret(quick=quick, seconds=8.0 if quick else 180.0, device=device)
         _print_regret(results["regret"])
     if out is not None:
         results["files"] = [str(Path(out) / name) for name in report.write(Path(out), results)]

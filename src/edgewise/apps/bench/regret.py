@@ -21,15 +21,16 @@ from edgewise.kernels.dispatch import by_name_only, candidates
 DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)
 SHAPES, SHAPES_QUICK = ((1, 64), (4, 32), (8, 16)), ((4, 32),)
-LONGEST = 1.5  # predicted seconds of a forward pass beyond which a backend is not measured
-ROUNDS, ROUND = 5, 0.25  # measurements, and the seconds that they may take together
+LONGEST, HOPELESS = 0.2, 10  # a backend is not measured beyond both predicted seconds and times the choice's
+TRIES, CLOSE = 3, 2.0  # calls, the best of which decides: what takes so many times the fastest's time is left at that
+ROUNDS, FEWEST, ROUND, SAMPLE = 15, 3, 0.3, 2e-3  # measurements; seconds: of them all together, of each at least
 
 
 def regret(
     *,
     quick: bool = False,
     threads: int = 2,
-    seconds: float = 110.0,
+    seconds: float = 180.0,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def regret(
 
     Equation    regret = t(choice) / t(best) − 1
     Symbols     device, dtype = where and in what the calls compute
-    Cost        about two minutes; the configurations that the seconds leave no time for are counted, not measured
+    Cost        two to three minutes; configurations that the seconds leave no time for are counted, not measured
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -98,12 +99,13 @@ def measure(name: dict[str, Any], case: Attention) -> dict[str, Any]:
     call = Attend(case.graph, case.q, case.k, case.v, case.score)
     predicted = {one.backend: one.seconds for one in candidates(call) if one.seconds is not None}
     choice = next(iter(predicted))
-    found = {
-        backend: 1e3 * _seconds(case, backend)
+    steps = {
+        backend: _step(case, backend)
         for backend in BACKENDS
         if backend in predicted and not by_name_only(backend, call)
-        if backend == choice or (predicted[backend] or 0) < LONGEST
+        if predicted[backend] < max(LONGEST, HOPELESS * predicted[choice])
     }
+    found = {backend: 1e3 * seconds for backend, seconds in _seconds(steps).items()}
     best = min(found, key=lambda backend: found[backend])
     return name | {
         "edges": case.graph.num_edges,
@@ -114,7 +116,7 @@ def measure(name: dict[str, Any], case: Attention) -> dict[str, Any]:
     }
 
 
-def _seconds(case: Attention, backend: str) -> float:
+def _step(case: Attention, backend: str) -> Callable[[], None]:
     leaves = list(case.leaves.values())
 
     def step() -> None:
@@ -123,14 +125,31 @@ def _seconds(case: Attention, backend: str) -> float:
         if y.device.type == "cuda":
             torch.cuda.synchronize()
 
-    step()
-    seconds: list[float] = []
-    started = time.perf_counter()
-    while len(seconds) < ROUNDS and (not seconds or time.perf_counter() - started < ROUND):
-        start = time.perf_counter()
+    return step
+
+
+def _seconds(steps: dict[str, Callable[[], None]]) -> dict[str, float]:
+    """Of one call of each: the median of rounds in which those that are close to each other take turns."""
+    for step in steps.values():
         step()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    found = {name: min(_timed(step, 1) for _ in range(TRIES)) for name, step in steps.items()}
+    close = [name for name in steps if found[name] <= CLOSE * min(found.values())]
+    if len(close) == 1:
+        return found
+    calls = {name: max(1, round(SAMPLE / found[name])) for name in close}
+    rounds: dict[str, list[float]] = {name: [] for name in close}
+    started = time.perf_counter()
+    while len(rounds[close[0]]) < FEWEST or (len(rounds[close[0]]) < ROUNDS and time.perf_counter() - started < ROUND):
+        for name in close:
+            rounds[name].append(_timed(steps[name], calls[name]))
+    return found | {name: statistics.median(times) for name, times in rounds.items()}
+
+
+def _timed(step: Callable[[], None], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        step()
+    return (time.perf_counter() - start) / calls
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
