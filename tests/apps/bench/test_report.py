@@ -12,6 +12,7 @@ def row(name: str, step: float, threads: int = 2, part: str = "", case: str = "c
     one = Measurement(case, part, name, threads, errors={"y": 2e-6}, bits="a")
     one.seconds = {"forward": Spread(step / 2, step / 2, step / 2, 3), "step": Spread(step, 0.9 * step, 1.1 * step, 3)}
     one.megabytes, one.kept = {"forward": 10.0, "step": 20.0}, {"forward": 1.0, "step": 2.0}
+    one.returned = {"forward": 4.0, "step": 15.0}
     return report.as_row(one)
 
 
@@ -21,7 +22,7 @@ ROWS = [row("edgewise", 0.1), row("pyg", 0.25), report.as_row(Measurement("csr-4
 def test_the_table_has_times_ratios_and_refusals() -> None:
     ours, peer, refused = report.table(ROWS)
     assert (ours["step ms"], ours["step ×"]) == ("100 (90.0–110)", "1.00")
-    assert (peer["step ×"], peer["MB"], peer["error"]) == ("2.50", "20", "2e-06")
+    assert (peer["step ×"], peer["MB"], peer["extra MB"], peer["error"]) == ("2.50", "20", "5", "2e-06")
     assert refused["forward ms"] == "— no"
 
 

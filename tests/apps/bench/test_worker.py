@@ -46,7 +46,7 @@ def test_it_answers_with_seconds_steps_and_megabytes(order: Order) -> None:
     one = contestant(order, 0.0)
     assert one.answer("calibrate", "step", 1) >= 1
     assert 0 < one.answer("time", "forward", 3) < 1
-    assert set(one.answer("memory", "step", 1)) == {"megabytes", "kept", "seconds"}
+    assert set(one.answer("memory", "step", 1)) == {"megabytes", "returned", "kept", "seconds"}
 
 
 def test_running_out_of_memory_is_said_in_plain_words() -> None:

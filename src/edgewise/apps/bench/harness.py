@@ -49,6 +49,7 @@ class Measurement:
     bits: str | None = None
     seconds: dict[str, Spread] = field(default_factory=dict)  # by kind: forward, step
     megabytes: dict[str, float] = field(default_factory=dict)
+    returned: dict[str, float] = field(default_factory=dict)  # of them, the output and the gradients
     kept: dict[str, float] = field(default_factory=dict)  # caches that stay between steps
 
 
@@ -103,7 +104,8 @@ def _measure(running: dict[str, Runner], found: Mapping[str, Measurement], budge
     for name, kind in _turns(running):
         answer = ask(name, "memory", kind)
         if answer:
-            found[name].megabytes[kind], found[name].kept[kind] = answer["megabytes"], answer["kept"]
+            for measured in ("megabytes", "returned", "kept"):
+                getattr(found[name], measured)[kind] = answer[measured]
             if answer["seconds"] > SLOW:
                 times[name, kind] = [answer["seconds"]]
     slow = set(times)

@@ -54,6 +54,7 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
             line[f"{kind} ×"] = ratio(rows, row, kind)
         memory = row["megabytes"].get("step", row["megabytes"].get("forward"))
         line["MB"] = "" if memory is None else f"{memory:,.0f}"
+        line["extra MB"] = beyond_results(row, "step" if "step" in row["megabytes"] else "forward")
         kept = row["kept"].get("step", row["kept"].get("forward"))
         line["kept MB"] = "" if kept is None else f"{kept:,.0f}"
         line["error"] = f"{max(row['errors'].values()):.0e}" if row["errors"] else ""
@@ -61,6 +62,12 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
             line["forward ms"] = f"— {row['refused']}"
         lines.append(line)
     return lines
+
+
+def beyond_results(row: Row, kind: str) -> str:
+    """The peak's megabytes beyond what the pass returns, where both were measured."""
+    peak, returned = row["megabytes"].get(kind), row.get("returned", {}).get(kind)
+    return "" if peak is None or returned is None else f"{max(0.0, peak - returned):,.0f}"
 
 
 def milliseconds(taken: dict[str, float] | None) -> str:

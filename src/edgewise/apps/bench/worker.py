@@ -188,9 +188,17 @@ class Contestant:
         if what == "memory":
             memory.give_back()
             kept = max(0.0, memory.resident() - self.inputs_only)
+            returned: list[float] = []
+
+            def measured() -> Any:
+                found = run()
+                returned.append(memory.size(found))
+                return found
+
             start = time.perf_counter()
-            megabytes = memory.peak_above(run)
-            return {"megabytes": megabytes, "kept": kept, "seconds": time.perf_counter() - start}
+            megabytes = memory.peak_above(measured)
+            seconds = time.perf_counter() - start
+            return {"megabytes": megabytes, "returned": returned[0], "kept": kept, "seconds": seconds}
         run()  # caches and freed pages are as in the middle of a training loop, not as after another contender's turn
         if what == "calibrate":
             least = ROUND if self.order.size >= 1 else ROUND_QUICK
