@@ -46,9 +46,13 @@ def test_those_that_are_close_take_turns_and_a_slow_one_is_left_at_its_first_cal
 
         return run
 
-    found = regrets._seconds({"near": step("near", 0.010), "best": step("best", 0.008), "slow": step("slow", 0.1)})
+    steps = {"near": step("near", 0.010), "best": step("best", 0.008), "slow": step("slow", 0.1)}
+    found = regrets._seconds(steps, "best")
     assert found == pytest.approx({"near": 0.010, "best": 0.008, "slow": 0.1})
     assert order.count("slow") == 1 + regrets.TRIES and order[-4:] == ["near", "best", "near", "best"]
+    order.clear()
+    regrets._seconds(steps, "slow")
+    assert order[-3:] == ["near", "best", "slow"]  # a choice is never judged by its first calls alone
 
 
 def test_the_grid_is_measured_in_the_dtype_and_on_the_device_that_are_asked_for(
