@@ -100,6 +100,33 @@ def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
     assert all(torch.equal(again[name], value) for name, value in single.items())
 
 
+# Rows on more pages than a processor remembers: they are asked for at once
+
+
+@pytest.mark.parametrize("kind", [*SCORES, "dot, keys as values"])
+def test_attention_to_rows_on_many_pages_agrees_with_plain_pytorch(kind):
+    score, _, alike = kind.partition(", ")
+    leaves, call = attention(
+        far_apart(500, 1500, 5000, True), score, "", 2, 2, 1024, 2048 if kind in ("additive", "uniform") else 1024
+    )
+    if alike:
+        del leaves["v"]
+        call = with_keys_as_values(call)
+    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
+    expected = results(call, leaves, "segment")
+    same(results(call, leaves, "native"), expected, 1e-10)
+    same(results(call, leaves, "native", torch.float32), expected, 1e-4)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_products_of_rows_on_many_pages_agree_with_plain_pytorch(weight):
+    leaves, call = product(far_apart(500, 1500, 5000, True), "sum", weight, 2, 2048)
+    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
+    expected = results(call, leaves, "segment")
+    same(results(call, leaves, "native"), expected, 1e-10)
+    same(results(call, leaves, "native", torch.float32), expected, 1e-4)
+
+
 # Keys that are the values: one gradient for both
 
 

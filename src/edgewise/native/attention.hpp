@@ -25,8 +25,12 @@ struct Part {
   int64_t row, rows, first, last;
   const int32_t* index;
   int64_t known;
+  Reach reach;
   bool begins;  // no edge of the row comes earlier
 
+  // How many neighbours there are from edge e on, where they are so asked for.
+  int64_t along(int64_t e) const { return reach == Reach::BEYOND ? known - (e - first) : 0; }
+  int64_t at_once(int64_t e) const { return reach == Reach::SCATTERED ? known - (e - first) : 0; }
   int64_t ahead() const { return rows > 1 ? FURTHER : NEXT; }
 };
 
@@ -41,9 +45,11 @@ inline int64_t together(const int64_t* offsets, int64_t row, int64_t end) {
 // one for each band, as long as parts are long enough to pay for what is read and written of the row itself.
 struct Bands {
   int64_t count = 1, neighbours;
+  Reach reach;
 
   Bands(const Adjacency& graph, int64_t neighbours, int64_t bytes, bool whole) : neighbours(neighbours) {
     constexpr int64_t wanted = 12 << 20, most = 24 << 20, edges = 20;  // bytes of a band, edges of a part
+    reach = reach_of(graph, bytes * neighbours < 1 << 19, bytes);
     bytes *= neighbours;
     if (whole || graph.rows == 0) return;
     count = std::max<int64_t>(1, std::min((bytes + wanted / 2) / wanted, graph.edges / graph.rows / edges));
@@ -66,7 +72,7 @@ struct Attending {
   const A scale, slope, keep;
   const Dropout dropout;
   const int H, C, D;
-  const bool splits, far;  // far: places of weights do not fit 32 bits
+  const bool splits, alike, far;  // alike: values are keys; far: places of weights do not fit 32 bits
   alignas(64) A mask[CHUNK * G + lanes<float>], s[ROOM], p[ROOM], dp[ROOM], ds[ROOM], lse_of[ROOM], delta_of[ROOM];
   int32_t places[CHUNK], starts[CHUNK + 1];  // of the edges of a part of several rows: their row; of its rows: their edges
   std::vector<A> room;
@@ -77,6 +83,7 @@ struct Attending {
       : call(call), by_channel(Loops<S, G>::choose(call.channels)), by_value(Loops<S, G>::choose(call.values)),
         scale(A(call.scale)), slope(A(call.slope)), keep(A(1 / (1 - call.dropout))), dropout(call.dropout, call.seed),
         H(call.heads), C(call.channels), D(call.values), splits(call.score == ADDITIVE && call.positive),
+        alike(call.v.data == call.k.data),
         far(uint64_t(call.batch) * call.graph.edges * call.heads > UINT32_MAX) {
     room.resize(size_t(G) * (3 * C + 2 * D) + 8 * W);
   }
@@ -159,17 +166,17 @@ struct Attending {
   // s: the scores between `own` (the heads from h of this end) and the ends of `others`, scaled, with their bias.
   // For ADDITIVE ds keeps what LeakyReLU was applied to.
   EDGEWISE_INLINE void score(int h, const Rows<A>& own, const Matrix& others, int64_t b, const int32_t* index, int64_t n,
-                             int64_t known, int64_t first, const int32_t* edge) {
+                             int64_t along, int64_t first, const int32_t* edge) {
     if (call.score == DOT) {
-      by_channel.dots(own, rows(others, b, h * C, index, known), n, C, s);
+      by_channel.dots(own, rows(others, b, h * C, index, along), n, C, s);
       if (scale != 1) multiply(s, n * G, all(scale));
     } else if (call.score == GATED) {
-      by_channel.gates(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, known), n, C, s);
+      by_channel.gates(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, along), n, C, s);
     } else if (call.score == ADDITIVE) {
       const A* mine[W / G];
       std::fill_n(mine, W / G, own.x);
       const Vector<A> only = side_by_side<A, G>(mine);
-      by_vector<S, G>(own, rows(others, b, h, index, known), n, G, [&](int64_t e, const auto& one, const S** x) {
+      by_vector<S, G>(own, rows(others, b, h, index, along), n, G, [&](int64_t e, const auto& one, const S** x) {
         for (int i = 0; i < W / G; ++i) mine[i] = one(i);
         const Vector<A> z = (own.stride == 0 ? only : side_by_side<A, G>(mine)) + side_by_side<S, G>(x);
         store(ds + e * G, z);
@@ -212,6 +219,17 @@ struct Attending {
     }
   }
 
+  // Asks for the row that a later receiver's sums are written to.
+  EDGEWISE_INLINE void ask_for_sums(int64_t b, int64_t i, int h) {
+    ask(call.y, b, i, h * D, G * D);
+    if (splits) prefetch(positive_of(b, i, h), G * D * sizeof(A));
+  }
+  // Asks for what the edges ahead of n read of their senders.
+  EDGEWISE_INLINE void ask_for_senders(int64_t b, int h, const int32_t* index, int64_t n, int64_t known) {
+    if (call.score != NONE) ask_at_once(rows(call.k, b, h * C, index, known), n, G * C);
+    if (!alike) ask_at_once(rows(call.v, b, h * D, index, known), n, G * D);
+  }
+
   void forward(int64_t b, int h, const Part& part) {
     if (part.rows > 1) return forward_short(b, h, part);
     const int64_t i = part.row, first = part.first, last = part.last;
@@ -221,7 +239,7 @@ struct Attending {
     const bool at_once = first < last && last - first <= CHUNK;  // all weights are here before the first is used
     A *y = sums(out, G * D, room.data() + G * C, first == last), *const y_positive = positive_of(b, i, h);
     const Rows<A> own = own_rows(call.q, b, i, h * C, G * C, nullptr, room.data());
-    ask(call.y, b, i + part.ahead(), h * D, G * D);
+    ask_for_sums(b, i + part.ahead(), h);
     if (splits && first == last) std::memset(y_positive, 0, G * D * sizeof(A));
     const int64_t at = (b * call.graph.rows + i) * H + h;
     A *const lse = (A*)call.lse, *const shares = positive_share_of(b, i, h);
@@ -240,10 +258,11 @@ struct Attending {
       inverse = choose<A>(total == Vector<A>{}, Vector<A>{}, 1 / total);  // NaN stays NaN
     };
     for (int64_t e = first; e < last; e += CHUNK) {
-      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = part.known - (e - first);
+      const int64_t n = std::min<int64_t>(CHUNK, last - e), along = part.along(e);
       const int32_t* index = part.index + (e - first);
       const bool fresh = e == first && part.begins;
-      score(h, own, call.k, b, index, n, known, e, nullptr);
+      if (part.reach == Reach::SCATTERED) ask_for_senders(b, h, index, n, part.at_once(e));
+      score(h, own, call.k, b, index, n, along, e, nullptr);
       for (int64_t at = n * G; at % W; ++at) s[at] = -infinity;
       Vector<A> highest = top;
       for (int64_t at = 0; at < n * G; at += W) highest = larger<A>(load(s + at), highest);
@@ -282,7 +301,7 @@ struct Attending {
           for (int d = 0; d < D; ++d) y[g * D + d] *= shrink[g];
           for (int d = 0; splits && d < D; ++d) y_positive[g * D + d] *= shrink[g];
         }
-      by_value.add_rows(p, rows(call.v, b, h * D, index, known), n, D, y, fresh);
+      by_value.add_rows(p, rows(call.v, b, h * D, index, alike ? 0 : along), n, D, y, fresh);
       if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive, fresh);
     }
     if (!at_once) {
@@ -309,8 +328,9 @@ struct Attending {
     const int32_t* which = lay_out(part, call.graph.offsets);
     A *const top = lse_of, *const total = delta_of, *const lse = (A*)call.lse;
     A* const positive = s;  // the scores are not needed any more by then
-    score(h, own_rows(call.q, b, part.row, h * C, G * C, which, nullptr), call.k, b, part.index, n, part.known, part.first,
-          nullptr);
+    const int64_t along = part.along(part.first);
+    if (part.reach == Reach::SCATTERED) ask_for_senders(b, h, part.index, n, part.known);
+    score(h, own_rows(call.q, b, part.row, h * C, G * C, which, nullptr), call.k, b, part.index, n, along, part.first, nullptr);
     for (int r = 0; r < part.rows; ++r) {
       Unit highest = Unit{} - infinity;
       for (int e = starts[r]; e < starts[r + 1]; ++e) highest = unit(s + e * G) > highest ? unit(s + e * G) : highest;
@@ -344,8 +364,8 @@ struct Attending {
       const int64_t from = starts[r], count = starts[r + 1] - from;
       const Unit inverse = unit(total + r * G);
       for (int64_t e = from; e < from + count; ++e) put_unit(p + e * G, unit(p + e * G) * inverse);
-      ask(call.y, b, part.row + r + part.ahead(), h * D, G * D);
-      by_value.add_rows(p + from * G, rows(call.v, b, h * D, part.index + from, part.known - from), count, D,
+      ask_for_sums(b, part.row + r + part.ahead(), h);
+      by_value.add_rows(p + from * G, rows(call.v, b, h * D, part.index + from, along && !alike ? along - from : 0), count, D,
                         (A*)row(call.y, b, part.row + r, h * D), true);
       if (lse) std::memcpy(lse + at + r * H, top + r * G, G * sizeof(A));
       if (!splits) continue;
@@ -371,16 +391,19 @@ struct Attending {
       sums(row(call.dv, b, j + r, h * D), G * D, place_v, first == last);
     }
     for (int64_t t = first; t < last; t += CHUNK) {
-      const int64_t n = std::min<int64_t>(CHUNK, last - t), known = part.known - (t - first);
+      const int64_t n = std::min<int64_t>(CHUNK, last - t), along = part.along(t), at_once = part.at_once(t);
       const int32_t *index = part.index + (t - first), *edge = call.transpose.edge + t;
       const bool fresh = t == first && part.begins;
-      score(h, own, queries, b, index, n, known, 0, edge);
-      by_vector<A, G>(Rows<A>{stats + h, stats_of() * H, index, known}, n, H + G, [&](int64_t e, const A** of) {
+      ask_at_once(Rows<A>{stats + h, stats_of() * H, index, at_once}, n, (stats_of() == 4 ? 2 : 1) * H + G);
+      if (queries.data == call.q.data) ask_at_once(rows(queries, b, h * C, index, at_once), n, G * C);
+      ask_at_once(rows(call.dy, b, h * D, index, at_once), n, G * D);
+      score(h, own, queries, b, index, n, along, 0, edge);
+      by_vector<A, G>(Rows<A>{stats + h, stats_of() * H, index, along}, n, H + G, [&](int64_t e, const A** of) {
         store(lse_of + e * G, side_by_side<A, G>(of));
         for (int k = 0; k < W / G; ++k) of[k] += H;
         store(delta_of + e * G, side_by_side<A, G>(of));
       });
-      by_value.dots(own_v, rows(call.dy, b, h * D, index, known), n, D, dp);
+      by_value.dots(own_v, rows(call.dy, b, h * D, index, along), n, D, dp);
       if (call.dropout > 0) drop(b, 0, edge, n, h);
       for (int64_t at = n * G; at % W; ++at) lse_of[at] = std::numeric_limits<A>::infinity(), delta_of[at] = dp[at] = s[at] = 0;
       for (int64_t at = 0; at < n * G; at += W) {
@@ -447,10 +470,12 @@ struct Attending {
     for (int64_t r = 0; reads_keys && r < part.rows; ++r)
       sums(row(call.dq, b, i + r, h * C), G * C, place, part.begins && (call.score == GATED || first == last));
     for (int64_t e = first; e < last; e += CHUNK) {
-      const int64_t n = std::min<int64_t>(CHUNK, last - e), known = part.known - (e - first);
+      const int64_t n = std::min<int64_t>(CHUNK, last - e), along = part.along(e), at_once = part.at_once(e);
       const int32_t *index = part.index + (e - first), *at = call.transposed + e;
-      by_vector<A, G>(Rows<A>{ds_in + h, H, at, known}, n, G,
-                      [&](int64_t m, const A** of) { store(ds + m * G, side_by_side<A, G>(of)); });
+      ask_at_once(Rows<A>{ds_in + h, H, at, at_once}, n, G);
+      if (reads_keys) ask_at_once(rows(call.k, b, h * C, index, at_once), n, G * C);
+      const Rows<A> left{ds_in + h, H, at, at_once ? 0 : part.known - (e - first)};  // more than the keys, where degrees are large
+      by_vector<A, G>(left, n, G, [&](int64_t m, const A** of) { store(ds + m * G, side_by_side<A, G>(of)); });
       if (call.dbias)
         for (int64_t m = 0; m < n; ++m)
           for (int g = 0; g < G; ++g) ((A*)call.dbias)[(b * call.graph.edges + e + m) * H + h + g] = ds[m * G + g];
@@ -459,7 +484,7 @@ struct Attending {
       if (part.rows == 1) starts[1] = int32_t(n);
       for (int64_t r = 0; r < part.rows; ++r) {
         const int64_t from = starts[r], count = starts[r + 1] - from;
-        const Rows<S> keys = rows(call.k, b, h * C, index + from, known - from);
+        const Rows<S> keys = rows(call.k, b, h * C, index + from, along ? along - from : 0);
         A* dq = sums(row(call.dq, b, i + r, h * C), G * C, place, false);
         if (e == first) ask(call.dq, b, i + r + part.ahead(), h * C, G * C);
         if (call.score == DOT)
@@ -523,7 +548,7 @@ void for_parts(const Attention& call, const Adjacency& graph, const Pieces& piec
       for (int64_t n = pieces.start(piece), rows; n < stop; n += rows) {
         rows = narrow<S> ? 1 : together(graph.offsets, n, stop);
         const int64_t first = graph.offsets[n], last = graph.offsets[n + rows];
-        run(some, piece, h, Part{n, rows, first, last, graph.index + first, graph.edges - first, true});
+        run(some, piece, h, Part{n, rows, first, last, graph.index + first, graph.edges - first, bands.reach, true});
       }
     });
     return;
@@ -546,7 +571,7 @@ void for_parts(const Attention& call, const Adjacency& graph, const Pieces& piec
         for (int64_t n = start; n < stop; ++n) {
           const int64_t first = next[n], last = ends[n - start], known = index.data() + index.size() - at;
           const bool begins = first == graph.offsets[n], empty = begins && first == graph.offsets[n + 1] && band == 0;
-          if (first < last || empty) run(attending, piece, h, Part{n, 1, first, last, at, known, begins});
+          if (first < last || empty) run(attending, piece, h, Part{n, 1, first, last, at, known, bands.reach, begins});
           at += last - first;
           next[n] = last;
         }

@@ -24,22 +24,27 @@ struct Summing {
   const int per;
   const bool each;  // column has its weight
   const int width;
-  const bool far;  // so much is read that it comes from beyond the nearer caches
+  const Reach reach;
 
   explicit Summing(const Product& call)
       : call(call), g(call.graph), per(call.weight ? call.weight_heads : 1),
-        each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels), far(g.edges * width * sizeof(S) > 1 << 21) {}
+        each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels),
+        reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))) {}
+
+  // Asks for what is read AHEAD of edge e.
+  template <Weights Kind>
+  EDGEWISE_INLINE void ask(const S* x, const S* weight, int numbers, int64_t e) const {
+    const int64_t ahead = e + AHEAD < g.edges ? e + AHEAD : g.edges - 1;
+    prefetch(x + int64_t(g.index[ahead]) * call.x.row_stride, numbers * sizeof(S));
+    if (Kind != Weights::NONE && g.edge)
+      prefetch(weight + int64_t(g.edge[ahead]) * per, Kind == Weights::EACH ? numbers * sizeof(S) : 1);
+  }
 
   // Calls add(x, w) for the edges from `first` on, in order, with the columns at x and the weights at w.
   template <Weights Kind, class Add>
   EDGEWISE_INLINE void over_edges(const S* x, const S* weight, int numbers, int64_t first, int64_t last, const Add& add) const {
     for (int64_t e = first; e < last; ++e) {
-      if (far) {
-        const int64_t ahead = e + AHEAD < g.edges ? e + AHEAD : g.edges - 1;
-        prefetch(x + int64_t(g.index[ahead]) * call.x.row_stride, numbers * sizeof(S));
-        if (Kind != Weights::NONE && g.edge)
-          prefetch(weight + int64_t(g.edge[ahead]) * per, Kind == Weights::EACH ? numbers * sizeof(S) : 1);
-      }
+      if (reach == Reach::BEYOND) ask<Kind>(x, weight, numbers, e);
       const S* w = Kind == Weights::NONE ? nullptr : weight + (g.edge ? int64_t(g.edge[e]) : e) * per;
       add(x + int64_t(g.index[e]) * call.x.row_stride, w);
     }
@@ -61,7 +66,8 @@ struct Summing {
         }
       };
     };
-    if (far) prefetch(y + NEXT * call.y.row_stride, numbers * sizeof(S));
+    if (reach != Reach::CACHED) prefetch(y + NEXT * call.y.row_stride, numbers * sizeof(S));
+    for (int64_t e = first; reach == Reach::SCATTERED && e < last; ++e) ask<Kind>(x, weight, numbers, e);
     Vector<A> total[vectors] = {};
     const int64_t long_part = last - first >= 4 * chains && chains > 1 ? (last - first) / chains : 0;
     if (long_part) {

@@ -3,7 +3,10 @@
 // Each loop is compiled for the common numbers of channels and for any (Fixed = 0).
 #pragma once
 
+#include <cstdlib>
+
 #include "simd.hpp"
+#include "table.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
@@ -11,6 +14,22 @@ constexpr int CHUNK = 32;  // edges whose numbers are held at once
 constexpr int AHEAD = 32;  // rows are asked for this many edges before they are read
 constexpr int FURTHER = 16;  // and those that ascend this many rows before, where several share a chunk of edges
 constexpr int NEXT = 2;      // or this many, where each has chunks of its own
+
+// Where neighbours' rows are: in a core's own cache, so that none is asked for; beyond it, asked for by the loops that read
+// them; or on more pages than a processor remembers, asked for at once.
+enum class Reach { CACHED, BEYOND, SCATTERED };
+
+// Of rows that lie `bytes` apart, if they are not cached: it depends on how far apart those are that are read AHEAD of each other.
+inline Reach reach_of(const Adjacency& graph, bool cached, int64_t bytes) {
+  constexpr int64_t some = 64, pages = 7 << 20;
+  if (cached || graph.edges <= AHEAD) return Reach::CACHED;
+  int64_t apart = 0;
+  for (int64_t n = 0; n < some; ++n) {
+    const int32_t* at = graph.index + (graph.edges - AHEAD) * n / some;
+    apart += std::abs(int64_t(at[AHEAD]) - at[0]);
+  }
+  return apart * bytes < some * pages ? Reach::BEYOND : Reach::SCATTERED;
+}
 
 // Row e is x + index[e] * stride. `known` edges from here on have an index, so that their rows can be asked for early; 0 for rows
 // that are in the cache already, or whose index ascends: then the one that lies `further` rows on is asked for.
@@ -27,6 +46,15 @@ struct Rows {
     else if (further) prefetch(at(e) + further * stride, numbers * sizeof(S));
   }
 };
+
+// Asks at once for the rows AHEAD of n edges, where loops do not ask row by row. Nothing behind a request is finished before
+// its page is found, and where there are more pages than a processor remembers that takes long: among computations each
+// request would hold these up, but together they look for their pages at the same time.
+template <class S>
+EDGEWISE_INLINE void ask_at_once(const Rows<S>& rows, int64_t n, int numbers) {
+  for (int64_t e = 0; rows.known && e < n; ++e)
+    prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1), numbers * sizeof(S));
+}
 
 // Calls part(e, row[lanes / G]) for the n edges, as many at once as fill a vector; the last is repeated beyond the end.
 template <class S, int G, class Part>
