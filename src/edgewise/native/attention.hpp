@@ -301,8 +301,9 @@ struct Attending {
           for (int d = 0; d < D; ++d) y[g * D + d] *= shrink[g];
           for (int d = 0; splits && d < D; ++d) y_positive[g * D + d] *= shrink[g];
         }
-      by_value.add_rows(p, rows(call.v, b, h * D, index, alike ? 0 : along), n, D, y, fresh);
-      if (splits) by_value.add_rows(dp, rows(call.v, b, h * D, index, 0), n, D, y_positive, fresh);
+      const Rows<S> values = rows(call.v, b, h * D, index, alike ? 0 : along);
+      if (splits) by_value.add_rows_twice({p, dp}, values, n, D, {y, y_positive}, fresh);
+      else by_value.add_rows({p}, values, n, D, {y}, fresh);
     }
     if (!at_once) {
       finish();
@@ -365,13 +366,15 @@ struct Attending {
       const Unit inverse = unit(total + r * G);
       for (int64_t e = from; e < from + count; ++e) put_unit(p + e * G, unit(p + e * G) * inverse);
       ask_for_sums(b, part.row + r + part.ahead(), h);
-      by_value.add_rows(p + from * G, rows(call.v, b, h * D, part.index + from, along && !alike ? along - from : 0), count, D,
-                        (A*)row(call.y, b, part.row + r, h * D), true);
+      const Rows<S> values = rows(call.v, b, h * D, part.index + from, along && !alike ? along - from : 0);
+      A* const y = (A*)row(call.y, b, part.row + r, h * D);
       if (lse) std::memcpy(lse + at + r * H, top + r * G, G * sizeof(A));
-      if (!splits) continue;
+      if (!splits) {
+        by_value.add_rows({p + from * G}, values, count, D, {y}, true);
+        continue;
+      }
       for (int64_t e = from; e < from + count; ++e) put_unit(dp + e * G, unit(dp + e * G) * inverse);
-      by_value.add_rows(dp + from * G, rows(call.v, b, h * D, part.index + from, 0), count, D,
-                        positive_of(b, part.row + r, h), true);
+      by_value.add_rows_twice({p + from * G, dp + from * G}, values, count, D, {y, positive_of(b, part.row + r, h)}, true);
       put_unit(positive_share_of(b, part.row + r, h), unit(positive + r * G) * inverse);
     }
   }
@@ -425,9 +428,9 @@ struct Attending {
           if (call.score != NONE) ask(call.dk, b, j + r + part.ahead(), h * C, G * C);
           ask(call.dv, b, j + r + part.ahead(), h * D, G * D);
         }
-        by_value.add_rows(p + from * G, rows(call.dy, b, h * D, index + from, 0), count, D, dv, fresh);
+        by_value.add_rows({p + from * G}, rows(call.dy, b, h * D, index + from, 0), count, D, {dv}, fresh);
         if (call.score == DOT) {
-          by_channel.add_rows(ds + from * G, rows(call.q, b, h * C, index + from, 0), count, C, dk, fresh && !shared);
+          by_channel.add_rows({ds + from * G}, rows(call.q, b, h * C, index + from, 0), count, C, {dk}, fresh && !shared);
         } else if (call.score == ADDITIVE) {
           add_units(s + from * G, count, dk);
         } else if (call.score == GATED) {
@@ -474,7 +477,8 @@ struct Attending {
       const int32_t *index = part.index + (e - first), *at = call.transposed + e;
       ask_at_once(Rows<A>{ds_in + h, H, at, at_once}, n, G);
       if (reads_keys) ask_at_once(rows(call.k, b, h * C, index, at_once), n, G * C);
-      const Rows<A> left{ds_in + h, H, at, at_once ? 0 : part.known - (e - first)};  // more than the keys, where degrees are large
+      // Where degrees are large these are more than the keys, and not near even if those are.
+      const Rows<A> left{ds_in + h, H, at, at_once ? 0 : part.known - (e - first)};
       by_vector<A, G>(left, n, G, [&](int64_t m, const A** of) { store(ds + m * G, side_by_side<A, G>(of)); });
       if (call.dbias)
         for (int64_t m = 0; m < n; ++m)
@@ -488,7 +492,7 @@ struct Attending {
         A* dq = sums(row(call.dq, b, i + r, h * C), G * C, place, false);
         if (e == first) ask(call.dq, b, i + r + part.ahead(), h * C, G * C);
         if (call.score == DOT)
-          by_channel.add_rows(ds + from * G, keys, count, C, dq, e == first && part.begins);
+          by_channel.add_rows({ds + from * G}, keys, count, C, {dq}, e == first && part.begins);
         else
           through_gates(h, own.x + r * call.q.row_stride, keys, count, ds + from * G, part.rows > 1 || e == first,
                         part.rows > 1 || e + n == last, dq, da);

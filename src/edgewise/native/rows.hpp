@@ -3,6 +3,7 @@
 // Each loop is compiled for the common numbers of channels and for any (Fixed = 0).
 #pragma once
 
+#include <array>
 #include <cstdlib>
 
 #include "simd.hpp"
@@ -19,7 +20,8 @@ constexpr int NEXT = 2;      // or this many, where each has chunks of its own
 // them; or on more pages than a processor remembers, asked for at once.
 enum class Reach { CACHED, BEYOND, SCATTERED };
 
-// Of rows that lie `bytes` apart, if they are not cached: it depends on how far apart those are that are read AHEAD of each other.
+// Of rows that lie `bytes` apart, if they are not cached: it depends on how far those are apart that are read AHEAD of each
+// other.
 inline Reach reach_of(const Adjacency& graph, bool cached, int64_t bytes) {
   constexpr int64_t some = 64, pages = 7 << 20;
   if (cached || graph.edges <= AHEAD) return Reach::CACHED;
@@ -206,37 +208,44 @@ EDGEWISE_INLINE void over_columns(int C, const Block& block, const Rest& rest) {
   }
 }
 
-// y_g = Σ_e w[e][g] x_eg, or added to what is there.
-template <class S, int G, int Fixed>
-void add_rows(const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y, bool fresh) {
+// y_g = Σ_e w[e][g] x_eg, or added to what is there; of two weights at once where there are two y, so that x_eg is read once.
+template <class S, int G, int Fixed, int Sums = 1>
+void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int any, std::array<Sum<S>*, Sums> y, bool fresh) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   const int C = Fixed ? Fixed : any;
   auto block = [&](int from, auto size, auto head_of) {  // some vectors of y in registers, over all edges
     constexpr int B = decltype(size)::value, chains = B >= 8 ? 1 : 8 / B;
-    Vector<A> total[chains][B] = {};
-    auto edge = [&](int64_t e, Vector<A>* sum) EDGEWISE_INLINE_LAMBDA {
+    Vector<A> total[chains][Sums][B] = {};
+    auto edge = [&](int64_t e, auto& sum) EDGEWISE_INLINE_LAMBDA {
       const S* row = rows.at(e) + from;
       if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + from, B * W * sizeof(S));
 #pragma GCC unroll 8
-      for (int b = 0; b < B; ++b) sum[b] += all(w[e * G + head_of(b)]) * load(row + b * W);
+      for (int b = 0; b < B; ++b)
+#pragma GCC unroll 2
+        for (int k = 0; k < Sums; ++k) sum[k][b] += all(w[k][e * G + head_of(b)]) * load(row + b * W);
     };
     int64_t e = 0;
     for (; e + chains <= n; e += chains)
 #pragma GCC unroll 8
       for (int chain = 0; chain < chains; ++chain) edge(e + chain, total[chain]);
     for (; e < n; ++e) edge(e, total[0]);
+#pragma GCC unroll 2
+    for (int k = 0; k < Sums; ++k)
 #pragma GCC unroll 8
-    for (int b = 0; b < B; ++b) {
+      for (int b = 0; b < B; ++b) {
 #pragma GCC unroll 8
-      for (int chain = 1; chain < chains; ++chain) total[0][b] += total[chain][b];
-      store(y + from + b * W, fresh ? total[0][b] : load(y + from + b * W) + total[0][b]);
-    }
+        for (int chain = 1; chain < chains; ++chain) total[0][k][b] += total[chain][k][b];
+        A* const at = y[k] + from + b * W;
+        store(at, fresh ? total[0][k][b] : load(at) + total[0][k][b]);
+      }
   };
   over_columns<A, G, Fixed>(C, block, [&](int c, int g) {
-    A sum = fresh ? A(0) : y[c];
-    for (int64_t e = 0; e < n; ++e) sum += w[e * G + g] * number(rows.at(e)[c]);
-    y[c] = sum;
+    for (int k = 0; k < Sums; ++k) {
+      A sum = fresh ? A(0) : y[k][c];
+      for (int64_t e = 0; e < n; ++e) sum += w[k][e * G + g] * number(rows.at(e)[c]);
+      y[k][c] = sum;
+    }
   });
 }
 
@@ -267,18 +276,24 @@ void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int
   });
 }
 
+// The type of `add_rows`.
+template <class S, int Sums>
+using Adding = void (*)(std::array<const Sum<S>*, Sums>, Rows<S>, int64_t, int, std::array<Sum<S>*, Sums>, bool);
+
 // The inner loops for one number of channels, chosen once for a call.
 template <class S, int G>
 struct Loops {
   decltype(&dots<S, G, 0>) dots;
   decltype(&gates<S, G, 0>) gates;
-  decltype(&add_rows<S, G, 0>) add_rows;
+  Adding<S, 1> add_rows;
+  Adding<S, 2> add_rows_twice;
   decltype(&add_positive<S, G, 0>) add_positive;
 
   template <int Fixed>
   static Loops of() {
     return {edgewise::EDGEWISE_ISA::dots<S, G, Fixed>, edgewise::EDGEWISE_ISA::gates<S, G, Fixed>,
-            edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed>, edgewise::EDGEWISE_ISA::add_positive<S, G, Fixed>};
+            edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed, 1>, edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed, 2>,
+            edgewise::EDGEWISE_ISA::add_positive<S, G, Fixed>};
   }
 
   static Loops choose(int channels) {
