@@ -60,6 +60,8 @@ def check(graph: Graph, seeds: Tensor, fanouts: list[int], sample: Sample, weigh
         assert hop.senders.unique().numel() >= known - hop.num_receivers  # only nodes that someone listens to are added
         assert hop == Graph.from_csr(hop.offsets, hop.senders, hop.num_senders)  # checked, and in order
         assert len(edges.unique()) == len(edges) == hop.num_edges  # without replacement
+        parallel = (hop.receivers.diff() == 0) & (hop.senders.diff() == 0)
+        assert bool((edges.diff()[parallel] > 0).all())  # parallel edges keep their order
         assert graph.senders[edges].equal(sample.nodes[hop.senders])
         assert graph.receivers[edges].equal(sample.nodes[hop.receivers])
         eligible = graph.in_degrees()

@@ -43,9 +43,11 @@ struct Hop {
   int64_t fanout;                    // -1: all
 };
 
-constexpr int64_t SCANNED = 48;     // picks that are compared one by one; beyond, a bit for each neighbour
-constexpr int64_t BLOCK = 16;      // receivers that go through the stages together: far enough ahead to hide memory
-constexpr int64_t SHARED = 1 << 18;  // edges that are worth a second thread: placing them is the work of one
+constexpr int64_t SCANNED = 48;      // picks that are compared one by one; beyond, a bit for each neighbour
+constexpr int64_t WHOLE = 16;        // edges of a row that are written whether it has so many or not
+constexpr int64_t BLOCK = 32;        // receivers that go through the stages together: far enough ahead to hide memory
+constexpr int64_t SHARED = 1 << 14;  // edges that are worth a second thread: placing them is the work of one
+constexpr int64_t AHEAD = 128;       // edges whose places are asked for together
 
 // What one thread needs beside the output.
 struct Scratch {
@@ -63,9 +65,9 @@ class Sampler {
 
   // Starts a sample. The first seed that is out of range or there already, by its position; -1 where all are right.
   int64_t begin(const int64_t* seeds, int64_t count) {
-    base_ += int32_t(count_);
+    base_ += uint32_t(count_);
     count_ = 0;
-    if (base_ > std::numeric_limits<int32_t>::max() - size_ - 1) {
+    if (base_ > std::numeric_limits<uint32_t>::max() - uint32_t(size_) - 1) {
       std::fill(place_.begin(), place_.end(), 0);
       base_ = 1;
     }
@@ -107,31 +109,38 @@ class Sampler {
     const int64_t total = offsets[rows_], blocks = (rows_ + BLOCK - 1) / BLOCK;
     const auto row = [&](int64_t block) { return std::min(std::max<int64_t>(block, 0) * BLOCK, rows_); };
     reserve(count_ + total);
-    if (int64_t(falls_.size()) <= total) falls_.resize(size_t(total + 1));
+    if (int64_t(heard_.size()) <= total) {
+      heard_.resize(size_t(total + 1));
+      falls_.resize(size_t(total + 1));
+    }
     const bool shared = hop.threads > 1 && (total >= SHARED || hop.weight != nullptr) && usable_threads(hop.threads) > 1;
     prepare(shared ? hop.threads : 1, hop.fanout < 0 ? most_ : std::min(hop.fanout, most_), hop.weight != nullptr);
     if (!shared) {
       // Three stages, each a block behind the one before: the memory that a stage reads was asked for by the last.
       for (int64_t block = 0; block < blocks + 2; ++block) {
-        pick(hop, hop_seed, row(block), row(block + 1), offsets, edges, scratch_[0]);
-        gather(hop, offsets[row(block - 1)], offsets[row(block)], edges, senders);
-        relabel(row(block - 2), row(block - 1), offsets, senders, edges);
+        pick(hop, hop_seed, row(block), row(block + 1), offsets, total, edges, scratch_[0]);
+        gather(hop, offsets[row(block - 1)], offsets[row(block)], edges);
+        relabel(offsets[row(block - 2)], offsets[row(block - 1)], senders);
+        sort(row(block - 2), row(block - 1), offsets, senders, edges, scratch_[0]);
       }
       return count_;
     }
-    const int64_t pieces = (blocks + 7) / 8;
-    over_items(hop.threads, pieces, [&](int64_t piece, int thread) {
+    over_items(hop.threads, (blocks + 7) / 8, [&](int64_t piece, int thread) {
       const int64_t start = piece * 8, stop = std::min(start + 8, blocks);
       for (int64_t block = start; block < stop + 1; ++block) {
-        if (block < stop) pick(hop, hop_seed, row(block), row(block + 1), offsets, edges, scratch_[thread]);
-        if (block > start) gather(hop, offsets[row(block - 1)], offsets[row(block)], edges, senders);
+        if (block < stop) pick(hop, hop_seed, row(block), row(block + 1), offsets, offsets[row(stop)], edges, scratch_[thread]);
+        if (block > start) gather(hop, offsets[row(block - 1)], offsets[row(block)], edges);
       }
     });
     // Places are given in the order of the edges, so by one thread.
-    for (int64_t block = 0; block < blocks + 1; ++block) {
-      for (int64_t e = offsets[row(block)]; e < offsets[row(block + 1)]; ++e) ask(&place_[senders[e]]);
-      relabel(row(block - 1), row(block), offsets, senders, edges);
+    for (int64_t e = 0; e < total; e += AHEAD) {
+      for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) ask(&place_[heard_[next]]);
+      relabel(e, std::min(e + AHEAD, total), senders);
     }
+    over_items(hop.threads, (blocks + 7) / 8, [&](int64_t piece, int thread) {
+      for (int64_t block = piece * 8; block < std::min(piece * 8 + 8, blocks); ++block)
+        sort(row(block), row(block + 1), offsets, senders, edges, scratch_[thread]);
+    });
     return count_;
   }
 
@@ -148,14 +157,17 @@ class Sampler {
     if (int(scratch_.size()) < threads) scratch_.resize(threads);
     for (int n = 0; n < threads; ++n) {
       Scratch& scratch = scratch_[n];
-      if (most_kept > SCANNED) scratch.bits.resize(std::max<size_t>(scratch.bits.size(), size_t(most_ / 64 + 1)), 0);
+      if (most_kept > SCANNED) {
+        scratch.bits.resize(std::max<size_t>(scratch.bits.size(), size_t(most_ / 64 + 1)), 0);
+        scratch.row.reserve(size_t(most_kept));
+      }
       if (weighted) scratch.best.reserve(size_t(most_kept) + 1);
     }
   }
 
   void add(int64_t node) {
-    place_[node] = base_ + int32_t(count_);
-    nodes_[count_++] = node;
+    place_[node] = base_ + uint32_t(count_);
+    nodes_[count_++] = uint32_t(node);
   }
 
   template <class T>
@@ -184,26 +196,29 @@ class Sampler {
     return wrong == NONE_WRONG ? -1 : int64_t(wrong);
   }
 
-  // Which edges of the graph each of some rows keeps.
-  void pick(const Hop& hop, uint64_t hop_seed, int64_t start, int64_t stop, const int64_t* offsets, int64_t* edges,
-            Scratch& scratch) {
+  // Which edges of the graph each of some rows keeps, ascending. What lies between a row and `end` may be written to.
+  void pick(const Hop& hop, uint64_t hop_seed, int64_t start, int64_t stop, const int64_t* offsets, int64_t end,
+            int64_t* edges, Scratch& scratch) {
+    int64_t some[BLOCK], rows = 0;  // those that do not keep all of their edges
     for (int64_t r = start; r < stop; ++r) {
-      const int64_t kept = offsets[r + 1] - offsets[r], degree = degree_[r];
+      const int64_t kept = offsets[r + 1] - offsets[r], first = first_[r], degree = degree_[r];
       int64_t* out = edges + offsets[r];
-      if (hop.weight != nullptr) {
-        if (hop.doubles) pick_weighted<double>(hop, hop_seed, r, kept, out, scratch);
-        else pick_weighted<float>(hop, hop_seed, r, kept, out, scratch);
-      } else if (kept == degree) {
-        for (int64_t d = 0; d < kept; ++d) out[d] = first_[r] + d;
-      } else {
-        pick_uniform(Random(hop_seed, nodes_[r]), first_[r], degree, kept, out, scratch);
-      }
-      if (degree <= 64) {
-        for (int64_t d = 0; d < degree; d += 64 / sizeof(int32_t)) ask(&hop.senders[first_[r] + d]);
-        ask(&hop.senders[first_[r] + std::max<int64_t>(degree, 1) - 1]);
-      } else {
-        for (int64_t d = 0; d < kept; ++d) ask(&hop.senders[out[d]]);
-      }
+      int64_t d = 0;
+      if (offsets[r] + WHOLE <= end)
+        for (; d < WHOLE; ++d) out[d] = first + d;
+      for (; d < kept; ++d) out[d] = first + d;
+      some[rows] = r;
+      rows += kept < degree;
+      ask(&hop.senders[first]);
+      ask(&hop.senders[first + std::max<int64_t>(kept, 1) - 1]);
+    }
+    for (int64_t n = 0; n < rows; ++n) {
+      const int64_t r = some[n], kept = offsets[r + 1] - offsets[r], degree = degree_[r];
+      int64_t* out = edges + offsets[r];
+      if (hop.weight == nullptr) pick_uniform(Random(hop_seed, nodes_[r]), first_[r], degree, kept, out, scratch);
+      else if (hop.doubles) pick_weighted<double>(hop, hop_seed, r, kept, out, scratch);
+      else pick_weighted<float>(hop, hop_seed, r, kept, out, scratch);
+      for (int64_t d = 0; d < kept; ++d) ask(&hop.senders[out[d]]);
     }
   }
 
@@ -215,11 +230,10 @@ class Sampler {
       uint64_t taken = 0, word = 0;
       for (int64_t d = 0; d < kept; ++d) {
         word = d & 1 ? word >> 32 : random.word(d);
-        int64_t pick = int64_t((word & 0xffffffff) * uint64_t(shift + d + 1) >> 32);
-        pick = taken >> pick & 1 ? shift + d : pick;
-        taken |= uint64_t(1) << pick;
-        out[d] = first + pick;
+        const uint64_t pick = (word & 0xffffffff) * uint64_t(shift + d + 1) >> 32;
+        taken |= uint64_t(1) << pick | (taken >> pick & 1) << (shift + d);
       }
+      for (int64_t d = 0; d < kept; ++d, taken &= taken - 1) out[d] = first + __builtin_ctzll(taken);
     } else if (kept <= SCANNED) {
       for (int64_t d = 0; d < kept; ++d) {
         const int64_t pick = first + random.below(shift + d + 1, d);
@@ -227,14 +241,18 @@ class Sampler {
         for (int64_t before = 0; before < d; ++before) taken |= out[before] == pick;
         out[d] = taken ? first + shift + d : pick;
       }
+      std::sort(out, out + kept);
     } else {
       for (int64_t d = 0; d < kept; ++d) {
-        int64_t pick = random.below(shift + d + 1, d);
-        if (scratch.bits[pick >> 6] >> (pick & 63) & 1) pick = shift + d;
-        scratch.bits[pick >> 6] |= uint64_t(1) << (pick & 63);
-        out[d] = first + pick;
+        const int64_t pick = random.below(shift + d + 1, d);
+        const bool taken = scratch.bits[pick >> 6] & uint64_t(1) << (pick & 63);
+        scratch.bits[(taken ? shift + d : pick) >> 6] |= uint64_t(1) << ((taken ? shift + d : pick) & 63);
       }
-      for (int64_t d = 0; d < kept; ++d) scratch.bits[(out[d] - first) >> 6] = 0;
+      for (int64_t word = 0; word <= (degree - 1) / 64; ++word) {
+        for (uint64_t left = scratch.bits[word]; left != 0; left &= left - 1)
+          *out++ = first + 64 * word + __builtin_ctzll(left);
+        scratch.bits[word] = 0;
+      }
     }
   }
 
@@ -265,46 +283,55 @@ class Sampler {
       std::push_heap(best.begin(), best.end());
     }
     for (int64_t d = 0; d < kept; ++d) out[d] = best[d].second;
+    std::sort(out, out + kept);
   }
 
-  void gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges, int64_t* senders) const {
+  void gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
+    uint32_t* const heard = heard_.data();
+    const uint32_t* const place = place_.data();
     for (int64_t e = start; e < stop; ++e) {
-      senders[e] = hop.senders[edges[e]];
-      ask(&place_[senders[e]]);
+      heard[e] = uint32_t(hop.senders[edges[e]]);
+      ask(&place[heard[e]]);
     }
   }
 
   // From nodes to their places in the sample; a node that has none gets the next one. Whether it has one and where a row ends
   // are hard to foresee, so that nothing here branches on them.
-  void relabel(int64_t start, int64_t stop, const int64_t* offsets, int64_t* senders, int64_t* edges) {
-    int32_t *const place = place_.data(), *const fall = falls_.data(), base = base_, falls = 0;
-    int64_t *const nodes = nodes_.data(), count = count_, last = 0;
-    for (int64_t e = offsets[start]; e < offsets[stop]; ++e) {
-      const int64_t node = senders[e];
-      const int32_t at = place[node] - base, known = -int32_t(at >= 0), mine = (at & known) | (int32_t(count) & ~known);
-      nodes[count] = node;
-      place[node] = base + mine;
-      count += 1 + known;
+  void relabel(int64_t start, int64_t stop, int64_t* senders) {
+    const uint32_t* const heard = heard_.data();
+    uint32_t *const place = place_.data(), *const nodes = nodes_.data(), *const fall = falls_.data();
+    const uint32_t base = base_;
+    uint32_t next = base + uint32_t(count_), last = start > 0 ? base + uint32_t(senders[start - 1]) : 0;
+    uint32_t falls = start > 0 ? fall[start - 1] : 0;
+    for (int64_t e = start; e < stop; ++e) {
+      const uint32_t node = heard[e], at = place[node], fresh = -uint32_t(at < base), mine = at ^ ((at ^ next) & fresh);
+      nodes[next - base] = node;
+      place[node] = mine;
+      next -= fresh;
+      senders[e] = int64_t(mine - base);
       falls += mine <= last;
-      last = senders[e] = mine;
+      last = mine;
       fall[e] = falls;
     }
-    count_ = count;
+    count_ = next - base;
+  }
+
+  // Brings the senders of each row into ascending order; where a row hears a node more than once, its edges ascend already.
+  void sort(int64_t start, int64_t stop, const int64_t* offsets, int64_t* senders, int64_t* edges, Scratch& scratch) const {
     int64_t unsorted[BLOCK], rows = 0;
     for (int64_t r = start; r < stop; ++r) {
       const int64_t first = offsets[r], end = std::max(first, offsets[r + 1] - 1);
       unsorted[rows] = r;
-      rows += fall[end] != fall[first];
+      rows += falls_[end] != falls_[first];
     }
     for (int64_t n = 0; n < rows; ++n) {
       const int64_t first = offsets[unsorted[n]], length = offsets[unsorted[n] + 1] - first;
       if (length <= SCANNED) sort_short(senders + first, edges + first, length);
-      else sort_long(senders + first, edges + first, length);
+      else sort_long(senders + first, edges + first, length, scratch.row);
     }
   }
 
-  void sort_long(int64_t* senders, int64_t* edges, int64_t n) {
-    auto& row = scratch_[0].row;
+  static void sort_long(int64_t* senders, int64_t* edges, int64_t n, std::vector<std::pair<int64_t, int64_t>>& row) {
     row.resize(size_t(n));
     for (int64_t d = 0; d < n; ++d) row[d] = {senders[d], edges[d]};
     std::sort(row.begin(), row.end());
@@ -315,7 +342,7 @@ class Sampler {
     for (int64_t d = 1; d < n; ++d) {
       const int64_t sender = senders[d], edge = edges[d];
       int64_t to = d;
-      for (; to > 0 && (senders[to - 1] > sender || (senders[to - 1] == sender && edges[to - 1] > edge)); --to) {
+      for (; to > 0 && senders[to - 1] > sender; --to) {
         senders[to] = senders[to - 1];
         edges[to] = edges[to - 1];
       }
@@ -325,11 +352,12 @@ class Sampler {
   }
 
   int64_t size_;                // nodes of the graph
-  std::vector<int32_t> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
-  int32_t base_ = 1;
+  std::vector<uint32_t> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
+  uint32_t base_ = 1;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
-  std::vector<int64_t> nodes_, first_, degree_, positive_;
-  std::vector<int32_t> falls_;  // how often places do not ascend, until each edge of a block
+  std::vector<uint32_t> nodes_, heard_;  // of the sample; the sender of each edge: both as the graph numbers them
+  std::vector<int64_t> first_, degree_, positive_;
+  std::vector<uint32_t> falls_;  // how often places do not ascend, until each edge
   std::vector<Scratch> scratch_;
 };
 
