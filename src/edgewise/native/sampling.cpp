@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory.hpp"
 #include "parallel.hpp"
 
 namespace nb = nanobind;
@@ -44,7 +45,7 @@ struct Hop {
 };
 
 constexpr int64_t SCANNED = 48;      // picks that are compared one by one; beyond, a bit for each neighbour
-constexpr int64_t WHOLE = 16;        // edges of a row that are written whether it has so many or not
+constexpr int64_t WHOLE = 12;        // edges of a row that are written whether it has so many or not
 constexpr int64_t BLOCK = 32;        // receivers that go through the stages together: far enough ahead to hide memory
 constexpr int64_t SHARED = 1 << 14;  // edges that are worth a second thread: placing them is the work of one
 constexpr int64_t AHEAD = 128;       // edges whose places are asked for together
@@ -61,14 +62,14 @@ static inline void ask(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 class Sampler {
  public:
-  explicit Sampler(int64_t size) : size_(size), place_(size, 0) {}
+  explicit Sampler(int64_t size) : size_(size), place_(scratch<uint32_t>(size_t(size))) { forget(); }
 
   // Starts a sample. The first seed that is out of range or there already, by its position; -1 where all are right.
   int64_t begin(const int64_t* seeds, int64_t count) {
     base_ += uint32_t(count_);
     count_ = 0;
     if (base_ > std::numeric_limits<uint32_t>::max() - uint32_t(size_) - 1) {
-      std::fill(place_.begin(), place_.end(), 0);
+      forget();
       base_ = 1;
     }
     reserve(count);
@@ -81,24 +82,24 @@ class Sampler {
 
   // Writes the sample's offsets [rows + 1]; how many edges the hop has, or -1 - e where edge e has no legal weight.
   int64_t count(const Hop& hop, int64_t* offsets) {
+    const int64_t most = hop.fanout < 0 ? std::numeric_limits<int64_t>::max() : hop.fanout;
     rows_ = count_;
+    most_ = 0;
     first_.resize(rows_);
     degree_.resize(rows_);
-    most_ = 0;
+    offsets[0] = 0;
     for (int64_t r = 0; r < rows_; ++r) {
-      if (r + 16 < rows_) ask(&hop.offsets[nodes_[r + 16]]);
+      if (r + BLOCK < rows_) ask(&hop.offsets[nodes_[r + BLOCK]]);
       first_[r] = hop.offsets[nodes_[r]];
       degree_[r] = hop.offsets[nodes_[r] + 1] - first_[r];
       most_ = std::max(most_, degree_[r]);
+      offsets[r + 1] = offsets[r] + std::min(degree_[r], most);
     }
     if (hop.weight != nullptr) {
       const int64_t wrong = hop.doubles ? count_positive<double>(hop) : count_positive<float>(hop);
       if (wrong >= 0) return -1 - wrong;
+      for (int64_t r = 0; r < rows_; ++r) offsets[r + 1] = offsets[r] + std::min(positive_[r], most);
     }
-    const std::vector<int64_t>& eligible = hop.weight != nullptr ? positive_ : degree_;
-    offsets[0] = 0;
-    for (int64_t r = 0; r < rows_; ++r)
-      offsets[r + 1] = offsets[r] + (hop.fanout < 0 ? eligible[r] : std::min(eligible[r], hop.fanout));
     return offsets[rows_];
   }
 
@@ -147,6 +148,8 @@ class Sampler {
   void nodes(int64_t* out) const { std::copy(nodes_.begin(), nodes_.begin() + count_, out); }
 
  private:
+  void forget() { std::fill_n(place_.get(), size_, 0); }
+
   void reserve(int64_t count) {
     // One more than there can be: `relabel` writes before it knows whether the node is new.
     if (int64_t(nodes_.size()) < count + 1) nodes_.resize(std::max<int64_t>(count + 1, 2 * int64_t(nodes_.size())));
@@ -288,7 +291,7 @@ class Sampler {
 
   void gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
     uint32_t* const heard = heard_.data();
-    const uint32_t* const place = place_.data();
+    const uint32_t* const place = place_.get();
     for (int64_t e = start; e < stop; ++e) {
       heard[e] = uint32_t(hop.senders[edges[e]]);
       ask(&place[heard[e]]);
@@ -299,7 +302,7 @@ class Sampler {
   // are hard to foresee, so that nothing here branches on them.
   void relabel(int64_t start, int64_t stop, int64_t* senders) {
     const uint32_t* const heard = heard_.data();
-    uint32_t *const place = place_.data(), *const nodes = nodes_.data(), *const fall = falls_.data();
+    uint32_t *const place = place_.get(), *const nodes = nodes_.data(), *const fall = falls_.data();
     const uint32_t base = base_;
     uint32_t next = base + uint32_t(count_), last = start > 0 ? base + uint32_t(senders[start - 1]) : 0;
     uint32_t falls = start > 0 ? fall[start - 1] : 0;
@@ -352,7 +355,7 @@ class Sampler {
   }
 
   int64_t size_;                // nodes of the graph
-  std::vector<uint32_t> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
+  std::unique_ptr<uint32_t[], Freed> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
   uint32_t base_ = 1;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
   std::vector<uint32_t> nodes_, heard_;  // of the sample; the sender of each edge: both as the graph numbers them
