@@ -248,8 +248,8 @@ class Sampler {
     } else {
       for (int64_t d = 0; d < kept; ++d) {
         const int64_t pick = random.below(shift + d + 1, d);
-        const bool taken = scratch.bits[pick >> 6] & uint64_t(1) << (pick & 63);
-        scratch.bits[(taken ? shift + d : pick) >> 6] |= uint64_t(1) << ((taken ? shift + d : pick) & 63);
+        const int64_t mine = scratch.bits[pick >> 6] >> (pick & 63) & 1 ? shift + d : pick;
+        scratch.bits[mine >> 6] |= uint64_t(1) << (mine & 63);
       }
       for (int64_t word = 0; word <= (degree - 1) / 64; ++word) {
         for (uint64_t left = scratch.bits[word]; left != 0; left &= left - 1)
@@ -354,7 +354,7 @@ class Sampler {
     }
   }
 
-  int64_t size_;                // nodes of the graph
+  int64_t size_;  // nodes of the graph
   std::unique_ptr<uint32_t[], Freed> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
   uint32_t base_ = 1;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
