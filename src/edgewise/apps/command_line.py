@@ -230,7 +230,8 @@ BENCH = """Time Edgewise beside its peers: each in its own process, checked agai
     edgewise bench window-4096 --only edgewise sdpa-blocks
     edgewise bench all --out results
 
-One thread is measured in processor time, several by the clock; memory is the peak above what was resident before."""
+One thread is measured in processor time, several by the clock (in `threads` one too); memory is the peak above what
+was resident before."""
 
 
 def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:

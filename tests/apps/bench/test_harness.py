@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 
 from edgewise.apps.bench.harness import Budget, environment, race
 
@@ -6,7 +7,8 @@ QUICK = Budget(seconds=0.0, rounds=2, size=0.002, quick=True)
 
 
 def test_contenders_of_a_small_case_from_end_to_end() -> None:
-    found = {one.contender: one for one in race("csr-4x16", "", ("edgewise", "segment", "dense", "compiled"), 2, QUICK)}
+    entrants = [(name, 2) for name in ("edgewise", "segment", "dense", "compiled")]
+    found = {one.contender: one for one in race("csr-4x16", "", entrants, QUICK)}
     for name in ("edgewise", "segment"):
         one = found[name]
         assert one.refused is None
@@ -19,10 +21,15 @@ def test_contenders_of_a_small_case_from_end_to_end() -> None:
 
 
 def test_a_process_that_runs_out_of_memory_is_refused_and_the_others_go_on() -> None:
-    found = race(
-        "csr-4x16", "", ("edgewise",), 1, Budget(seconds=0.0, rounds=1, size=0.002, gigabytes=0.05, quick=True)
-    )
+    found = race("csr-4x16", "", [("edgewise", 1)], replace(QUICK, gigabytes=0.05))
     assert found[0].refused is not None
+
+
+def test_one_contender_on_several_numbers_of_threads_takes_turns_with_itself() -> None:
+    one, two = race("csr-4x16", "", [("edgewise", 1), ("edgewise", 2)], QUICK)
+    assert (one.threads, two.threads) == (1, 2)
+    assert one.bits == two.bits
+    assert one.seconds["step"].rounds == two.seconds["step"].rounds == 2
 
 
 def test_the_environment_comes_back() -> None:

@@ -11,7 +11,7 @@ from edgewise.kernels import Dot, attend
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
-    return Order("csr-4x16", "", "edgewise", 2, 0.01, str(tmp_path / "exact.safetensors"), 16)
+    return Order("csr-4x16", "", "edgewise", 2, 0.01, str(tmp_path / "exact.safetensors"), 16, by_clock=True)
 
 
 def contestant(order: Order, wrong: float) -> Contestant:

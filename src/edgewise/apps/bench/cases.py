@@ -30,7 +30,7 @@ class Case:
     peers: tuple[str, ...]
     threads: tuple[int, ...] = (1, 2)
     quick: float = 0.01  # of the nodes, or of the molecules, that the full case has
-    same_bits: bool = False  # also compare the outputs' bits between the thread counts
+    same_bits: bool = False  # all thread counts take turns, and their outputs' bits and times are compared
     whole: bool = False  # a whole training step: in a quick run the planner's choice stands for all backends
     by_size: bool = False  # the parts are named by their number of nodes: report how time and memory grow
 
@@ -203,7 +203,7 @@ CASES: dict[str, Case] = {
         quick=0.001,
     ),
     "threads": Case(
-        "the csr cases at 1, 2 and 4 threads: speed-up, and the same bits",
+        "the csr cases at 1, 2 and 4 threads, which take turns: speed-up, and the same bits",
         {"csr-4x16": CSR_4X16, "csr-8x16": CSR_8X16, "csr-4x32": CSR_4X32},
         (),
         threads=(1, 2, 4),

@@ -53,34 +53,41 @@ class Measurement:
     kept: dict[str, float] = field(default_factory=dict)  # caches that stay between steps
 
 
+Entrant = tuple[str, int]  # a contender, and on how many threads
+
+
 def race(
     case: str,
     part: str,
-    contenders: Sequence[str],
-    threads: int,
+    entrants: Sequence[Entrant],
     budget: Budget,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Measurement]:
-    """Measure the contenders of one part: start all, check all, then interleave their rounds."""
-    found = {name: Measurement(case, part, name, threads) for name in contenders}
-    running: dict[str, Runner] = {}
+    """Measure the entrants of one part: start all, check all, then interleave their rounds.
+
+    Time is that of the processor where all run on one thread, and else by the clock.
+    """
+    found = {entrant: Measurement(case, part, *entrant) for entrant in entrants}
+    running: dict[Entrant, Runner] = {}
+    by_clock = any(threads > 1 for _, threads in entrants)
     with tempfile.TemporaryDirectory() as folder:
-        order = Order(case, part, "", threads, budget.size, exact_file(Path(folder)), budget.gigabytes)
+        order = Order(case, part, "", 1, budget.size, exact_file(Path(folder)), budget.gigabytes, by_clock)
         _in_process(write_exact, order, budget)
         try:
-            for name in contenders:
+            for entrant in entrants:
+                name, threads = entrant
                 if budget.quick and (why := CONTENDERS[name].too_slow_to_start()):
-                    found[name].refused = f"left out of a quick run: {why}"
+                    found[entrant].refused = f"left out of a quick run: {why}"
                     continue
                 say(f"{case} {part} {name}".replace("  ", " "))
-                runner = Runner(replace(order, contender=name), budget)
+                runner = Runner(replace(order, contender=name, threads=threads), budget)
                 answer = runner.receive()
                 if "ready" in answer:
-                    running[name] = runner
-                    found[name].errors, found[name].bits = answer["ready"]["errors"], answer["ready"]["bits"]
+                    running[entrant] = runner
+                    found[entrant].errors, found[entrant].bits = answer["ready"]["errors"], answer["ready"]["bits"]
                     runner.kinds = answer["ready"]["kinds"]
                 else:
-                    found[name].refused = answer["refused"]
+                    found[entrant].refused = answer["refused"]
                     runner.stop()
             _measure(running, found, budget)
         finally:
@@ -89,48 +96,48 @@ def race(
     return list(found.values())
 
 
-def _measure(running: dict[str, Runner], found: Mapping[str, Measurement], budget: Budget) -> None:
-    times: dict[tuple[str, str], list[float]] = {}
-    repeats: dict[tuple[str, str], int] = {}
+def _measure(running: dict[Entrant, Runner], found: Mapping[Entrant, Measurement], budget: Budget) -> None:
+    times: dict[tuple[Entrant, str], list[float]] = {}
+    repeats: dict[tuple[Entrant, str], int] = {}
 
-    def ask(name: str, what: str, kind: str, steps: int = 1) -> Any:
-        answer = running[name].ask(what, kind, steps)
+    def ask(entrant: Entrant, what: str, kind: str, steps: int = 1) -> Any:
+        answer = running[entrant].ask(what, kind, steps)
         if isinstance(answer, dict) and "refused" in answer:
-            found[name].refused = answer["refused"]
-            running.pop(name).stop()
+            found[entrant].refused = answer["refused"]
+            running.pop(entrant).stop()
             return None
         return answer
 
-    for name, kind in _turns(running):
-        answer = ask(name, "memory", kind)
+    for entrant, kind in _turns(running):
+        answer = ask(entrant, "memory", kind)
         if answer:
             for measured in ("megabytes", "returned", "kept"):
-                getattr(found[name], measured)[kind] = answer[measured]
+                getattr(found[entrant], measured)[kind] = answer[measured]
             if answer["seconds"] > SLOW:
-                times[name, kind] = [answer["seconds"]]
+                times[entrant, kind] = [answer["seconds"]]
     slow = set(times)
-    for name, kind in _turns(running):
-        if (name, kind) not in slow:
-            repeats[name, kind] = ask(name, "calibrate", kind) or 1
+    for entrant, kind in _turns(running):
+        if (entrant, kind) not in slow:
+            repeats[entrant, kind] = ask(entrant, "calibrate", kind) or 1
     started, rounds = time.perf_counter(), 0
     while repeats and not _enough(rounds, time.perf_counter() - started, budget):
-        for name, kind in _turns(running):
-            if (name, kind) in slow:
+        for entrant, kind in _turns(running):
+            if (entrant, kind) in slow:
                 continue
-            seconds = ask(name, "time", kind, repeats[name, kind])
+            seconds = ask(entrant, "time", kind, repeats[entrant, kind])
             if seconds is not None:
-                times.setdefault((name, kind), []).append(seconds)
+                times.setdefault((entrant, kind), []).append(seconds)
         rounds += 1
-    for (name, kind), values in times.items():
-        if name in running:
-            found[name].seconds[kind] = spread(values)
+    for (entrant, kind), values in times.items():
+        if entrant in running:
+            found[entrant].seconds[kind] = spread(values)
 
 
-def _turns(running: dict[str, Runner]) -> Iterator[tuple[str, str]]:
-    for name in list(running):
-        for kind in running[name].kinds:
-            if name in running:
-                yield name, kind
+def _turns(running: dict[Entrant, Runner]) -> Iterator[tuple[Entrant, str]]:
+    for entrant in list(running):
+        for kind in running[entrant].kinds:
+            if entrant in running:
+                yield entrant, kind
 
 
 def _enough(rounds: int, seconds: float, budget: Budget) -> bool:

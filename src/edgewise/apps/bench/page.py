@@ -29,11 +29,12 @@ what the last one measured.
 Each contender runs in a process of its own. Its output and its gradients are compared with a float64 oracle first,
 and one that is wrong by more than 1e-4 of the largest entry is not timed. Rounds are interleaved, so that whatever
 else the machine does meets everyone alike; a figure is the median of the rounds, with the quartiles in parentheses.
-Compiling and the first steps do not count. On one thread the time is the process's processor time, on several it is
-time by the clock. MB is the peak above what was resident just before the step, and "extra" what of it is neither the
-output nor a gradient; `kept` is what stays between steps, such as a graph's transpose. "×" is a contender's time
-divided by Edgewise's: above 1, Edgewise is faster. `-reuse` means that the allocator keeps what is freed
-(`MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM_THRESHOLD_=-1`), which spares a peer the cost of fresh pages.
+Compiling and the first steps do not count. On one thread the time is the process's processor time; on several, and
+where `threads` compares one with several, it is time by the clock. MB is the peak above what was resident just before
+the step, and "extra" what of it is neither the output nor a gradient; `kept` is what stays between steps, such as a
+graph's transpose. "×" is a contender's time divided by Edgewise's: above 1, Edgewise is faster. `-reuse` means that the
+allocator keeps what is freed (`MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM_THRESHOLD_=-1`), which spares a peer the cost of fresh
+pages.
 """
 
 ON_A_GPU = """## On a GPU
