@@ -8,6 +8,7 @@ import torch
 
 from edgewise import Additive, Dot, Graph, aggregate, attend
 from edgewise.errors import BackendRefusal, ShapeError
+from edgewise.native import library
 from edgewise.testing import check_kernel
 from kernels.drawn import (
     BIASES,
@@ -65,6 +66,27 @@ def test_random_small_graphs_agree_with_reference(draw, part):
         expected = results(call, leaves, "reference")
         same(results(call, leaves, "native"), expected, 1e-10, (part, trial, where))
         same(results(call, leaves, "native", torch.float32), expected, 1e-4, (part, trial, where, "float32"))
+
+
+# A row's last columns fill a vector in part: of which length that is depends on the instruction set
+
+
+@pytest.mark.parametrize("heads", [1, 4, 8])
+@pytest.mark.parametrize("kind", ["dot", "additive", "gated"])
+def test_any_number_of_channels_on_every_instruction_set(kind, heads):
+    graph, chosen = random_graph(40, 30, 300), library.instruction_set()
+    try:
+        for channels in (*range(1, 21), *range(24, 81, 7), 130):
+            leaves, call = attention(graph, kind, "", heads, heads, channels, channels)
+            leaves = {name: leaf.bfloat16().double() for name, leaf in leaves.items()}
+            expected = results(call, leaves, "segment")
+            for name in library.instruction_sets():
+                library.use_instruction_set(name)
+                same(results(call, leaves, "native"), expected, 1e-10, (name, channels))
+                same(results(call, leaves, "native", torch.float32), expected, 1e-4, (name, channels, "float32"))
+                same(results(call, leaves, "native", torch.bfloat16), expected, 0.05, (name, channels, "bfloat16"))
+    finally:
+        library.use_instruction_set(chosen)
 
 
 # Long rows, whose neighbours' numbers exceed the cache: they are walked in bands

@@ -43,6 +43,7 @@ struct Rows {
   int64_t known, further = 0;
 
   EDGEWISE_INLINE const S* at(int64_t e) const { return x + int64_t(index[e]) * stride; }
+  EDGEWISE_INLINE Rows from(int64_t column) const { return {x + column, stride, index, known, further}; }
   EDGEWISE_INLINE void ask(int64_t e, int numbers) const {
     if (known) prefetch(at(e + AHEAD < known ? e + AHEAD : known - 1), numbers * sizeof(S));
     else if (further) prefetch(at(e) + further * stride, numbers * sizeof(S));
@@ -138,11 +139,13 @@ void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) total[i] += load(q(i / G) + i % G * C + c) * load(row[i / G] + i % G * C + c);
     }
-    Vector<A> sums = sums_across<A>(total);
-    if (Fixed == 0 || Fixed % W)
-      for (int i = 0; i < W; ++i)
-        for (int c = whole; c < C; ++c) sums[i] += q(i / G)[i % G * C + c] * number(row[i / G][i % G * C + c]);
-    store(out + e * G, sums);
+    if (whole < C)
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) {
+        const int at = i % G * C + whole;
+        total[i] += load_some(q(i / G) + at, C - whole) * load_some(row[i / G] + at, C - whole);
+      }
+    store(out + e * G, sums_across<A>(total));
   });
 }
 
@@ -156,24 +159,18 @@ void gates(Rows<Sum<S>> own, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_
     Vector<A> total[W];
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
-#pragma GCC unroll 16
-    for (int c = 0; c < whole; c += W) {
+    const auto gate = [&](int c, const auto& get) EDGEWISE_INLINE_LAMBDA {
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) {
         const int at = i % G * C + c;
-        const Vector<A> z = load(q(i / G) + at) + load(row[i / G] + at);
-        total[i] += load(a + at) * (z > 0 ? z : z * slope);
+        const Vector<A> z = get(q(i / G) + at) + get(row[i / G] + at);
+        total[i] += get(a + at) * (z > 0 ? z : z * slope);
       }
-    }
-    Vector<A> sums = sums_across<A>(total);
-    if (Fixed == 0 || Fixed % W)
-      for (int i = 0; i < W; ++i)
-        for (int c = whole; c < C; ++c) {
-          const int at = i % G * C + c;
-          const A z = q(i / G)[at] + number(row[i / G][at]);
-          sums[i] += a[at] * (z > 0 ? z : z * slope);
-        }
-    store(out + e * G, sums);
+    };
+#pragma GCC unroll 16
+    for (int c = 0; c < whole; c += W) gate(c, [](auto* p) EDGEWISE_INLINE_LAMBDA { return load(p); });
+    if (whole < C) gate(whole, [=](auto* p) EDGEWISE_INLINE_LAMBDA { return load_some(p, C - whole); });
+    store(out + e * G, sums_across<A>(total));
   });
 }
 
@@ -192,18 +189,59 @@ EDGEWISE_INLINE int by_column(int channels, const Each& each) {
   return c;
 }
 
-// Calls block(from, vectors, head_of) for runs of whole vectors of G heads' columns, and rest(c, g) for each other column.
-template <class A, int G, int Fixed, class Block, class Rest>
-EDGEWISE_INLINE void over_columns(int C, const Block& block, const Rest& rest) {
+// Vectors of the columns of some heads, the first of which start `from` columns into a row: Each of every head, the last of which
+// has only `last` columns where it is Partial. Heads start `apart` from each other. Rows are given from there on.
+template <class A, int Heads, int Each, bool Partial>
+struct Columns {
+  static constexpr int W = lanes<A>, vectors = Heads * Each;
+  int head, from, apart, last;
+
+  EDGEWISE_INLINE int head_of(int b) const { return head + b / Each; }
+  EDGEWISE_INLINE int at(int b) const { return b / Each * apart + b % Each * W; }
+  template <class S>
+  EDGEWISE_INLINE Vector<A> of(const S* row, int b) const {
+    return Partial && b % Each == Each - 1 ? load_some(row + at(b), last) : load(row + at(b));
+  }
+  EDGEWISE_INLINE void keep(A* row, int b, Vector<A> x) const {
+    if (Partial && b % Each == Each - 1) store_some(row + at(b), last, x);
+    else store(row + at(b), x);
+  }
+  template <class S>
+  EDGEWISE_INLINE void ask(const S* row) const {
+    prefetch(row, ((Heads - 1) * apart + (Each - 1) * W + last) * sizeof(S));
+  }
+};
+
+// Calls block(columns) for runs of at most 8 vectors that cover the C columns of each of G heads.
+template <class A, int G, int Fixed, class Block>
+EDGEWISE_INLINE void over_columns(int C, const Block& block) {
   constexpr int W = lanes<A>;
-  if constexpr (Fixed && Fixed % W == 0) {
-    by_column<A, G * Fixed>(G * Fixed, [&](int from, auto size) {
-      block(from, size, [from](int b) { return (from + b * W) / Fixed; });
+  const int each = (C + W - 1) / W, last = C - (each - 1) * W;
+  const auto by_heads = [&](auto vectors, auto partial) EDGEWISE_INLINE_LAMBDA {
+    constexpr int heads = std::min(G, 8 / vectors.value);
+    for (int g = 0; g < G; g += heads) block(Columns<A, heads, vectors.value, partial.value>{g, g * C, C, last});
+  };
+  const auto by_runs = [&](int g, int columns) EDGEWISE_INLINE_LAMBDA {
+    by_column<A, Fixed % W ? 0 : Fixed>(columns, [&](int c, auto size) EDGEWISE_INLINE_LAMBDA {
+      block(Columns<A, 1, size.value, false>{g, g * C + c, C, W});
     });
+  };
+  if constexpr (Fixed && Fixed % W == 0 && Fixed <= 8 * W) {
+    by_heads(std::integral_constant<int, Fixed / W>{}, std::false_type{});
+  } else if constexpr (Fixed && Fixed % W == 0) {
+    for (int g = 0; g < G; ++g) by_runs(g, C);
+  } else if (each == 1) {
+    by_heads(std::integral_constant<int, 1>{}, std::true_type{});
+  } else if (each == 2) {
+    by_heads(std::integral_constant<int, 2>{}, std::true_type{});
+  } else if (each == 3) {
+    by_heads(std::integral_constant<int, 3>{}, std::true_type{});
+  } else if (each == 4) {
+    by_heads(std::integral_constant<int, 4>{}, std::true_type{});
   } else {
     for (int g = 0; g < G; ++g) {
-      const int whole = by_column<A, 0>(C, [&](int c, auto size) { block(g * C + c, size, [g](int) { return g; }); });
-      for (int c = g * C + whole; c < (g + 1) * C; ++c) rest(c, g);
+      by_runs(g, C - last);
+      block(Columns<A, 1, 1, true>{g, g * C + C - last, C, last});
     }
   }
 }
@@ -212,18 +250,17 @@ EDGEWISE_INLINE void over_columns(int C, const Block& block, const Rest& rest) {
 template <class S, int G, int Fixed, int Sums = 1>
 void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int any, std::array<Sum<S>*, Sums> y, bool fresh) {
   using A = Sum<S>;
-  constexpr int W = lanes<A>;
-  const int C = Fixed ? Fixed : any;
-  auto block = [&](int from, auto size, auto head_of) {  // some vectors of y in registers, over all edges
-    constexpr int B = decltype(size)::value, chains = B >= 8 ? 1 : 8 / B;
+  over_columns<A, G, Fixed>(Fixed ? Fixed : any, [&](auto columns) EDGEWISE_INLINE_LAMBDA {  // their sums stay in registers
+    constexpr int B = columns.vectors, chains = B >= 8 ? 1 : 8 / B;
+    const Rows<S> some = rows.from(columns.from);
     Vector<A> total[chains][Sums][B] = {};
     auto edge = [&](int64_t e, auto& sum) EDGEWISE_INLINE_LAMBDA {
-      const S* row = rows.at(e) + from;
-      if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + from, B * W * sizeof(S));
+      const S* row = some.at(e);
+      if (rows.known) columns.ask(some.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1));
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b)
 #pragma GCC unroll 2
-        for (int k = 0; k < Sums; ++k) sum[k][b] += all(w[k][e * G + head_of(b)]) * load(row + b * W);
+        for (int k = 0; k < Sums; ++k) sum[k][b] += all(w[k][e * G + columns.head_of(b)]) * columns.of(row, b);
     };
     int64_t e = 0;
     for (; e + chains <= n; e += chains)
@@ -236,16 +273,9 @@ void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int an
       for (int b = 0; b < B; ++b) {
 #pragma GCC unroll 8
         for (int chain = 1; chain < chains; ++chain) total[0][k][b] += total[chain][k][b];
-        A* const at = y[k] + from + b * W;
-        store(at, fresh ? total[0][k][b] : load(at) + total[0][k][b]);
+        A* const mine = y[k] + columns.from;
+        columns.keep(mine, b, fresh ? total[0][k][b] : columns.of(mine, b) + total[0][k][b]);
       }
-  };
-  over_columns<A, G, Fixed>(C, block, [&](int c, int g) {
-    for (int k = 0; k < Sums; ++k) {
-      A sum = fresh ? A(0) : y[k][c];
-      for (int64_t e = 0; e < n; ++e) sum += w[k][e * G + g] * number(rows.at(e)[c]);
-      y[k][c] = sum;
-    }
   });
 }
 
@@ -253,26 +283,23 @@ void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int an
 template <class S, int G, int Fixed>
 void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
   using A = Sum<S>;
-  constexpr int W = lanes<A>;
-  const int C = Fixed ? Fixed : any;
-  auto block = [&](int from, auto size, auto head_of) {
-    constexpr int B = decltype(size)::value;
+  over_columns<A, G, Fixed>(Fixed ? Fixed : any, [&](auto columns) EDGEWISE_INLINE_LAMBDA {
+    constexpr int B = columns.vectors;
+    const Rows<S> some = rows.from(columns.from);
+    const A* const own = q + columns.from;
+    A* const mine = y + columns.from;
     Vector<A> total[B];
 #pragma GCC unroll 8
-    for (int b = 0; b < B; ++b) total[b] = load(y + from + b * W);
+    for (int b = 0; b < B; ++b) total[b] = columns.of(mine, b);
     for (int64_t e = 0; e < n; ++e) {
-      const S* row = rows.at(e) + from;
-      if (rows.known) prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1) + from, B * W * sizeof(S));
+      const S* row = some.at(e);
+      if (rows.known) columns.ask(some.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1));
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b)
-        total[b] += load(q + from + b * W) + load(row + b * W) > 0 ? all(w[e * G + head_of(b)]) : Vector<A>{};
+        total[b] += columns.of(own, b) + columns.of(row, b) > 0 ? all(w[e * G + columns.head_of(b)]) : Vector<A>{};
     }
 #pragma GCC unroll 8
-    for (int b = 0; b < B; ++b) store(y + from + b * W, total[b]);
-  };
-  over_columns<A, G, Fixed>(C, block, [&](int c, int g) {
-    for (int64_t e = 0; e < n; ++e)
-      if (q[c] + number(rows.at(e)[c]) > 0) y[c] += w[e * G + g];
+    for (int b = 0; b < B; ++b) columns.keep(mine, b, total[b]);
   });
 }
 

@@ -84,12 +84,15 @@ EDGEWISE_INLINE Vector<double> load(const double* p) {
   return x;
 }
 
+typedef uint16_t Halves __attribute__((vector_size(EDGEWISE_VECTOR_BYTES / 2)));
+EDGEWISE_INLINE Vector<float> widened(Halves x) {
+  return (Vector<float>)(__builtin_convertvector(x, Bits<float>) << 16);
+}
+
 EDGEWISE_INLINE Vector<float> load(const bfloat16* p) {
-  typedef uint16_t Half __attribute__((vector_size(EDGEWISE_VECTOR_BYTES / 2)));
-  typedef uint32_t Wide __attribute__((vector_size(EDGEWISE_VECTOR_BYTES)));
-  Half half;
-  std::memcpy(&half, p, sizeof half);
-  return (Vector<float>)(__builtin_convertvector(half, Wide) << 16);
+  Halves x;
+  std::memcpy(&x, p, sizeof x);
+  return widened(x);
 }
 
 EDGEWISE_INLINE float number(float x) { return x; }
@@ -101,31 +104,54 @@ EDGEWISE_INLINE float number(bfloat16 x) {
   return y;
 }
 
-// The first `count` lanes, fewer than all; nothing beyond them is read, and the others are 0.
+#if EDGEWISE_VECTOR_BYTES == 64
+EDGEWISE_INLINE __mmask16 first_lanes(int count) { return __mmask16((1 << count) - 1); }
+#elif EDGEWISE_VECTOR_BYTES == 32
+template <class A>
+EDGEWISE_INLINE __m256i first_lanes(int count) {
+  if constexpr (std::is_same_v<A, float>) return (__m256i)(Whole<A>{0, 1, 2, 3, 4, 5, 6, 7} < count);
+  else return (__m256i)(Whole<A>{0, 1, 2, 3} < count);
+}
+#endif
+
+// The first `count` lanes; nothing beyond them is read, and the others are 0.
 template <class S>
 EDGEWISE_INLINE Vector<Sum<S>> load_some(const S* p, int count) {
 #if EDGEWISE_VECTOR_BYTES == 64
-  const __mmask16 first = __mmask16((1 << count) - 1);
-  if constexpr (std::is_same_v<S, float>) return (Vector<float>)_mm512_maskz_loadu_ps(first, p);
-  else if constexpr (std::is_same_v<S, double>) return (Vector<double>)_mm512_maskz_loadu_pd(__mmask8(first), p);
-#elif EDGEWISE_VECTOR_BYTES == 32
-  typedef Whole<Sum<S>> Lanes;
-  if constexpr (std::is_same_v<S, float>) {
-    const Lanes mask = Lanes{0, 1, 2, 3, 4, 5, 6, 7} < count;
-    return (Vector<float>)_mm256_maskload_ps(p, (__m256i)mask);
-  } else if constexpr (std::is_same_v<S, double>) {
-    const Lanes mask = Lanes{0, 1, 2, 3} < count;
-    return (Vector<double>)_mm256_maskload_pd(p, (__m256i)mask);
-  }
+  if constexpr (std::is_same_v<S, float>) return (Vector<float>)_mm512_maskz_loadu_ps(first_lanes(count), p);
+  else if constexpr (std::is_same_v<S, double>) return (Vector<double>)_mm512_maskz_loadu_pd(__mmask8(first_lanes(count)), p);
+  else return widened((Halves)_mm256_maskz_loadu_epi16(first_lanes(count), p));
+#else
+#if EDGEWISE_VECTOR_BYTES == 32
+  if constexpr (std::is_same_v<S, float>) return (Vector<float>)_mm256_maskload_ps(p, first_lanes<float>(count));
+  else if constexpr (std::is_same_v<S, double>) return (Vector<double>)_mm256_maskload_pd(p, first_lanes<double>(count));
 #endif
+  if (count == lanes<Sum<S>>) return load(p);
   Vector<Sum<S>> x{};
-  for (int n = 0; n < count; ++n) x[n] = number(p[n]);
+#pragma GCC unroll 8
+  for (int n = 0; n < lanes<Sum<S>>; ++n)  // to the end, so that each lane is known when this is compiled
+    if (n < count) x[n] = number(p[n]);
   return x;
+#endif
 }
 
 template <class A>
 EDGEWISE_INLINE void store(A* p, Vector<A> x) {
   std::memcpy(p, &x, sizeof x);
+}
+
+// Stores the first `count` lanes, and nothing else.
+template <class A>
+EDGEWISE_INLINE void store_some(A* p, int count, Vector<A> x) {
+#if EDGEWISE_VECTOR_BYTES == 64
+  if constexpr (std::is_same_v<A, float>) _mm512_mask_storeu_ps(p, first_lanes(count), (__m512)x);
+  else _mm512_mask_storeu_pd(p, __mmask8(first_lanes(count)), (__m512d)x);
+#else
+  if (count == lanes<A>) return store<A>(p, x);
+#pragma GCC unroll 8
+  for (int n = 0; n < lanes<A>; ++n)
+    if (n < count) p[n] = x[n];
+#endif
 }
 
 EDGEWISE_INLINE void put(float* p, float x) { *p = x; }
