@@ -76,7 +76,7 @@ def cost(call: Call) -> Cost:
         return Cost(flops=flops, bytes=traffic, launches=2 + 5 * call.heads // 8 + 14 * groups)
     mask = batch * call.heads * pairs * (5 if call.score.biases else 1)
     traffic = mask + 16 * call.v.numel()
-    return Cost(flops=flops * 3 // 2, bytes=traffic, launches=3 + call.heads // 5)  # masked products are slower
+    return Cost(flops=flops * 4 // 3, bytes=traffic, launches=3.2 + call.heads // 5)  # masked products are slower
 
 
 def run(call: Call) -> Tensor:

@@ -5,6 +5,8 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,8 @@ from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 from edgewise.native import library
 
 MISSING = "edgewise was installed without its C++ kernels"
-SOFTMAX, FOUND = 20, 80  # what an exponential costs, and finding a sender for up to eight heads, in products
+MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
+SOFTMAX, FOUND = 20, 80  # what an exponential costs, and finding a sender for a group of heads, in products
 ROW = 3200  # starting and finishing a receiver's row, likewise, in operations
 TERM, SUM_ROW = 12, 240  # the same of a sum: finding a term, and a row
 
@@ -56,7 +59,7 @@ def cost(call: Call) -> Cost:
     listing = 0 if graph.rule is None else 24 * count
     if isinstance(call, Attend):
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
-        batch, groups = calls * call.heads, calls * -(-call.heads // 8)
+        batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
         return Cost(
             edges=2 * count * (batch * (width + SOFTMAX) + groups * FOUND) + ROW * groups * graph.num_receivers,

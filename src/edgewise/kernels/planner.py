@@ -26,7 +26,7 @@ class Cost:
     largest: int = 0
     rows: int = 0
     held: int = 0
-    launches: int = 0
+    launches: float = 0
 
 
 @dataclass(frozen=True, slots=True)

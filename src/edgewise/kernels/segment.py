@@ -36,7 +36,7 @@ def cost(call: Call) -> Cost:
         numbers = batch * edges * call.heads
         return Cost(
             flops=numbers * (width + 20),
-            gathered=4 * numbers * (3 * width + 8),
+            gathered=4 * numbers * (5 * width + 8),
             largest=4 * numbers * call.v.shape[-1],
             launches=20,
         )
