@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from edgewise import Additive, Dot, Graph, Kernel, ShapeError, Uniform, attend, causal, complete, plan, window
-from edgewise.kernels import BACKENDS, dispatch
+from edgewise.kernels import BACKENDS, dispatch, native
+from edgewise.kernels.call import Attend
 from edgewise.kernels.planner import Cost, Machine
 
 
@@ -76,6 +77,18 @@ def test_a_choice_is_made_once_per_graph_and_shape():
         for q in (x, x, wider, wider):
             attend(graph, q, q, q)
     assert asked.call_count == 2
+
+
+def test_heads_cost_as_many_groups_as_the_kernels_take_them_in():
+    graph = ring(100)
+
+    def work(heads):
+        x = torch.empty(graph.num_senders, heads, 4)
+        return native.cost(Attend(graph, x, x, x, Dot())).edges
+
+    assert work(6) == 3 * work(2)  # three groups of two
+    assert work(3) == 3 * work(1)
+    assert work(16) == 2 * work(8) < 4 * work(4) < 8 * work(2) < 16 * work(1)
 
 
 def test_seconds_add_up():

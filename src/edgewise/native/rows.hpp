@@ -189,8 +189,8 @@ EDGEWISE_INLINE int by_column(int channels, const Each& each) {
   return c;
 }
 
-// Vectors of the columns of some heads, the first of which start `from` columns into a row: Each of every head, the last of which
-// has only `last` columns where it is Partial. Heads start `apart` from each other. Rows are given from there on.
+// Vectors of some heads' columns: Each of every head, the last of which is filled by `last` columns where it is Partial. The first
+// head starts at column `from`, where the rows that are given here start too; heads lie `apart`.
 template <class A, int Heads, int Each, bool Partial>
 struct Columns {
   static constexpr int W = lanes<A>, vectors = Heads * Each;

@@ -55,6 +55,23 @@ def test_those_that_are_close_take_turns_and_a_slow_one_is_left_at_its_first_cal
     assert order[-3:] == ["near", "best", "slow"]  # a choice is never judged by its first calls alone
 
 
+def test_a_choice_that_seems_worse_is_measured_again_and_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, calls = [0.0], {"choice": 0, "other": 0}
+    monkeypatch.setattr(regrets.time, "perf_counter", lambda: clock[0])
+
+    def step(name: str, seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            calls[name] += 1
+            disturbed = name == "choice" and calls[name] <= 1 + regrets.TRIES + regrets.ROUNDS
+            clock[0] += seconds * (1.5 if disturbed else 1)
+
+        return run
+
+    steps = {"choice": step("choice", 0.004), "other": step("other", 0.004)}
+    assert regrets._seconds(steps, "choice") == pytest.approx({"choice": 0.004, "other": 0.004})
+    assert calls["choice"] == 1 + regrets.TRIES + (1 + regrets.AGAIN) * regrets.ROUNDS
+
+
 def test_the_grid_is_measured_in_the_dtype_and_on_the_device_that_are_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

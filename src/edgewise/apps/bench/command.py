@@ -126,7 +126,7 @@ def _run(
         if not only and case.whole:
             contenders = ["edgewise", *case.peers]
     rows: list[report.Row] = []
-    # Those whose speed-up is told take turns on all numbers of threads: nothing else is shared by two times so alike.
+    # For a speed-up all numbers of threads take turns: from one race to the next the machine may change more than that.
     for turn in [counts] if case.same_bits else [(count,) for count in counts]:
         for part in parts:
             entrants = [(contender, count) for contender in contenders for count in turn]

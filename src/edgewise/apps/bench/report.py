@@ -110,7 +110,7 @@ def growth(rows: Sequence[Row], size: float) -> list[dict[str, Any]]:
 
 
 def speed_up(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """How many times faster than on one thread (by the clock on several), and whether the bits are the same."""
+    """How many times faster than on one thread, by the clock, and whether the bits are the same."""
     found = []
     for part, name in dict.fromkeys((row["part"], row["contender"]) for row in rows):
         same = {row["threads"]: row for row in rows if (row["part"], row["contender"]) == (part, name)}
