@@ -3,7 +3,7 @@
 EDGEWISE_DATA=<folder> python benchmarks/citation.py
 """
 
-from edgewise.apps.command_line import main
+from edgewise.apps.command.main import main
 
 if __name__ == "__main__":
     for case in ("cora-gcn", "cora-gat"):

@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from edgewise import training
-from edgewise.apps import figures, options, recipes
+from edgewise.apps import options, recipes
+from edgewise.apps.report import figures
 from edgewise.errors import NonFiniteError
 from edgewise.layers import dirichlet_energy
 from edgewise.models import energy_by_depth

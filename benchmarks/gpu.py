@@ -39,7 +39,7 @@ from on_gpu.timing import BrokenError, Device, reason
 
 from edgewise import __version__
 from edgewise.apps.bench.regret import regret
-from edgewise.kernels import calibration
+from edgewise.kernels.choose import measure as calibration
 
 FLOAT, HALF = torch.float32, torch.bfloat16
 

@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from edgewise.apps import figures
+from edgewise.apps.report import figures
 from edgewise.layers import ContinuousHopfield
 
 CHANNELS, PATTERNS, ASKED = (8, 12, 16, 24, 32, 64), (10, 100, 1_000, 10_000, 100_000), 200

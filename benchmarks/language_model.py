@@ -3,7 +3,7 @@
 python benchmarks/language_model.py
 """
 
-from edgewise.apps.command_line import main
+from edgewise.apps.command.main import main
 
 if __name__ == "__main__":
     main(["bench", "small-gpt", "--threads", "2", "--only", "edgewise", "plain-gpt"])

@@ -14,7 +14,7 @@ from pathlib import Path
 from edgewise import training
 from edgewise.apps import options, recipes
 from edgewise.errors import ShapeError
-from edgewise.models.transformer import POSITIONS
+from edgewise.models.text.transformer import POSITIONS
 
 LONG = 256
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
-from edgewise import gpu
+from edgewise.kernels.backends.cuda import programs as gpu
 
 CARD = torch.device("cuda", 0)
 # These may cross from one device to the other; an LSTM reads on the CPU how many sequences each step has.

@@ -12,7 +12,8 @@ from textwrap import dedent
 
 import pytest
 
-from edgewise.apps import command_line, options, recipes
+from edgewise.apps import options, recipes
+from edgewise.apps.command import main as command_line
 from edgewise.graphs import PATTERNS
 
 ROOT = Path(__file__).parent.parent

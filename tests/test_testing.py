@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from edgewise import BackendRefusal, ConfigError, Graph, aggregate, causal
-from edgewise.kernels import BACKENDS, segment
-from edgewise.kernels.dispatch import ON_GPU
+from edgewise.kernels import BACKENDS
+from edgewise.kernels.backends.torch import segment
+from edgewise.kernels.choose.dispatch import ON_GPU
 from edgewise.layers import GCN, MeanReadout
 from edgewise.testing import PROPERTIES, assert_equivariant, check_kernel, check_layer
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from triton.runtime import interpreter
 
-from edgewise.gpu import products
+from edgewise.kernels.backends.cuda.programs import products
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import torch
 
-from edgewise import Dot, EdgeBias, Graph, aggregate, attend, complete, gpu, window
+from edgewise import Dot, EdgeBias, Graph, aggregate, attend, complete, window
+from edgewise.kernels.backends.cuda import programs as gpu
 
 SIZES = ((4, 32), (8, 16), (8, 64))  # heads, channels
 
@@ -17,7 +18,7 @@ def compile_all() -> int:
     if os.environ.get("TRITON_INTERPRET") == "1" or not gpu.INSTALLED:
         print("compiling needs Triton, and TRITON_INTERPRET unset")
         return 2
-    from edgewise.gpu import absent
+    from edgewise.kernels.backends.cuda.programs import absent
 
     launches = absent.pretend()
     for what in run_all():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, EdgeBias, attend
-from edgewise.kernels.dispatch import BACKENDS
+from edgewise.kernels.choose.dispatch import BACKENDS
 from on_gpu.timing import BrokenError, Device, Turns, reason, replay, sets_beyond_cache, size_of
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}  # ‖y − y*‖ / ‖y*‖ beyond which one is wrong

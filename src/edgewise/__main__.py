@@ -2,7 +2,7 @@
 
 import sys
 
-from edgewise.apps.command_line import main
+from edgewise.apps.command.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

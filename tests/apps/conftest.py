@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.apps.command_line import main
+from edgewise.apps.command.main import main
 
 TINY = {
     "karate": "demo-karate --train.steps 4 --train.evaluate_every 2 --train.checkpoint_every 2 --model.width 8",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.apps.command_line import main
+from edgewise.apps.command.main import main
 
 COMMANDS = {
     # command line: a part of the complaint

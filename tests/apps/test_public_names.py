@@ -31,7 +31,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_importing_edgewise_imports_no_torch() -> None:
-    code = "import edgewise, edgewise.apps.command_line, sys; assert 'torch' not in sys.modules, 'torch'"
+    code = "import edgewise, edgewise.apps.command.main, sys; assert 'torch' not in sys.modules, 'torch'"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -69,7 +69,7 @@ importlib.metadata.distribution = unknown
 import torch
 from edgewise import Graph, attend, complete
 from edgewise.apps.bench import report
-from edgewise.apps.command_line import main
+from edgewise.apps.command.main import main
 from edgewise.training import Choice, RunConfig, TrainSettings, train
 
 with warnings.catch_warnings(record=True) as told:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
-from edgewise.layers.linear import SparseFeatures
+from edgewise.layers.plain.linear import SparseFeatures
 
 
 class Echo(nn.Module):

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from edgewise.errors import DataError
 from edgewise.tasks import citation, mnist, text
-from edgewise.tasks.images import read_image
+from edgewise.tasks.images.images import read_image
 from tasks.miniature import (
     NODES,
     PAPERS,
@@ -171,7 +171,7 @@ def test_a_citation_file_that_is_missing_or_a_folder(ending: str, tmp_path: Path
 
 
 def test_a_citation_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.tasks.planetoid.MAX_BYTES", 1000)
+    monkeypatch.setattr("edgewise.tasks.nodes.planetoid.MAX_BYTES", 1000)
     with pytest.raises(DataError, match=r"ind\.cora\.allx: longer than the 1,000 bytes"):
         citation(folder=str(write_planetoid(tmp_path)))
 
@@ -237,7 +237,7 @@ def test_mnist_files_that_are_missing_or_folders(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_gzip_bomb_stops_at_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.tasks.idx.MAX_BYTES", 10_000)
+    monkeypatch.setattr("edgewise.tasks.images.idx.MAX_BYTES", 10_000)
     write_mnist(tmp_path, train_images=gzip.compress(bytes(1 << 22)))
     with pytest.raises(DataError, match="train-images-idx3-ubyte: unpacks to more than the 10,000 bytes"):
         mnist(folder=str(tmp_path))

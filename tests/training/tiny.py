@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from edgewise.models import MODELS, Penalised, Signature
 from edgewise.tasks import TASKS, Batch
-from edgewise.tasks.classification import classification_score, mean_cross_entropy
+from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
 from edgewise.training import Choice, OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
 
 Poison = Literal["none", "loss", "gradient", "rank", "valid", "stop", "power"]

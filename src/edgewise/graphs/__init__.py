@@ -1,11 +1,12 @@
 """Floor 1: graphs. Who listens to whom, and nothing else."""
 
-from edgewise.graphs.content import Gathered, alike, clusters, hears_later, laid_out
 from edgewise.graphs.encoder_decoder import EncoderDecoderGraph
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.importance import LayerSample, importance, sample_layers
-from edgewise.graphs.links import LinkCut, cut_links, links_of, sample_non_links
-from edgewise.graphs.neighbors import k_nearest, radius_graph
+from edgewise.graphs.make.content import Gathered, alike, clusters, hears_later, laid_out
+from edgewise.graphs.make.importance import LayerSample, importance, sample_layers
+from edgewise.graphs.make.links import LinkCut, cut_links, links_of, sample_non_links
+from edgewise.graphs.make.neighbors import k_nearest, radius_graph
+from edgewise.graphs.make.sampling import Sample, sample_neighbors
 from edgewise.graphs.patterns import (
     PATTERNS,
     bipartite,
@@ -23,7 +24,6 @@ from edgewise.graphs.patterns import (
     window,
 )
 from edgewise.graphs.rule import Rule
-from edgewise.graphs.sampling import Sample, sample_neighbors
 
 __all__ = [
     "PATTERNS",

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import GraphError
-from edgewise.graphs import checks, lowering
+from edgewise.graphs import checks
+from edgewise.graphs import forms as lowering
 from edgewise.graphs.rule import Blocks, Both, Complete, Either, Itself, Others, Rule
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import GraphError
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.links import links_of
+from edgewise.graphs.make.links import links_of
 from edgewise.graphs.refinement import told_apart
 
 BINS = 100  # of a histogram of clustering coefficients

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import GraphError, ShapeError
-from edgewise.graphs import algebra, checks, lowering
+from edgewise.graphs import algebra, checks
+from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Complete, Intervals, Rule
 
@@ -414,39 +415,39 @@ class Graph:
     @staticmethod
     def from_networkx(graph: networkx.Graph[Any]) -> Graph:
         """See `interoperation.from_networkx`."""
-        from edgewise.graphs import interoperation
+        from edgewise.graphs import exchange as interoperation
 
         return interoperation.from_networkx(graph)
 
     def to_networkx(self) -> networkx.DiGraph[int] | networkx.MultiDiGraph[int]:
         """See `interoperation.to_networkx`."""
-        from edgewise.graphs import interoperation
+        from edgewise.graphs import exchange as interoperation
 
         return interoperation.to_networkx(self)
 
     @staticmethod
     def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix) -> Graph:
         """See `interoperation.from_scipy`."""
-        from edgewise.graphs import interoperation
+        from edgewise.graphs import exchange as interoperation
 
         return interoperation.from_scipy(matrix)
 
     def to_scipy(self, weight: Tensor | None = None) -> scipy.sparse.csr_array:
         """See `interoperation.to_scipy`."""
-        from edgewise.graphs import interoperation
+        from edgewise.graphs import exchange as interoperation
 
         return interoperation.to_scipy(self, weight)
 
     @staticmethod
     def from_pyg(data: Any) -> Graph:
         """See `interoperation.from_pyg`."""
-        from edgewise.graphs import interoperation
+        from edgewise.graphs import exchange as interoperation
 
         return interoperation.from_pyg(data)
 
     def to_pyg(self) -> torch_geometric.data.Data:
         """See `interoperation.to_pyg`."""
-        from edgewise.graphs import interoperation
+        from edgewise.graphs import exchange as interoperation
 
         return interoperation.to_pyg(self)
 

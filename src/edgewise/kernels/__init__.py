@@ -1,10 +1,10 @@
 """Floor 2: scores, the three verbs, the planner and one file per backend."""
 
-from edgewise.kernels.dispatch import BACKENDS, Recorded, record, use_backend
-from edgewise.kernels.dropout import dropout
+from edgewise.kernels.backends.cpu.networks import aggregate_both_ways, edge_network, gaussians, shifted_softplus
+from edgewise.kernels.choose.dispatch import BACKENDS, Recorded, record, use_backend
+from edgewise.kernels.choose.planner import Plan
 from edgewise.kernels.messages import collect_messages
-from edgewise.kernels.networks import aggregate_both_ways, edge_network, gaussians, shifted_softplus
-from edgewise.kernels.planner import Plan
+from edgewise.kernels.operator.dropout import dropout
 from edgewise.kernels.scores import (
     Additive,
     Dot,

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels.again import differentiated_again
+from edgewise.kernels.operator.second_derivatives import differentiated_again
 from edgewise.kernels.verbs import collect
 
 BLOCK = 8192  # edges at a time: enough that starting an operation costs little

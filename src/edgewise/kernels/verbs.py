@@ -9,7 +9,6 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels import dispatch
 from edgewise.kernels.call import (
     Aggregate,
     Attend,
@@ -20,7 +19,8 @@ from edgewise.kernels.call import (
     check_collect,
     check_reduction,
 )
-from edgewise.kernels.planner import Plan
+from edgewise.kernels.choose import dispatch
+from edgewise.kernels.choose.planner import Plan
 from edgewise.kernels.scores import Dot, Score, Uniform
 
 X = TypeVar("X", Tensor, Tensor | None)

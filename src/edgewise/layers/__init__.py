@@ -2,34 +2,8 @@
 
 from torch import nn
 
-from edgewise.layers.attention import Cache, Heard, KeyValueCache, MultiHeadAttention, RecurrentState
-from edgewise.layers.edge_conv import DynamicEdgeConv, EdgeConv
-from edgewise.layers.egnn import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, VelocityEGNN
-from edgewise.layers.encodings import (
-    CliqueEncoding,
-    EigenspaceEncoding,
-    LaplacianEncoding,
-    RandomWalkEncoding,
-    SignInvariantEncoding,
-)
-from edgewise.layers.fastgcn import FastGCN
-from edgewise.layers.gat import GAT, GATv2
-from edgewise.layers.gated_gcn import GatedGCN
-from edgewise.layers.gcn import GCN, renormalised
-from edgewise.layers.geometry import angles, displacements, edge_pairs, lengths, log_lengths, squared_lengths
-from edgewise.layers.gin import GIN, GINE
-from edgewise.layers.gps import GPS
-from edgewise.layers.graph_attention import (
-    CentralityEncoding,
-    EdgeTransformerBlock,
-    GraphAttention,
-    GraphormerAttention,
-    HadamardAttention,
-    KernelAttention,
-)
-from edgewise.layers.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
-from edgewise.layers.group_convolution import GroupConvolution, GroupPooling, LiftingConvolution, PlaneGroup
-from edgewise.layers.hopfield import (
+from edgewise.layers.attention.attention import Cache, Heard, KeyValueCache, MultiHeadAttention, RecurrentState
+from edgewise.layers.attention.hopfield import (
     ClassicalHopfield,
     ContinuousHopfield,
     DenseHopfield,
@@ -38,47 +12,28 @@ from edgewise.layers.hopfield import (
     HopfieldPooling,
     retrieve,
 )
-from edgewise.layers.kernel_regression import KernelRegression
-from edgewise.layers.linear import Linear, SparseFeatures, dropout
-from edgewise.layers.linear_attention import (
+from edgewise.layers.attention.kernel_regression import KernelRegression
+from edgewise.layers.attention.linear_attention import (
     LinearAttention,
     PerformerAttention,
     PositiveFeatures,
     ReLUFeatures,
     TrigonometricFeatures,
 )
-from edgewise.layers.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
-from edgewise.layers.lsh import AngularHash, LSHAttention
-from edgewise.layers.min_cut import ClusterAssignment, Pooled, min_cut_pool
-from edgewise.layers.mlp import ACTIVATIONS, MLP, probabilities
-from edgewise.layers.monet import DegreeCoordinates, MoNet
-from edgewise.layers.positions import Learned, Rotary, Sinusoidal, positions
-from edgewise.layers.radial import RadialField
-from edgewise.layers.randomized import RandomizedLinear, RandomizedMLP
-from edgewise.layers.readout import READOUTS, AttentionReadout, FirstReadout, MaxReadout, MeanReadout, SumReadout
-from edgewise.layers.relative import ALiBiAttention, Buckets, ShawAttention, T5Attention, TransformerXLAttention
-from edgewise.layers.resnet import ResidualBlock, ResNet
-from edgewise.layers.routing import Centroids, RoutingAttention
-from edgewise.layers.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
-from edgewise.layers.scale_convolution import ScaleConvolution, ScaleSpace
-from edgewise.layers.schnet import SchNet
-from edgewise.layers.sinkhorn import BlockSort, SinkhornAttention, sinkhorn
-from edgewise.layers.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
-from edgewise.layers.sparse import FactorisedAttention
-from edgewise.layers.spherical import (
-    Basis,
-    Coupling,
-    Gate,
-    RadialWeights,
-    TypedLinear,
-    by_type,
-    edges_as_senders,
-    harmonics,
+from edgewise.layers.attention.lsh import AngularHash, LSHAttention
+from edgewise.layers.attention.positions import Learned, Rotary, Sinusoidal, positions
+from edgewise.layers.attention.relative import (
+    ALiBiAttention,
+    Buckets,
+    ShawAttention,
+    T5Attention,
+    TransformerXLAttention,
 )
-from edgewise.layers.swin import PatchMerging, WindowAttention
-from edgewise.layers.tables import chosen
-from edgewise.layers.tensor_field import TFN, SE3Attention
-from edgewise.layers.transformer import (
+from edgewise.layers.attention.routing import Centroids, RoutingAttention
+from edgewise.layers.attention.sinkhorn import BlockSort, SinkhornAttention, sinkhorn
+from edgewise.layers.attention.sparse import FactorisedAttention
+from edgewise.layers.attention.swin import PatchMerging, WindowAttention
+from edgewise.layers.attention.transformer import (
     NORMS,
     BatchNorm,
     FeedForward,
@@ -88,6 +43,57 @@ from edgewise.layers.transformer import (
     PreNormBlock,
     PreNormDecoderBlock,
 )
+from edgewise.layers.geometric.edge_conv import DynamicEdgeConv, EdgeConv
+from edgewise.layers.geometric.egnn import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, VelocityEGNN
+from edgewise.layers.geometric.geometry import angles, displacements, edge_pairs, lengths, log_lengths, squared_lengths
+from edgewise.layers.geometric.group_convolution import GroupConvolution, GroupPooling, LiftingConvolution, PlaneGroup
+from edgewise.layers.geometric.monet import DegreeCoordinates, MoNet
+from edgewise.layers.geometric.radial import RadialField
+from edgewise.layers.geometric.scale_convolution import ScaleConvolution, ScaleSpace
+from edgewise.layers.geometric.schnet import SchNet
+from edgewise.layers.geometric.spherical import (
+    Basis,
+    Coupling,
+    Gate,
+    RadialWeights,
+    TypedLinear,
+    by_type,
+    edges_as_senders,
+    harmonics,
+)
+from edgewise.layers.geometric.tensor_field import TFN, SE3Attention
+from edgewise.layers.graph.encodings import (
+    CliqueEncoding,
+    EigenspaceEncoding,
+    LaplacianEncoding,
+    RandomWalkEncoding,
+    SignInvariantEncoding,
+)
+from edgewise.layers.graph.fastgcn import FastGCN
+from edgewise.layers.graph.gat import GAT, GATv2
+from edgewise.layers.graph.gated_gcn import GatedGCN
+from edgewise.layers.graph.gcn import GCN, renormalised
+from edgewise.layers.graph.gin import GIN, GINE
+from edgewise.layers.graph.gps import GPS
+from edgewise.layers.graph.graph_attention import (
+    CentralityEncoding,
+    EdgeTransformerBlock,
+    GraphAttention,
+    GraphormerAttention,
+    HadamardAttention,
+    KernelAttention,
+)
+from edgewise.layers.graph.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
+from edgewise.layers.graph.min_cut import ClusterAssignment, Pooled, min_cut_pool
+from edgewise.layers.graph.readout import READOUTS, AttentionReadout, FirstReadout, MaxReadout, MeanReadout, SumReadout
+from edgewise.layers.graph.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
+from edgewise.layers.graph.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
+from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
+from edgewise.layers.plain.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
+from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, probabilities
+from edgewise.layers.plain.randomized import RandomizedLinear, RandomizedMLP
+from edgewise.layers.plain.resnet import ResidualBlock, ResNet
+from edgewise.layers.plain.tables import chosen
 
 LAYERS: dict[str, type[nn.Module]] = {
     "multi-head-attention": MultiHeadAttention,

@@ -5,36 +5,36 @@ from typing import Any
 from torch import nn
 
 from edgewise.layers import chosen
-from edgewise.models.bert import BERT, BERTSettings
-from edgewise.models.deep_sets import DeepSets, DeepSetsSettings
-from edgewise.models.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
-from edgewise.models.gnn import GNN, GRAPH_LAYERS, GNNSettings
-from edgewise.models.graph_autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
-from edgewise.models.graph_network import (
+from edgewise.models.graph.deep_sets import DeepSets, DeepSetsSettings
+from edgewise.models.graph.gnn import GNN, GRAPH_LAYERS, GNNSettings
+from edgewise.models.graph.graph_autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
+from edgewise.models.graph.graph_network import (
     GraphNetworkEnsemble,
     GraphNetworkEnsembleSettings,
     GraphNetworkModel,
     GraphNetworkSettings,
 )
-from edgewise.models.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
-from edgewise.models.group_cnn import GroupCNN, GroupCNNSettings
-from edgewise.models.hugging_face import from_hugging_face, to_hugging_face
-from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
-from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
-from edgewise.models.particles import Particles, ParticlesSettings
-from edgewise.models.pooled_transformer import (
+from edgewise.models.graph.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
+from edgewise.models.graph.pooled_transformer import (
     PooledTransformer,
     PooledTransformerSettings,
     relevance,
 )
-from edgewise.models.potential import Potential, PotentialSettings
-from edgewise.models.recurrent import Recurrent, RecurrentSettings
+from edgewise.models.graph.smoothing import energy_by_depth
+from edgewise.models.hub.hugging_face import from_hugging_face, to_hugging_face
+from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
+from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
+from edgewise.models.particles.particles import Particles, ParticlesSettings
+from edgewise.models.particles.potential import Potential, PotentialSettings
+from edgewise.models.particles.simulator import Simulator, SimulatorSettings
 from edgewise.models.signature import Penalised, Signature
-from edgewise.models.simulator import Simulator, SimulatorSettings
-from edgewise.models.smoothing import energy_by_depth
-from edgewise.models.swin import Swin, SwinSettings
-from edgewise.models.transformer import Transformer, TransformerSettings
-from edgewise.models.translation import Found, translate
+from edgewise.models.text.bert import BERT, BERTSettings
+from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
+from edgewise.models.text.recurrent import Recurrent, RecurrentSettings
+from edgewise.models.text.transformer import Transformer, TransformerSettings
+from edgewise.models.text.translation import Found, translate
+from edgewise.models.vision.group_cnn import GroupCNN, GroupCNNSettings
+from edgewise.models.vision.swin import Swin, SwinSettings
 
 MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
     "mlp": (MLPSettings, Perceptron),

@@ -2,7 +2,8 @@
 
 from edgewise.training.checkpoint import write_file
 from edgewise.training.loop import resume, train
-from edgewise.training.optimizers import OPTIMIZERS
+from edgewise.training.optimizers.descent import OPTIMIZERS
+from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.plain import build
 from edgewise.training.runs import (
     LoadedRun,
@@ -15,7 +16,6 @@ from edgewise.training.runs import (
     read_config,
     read_metrics,
 )
-from edgewise.training.schedules import SCHEDULES
 from edgewise.training.settings import (
     Choice,
     OptimizerSettings,

@@ -16,14 +16,14 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise.errors import NonFiniteError
 from edgewise.models.signature import Penalised
-from edgewise.tasks.task import Batch, Prefetching, Split, Task
+from edgewise.tasks.core.task import Batch, Prefetching, Split, Task
 from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
-from edgewise.training.optimizers import average_for, optimizer_for, optimizer_tensors, restore_optimizer
+from edgewise.training.optimizers.descent import average_for, optimizer_for, optimizer_tensors, restore_optimizer
+from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.prefetch import Prefetch
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
-from edgewise.training.schedules import SCHEDULES
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
 

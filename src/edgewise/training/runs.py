@@ -14,7 +14,7 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.layers import adapt, chosen
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.task import Finishing, Judging, Keeping, Pattern, Split, Task
+from edgewise.tasks.core.task import Finishing, Judging, Keeping, Pattern, Split, Task
 from edgewise.training.checkpoint import load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_type_hints
 import yaml
 
 from edgewise.errors import ConfigError
-from edgewise.tasks.task import PatternChoice
-from edgewise.training.optimizers import OPTIMIZERS
+from edgewise.tasks.core.task import PatternChoice
+from edgewise.training.optimizers.descent import OPTIMIZERS
+from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.plain import build, convert, plain, read_yaml
-from edgewise.training.schedules import SCHEDULES
 
 Scalar = bool | int | float | str | None
 Options = dict[str, Scalar | list[Scalar]]

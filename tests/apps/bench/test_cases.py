@@ -11,7 +11,7 @@ from edgewise.apps.bench.contenders import CONTENDERS, OURS, PEERS
 from edgewise.apps.bench.exact import errors, solve
 from edgewise.apps.bench.inputs import Attention, Product
 from edgewise.kernels import BACKENDS
-from edgewise.kernels.dispatch import ON_GPU
+from edgewise.kernels.choose.dispatch import ON_GPU
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
 

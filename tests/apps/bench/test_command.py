@@ -3,7 +3,7 @@ import json
 import pytest
 
 from edgewise.apps.bench.cases import CASES
-from edgewise.apps.command_line import main
+from edgewise.apps.command.main import main
 
 
 def test_without_a_case_the_cases_are_listed(capsys) -> None:

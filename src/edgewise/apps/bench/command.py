@@ -16,7 +16,7 @@ from edgewise.apps.bench.cases import CASES, Case
 from edgewise.apps.bench.contenders import CONTENDERS, OURS
 from edgewise.apps.bench.harness import Budget, race
 from edgewise.apps.bench.regret import regret
-from edgewise.apps.listing import columns
+from edgewise.apps.command.listing import columns
 from edgewise.errors import ConfigError, nearest
 
 ALSO = {

@@ -16,7 +16,7 @@ from edgewise.apps.bench.inputs import Attention
 from edgewise.graphs import Graph, patterns
 from edgewise.kernels import BACKENDS, Dot, attend
 from edgewise.kernels.call import Attend
-from edgewise.kernels.dispatch import by_name_only, candidates
+from edgewise.kernels.choose.dispatch import by_name_only, candidates
 
 DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)

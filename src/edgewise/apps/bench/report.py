@@ -208,7 +208,7 @@ def draw(rows: Sequence[Row], *paths: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from edgewise.apps.figures import CLASSES
+    from edgewise.apps.report.figures import CLASSES
 
     most = max(row["threads"] for row in rows if row["seconds"])
     bars: dict[str, list[tuple[str, float]]] = {}

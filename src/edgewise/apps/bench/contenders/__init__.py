@@ -25,7 +25,7 @@ from edgewise.apps.bench.contenders import (
 )
 from edgewise.apps.bench.inputs import Inputs
 from edgewise.kernels import BACKENDS
-from edgewise.kernels.dispatch import ON_GPU, ORACLE
+from edgewise.kernels.choose.dispatch import ON_GPU, ORACLE
 
 REUSE = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}  # the allocator keeps what is freed
 

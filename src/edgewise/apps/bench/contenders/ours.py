@@ -10,7 +10,7 @@ import torch
 from edgewise.apps.bench.contenders import cora, gpt, particles
 from edgewise.apps.bench.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling, SmallGPT, TensorField
 from edgewise.graphs import causal
-from edgewise.graphs.sampling import sample_neighbors
+from edgewise.graphs.make.sampling import sample_neighbors
 from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
 from edgewise.kernels.call import Aggregate, Attend
 from edgewise.models import GNN, GNNSettings, Signature, Transformer, TransformerSettings

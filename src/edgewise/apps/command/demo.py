@@ -1,0 +1,107 @@
+"""`edgewise demo`: the same attention layer on text, on images and in a social network; only the graph differs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import edgewise
+from edgewise import training
+from edgewise.apps import recipes
+from edgewise.apps.command.listing import columns
+from edgewise.apps.command.runs import carry_out
+from edgewise.apps.numbers import shown
+from edgewise.apps.options import configure
+from edgewise.apps.report import pages
+from edgewise.apps.report.pages import Markup, element
+from edgewise.apps.report.report import Findings, drawn_attention, footer
+from edgewise.errors import ConfigError
+from edgewise.training import Result, load_run, read_metrics, write_file
+
+
+class Part(NamedTuple):
+    """One of the demonstration's runs."""
+
+    recipe: str
+    data: str
+    title: str
+
+
+PARTS = (
+    Part("demo-text", "English text", "A text: each character listens to those before it"),
+    Part("demo-digits", "handwritten digits", "An image: each patch listens to all"),
+    Part("demo-digits-grid", "handwritten digits", "The same image: each patch listens to its neighbours"),
+    Part("demo-karate", "karate club", "A social network: each member listens to friends"),
+)
+
+INTRODUCTION = """One transformer block was trained four times. What differs is who listens to whom: the graph. The
+attention that it learnt is drawn on that graph."""
+
+EQUATION = "y_i = Σ_{j ∈ N(i)} softmax_j(q_i · k_j / √d) v_j"
+
+
+def demo(folder: str | None) -> dict[str, Any]:
+    """Train the four runs, print one table and write one page."""
+    place = Path(folder) if folder else next(p for p in _defaults() if not p.exists())
+    if (place / "report.html").exists():
+        raise ConfigError(f"{place} already holds a demonstration: name a new folder")
+    started = time.perf_counter()
+    rows, body = [], []
+    for part in PARTS:
+        print(f"{part.title} ...", flush=True)
+        config = configure(recipes.read(part.recipe))
+        run = place / part.recipe.removeprefix("demo-")
+        result = carry_out(run, partial(training.train, config, run, progress=False))
+        found = Findings(run, load_run(run, device="cpu"), read_metrics(run))
+        rows.append(row(part, found, result))
+        link = element("a", "the run's own report", href=f"{run.name}/report.html")
+        body += found.part(part.title, partial(drawn_attention, found.loaded))
+        body.append(element("p", "More in ", link, "."))
+    seconds = time.perf_counter() - started
+    write_file(place / "report.html", page(rows, body).encode())
+    print("\n" + columns([dict(zip(rows[0], rows[0], strict=True)), *rows]))
+    print(f"\n{seconds:.0f} s in all; the page: {place / 'report.html'}")
+    return {"rows": rows, "seconds": seconds, "report": str(place / "report.html")}
+
+
+def _defaults() -> Iterator[Path]:
+    yield Path("runs/demo")
+    yield from (Path(f"runs/demo-{k}") for k in count(2))
+
+
+def row(part: Part, found: Findings, result: Result) -> dict[str, str]:
+    """A run as a row of the table; the backend is what the planner chose for the run's batches."""
+    config, graph = found.loaded.config, found.graph()
+    assert graph is not None
+    model: Any = found.loaded.model
+    heads, width = model.settings.heads, model.settings.width
+    batch = () if config.train.batch == 1 else (config.train.batch,)
+    plan = edgewise.plan(graph, edgewise.Dot(), heads=heads, channels=width // heads, batch=batch)
+    return {
+        "data": part.data,
+        "graph": "friendship" if config.graph.name == "given" else config.graph.name,
+        "nodes": f"{graph.num_receivers}",
+        "edges": f"{graph.num_edges:,}",
+        "backend": plan.choice,
+        "measure": result.measure,
+        "value": shown(result.metric, result.value),
+        "seconds": f"{result.seconds:.1f}",
+    }
+
+
+def page(rows: list[dict[str, str]], body: list[Markup]) -> Markup:
+    """The demonstration's page."""
+    heads = list(rows[0])
+    table = pages.table(heads, [list(row.values()) for row in rows], numbers=("nodes", "edges", "value", "seconds"))
+    opening = [
+        element("p", "Edgewise demonstration", class_="eyebrow"),
+        element("h1", "One attention, any graph"),
+        element("p", INTRODUCTION, class_="lead"),
+        element("p", pages.equation(EQUATION), class_="equation"),
+        table,
+    ]
+    return pages.page("One attention, any graph · Edgewise", *opening, *body, footer())

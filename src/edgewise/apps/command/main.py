@@ -1,0 +1,354 @@
+"""The `edgewise` command. Only argparse is imported here: PyTorch loads inside the commands that compute."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from edgewise import __version__
+from edgewise.errors import ConfigError, EdgewiseError, nearest
+
+Answer = dict[str, Any]
+
+EXAMPLES = """
+examples:
+  edgewise demo                                    one attention layer on text, images and a social network
+  edgewise list                                    the systems that run here, and the recipes
+  edgewise train cora-gcn --seeds 10               ten runs, their mean and standard deviation
+  edgewise train cora-gat --model.heads 4          change any option of a recipe
+  edgewise train cora-gat --help                   ... and see them all
+  edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
+  edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
+  edgewise plan window n=4096 radius=64 --heads 8  which backend would run, and why
+  edgewise bench csr-4x16                          Edgewise beside its peers, here and now
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are `ConfigError`s that name the nearest valid word."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message, flags=re.DOTALL)
+        if choice:
+            known = re.findall(r"[\w-]+", choice[2])
+            what = message.split(":")[0].removeprefix("argument ")
+            raise ConfigError(
+                f"{what}: {choice[1]!r} is unknown{nearest(choice[1], known)}; known are {', '.join(known)}"
+            )
+        raise ConfigError(f"{message}; see `{self.prog} --help`")
+
+    def refuse(self, extra: str) -> NoReturn:
+        """Complain about an argument that nothing takes."""
+        flag = extra.split("=")[0]
+        if flag.startswith("-"):
+            raise ConfigError(
+                f"unknown option {flag!r}{nearest(flag, self._option_string_actions)}; see `{self.prog} --help`"
+            )
+        raise ConfigError(f"unexpected argument {extra!r}; see `{self.prog} --help`")
+
+
+def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    """An argparse type: a whole number within bounds."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def temperature(text: str) -> float:
+    """An argparse type: a finite number, zero or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number >= 0")
+    return value
+
+
+def build_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser, and its commands' parsers by name."""
+    parser = Parser(
+        prog="edgewise",
+        description="One attention, any graph: train and run transformers and graph networks.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"edgewise {__version__}")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON on standard output")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    made: dict[str, Parser] = {}
+
+    def add(name: str, help: str, details: str = "") -> Parser:
+        made[name] = commands.add_parser(
+            name,
+            help=help,
+            description=details or help[0].upper() + help[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=name != "train",
+        )
+        made[name].add_argument(
+            "--json",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="end with one line of JSON on standard output",
+        )
+        return made[name]
+
+    demo = add("demo", "train one attention on text, images and a social network")
+    demo.add_argument("--run", metavar="FOLDER", help="where to put the runs and the report (default: runs/demo)")
+
+    listing = add("list", "show the systems and the recipes, or one table in full")
+    listing.add_argument("what", nargs="?", metavar="TABLE", choices=TABLES, help=f"one of {', '.join(TABLES)}")
+
+    train = add("train", "train a recipe; write its run folder and report", TRAIN)
+    train.add_argument(
+        "recipe", nargs="?", metavar="RECIPE", help="a name of `edgewise list recipes`, or the path of a YAML file"
+    )
+    train.add_argument(
+        "--seeds", type=whole(1, 1000), default=1, metavar="N", help="repeat with N seeds: mean ± standard deviation"
+    )
+    train.add_argument(
+        "--folds", type=whole(2, 1000), metavar="N", help="repeat with task.fold = 0 to N - 1, each with its own seed"
+    )
+    train.add_argument("--run", metavar="FOLDER", help="the run folder (default: runs/RECIPE-SEED)")
+    train.add_argument("--print-config", action="store_true", help="print the recipe as it would be trained, and stop")
+    train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
+
+    resume = add("resume", "go on with an interrupted run, bit for bit")
+    evaluate = add("evaluate", "measure a run on its validation and test data")
+    predict = add("predict", "let a run answer for one input")
+    generate = add("generate", "let a model continue a text, or write new graphs")
+    for command in (resume, evaluate, predict, generate):
+        command.add_argument("run", metavar="RUN", help="a run folder")
+    predict.add_argument(
+        "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
+    )
+    generate.add_argument("--prompt", default="\n", help="the text to continue")
+    generate.add_argument(
+        "--steps", type=whole(1, 1_000_000), default=200, metavar="N", help="characters to add (default: 200)"
+    )
+    generate.add_argument(
+        "--temperature", type=temperature, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)"
+    )
+    generate.add_argument("--top-k", type=whole(1), metavar="K", help="draw from the K most likely characters only")
+    generate.add_argument(
+        "--no-cache", action="store_true", help="recompute the past at every step instead of keeping keys and values"
+    )
+    generate.add_argument(
+        "--count", type=whole(1, 10_000), default=10, metavar="N", help="new graphs, of a model of graphs (default: 10)"
+    )
+    generate.add_argument("--seed", type=whole(0), default=0, help="of the random draws (default: 0)")
+
+    plan = add("plan", "show which backend would run on a graph, and why", PLAN)
+    plan.add_argument("pattern", nargs="?", metavar="PATTERN", help="a name of `edgewise list patterns`")
+    plan.add_argument(
+        "options", nargs="*", metavar="OPTION=VALUE", help="the pattern's own options, such as n=4096 radius=64"
+    )
+    plan.add_argument(
+        "--score",
+        default="Dot",
+        metavar="SCORE",
+        help="Dot (default), Additive, GatedAdditive, Gaussian, Uniform, Kernel",
+    )
+    plan.add_argument("--heads", type=whole(1, 4096), default=4, metavar="H", help="attention heads (default: 4)")
+    plan.add_argument(
+        "--channels", type=whole(1, 65536), default=64, metavar="C", help="channels per head (default: 64)"
+    )
+    plan.add_argument("--batch", type=whole(1), default=1, metavar="B", help="graphs alike, side by side (default: 1)")
+    plan.add_argument(
+        "--dtype", default="float32", choices=("float64", "float32", "bfloat16", "float16"), help="(default: float32)"
+    )
+    plan.add_argument(
+        "--device", default="cpu", choices=("cpu", "cuda"), help="where the graph would be (default: cpu)"
+    )
+    plan.add_argument(
+        "--calibrate", action="store_true", help="first measure the device's speeds (3 to 5 s) and keep them"
+    )
+
+    check = add("check", "measure what a model can tell apart", CHECK)
+    check.add_argument("what", metavar="WHAT", choices=("expressiveness",), help="expressiveness")
+    check.add_argument("model", metavar="MODEL", help="a name of `edgewise list models`")
+    check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
+
+    bench = add("bench", "time Edgewise beside its peers on this machine", BENCH)
+    bench.add_argument("case", nargs="?", metavar="CASE", help="a case, or `all`; without one, list them")
+    bench.add_argument(
+        "--quick", action="store_true", help="small sizes, two rounds, one thread, nothing that compiles"
+    )
+    bench.add_argument(
+        "--threads", type=whole(1, 1024), nargs="+", default=[], metavar="N", help="numbers of threads (default: 1 2)"
+    )
+    bench.add_argument(
+        "--seconds", type=whole(1), default=20, metavar="S", help="to measure each part for (default: 20)"
+    )
+    bench.add_argument("--rounds", type=whole(1, 10_000), metavar="N", help="measure N rounds instead")
+    bench.add_argument(
+        "--memory", type=whole(1), default=16, metavar="GB", help="what one process may allocate (default: 16)"
+    )
+    bench.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="these contenders only")
+    bench.add_argument("--out", metavar="FOLDER", help="write table.md, results.json and times.svg here")
+    bench.add_argument(
+        "--device", default="cpu", choices=("cpu", "cuda"), help="of `regret`; the other cases are the CPU's (default)"
+    )
+    return parser, made
+
+
+TABLES = ("systems", "recipes", "layers", "models", "patterns", "backends", "tasks")
+
+TRAIN = """Train a recipe and write its run folder: config.yaml, metrics.jsonl, checkpoints/, figures/ and report.html.
+
+Every option of the recipe can be changed with --SECTION.OPTION VALUE, where SECTION is task, graph, model, optimizer,
+schedule or train. `edgewise train RECIPE --help` shows the options of that recipe with their values. Choosing another
+task, graph or model by --SECTION.name starts that section from its defaults."""
+
+PLAN = """Show which backend would run an attention on a graph: candidates by predicted time, then the refusals.
+
+    edgewise plan causal n=1024 --heads 8
+    edgewise plan grid height=28 width=28 --channels 16 --score Gaussian
+    edgewise plan --calibrate
+    edgewise plan --calibrate --device cuda"""
+
+CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
+
+    edgewise check expressiveness gnn layer=gin depth=5"""
+
+BENCH = """Time Edgewise beside its peers: each in its own process, checked against float64 first, rounds interleaved.
+
+    edgewise bench                                   the cases and the contenders
+    edgewise bench csr-4x16 --threads 2
+    edgewise bench window-4096 --only edgewise sdpa-blocks
+    edgewise bench all --out results
+
+One thread is measured in processor time, several by the clock (in `threads` one too); memory is the peak above what
+was resident before."""
+
+
+def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Set aside every `--section.option value`; what is left is for argparse."""
+    rest, sections = [], []
+    words = iter(arguments)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if not re.fullmatch(r"--[^\s=]*\.[^\s=]*", flag):
+            rest.append(word)
+            continue
+        if not equals:
+            value = next(words, "--")
+            if value.startswith("--"):
+                raise ConfigError(f"{flag} needs a value; write {flag}=VALUE for one that begins with --")
+        sections.append((flag[2:], value))
+    return rest, sections
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command and its options; `sections` holds the options of a recipe as (name, text)."""
+    parser, commands = build_parser()
+    training = next((word for word in arguments if not word.startswith("-")), None) == "train"
+    rest, sections = split_sections(arguments) if training else (list(arguments), [])
+    args, extra = parser.parse_known_args(rest)
+    if extra:
+        (commands[args.command] if args.command else parser).refuse(extra[0])
+    args.sections = sections
+    if args.command is None or (args.command == "train" and args.recipe is None):
+        if args.command == "train" and not args.help:
+            raise ConfigError("train needs a RECIPE; `edgewise list recipes` names them")
+        (commands["train"] if args.command else parser).print_help()
+        raise SystemExit(0)
+    return args
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Carry out one command."""
+    match args.command:
+        case "list":
+            from edgewise.apps.command.listing import show
+
+            return show(args.what)
+        case "demo":
+            from edgewise.apps.command.demo import demo
+
+            return demo(args.run)
+        case "train":
+            from edgewise.apps.command.runs import train
+
+            if args.folds and args.seeds > 1:
+                raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
+            asked = {"folds": args.folds, "print_config": args.print_config, "help": args.help}
+            return train(args.recipe, args.sections, args.seeds, args.run, **asked)
+        case "resume":
+            from edgewise.apps.command.runs import resume
+
+            return resume(args.run)
+        case "evaluate":
+            from edgewise.apps.command.answers import evaluate
+
+            return evaluate(args.run)
+        case "predict":
+            from edgewise.apps.command.answers import predict
+
+            return predict(args.run, args.input)
+        case "generate":
+            from edgewise.apps.command.answers import generate
+
+            sampling = (args.steps, args.temperature, args.top_k)
+            drawn = {"cache": not args.no_cache, "seed": args.seed, "count": args.count}
+            return generate(args.run, args.prompt, *sampling, **drawn)
+        case "check":
+            from edgewise.apps.command.expressiveness import check
+
+            return check(args.model, args.options)
+        case "bench":
+            from edgewise.apps.bench.command import bench
+            from edgewise.apps.bench.harness import Budget
+
+            budget = Budget(seconds=args.seconds, rounds=args.rounds, gigabytes=args.memory)
+            asked = {"only": args.only, "out": args.out, "device": args.device}
+            return bench(args.case, quick=args.quick, threads=args.threads, budget=budget, **asked)
+        case _:
+            from edgewise.apps.command.planning import plan
+
+            shape = (args.heads, args.channels, args.batch, args.dtype)
+            return plan(args.pattern, args.options, args.score, *shape, args.device, calibrate=args.calibrate)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command: 0; 2, and one line on standard error, for what the user can put right; 130 when interrupted."""
+    try:
+        args = parse(sys.argv[1:] if argv is None else argv)
+        answer = run(args)
+        if args.json and os.environ.get("RANK", "0") == "0":  # one answer, however many processes train
+            print(json.dumps(answer, ensure_ascii=False))
+        sys.stdout.flush()
+    except EdgewiseError as error:
+        return _complain(str(error))
+    except BrokenPipeError:
+        # The reader went away (`edgewise list | head`): say nothing, and let nothing be flushed into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not re.search("memory|Storage size", str(error)):
+            raise
+        return _complain(f"this machine has too little memory for it: {error}")
+    except KeyboardInterrupt:
+        print("edgewise: interrupted", file=sys.stderr)
+        return 130
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    return 0
+
+
+def _complain(message: str) -> int:
+    print("edgewise: error: " + " ".join(message.split()), file=sys.stderr)
+    return 2

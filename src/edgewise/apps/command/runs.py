@@ -1,0 +1,195 @@
+"""`edgewise train` and `edgewise resume`: run folders, repetitions with other seeds, and what is printed about them."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from edgewise import training
+from edgewise.apps import recipes
+from edgewise.apps.command.listing import columns
+from edgewise.apps.numbers import shown
+from edgewise.apps.options import Overrides, configure, flat, show_options
+from edgewise.errors import ConfigError
+from edgewise.tasks import Task
+from edgewise.training import Result, RunConfig
+
+
+def train(
+    recipe: str,
+    overrides: Overrides,
+    seeds: int,
+    folder: str | None,
+    *,
+    folds: int | None = None,
+    print_config: bool = False,
+    help: bool = False,
+) -> dict[str, Any]:
+    """Train a recipe once for each seed, or for each fold of its data."""
+    found = recipes.read(recipe)
+    if help:
+        show_options(found, overrides)
+        return {"recipe": found.name}
+    config = configure(found, overrides)
+    if print_config:
+        content = {"description": found.description, "system": list(found.system)} | flat(config)
+        print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100), end="")
+        return content
+    repetitions = [
+        replace(config, train=replace(config.train, seed=seed))
+        for seed in range(config.train.seed, config.train.seed + (folds or seeds))
+    ]
+    if folds:
+        repetitions = [with_fold(one, fold) for fold, one in enumerate(repetitions)]
+    task = rehearse(repetitions[-1])
+    results = []
+    for one in repetitions:
+        run = run_folder(one, None if folder is None else Path(folder), alone=len(repetitions) == 1)
+        results.append(carry_out(run, partial(training.train, one, run)))
+        if first_rank():
+            print(sentence(one.train.seed, results[-1]), flush=True)
+    return summary(config, results, mean_curve(results, task.maximise) if folds else None)
+
+
+def with_fold(config: RunConfig, fold: int) -> RunConfig:
+    """The same configuration on another fold of its data."""
+    if "fold" not in config.task.options:
+        raise ConfigError(f"the task {config.task.name!r} has no folds: use --seeds")
+    return replace(config, task=replace(config.task, options=config.task.options | {"fold": fold}))
+
+
+def resume(folder: str) -> dict[str, Any]:
+    """Go on with a run, or tell the result of a finished one."""
+    run = Path(folder)
+    config = training.read_config(run)
+    result = carry_out(run, partial(training.resume, run))
+    if first_rank():
+        print(sentence(config.train.seed, result))
+    return summary(config, [result])
+
+
+def run_folder(config: RunConfig, folder: Path | None, *, alone: bool) -> Path:
+    """A new folder: the one asked for (with one inside for each of several seeds), or the next free default."""
+    if folder is not None:
+        return folder if alone else folder / f"seed-{config.train.seed}"
+    first = Path("runs") / f"{config.recipe}-{config.train.seed}"
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return first  # the ranks must agree, and some may look before others have made the folder
+    later = (Path(f"{first}-{k}") for k in count(2))
+    return next(path for path in chain([first], later) if not path.exists())
+
+
+def rehearse(config: RunConfig) -> Task:
+    """Take one example through the model and the loss: what cannot run is refused before anything is written."""
+    try:
+        task, model = training.assemble(config)
+        training.begin(model, config)
+        batch = next(iter(task.batches("valid", 1, config.graph)))
+        with torch.no_grad():
+            task.loss(model.eval()(*batch.inputs), batch)
+    except ValueError as error:  # EdgewiseError's kinds, and what PyTorch says of a number that cannot be
+        raise ConfigError(str(error).replace(".options.", ".")) from error
+    return task
+
+
+def carry_out(run: Path, training_: Callable[[], Result]) -> Result:
+    """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run."""
+    try:
+        result = training_()
+    except KeyboardInterrupt:
+        if (run / "config.yaml").exists() and first_rank():
+            print(f"edgewise: interrupted; go on with: edgewise resume {run}", file=sys.stderr)
+        raise
+    if first_rank():
+        write_report(run)
+    return result
+
+
+def write_report(run: Path) -> None:
+    """Write a run's report, or say why it could not be written."""
+    from edgewise.apps.report.report import report
+
+    try:
+        problems = report(run)
+    except Exception as error:  # the run is worth more than its report
+        problems = [f"the report of {run} could not be written: {type(error).__name__}: {error}"]
+    for problem in problems:
+        print(f"edgewise: warning: {problem}", file=sys.stderr)
+
+
+def first_rank() -> bool:
+    """Whether this process speaks for all that train together."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def sentence(seed: int, result: Result) -> str:
+    """A run in one line."""
+    steps = f"{result.steps} steps, {1000 * result.step_seconds:.1f} ms each, {result.seconds:.1f} s"
+    chosen = f"valid {shown(result.metric, result.valid)} at step {result.best_step}"
+    reached = f"seed {seed}: {result.measure} {shown(result.metric, result.value)} ({chosen}; {steps})"
+    return f"{reached}  {result.run / 'report.html'}"
+
+
+def mean_curve(results: Sequence[Result], maximise: bool) -> dict[str, Any]:
+    """The step, the same for all folds, at which the mean of their validation scores is best: its mean and deviation.
+
+    This is how Xu et al. (2019) choose an epoch. It reads the very scores that it chooses by, so it flatters: the
+    honest figure is that of the test split.
+    """
+    curves = [validation_curve(result) for result in results]
+    steps = [step for step in curves[0] if all(step in curve for curve in curves)]
+    means = {step: statistics.fmean(curve[step] for curve in curves) for step in steps}
+    best = (max if maximise else min)(steps, key=means.__getitem__)
+    return {"step": best, "mean": means[best], "sd": statistics.stdev(curve[best] for curve in curves)}
+
+
+def validation_curve(result: Result) -> dict[int, float]:
+    """The validation score at each step that had one."""
+    records = training.read_metrics(result.run)
+    return {r["step"]: r["valid"][result.metric] for r in records if "valid" in r and "metric" not in r}
+
+
+def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] | None = None) -> dict[str, Any]:
+    """All repetitions together, printed as a table where there are several."""
+    values = [result.value for result in results]
+    mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+    metric, measure = results[0].metric, results[0].measure
+    if sd is not None and first_rank():
+        rows = [
+            {
+                "run": str(result.run),
+                measure: shown(metric, result.value),
+                f"valid {metric}": shown(metric, result.valid),
+                "steps": str(result.steps),
+                "ms a step": f"{1000 * result.step_seconds:.1f}",
+                "seconds": f"{result.seconds:.1f}",
+            }
+            for result in results
+        ]
+        heading = dict(zip(rows[0], rows[0], strict=True))
+        print("\n" + columns([heading, *rows]))
+        print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} runs)")
+    if curve is not None and first_rank():
+        told = f"{shown(metric, curve['mean'])} ± {shown(metric, curve['sd'])} at step {curve['step']}"
+        print(f"{config.recipe}: validation {metric}, best of the mean curve over the folds: {told}")
+    return {
+        "recipe": config.recipe,
+        "metric": metric,
+        "values": values,
+        "mean": mean,
+        "sd": sd,
+        "seconds": sum(result.seconds for result in results),
+        "runs": [str(result.run) for result in results],
+        "valid": [result.valid for result in results],
+        "step_seconds": [result.step_seconds for result in results],
+    } | ({} if curve is None else {"mean_curve": curve})

@@ -1,0 +1,1 @@
+"""A run's report: a self-contained page with its figures."""

@@ -1,0 +1,1 @@
+"""Graphs made from positions, content, samples and spectra."""

@@ -1,0 +1,242 @@
+"""Graphs from content: who resembles whom. Copies of nodes are laid side by side, so that ranges say who hears whom.
+
+A node may stand in several places: once for each head, each round of hashing, each cluster. Within a group (a bucket, a
+cluster) places ascend by the node's position, so that the senders that a node hears there are a few contiguous places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise.errors import GraphError
+from edgewise.graphs import forms as lowering
+from edgewise.graphs.checks import whole_number
+from edgewise.graphs.graph import Graph
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A graph among places, and whose places they are.
+
+    Symbols     receivers [I'], senders [J']: the node that stands in each place, numbered over all sequences
+    """
+
+    graph: Graph
+    receivers: Tensor
+    senders: Tensor
+
+    def among_nodes(self, num_receivers: int, num_senders: int) -> Graph:
+        """The same graph among the nodes themselves, with their numbers; what is heard in two places is heard once."""
+        ends = self.senders[self.graph.senders], self.receivers[self.graph.receivers]
+        return Graph.from_edge_index(torch.stack(ends), num_senders, num_receivers).coalesce()
+
+    def with_seat(self) -> Graph:
+        """The graph with one more sender, the last, whom everybody hears."""
+        graph, seat = self.graph, self.graph.num_senders
+        ranges = graph.ranges()
+        if ranges is not None:
+            starts, stops = (functional.pad(bound, (0, 1), value=seat + end) for end, bound in enumerate(ranges))
+            return Graph.from_ranges(starts, stops, seat + 1)
+        everybody = torch.arange(graph.num_receivers, device=graph.device)
+        senders = torch.cat([graph.senders, torch.full_like(everybody, seat)])
+        edges = torch.stack([senders, torch.cat([graph.receivers, everybody])])
+        return Graph.from_edge_index(edges, seat + 1, graph.num_receivers)
+
+
+def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, loops: bool = True) -> Gathered:
+    """Those of the graph's senders who carry the receiver's label, and stand in its chunk or in the one before.
+
+    Equation    N'_r(i) = {j ∈ N(i) : l_r(j) = l_r(i), c_r(i) − 1 ≤ c_r(j) ≤ c_r(i)},  c_r(j) = ⌊rank_r(j) / chunk⌋
+    Symbols     of_receivers, of_senders = the labels l; rank_r(j) = how many nodes with that label, in the same member
+                of a batch, come before j. Without `loops` a node leaves itself out, unless it hears nobody in any round
+    Shapes      of_receivers [S, R, I], of_senders [S, R, J] int64: S sequences on one graph, R rounds of labels
+                -> S R I receivers and S R J senders; receivers and senders number the labels as they lie in memory
+    Errors      labels of another shape; a chunk below 1
+    Edge cases  ranks count from a group's own start: whom a node hears does not depend on nodes after it, unless it
+                hears them
+    Cost        O(S R N log N) time and O(S R N) memory for a graph by rule or ranges; O(S R E) for one by edges
+    Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020, §2
+
+    >>> from edgewise.graphs import causal, draw
+    >>> labels = torch.tensor([0, 1, 0, 1, 0]).view(1, 1, 5)
+    >>> print(draw(alike(causal(5), labels, labels, chunk=5).among_nodes(5, 5)))
+    #....
+    .#...
+    #.#..
+    .#.#.
+    #.#.#
+    """
+    chunk = whole_number(chunk, "chunk", least=1)
+    _check(graph, of_receivers, of_senders)
+    members = _members(graph)
+    labels = 1 + max((int(of.max()) for of in (of_receivers, of_senders) if of.numel()), default=0)
+    sequences, rounds, count = of_receivers.shape
+
+    def sorted_by_group(of: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
+        first = torch.arange(sequences * rounds, device=of.device).view(sequences, rounds, 1) * len(graph.sizes)
+        group, order = ((first + member) * labels + of).flatten(0, 1).sort(dim=-1, stable=True)
+        return group.flatten(), order
+
+    (group_i, i), (group_j, j) = sorted_by_group(of_receivers, members[0]), sorted_by_group(of_senders, members[1])
+    place = _Places(graph, group_j, j.flatten())
+    node = i.flatten()
+    first = place.of(group_i, torch.zeros_like(node))
+    rank = place.of(group_i, node + graph.offset) - first
+    this = rank // chunk
+    bounds = first + (this - 1).clamp(min=0) * chunk, first + (this + 1) * chunk
+    rows = (torch.arange(sequences * rounds, device=i.device)[:, None] * count + i).flatten()
+    itself = None if loops else first + rank
+    among = place.heard_by(group_i, node, bounds, itself, rows // (rounds * count) * count + node)
+    columns = torch.arange(sequences * rounds, device=j.device)[:, None] * graph.num_senders + j
+    return Gathered(among, rows, columns.flatten())
+
+
+def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: int) -> Gathered:
+    """Each cluster takes in the receivers and the senders nearest to it; the receivers hear those senders.
+
+    Equation    N'_c(i) = N(i) ∩ top_j(near_c(j)) for i ∈ top_i(near_c(i)),  top = the `size` largest of each member
+    Symbols     near = how near a node is to each cluster
+    Shapes      near_receivers [S, K, I], near_senders [S, K, J] for S sequences on one graph and K clusters
+                -> at most S K size receivers and senders, which number the nodes: s I + i and s J + j
+    Errors      near of another shape; a size below 1
+    Edge cases  a node may be taken in by several clusters, or by none
+    Cost        O(S K N + S K size log N)
+    Reference   Roy, Saffar, Vaswani & Grangier, "Efficient content-based sparse attention with routing transformers",
+                2021, Algorithm 1
+
+    >>> from edgewise.graphs import complete, draw
+    >>> near = torch.tensor([[0.9, 0.8, 0.1, 0.2], [0.0, 0.1, 0.9, 0.8]])[None]
+    >>> print(draw(clusters(complete(4), near, near, size=2).among_nodes(4, 4)))
+    ##..
+    ##..
+    ..##
+    ..##
+    """
+    size = whole_number(size, "size", least=1)
+    _check(graph, near_receivers, near_senders)
+    group_i, i = _nearest(near_receivers, graph.sizes if graph.is_square else None, size)
+    group_j, j = _nearest(near_senders, graph.sizes if graph.is_square else None, size)
+    among = _Places(graph, group_j, j).heard_by(group_i, i)
+    per_sequence = near_senders.shape[1] * (len(graph.sizes) if graph.is_square else 1)
+    return Gathered(
+        among,
+        group_i // per_sequence * graph.num_receivers + i,
+        group_j // per_sequence * graph.num_senders + j,
+    )
+
+
+def laid_out(sizes: Tensor, multiple: int = 1) -> Tensor:
+    """The nodes of each member in a row of its own, [G, longest]; a row that is too short goes on with the number N.
+
+    >>> laid_out(torch.tensor([2, 3]))
+    tensor([[0, 1, 5],
+            [2, 3, 4]])
+    """
+    longest = int(sizes.max()) if len(sizes) else 0
+    step = torch.arange(-(-longest // multiple) * multiple, device=sizes.device)
+    first = sizes.cumsum(0) - sizes
+    return torch.where(step < sizes[:, None], first[:, None] + step, sizes.sum())
+
+
+def hears_later(graph: Graph) -> bool:
+    """Whether somebody listens to a later position; kept with the graph."""
+    return graph.memo("hears later", lambda: _hears_later(graph))
+
+
+def _hears_later(graph: Graph) -> bool:
+    ranges = graph.ranges()
+    if ranges is not None:
+        starts, stops = ranges
+        own = torch.arange(graph.num_receivers, device=graph.device)[:, None] + graph.offset
+        return bool(((stops > starts) & (stops - 1 > own)).any())
+    return bool((graph.senders > graph.receivers + graph.offset).any())
+
+
+class _Places:
+    """Places of senders, sorted by group and then by node: who hears which of them."""
+
+    def __init__(self, graph: Graph, group: Tensor, node: Tensor) -> None:
+        self.graph = graph
+        self.keys = group * (graph.num_senders + 1) + node
+
+    def of(self, group: Tensor, node: Tensor) -> Tensor:
+        """The first place in a group whose node is that one or a later one."""
+        return torch.searchsorted(self.keys, group * (self.graph.num_senders + 1) + node)
+
+    def heard_by(
+        self,
+        group: Tensor,
+        node: Tensor,
+        bounds: tuple[Tensor, Tensor] | None = None,
+        itself: Tensor | None = None,
+        owner: Tensor | None = None,
+    ) -> Graph:
+        """Receivers hear the places of their group whose nodes their nodes hear, within bounds, but not their own.
+
+        An owner of receivers who hear nobody else hears itself.
+        """
+        ranges, row = self.graph.ranges(), None
+        if ranges is not None:
+            starts, stops = (self.of(group[:, None], bound[node]) for bound in ranges)  # [I', R]
+        else:
+            degree = self.graph.in_degrees()[node]
+            row = torch.repeat_interleave(torch.arange(len(node), device=node.device), degree)
+            edge = lowering.senders_of(self.graph.offsets[node], self.graph.offsets[node] + degree)
+            starts, stops = (self.of(group[row], self.graph.senders[edge] + end) for end in (0, 1))
+            starts, stops = starts[:, None], stops[:, None]
+        at = slice(None) if row is None else row
+        if bounds is not None:
+            least, most = (bound[at, None] for bound in bounds)
+            starts, stops = (torch.minimum(torch.maximum(x, least), most) for x in (starts, stops))
+        if itself is not None and owner is not None:
+            starts, stops = _without(starts, stops, itself[at, None], owner[at])
+        if row is None:
+            return Graph.from_ranges(starts, stops, len(self.keys))
+        receivers = torch.repeat_interleave(row, (stops - starts).sum(1))
+        edges = torch.stack([lowering.senders_of(starts, stops), receivers])
+        return Graph.from_edge_index(edges, len(self.keys), len(node))
+
+
+def _without(starts: Tensor, stops: Tensor, itself: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+    """Intervals cut in two around a receiver's own place, but for owners who hear nobody else."""
+    inside = (starts <= itself) & (itself < stops)
+    others = (stops - starts - inside.long()).sum(1)
+    total = others.new_zeros(int(owner.max()) + 1 if len(owner) else 0).index_add_(0, owner, others)
+    alone = (total == 0)[owner][:, None]
+    before, after = (torch.minimum(torch.maximum(cut, starts), stops) for cut in (itself, itself + 1))
+    before, after = before.where(~alone, stops), after.where(~alone, stops)
+    return torch.stack([starts, after], -1).flatten(1), torch.stack([before, stops], -1).flatten(1)
+
+
+def _nearest(near: Tensor, sizes: Tensor | None, size: int) -> tuple[Tensor, Tensor]:
+    """The nodes nearest to each cluster in each member, as (group, node), both ascending."""
+    sequences, count, nodes = near.shape
+    table = laid_out(torch.tensor([nodes], device=near.device) if sizes is None else sizes)
+    laid = functional.pad(near, (0, 1), value=-torch.inf)[..., table]  # [S, K, G, longest]
+    top = laid.topk(min(size, table.shape[1]), sorted=False).indices
+    chosen = table.expand(sequences, count, -1, -1).gather(-1, top).sort(-1).values.flatten(0, 2)
+    taken = chosen < nodes
+    group = torch.arange(len(chosen), device=near.device)[:, None].expand_as(chosen)
+    return group[taken], chosen[taken]
+
+
+def _members(graph: Graph) -> tuple[Tensor, Tensor]:
+    """In which member of a batch each receiver and each sender is."""
+    if graph.is_square:
+        member = torch.repeat_interleave(graph.sizes)
+        return member, member
+    nobody = torch.zeros(max(graph.num_receivers, graph.num_senders), dtype=torch.int64, device=graph.device)
+    return nobody[: graph.num_receivers], nobody[: graph.num_senders]
+
+
+def _check(graph: Graph, of_receivers: Tensor, of_senders: Tensor) -> None:
+    found, wanted = (of_receivers.shape, of_senders.shape), (graph.num_receivers, graph.num_senders)
+    fits = len(found[0]) == len(found[1]) == 3 and found[0][:2] == found[1][:2]
+    if not fits or (found[0][2], found[1][2]) != wanted:
+        shapes = f"[S, R, {wanted[0]}] for the receivers and [S, R, {wanted[1]}] for the senders"
+        given = f"{list(found[0])} and {list(found[1])}"
+        raise GraphError(f"what is told of the nodes has the shapes {given}, but must have {shapes}")

@@ -1,0 +1,203 @@
+"""Neighbours drawn at random, hop by hop: small graphs on which layers learn about a graph that is too large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise import native
+from edgewise.errors import GraphError, ShapeError
+from edgewise.graphs import checks
+from edgewise.graphs import forms as lowering
+from edgewise.graphs.graph import Graph
+
+MOST_NODES = 2**31 - 2  # of a graph that the C++ samples: it numbers nodes in 32 bits
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some nodes of a graph, and for each layer of a network the graph that it runs on.
+
+    Symbols     M = nodes in the sample, S = seeds, L = layers, E_l = edges of layer l's graph
+    Shapes      nodes [M]: which nodes these are, the seeds first; graphs: L of them, in the order of the layers;
+                edges: L tensors [E_l], which edges of the large graph those of graphs[l] are
+
+    graphs[l] has as receivers the first of the nodes, and as senders some more of them: those that are the receivers of
+    graphs[l - 1], or all M where l = 0. So x [M, C] goes in, each layer drops the nodes that only the one before had to
+    hear, and y [S, C] comes out, in the order of the seeds. A node tensor follows as x[nodes], an edge tensor as
+    e[edges[l]].
+    """
+
+    nodes: Tensor
+    graphs: tuple[Graph, ...]
+    edges: tuple[Tensor, ...]
+
+
+def sample_neighbors(
+    graph: Graph,
+    seeds: Any,
+    fanouts: Sequence[int],
+    generator: torch.Generator | None = None,
+    weight: Tensor | None = None,
+) -> Sample:
+    """Some neighbours of the seeds, some neighbours of all those, and so on: a hop for each layer of a network.
+
+    Equation    B_0 = the seeds;  B_h = B_{h-1} ∪ ⋃ {N_h(i) : i ∈ B_{h-1}}            (Alg. 2, lines 1 to 7)
+                N_h(i) = min(fanouts[h], |N(i)|) of the edges of i, without replacement: each set of that size equally
+                likely or, with `weight`, drawn one after the other, P(e) = w_e / Σ w over those that are left
+    Symbols     fanouts = S_K, ..., S_1, from the seeds outwards (-1: all); seeds = B; a generator or, without one,
+                torch.manual_seed decides the draw; weight = w_e in the graph's own order
+    Shapes      seeds [S] integers, weight [E] -> `Sample`: nodes [M], L = len(fanouts) graphs, edges [E_l] of each
+    Errors      a graph whose receivers are not its senders; a seed that is out of range or there twice; a fan-out below
+                -1; a weight that is negative or not finite, once its receiver is reached: node, hop or edge is named
+    Edge cases  a fan-out of the degree or more takes every neighbour once; a fan-out of 0, or no neighbours: no edge;
+                parallel edges count as often as they are there; an edge of weight 0 is never drawn
+    Cost        time O(Σ_l E_l), with `weight` O(all edges of the receivers); kept with the graph: 4 bytes for each node
+                and each edge
+    Differs     in Algorithm 2 neighbours are drawn with replacement where a node has too few (§4.2): here it has fewer
+    Reference   Hamilton, Ying & Leskovec, 2017; Efraimidis & Spirakis, 2006 (weights)
+
+    A draw depends on (generator, hop, node) alone, so it is the same on any number of threads; it differs between the
+    C++ and the plain PyTorch that runs where there is none.
+
+    Example
+        >>> ring = Graph.from_edge_index([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], num_nodes=5)  # i listens to i - 1
+        >>> sample = sample_neighbors(ring, [3], fanouts=[1, 1])
+        >>> sample.nodes.tolist(), sample.graphs
+        ([3, 2, 1], (Graph(2 receivers, 3 senders, 2 edges), Graph(1 receivers, 2 senders, 1 edges)))
+        >>> x = torch.arange(5.0)[sample.nodes]  # what the nodes know; then two layers x_i + Σ_j x_j
+        >>> for layer in sample.graphs:
+        ...     x = x[: layer.num_receivers] + torch.tensor(layer.to_scipy() @ x.numpy())
+        >>> x.tolist()  # (3 + 2) + (2 + 1)
+        [8.0]
+    """
+    if not graph.is_square:
+        nodes = f"{graph.num_receivers} receivers at offset {graph.offset} and {graph.num_senders} senders"
+        raise GraphError(f"sample_neighbors needs receivers and senders to be the same nodes: this graph has {nodes}")
+    counts = _fanouts(fanouts)
+    seeds = checks.index_tensor(seeds, "seeds", axes=1).to(graph.device).contiguous()
+    weight = _weight(weight, graph)
+    device = "cpu" if generator is None else generator.device
+    seed = int(torch.randint(2**63 - 1, (), generator=generator, device=device))
+    with torch.inference_mode(False):  # as in `derived`: the sample may serve a backward pass
+        library = lowering.compiled(graph.offsets, graph.senders, seeds)
+        if library is not None and graph.num_receivers <= MOST_NODES:
+            return _sample_in_c(library, graph, seeds, counts, seed, weight)
+        return _sample_in_torch(graph, seeds, counts, seed, weight)
+
+
+def _sample_in_c(
+    library: ModuleType, graph: Graph, seeds: Tensor, fanouts: list[int], seed: int, weight: Tensor | None
+) -> Sample:
+    # A sampler remembers the place of each node in the sample, for one thread at a time; a list is safe to share.
+    idle: list[Any] = graph.memo("idle samplers", list)
+    try:  # not by asking first: another thread may take the last one in between
+        sampler = idle.pop()
+    except IndexError:
+        sampler = library.Sampler(graph.num_receivers)
+    if sampler.begin(seeds.data_ptr(), len(seeds)) >= 0:
+        _check_seeds(graph, seeds)
+    # The same form as the kernels use, so that a graph has it once: senders in 32 bits.
+    all_edges = graph.memo("native edges", lambda: (graph.offsets.contiguous(), graph.senders.to(torch.int32)))
+    at = *(t.data_ptr() for t in all_edges), 0 if weight is None else weight.data_ptr()
+    known, graphs, chosen = len(seeds), [], []
+    for number, fanout in enumerate(fanouts):
+        hop = library.Hop(native.threads(), *at, weight is not None and weight.dtype == torch.float64, fanout)
+        offsets = torch.empty(known + 1, dtype=torch.int64)
+        count = sampler.count(hop, offsets.data_ptr())
+        if count < 0:
+            raise _wrong_weight(weight, -1 - count)
+        senders, edges = torch.empty(count, dtype=torch.int64), torch.empty(count, dtype=torch.int64)
+        receivers = known
+        known = sampler.draw(hop, seed, number, offsets.data_ptr(), senders.data_ptr(), edges.data_ptr())
+        graphs.append(Graph._of(receivers, known, offsets=offsets, senders=senders))
+        chosen.append(edges)
+    nodes = torch.empty(known, dtype=torch.int64)
+    sampler.nodes(nodes.data_ptr())
+    idle.append(sampler)
+    return Sample(nodes, tuple(reversed(graphs)), tuple(reversed(chosen)))
+
+
+def _sample_in_torch(graph: Graph, seeds: Tensor, fanouts: list[int], seed: int, weight: Tensor | None) -> Sample:
+    _check_seeds(graph, seeds)
+    generator = torch.Generator(graph.device).manual_seed(seed)
+    nodes, graphs, chosen = seeds.clone(), [], []
+    place = torch.full((graph.num_receivers,), -1, device=graph.device)  # of a node in the sample
+    place[nodes] = torch.arange(len(nodes), device=graph.device)
+    for fanout in fanouts:
+        receivers, edges = _draw(graph, nodes, fanout, generator, weight)
+        senders, count = graph.senders[edges], len(nodes)
+        nodes = torch.cat([nodes, senders[place[senders] < 0].unique()])
+        place[nodes[count:]] = torch.arange(count, len(nodes), device=graph.device)
+        offsets, senders, order = lowering.sorted_edges(receivers, place[senders], (count, len(nodes)))
+        graphs.append(Graph._of(count, len(nodes), device=graph.device, offsets=offsets, senders=senders))
+        chosen.append(edges[order])
+    return Sample(nodes, tuple(reversed(graphs)), tuple(reversed(chosen)))
+
+
+def _draw(
+    graph: Graph, nodes: Tensor, fanout: int, generator: torch.Generator, weight: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """(place of the receiver in `nodes`, edge) of those edges of the nodes that have the least -log(u_e) / w_e."""
+    starts, stops = graph.offsets[nodes], graph.offsets[nodes + 1]
+    edges = lowering.senders_of(starts[:, None], stops[:, None])
+    rows = torch.repeat_interleave(stops - starts)
+    if weight is not None:
+        wrong = edges[~((weight[edges] >= 0) & (weight[edges] < torch.inf))]
+        if len(wrong):
+            raise _wrong_weight(weight, int(wrong.min()))
+        positive = weight[edges] > 0
+        edges, rows = edges[positive], rows[positive]
+    key = torch.empty(len(edges), dtype=torch.float64, device=edges.device).exponential_(generator=generator)
+    if weight is not None:
+        key = key / weight[edges]
+    order = key.argsort()
+    order = order[rows[order].argsort(stable=True)]  # by row, then by key
+    first = lowering.offsets_of(lowering.counts(rows, len(nodes)))[rows]  # rows stay in place: they ascend already
+    kept = torch.arange(len(rows), device=rows.device) - first < fanout if fanout >= 0 else torch.ones_like(rows) > 0
+    kept = order[kept].sort().values  # edges ascend, so that parallel ones do
+    return rows[kept], edges[kept]
+
+
+def _fanouts(fanouts: Sequence[int]) -> list[int]:
+    if isinstance(fanouts, int) or not hasattr(fanouts, "__iter__"):
+        raise GraphError(f"fanouts must list how many neighbours to draw in each hop, as [10, 10], not {fanouts!r}")
+    counts = [checks.whole_number(fanout, f"fanouts[{hop}]", least=-(2**63)) for hop, fanout in enumerate(fanouts)]
+    for hop, fanout in enumerate(counts):
+        if fanout < -1:
+            raise GraphError(f"fanouts[{hop}] must be a number of neighbours, or -1 for all of them, not {fanout}")
+    return [min(fanout, MOST_NODES) for fanout in counts]
+
+
+def _weight(weight: Any, graph: Graph) -> Tensor | None:
+    """Contiguous, in float32 or float64: what the C++ reads."""
+    if weight is None:
+        return None
+    if not isinstance(weight, Tensor):
+        raise GraphError(f"weight must be a tensor with a number for each edge, not {type(weight).__name__}")
+    if weight.shape != (graph.num_edges,):
+        raise ShapeError(f"weight must have shape [{graph.num_edges}], one for each edge, not {list(weight.shape)}")
+    if weight.device != graph.device:
+        raise GraphError(f"weight is on {weight.device}, but the graph on {graph.device}: move one of them")
+    if weight.is_complex():
+        raise GraphError(f"weight must hold real numbers, not {str(weight.dtype).removeprefix('torch.')}")
+    kept = weight.dtype in (torch.float32, torch.float64)
+    return weight.detach().to(weight.dtype if kept else torch.float64).contiguous()
+
+
+def _check_seeds(graph: Graph, seeds: Tensor) -> None:
+    checks.in_range(seeds, graph.num_receivers, "seed", "node", f"the graph has {graph.num_receivers} nodes")
+    order = seeds.argsort(stable=True)
+    again = order[1:][seeds[order[1:]] == seeds[order[:-1]]]
+    if len(again):
+        place = int(again.min())
+        raise GraphError(f"seed {place}: node {int(seeds[place])} is a seed already: seeds must be distinct")
+
+
+def _wrong_weight(weight: Any, edge: int) -> GraphError:
+    return GraphError(f"edge {edge}: weight {float(weight[edge]):g} must be finite and at least 0")

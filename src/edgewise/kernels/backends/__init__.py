@@ -1,0 +1,1 @@
+"""The backends, by device."""

@@ -1,0 +1,1 @@
+"""Backends in C++, for the CPU."""

@@ -1,0 +1,1 @@
+"""Backends in Triton, for NVIDIA GPUs."""

@@ -1,0 +1,334 @@
+"""Attention on small blocks, all to all: the pairs of a block and a head are one tile, which never leaves the chip.
+
+A block is five numbers: its first receiver, sender and edge, and how many receivers and senders it has.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from edgewise.kernels.backends.cuda import programs as gpu
+
+INTERPRETED = tl.constexpr(gpu.INTERPRETED)  # the interpreter multiplies bfloat16 numbers as if they were integers
+NONE, EDGES, SENDERS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # what the bias has a number for
+PROGRAMS = 1024  # with fewer, a card of some hundred multiprocessors is not full
+WARPS = {4: 1, 5: 2, 6: 4, 7: 8}  # of a tile of 2^n receivers: 16 rows for each
+INTEGERS = (
+    "q_batch", "q_row", "k_batch", "k_row", "v_batch", "v_row", "dy_batch", "dy_row", "bias_batch", "bias_row",
+    "bias_head", "first_block", "count", "heads", "together", "receivers", "senders", "edges", "channels", "values",
+)  # fmt: skip
+
+
+@triton.jit
+def rows(x, first, count, row, width, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Some rows of a matrix as a tile, zeros around them."""
+    r, c = tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    at = x + first * row + r[:, None] * row + c[None, :]
+    tile = tl.load(at, mask=(r < count)[:, None] & (c < width)[None, :], other=0.0)
+    return tile.to(tl.float32) if INTERPRETED else tile
+
+
+@triton.jit
+def put_rows(x, tile, first, count, row, width, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """A tile's rows, back in a matrix."""
+    r, c = tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    at = x + first * row + r[:, None] * row + c[None, :]
+    tl.store(at, tile.to(x.dtype.element_ty), mask=(r < count)[:, None] & (c < width)[None, :])
+
+
+@triton.jit
+def at_edges(x, stride, block, row, ROWS: tl.constexpr, SIZE: tl.constexpr):
+    """Where each pair of some receivers with all senders has its number in x, and whether it has one."""
+    _, _, e_0, n_i, n_j = block
+    i, j = row + tl.arange(0, ROWS), tl.arange(0, SIZE)
+    return x + e_0 * stride + (i[:, None] * n_j + j[None, :]) * stride, (i < n_i)[:, None] & (j < n_j)[None, :]
+
+
+@triton.jit
+def attention(
+    q_i, k_j, bias, bias_row, block, row, scale, ROWS: tl.constexpr, SIZE: tl.constexpr, BIAS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """p_ij of some receivers of a block in float32: 0 around it, and for a receiver without senders."""
+    _, j_0, _, _, n_j = block
+    j = tl.arange(0, SIZE)
+    at, inside = at_edges(bias, bias_row, block, row, ROWS, SIZE)
+    s_ij = tl.dot(q_i, tl.trans(k_j), input_precision=PRECISION) * scale
+    if BIAS == EDGES:
+        s_ij += tl.load(at, mask=inside, other=0.0).to(tl.float32)
+    if BIAS == SENDERS:
+        s_ij += tl.load(bias + j_0 * bias_row + j * bias_row, mask=j < n_j, other=0.0).to(tl.float32)[None, :]
+    s_ij = tl.where(inside, s_ij, float("-inf"))
+    top = tl.max(s_ij, 1)
+    top = tl.where(top == float("-inf"), 0.0, top)  # nobody to listen to
+    w_ij = tl.exp(s_ij - top[:, None])
+    total = tl.sum(w_ij, 1)
+    return w_ij / tl.where(total == 0.0, 1.0, total)[:, None]
+
+
+@triton.jit
+def kept(seed, edge, head, batch, dropout):
+    """Whether a weight survives: a function of the seed and its place alone."""
+    low, high = edge.to(tl.int32), (edge >> 32).to(tl.int32)
+    bits, _, _, _ = tl.philox(seed, low, high, head.to(tl.int32), batch.to(tl.int32))
+    return tl.uint_to_uniform_float(bits) >= dropout
+
+
+@triton.jit
+def attend_block(
+    tensors, strides, block, some, sizes, ROWS: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr, D: tl.constexpr,
+    BIAS: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y_i of some heads of a block with at most SIZE receivers and senders, ROWS receivers at a time."""
+    q, k, v, bias, y, seed = tensors
+    q_row, k_row, v_row, bias_row, bias_head, y_row = strides
+    i_0, j_0, _, n_i, n_j = block
+    head, last, batch = some
+    channels, values, scale, dropout = sizes
+    while head < last:  # a range of tensors is beyond the interpreter
+        k_j = rows(k + head * channels, j_0, n_j, k_row, channels, SIZE, C)
+        v_j = rows(v + head * values, j_0, n_j, v_row, values, SIZE, D)
+        row = 0
+        while row < n_i:
+            q_i = rows(q + head * channels, i_0 + row, n_i - row, q_row, channels, ROWS, C)
+            p_ij = attention(
+                q_i, k_j, bias + head * bias_head, bias_row, block, row, scale, ROWS, SIZE, BIAS, PRECISION
+            )
+            if DROPOUT:
+                edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
+                p_ij = tl.where(kept(seed, edge, head, batch, dropout), p_ij / (1.0 - dropout), 0.0)
+            y_i = tl.dot(p_ij.to(v.dtype.element_ty).to(v_j.dtype), v_j, input_precision=PRECISION)
+            put_rows(y + head * values, y_i, i_0 + row, n_i - row, y_row, values, ROWS, D)
+            row += ROWS
+        head += 1
+
+
+@triton.jit
+def gradient_of_block(
+    tensors, results, strides, block, some, sizes, ROWS: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr,
+    D: tl.constexpr, BIAS: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr, TO_BIAS: tl.constexpr,
+):  # fmt: skip
+    """The gradients of some heads of a block; its weights are computed again."""
+    q, k, v, bias, dy, seed = tensors
+    dq, dk, dv, dbias = results
+    q_row, k_row, v_row, bias_row, bias_head, dy_row, heads = strides
+    i_0, j_0, _, n_i, n_j = block
+    head, last, batch = some
+    channels, values, scale, dropout = sizes
+    j = tl.arange(0, SIZE)
+    while head < last:
+        k_j = rows(k + head * channels, j_0, n_j, k_row, channels, SIZE, C)
+        v_j = rows(v + head * values, j_0, n_j, v_row, values, SIZE, D)
+        dk_j, dv_j = tl.zeros([SIZE, C], tl.float32), tl.zeros([SIZE, D], tl.float32)
+        to_sender = tl.zeros([SIZE], tl.float32)
+        row = 0
+        while row < n_i:
+            q_i = rows(q + head * channels, i_0 + row, n_i - row, q_row, channels, ROWS, C)
+            dy_i = rows(dy + head * values, i_0 + row, n_i - row, dy_row, values, ROWS, D)
+            p_ij = attention(
+                q_i, k_j, bias + head * bias_head, bias_row, block, row, scale, ROWS, SIZE, BIAS, PRECISION
+            )
+            dp_ij = tl.dot(dy_i, tl.trans(v_j), input_precision=PRECISION)
+            w_ij = p_ij
+            if DROPOUT:
+                edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
+                survives = kept(seed, edge, head, batch, dropout)
+                w_ij = tl.where(survives, p_ij / (1.0 - dropout), 0.0)
+                dp_ij = tl.where(survives, dp_ij / (1.0 - dropout), 0.0)
+            dv_j = tl.dot(tl.trans(w_ij.to(dy.dtype.element_ty).to(dy_i.dtype)), dy_i, dv_j, input_precision=PRECISION)
+            ds_ij = p_ij * (dp_ij - tl.sum(p_ij * dp_ij, 1)[:, None])
+            if TO_BIAS and BIAS == EDGES:
+                at, inside = at_edges(dbias + head, heads, block, row, ROWS, SIZE)
+                tl.store(at, ds_ij.to(dbias.dtype.element_ty), mask=inside)
+            if TO_BIAS and BIAS == SENDERS:
+                to_sender += tl.sum(ds_ij, 0)
+            ds_ij = (ds_ij * scale).to(q.dtype.element_ty).to(q_i.dtype)
+            dq_i = tl.dot(ds_ij, k_j, input_precision=PRECISION)
+            put_rows(dq + head * channels, dq_i, i_0 + row, n_i - row, heads * channels, channels, ROWS, C)
+            dk_j = tl.dot(tl.trans(ds_ij), q_i, dk_j, input_precision=PRECISION)
+            row += ROWS
+        put_rows(dk + head * channels, dk_j, j_0, n_j, heads * channels, channels, SIZE, C)
+        put_rows(dv + head * values, dv_j, j_0, n_j, heads * values, values, SIZE, D)
+        if TO_BIAS and BIAS == SENDERS:
+            at = dbias + j_0 * heads + head + j * heads
+            tl.store(at, to_sender.to(dbias.dtype.element_ty), mask=j < n_j)
+        head += 1
+
+
+@triton.jit
+def block_of(blocks, first_block, count):
+    """The block of this program, and its member of the batch."""
+    at = blocks + 5 * (first_block + tl.program_id(0) % count)
+    block = (
+        tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3).to(tl.int32), tl.load(at + 4).to(tl.int32),
+    )  # fmt: skip
+    return block, (tl.program_id(0) // count).to(tl.int64)
+
+
+@triton.jit
+def fits(block, LOG: tl.constexpr, LEAST: tl.constexpr):
+    """Whether tiles of 2^LOG are the smallest that hold the block."""
+    _, _, _, n_i, n_j = block
+    size = tl.maximum(n_i, n_j)
+    return (size <= 2**LOG) & ((size > 2 ** (LOG - 1)) | (LOG == LEAST))
+
+
+@triton.jit(do_not_specialize=INTEGERS)
+def attend_kernel(
+    q, k, v, bias, blocks, seed, y,
+    q_batch, q_row, k_batch, k_row, v_batch, v_row, bias_batch, bias_row, bias_head,
+    first_block, count, heads, together, receivers, channels, values, scale, dropout,
+    LEAST: tl.constexpr, MOST: tl.constexpr, C: tl.constexpr, D: tl.constexpr, BIAS: tl.constexpr,
+    DROPOUT: tl.constexpr, UNIT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """A program is `together` heads of a block of at most 2^MOST nodes."""
+    # In units, so that the compiler sees that rows can be read 16 bytes at a time.
+    q_batch, q_row, k_batch, k_row, v_batch, v_row, channels, values = (
+        q_batch * UNIT, q_row * UNIT, k_batch * UNIT, k_row * UNIT, v_batch * UNIT, v_row * UNIT, channels * UNIT,
+        values * UNIT,
+    )  # fmt: skip
+    block, batch = block_of(blocks, first_block, count)
+    first = tl.program_id(1) * together
+    some = first, tl.minimum(first + together, heads), batch
+    drawn = tl.load(seed)
+    tensors = (
+        q + batch * q_batch, k + batch * k_batch, v + batch * v_batch, bias + batch * bias_batch,
+        y + batch * receivers * heads * values, drawn,
+    )  # fmt: skip
+    strides = q_row, k_row, v_row, bias_row, bias_head, heads * values
+    sizes = channels, values, scale, dropout
+    for LOG in tl.static_range(LEAST, MOST + 1):
+        if fits(block, LOG, LEAST):
+            attend_block(tensors, strides, block, some, sizes, min(2**LOG, 64), 2**LOG, C, D, BIAS, DROPOUT, PRECISION)
+
+
+@triton.jit(do_not_specialize=INTEGERS)
+def gradient_kernel(
+    q, k, v, bias, blocks, seed, dy, dq, dk, dv, dbias,
+    q_batch, q_row, k_batch, k_row, v_batch, v_row, dy_batch, dy_row, bias_batch, bias_row, bias_head,
+    first_block, count, heads, together, receivers, senders, edges, channels, values, scale, dropout,
+    LEAST: tl.constexpr, MOST: tl.constexpr, C: tl.constexpr, D: tl.constexpr, BIAS: tl.constexpr,
+    DROPOUT: tl.constexpr, UNIT: tl.constexpr, PRECISION: tl.constexpr, TO_BIAS: tl.constexpr,
+):  # fmt: skip
+    """The same programs: each writes the gradients of its rows alone, so that nothing is added up between them."""
+    q_batch, q_row, k_batch, k_row, v_batch, v_row, dy_batch, dy_row, channels, values = (
+        q_batch * UNIT, q_row * UNIT, k_batch * UNIT, k_row * UNIT, v_batch * UNIT, v_row * UNIT, dy_batch * UNIT,
+        dy_row * UNIT, channels * UNIT, values * UNIT,
+    )  # fmt: skip
+    block, batch = block_of(blocks, first_block, count)
+    first = tl.program_id(1) * together
+    some = first, tl.minimum(first + together, heads), batch
+    drawn = tl.load(seed)
+    tensors = (
+        q + batch * q_batch, k + batch * k_batch, v + batch * v_batch, bias + batch * bias_batch,
+        dy + batch * dy_batch, drawn,
+    )  # fmt: skip
+    results = (
+        dq + batch * receivers * heads * channels, dk + batch * senders * heads * channels,
+        dv + batch * senders * heads * values, dbias + batch * edges * heads,
+    )  # fmt: skip
+    strides = q_row, k_row, v_row, bias_row, bias_head, dy_row, heads
+    sizes = channels, values, scale, dropout
+    for LOG in tl.static_range(LEAST, MOST + 1):
+        if fits(block, LOG, LEAST):
+            gradient_of_block(
+                tensors, results, strides, block, some, sizes, min(2**LOG, 64), 2**LOG, C, D, BIAS, DROPOUT, PRECISION,
+                TO_BIAS,
+            )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=INTEGERS)
+def survivors_kernel(seed, mask, edges, heads, total, dropout, SIZE: tl.constexpr):
+    """The mask [B, E, H] of the two kernels above, for second derivatives."""
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    batch, edge, head = at // (edges * heads), at // heads % edges, at % heads
+    tl.store(mask + at, kept(tl.load(seed), edge, head, batch, dropout), mask=at < total)
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None, y: Tensor,
+) -> None:  # fmt: skip
+    """Fill y [B, I, H, D], contiguous, from q [B, I, H, C], k [B, J, H, C], v [B, J, H, D] with contiguous heads.
+
+    Shapes      bias [B or 1, E, H or 1], or with J in place of E where it is by sender; seed [1] on the device
+    """
+    call = _Call(q, k, v, bias, by_sender, dropout)
+    for first, count, options, together, grid in call.launches(small, most, large):
+        attend_kernel[grid](
+            q, k, v, v if bias is None else bias, blocks, blocks if seed is None else seed, y,
+            *call.strides, first, count, q.shape[2], together, q.shape[1], call.channels, call.values, scale, dropout,
+            **options,
+        )  # fmt: skip
+
+
+def attend_gradient(
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None, found: Sequence[Tensor],
+) -> None:  # fmt: skip
+    """Fill contiguous dq, dk and dv, and dbias [B, E or J, H] unless it is empty."""
+    dq, dk, dv, dbias = found
+    call, to_bias = _Call(q, k, v, bias, by_sender, dropout, dy), dbias.numel() > 0
+    for first, count, options, together, grid in call.launches(small, most, large):
+        gradient_kernel[grid](
+            q, k, v, v if bias is None else bias, blocks, blocks if seed is None else seed,
+            dy, dq, dk, dv, dbias if to_bias else dv,
+            *call.strides, first, count, q.shape[2], together, q.shape[1], k.shape[1],
+            0 if bias is None else bias.shape[1], call.channels, call.values, scale, dropout,
+            **options, TO_BIAS=to_bias,
+        )  # fmt: skip
+
+
+def survivors(seed: Tensor, batch: int, edges: int, heads: int, dropout: float) -> Tensor:
+    """Which weights [B, E, H] dropout keeps."""
+    mask = torch.empty(batch, edges, heads, dtype=torch.bool, device=seed.device)
+    if mask.numel():
+        grid = (triton.cdiv(mask.numel(), 1024),)
+        survivors_kernel[grid](seed, mask, edges, heads, mask.numel(), dropout, SIZE=1024)
+    return mask
+
+
+class _Call:
+    """What both directions tell the kernels about their tensors."""
+
+    def __init__(
+        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, dropout: float, *dy: Tensor
+    ) -> None:
+        self.q, self.by_edge = q, bias is not None and not by_sender
+        numbers = [*(stride for x in (q, k, v, *dy) for stride in x.stride()[:2]), q.shape[3], v.shape[3]]
+        unit = 8 if all(number % 8 == 0 for number in numbers) else 1
+        *self.strides, self.channels, self.values = (number // unit for number in numbers)
+        if bias is None:
+            self.strides += (0, 0, 0)
+        else:
+            # A number which all members of the batch, or all heads, share is found at the same place for each.
+            self.strides += (stride if size > 1 else 0 for size, stride in zip(bias.shape, bias.stride(), strict=True))
+        self.options = {
+            "C": max(16, triton.next_power_of_2(q.shape[3])),
+            "D": max(16, triton.next_power_of_2(v.shape[3])),
+            "BIAS": (NONE if bias is None else SENDERS if by_sender else EDGES).value,
+            "DROPOUT": dropout > 0,
+            "UNIT": unit,
+            "PRECISION": "tf32x3" if q.dtype == torch.float32 else None,
+        }
+
+    def launches(
+        self, small: int, most: int, large: int
+    ) -> Iterator[tuple[int, int, dict[str, Any], int, tuple[int, int]]]:
+        """The first block, the number of blocks, the kernel's options, the heads of a program and the programs.
+
+        The biases of an edge lie side by side: a program of several heads finds those after the first in its cache.
+        """
+        batch, _, heads, _ = self.q.shape
+        for first, count, least, largest in ((0, small, 4, most), (small, large, 7, 7)):
+            if count * batch * heads:
+                together = min(heads, max(1, count * batch * heads // PROGRAMS)) if self.by_edge else 1
+                tiles = {"LEAST": least, "MOST": largest, "num_warps": WARPS[largest], "num_stages": 1}
+                yield first, count, self.options | tiles, together, (count * batch, -(-heads // together))

@@ -1,0 +1,155 @@
+"""How large the tiles of a kernel on edges are: a few candidates, the fastest of which is found once for each card."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from edgewise.kernels.backends.cuda.programs import INTERPRETED
+
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewise" / "tiles"
+LANE, ROW = 16, 2048  # bytes that a thread can read at once, and those of a row that a program holds
+WORTH = 1 << 26  # bytes of a call that is long enough to be timed
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Edges of a row that are read at once, and warps of a program."""
+
+    edges: int
+    warps: int
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How a row of heads and channels is laid out over a program: what the kernels are compiled for."""
+
+    heads: int  # of a program, a power of two
+    groups: int  # of heads, each of them a program's
+    bytes: int  # of a program's row
+    lane: int  # bytes of it that a thread reads at once
+
+    @classmethod
+    def of(cls, heads: int, channels: int, size: int) -> Heads:
+        """For numbers of `size` bytes.
+
+        >>> Heads.of(3, 48, 2), Heads.of(16, 128, 4)
+        (Heads(heads=4, groups=1, bytes=512, lane=16), Heads(heads=4, groups=4, bytes=2048, lane=16))
+        """
+        width = power_of_two(channels) * size
+        held = max(1, min(power_of_two(heads), ROW // width))
+        return cls(held, -(-heads // held), held * width, max(4, vector(channels, size) * size))
+
+    def rows(self, tile: Tile) -> int:
+        """Rows side by side, so that every lane has its part of one."""
+        return 64 if INTERPRETED else max(1, 32 * tile.warps * self.lane // self.bytes)
+
+    def candidates(self, size: int) -> list[Tile]:
+        """The default first: 8 KiB in flight for each warp. More warps than a row needs are fewer programs to start."""
+        if INTERPRETED:
+            return [Tile(16, 1)]
+        least, usual = min(8, max(1, self.bytes // (32 * self.lane))), 2 * size
+        warps = {least, min(8, 4 * least)}
+        return [Tile(edges, n) for n in sorted(warps) for edges in (usual, 12 - usual)]
+
+
+def power_of_two(n: int) -> int:
+    """The smallest one that is at least n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def vector(channels: int, size: int) -> int:
+    """Numbers that can be read at once from rows of so many channels."""
+    return math.gcd(channels, LANE // size)
+
+
+def attention_bytes(
+    receivers: int, senders: int, edges: int, heads: int, channels: tuple[int, int], size: int
+) -> dict[str, int]:
+    """What the passes of attention move through memory, each gathered row counted for each edge, no cache assumed.
+
+    Symbols     channels = those of a head of keys and of values; size = bytes of a number
+    Differs     a bias adds the bytes of its numbers to attend and by_sender, vectors of edges theirs to every pass
+
+    Example
+        >>> attention_bytes(1_000_000, 1_000_000, 16_000_000, 8, (16, 16), 2)["attend"] / 1e9
+        8.812
+    """
+    keys, values, head = heads * channels[0] * size, heads * channels[1] * size, 4 * heads
+    return {
+        "attend": edges * (4 + keys + values) + receivers * (12 + keys + values + head),
+        "pair": receivers * (2 * values + 3 * head),
+        "by_sender": edges * (8 + keys + values + 3 * head) + senders * (12 + 2 * (keys + values)),
+        "by_receiver": edges * (4 + keys + head) + receivers * (12 + keys),
+    }
+
+
+_found: dict[str, Tile] = {}
+_read: set[Path] = set()
+
+
+def run(key: str, candidates: list[Tile], moved: int, device: torch.device, launch: Callable[[Tile], Result]) -> Result:
+    """Launch with the fastest of the candidates, the first of which is the default.
+
+    It is found by the first call of that key that moves enough bytes and is not being captured, and kept for later
+    processes.
+    """
+    if len(candidates) == 1 or device.type != "cuda":
+        return launch(candidates[0])
+    path = _path(device)
+    if path not in _read:
+        _read.add(path)
+        _found.update({f"{path.stem} {name}": tile for name, tile in _kept(path).items()})
+    name = f"{path.stem} {key}"
+    if name not in _found and moved >= WORTH and not torch.cuda.is_current_stream_capturing():
+        _found[name] = min(candidates, key=lambda tile: _milliseconds(lambda: launch(tile)))
+        _keep(path, _kept(path) | {key: _found[name]})
+    tile = _found.get(name)
+    return launch(tile if tile in candidates else candidates[0])
+
+
+def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
+    """The fastest of a few runs after two first ones."""
+    found = []
+    for n in range(times + 2):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        if n >= 2:
+            found.append(start.elapsed_time(end))
+    return min(found)
+
+
+def _path(device: torch.device) -> Path:
+    """One file for each kind of card."""
+    name = torch.cuda.get_device_name(device)
+    return FOLDER / f"{''.join(c if c.isalnum() else '-' for c in name)}.json"
+
+
+def _kept(path: Path) -> dict[str, Tile]:
+    """What earlier processes found, or nothing where the file is not one of ours."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        tiles = {str(key): Tile(int(edges), int(warps)) for key, (edges, warps) in kept.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+    known = [2, 4, 8]
+    return {key: tile for key, tile in tiles.items() if tile.edges in known and tile.warps in [1, *known]}
+
+
+def _keep(path: Path, tiles: dict[str, Tile]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps({key: [tile.edges, tile.warps] for key, tile in tiles.items()}, indent=1), "utf-8")
+    part.replace(path)

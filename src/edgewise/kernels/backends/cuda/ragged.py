@@ -1,0 +1,269 @@
+"""Triton kernels on the GPU for batches of small complete graphs: one tile for each block and head, biases included.
+
+Cost        time O(E·H·C) with every block padded on the chip to 16, 32, 64 or 128 nodes; memory O(N·H·C + E·H), and no
+            padding of the batch; the same bits every time
+Reference   Dao et al., FlashAttention, 2022 (its tile is here the whole block, so that nothing need be rescaled)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph
+from edgewise.graphs.rule import Blocks
+from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.operator.layout import flat, unflat
+from edgewise.kernels.operator.operator import Operator
+from edgewise.kernels.operator.products import rows_contiguous
+from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
+from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST = 128  # nodes of a block
+WIDEST = 128  # channels of a head
+BYTES = 2**14  # of a block's queries: more of them, beside keys, values and gradients, do not fit on the chip
+SOFTMAX = 5  # a pair's exponential costs about as much as so many products
+LARGE = 64  # nodes of a block beyond which it has a launch of its own kind
+Launches = tuple[int, int, int]  # small blocks, which come first; the logarithm of their largest tile; large blocks
+
+
+def refuses(call: Call) -> str | None:
+    """All but `Dot` attention without soft cap on a batch of complete graphs of up to 128 nodes, on a GPU."""
+    if not isinstance(call, Attend):
+        return "it computes attention only"
+    reason = gpu.refusal(call.graph.device)
+    if reason is not None:
+        return reason
+    if call.v.dtype not in DTYPES:
+        return f"its kernels compute in float32, bfloat16 and float16, not in {call.v.dtype}: use segment"
+    if not isinstance(call.score, Dot):
+        return f"it has no {type(call.score).__name__} score"
+    if call.score.cap is not None:
+        return "it has no soft cap"
+    if call.return_weights:
+        return "it does not return its weights"
+    sizes = sizes_of(call.graph)
+    if sizes is None:
+        return "the graph is not a batch of complete graphs"
+    most = max((*sizes[0], *sizes[1]), default=0)
+    widest = max(call.ends()[0].shape[-1], call.v.shape[-1])
+    if most > MOST:
+        return f"a block has {most} nodes, more than the {MOST} that fit in a tile"
+    if widest > WIDEST:
+        return f"a head has {widest} channels, more than {WIDEST}"
+    if _tile(most) * _tile(widest) * call.v.element_size() > BYTES:
+        return f"blocks of {most} nodes with {widest} channels do not fit on the chip in {call.v.dtype}"
+    return None
+
+
+def cost(call: Call) -> Cost:
+    """Pairs inside the padded tiles, at the speed of matrix products; every tensor once, and a number for each bias."""
+    assert isinstance(call, Attend)
+    pairs = call.graph.memo("pairs in ragged tiles", lambda: _pairs(call.graph))
+    batch, width = call.v.shape[:-3].numel(), call.ends()[0].shape[-1] + call.v.shape[-1]
+    biases = batch * call.heads * (call.graph.num_edges if call.score.biases else 0)
+    numbers = 2 * call.v.numel() + 2 * call.ends()[0].numel() + biases
+    return Cost(
+        tiles=2 * batch * call.heads * pairs * (width + SOFTMAX),
+        bytes=call.v.element_size() * numbers,
+        launches=8,
+    )
+
+
+def run(call: Call) -> Tensor:
+    """Compute the call, block by block and head by head."""
+    assert isinstance(call, Attend) and isinstance(call.score, Dot)
+    score, call = call.score, call.with_equal_heads()
+    q, k = call.ends()
+    factor = score.factor(q.shape[-1])
+    if isinstance(factor, Tensor):
+        q, factor = q * factor.reshape(-1, 1).to(q.dtype), 1.0
+    bias, by_sender = _bias(call.graph, score)
+    if bias is not None and bias.ndim > 2:
+        bias = bias.expand(*call.v.shape[:-3], *bias.shape[-2:]).flatten(0, -3)
+    elif bias is not None:
+        bias = bias.unsqueeze(0)
+    table, launches = blocks_of(call.graph)
+    seed = torch.randint(2**62, (1,), device=call.v.device) if call.dropout > 0 else None
+    ends = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
+    y: Tensor = attend_blocks(*ends, bias, by_sender, table, *launches, float(factor), call.dropout, seed)
+    return unflat(y, call)
+
+
+def sizes_of(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Receivers and senders of each complete graph of a batch, or None where the graph is no such batch."""
+    shape = graph.num_receivers, graph.num_senders
+    if graph.is_complete:
+        return shape[:1], shape[1:]
+    if isinstance(graph.rule, Blocks) and graph.offset == 0 and graph.rule.extent == shape:
+        return graph.rule.receivers, graph.rule.senders
+    return None
+
+
+def blocks_of(graph: Graph) -> tuple[Tensor, Launches]:
+    """The blocks as the kernels read them, kept with the graph."""
+    sizes = sizes_of(graph)
+    assert sizes is not None
+    return graph.memo("ragged blocks", lambda: _blocks(*sizes, graph.device))
+
+
+def _blocks(receivers: tuple[int, ...], senders: tuple[int, ...], device: torch.device) -> tuple[Tensor, Launches]:
+    """[N, 5]: the first receiver, sender and edge of each block, and its size."""
+    sizes = torch.tensor([receivers, senders], dtype=torch.int64)
+    counts = torch.cat([sizes, sizes.prod(0, keepdim=True)])
+    table, largest = torch.cat([counts.cumsum(1) - counts, sizes]).t(), sizes.amax(0)
+    small = largest <= LARGE
+    most = int(largest.masked_fill(~small, 0).amax()) if len(receivers) else 0
+    count = int(small.sum())
+    table = torch.cat([table[small], table[~small]]).to(device)
+    return table, (count, _tile(most).bit_length() - 1, len(receivers) - count)
+
+
+# As for `lowering.count_edges`: torch.compile runs it while it traces.
+_blocks._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _tile(nodes: int) -> int:
+    """The power of two to which the chip pads so many."""
+    return max(16, 1 << (nodes - 1).bit_length())
+
+
+def _pairs(graph: Graph) -> int:
+    sizes = sizes_of(graph)
+    assert sizes is not None
+    return sum(count * _tile(size) ** 2 for size, count in Counter(map(max, *sizes)).items())
+
+
+def _bias(graph: Graph, score: Dot) -> tuple[Tensor | None, bool]:
+    """All biases as one, [*, E, H]; or [*, J, H] and True where it depends on the sender alone."""
+    by_sender = [bias.values for bias in score.biases if isinstance(bias, SenderBias)]
+    if by_sender and len(by_sender) == len(score.biases):
+        return sum(by_sender[1:], by_sender[0]), True
+    return score.edge_bias(graph), False
+
+
+def _near(x: Tensor) -> Tensor:
+    """The same, where needed copied so that the rows of a block lie within 32 bits of each other."""
+    return rows_contiguous(x) if x.stride(1) < 2**24 else x.contiguous()
+
+
+# The operator: q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, E or J, H or 1], blocks [N, 5]
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
+) -> Tensor:  # fmt: skip
+    from edgewise.kernels.backends.cuda.programs import ragged
+
+    y = _attend_shape(q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed)
+    q, k, v = map(_near, (q, k, v))
+    ragged.attend(q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed, y)
+    return y
+
+
+def _attend_shape(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
+) -> Tensor:  # fmt: skip
+    return v.new_empty(*q.shape[:3], v.shape[3])
+
+
+def _attend_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    q, k, v, bias, ctx.by_sender, blocks, *ctx.options, seed = inputs
+    ctx.save_for_backward(q, k, v, bias, blocks, seed)
+
+
+def _attend_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    q, k, v, bias, blocks, seed = ctx.saved_tensors
+    to_bias = bias is not None and ctx.needs_input_grad[3]
+    if differentiated_again(dy, q, k, v, bias):
+        *_, scale, dropout = ctx.options
+        dq, dk, dv, dbias = _attend_again(dy, q, k, v, bias, ctx.by_sender, blocks, scale, dropout, seed)
+    else:
+        dq, dk, dv, dbias = attend_blocks_gradient(
+            dy, q, k, v, bias, ctx.by_sender, blocks, *ctx.options, seed, to_bias
+        )
+        dbias = dbias.sum_to_size(bias.shape).to(bias.dtype) if to_bias else None
+    return dq, dk, dv, dbias, *[None] * 8
+
+
+def _attend_again(
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    scale: float, dropout: float, seed: Tensor | None,
+) -> list[Tensor | None]:  # fmt: skip
+    """The same gradients by differentiable operations, for second derivatives."""
+    from edgewise.kernels.backends.cuda.programs import ragged
+    from edgewise.kernels.backends.torch import segment
+
+    # Fresh names for the inputs, so that one tensor used twice has two gradients.
+    q, k, v = (x.view_as(x) for x in (q, k, v))
+    bias = None if bias is None else bias.view_as(bias)
+    in_order = blocks[(blocks[:, 0] + blocks[:, 1]).argsort()]
+    graph = Graph(Blocks(tuple(in_order[:, 3].tolist()), tuple(in_order[:, 4].tolist()))).to(q.device)
+    score = Dot(scale)
+    if bias is not None:
+        score = score + (SenderBias if by_sender else EdgeBias)(bias)
+    result = segment.run(Attend(graph, q, k, v, score, return_weights=True))
+    assert isinstance(result, tuple)
+    y, p_ij = result
+    if seed is not None:
+        batch, edges, heads = p_ij.shape
+        kept = ragged.survivors(seed, batch, edges, heads, dropout)
+        y = segment.weighted_values(graph, (p_ij * kept / (1 - dropout)).to(v.dtype), v)
+    return gradients_again(y, (q, k, v, bias), dy)
+
+
+def _attend_gradient(
+    dy: Tensor,
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
+    to_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    from edgewise.kernels.backends.cuda.programs import ragged
+
+    found = _attend_gradient_shape(
+        dy, q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed, to_bias
+    )
+    dy, q, k, v = map(_near, (dy, q, k, v))
+    ragged.attend_gradient(
+        dy, q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed, found
+    )  # fmt: skip
+    return found
+
+
+def _attend_gradient_shape(
+    dy: Tensor,
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
+    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
+    to_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    dbias = v.new_empty(0)
+    if bias is not None and to_bias:
+        shape = (v.shape[0], bias.shape[1], v.shape[2])
+        # What is still to be summed over the batch or the heads is kept exact.
+        dbias = bias.new_empty(shape, dtype=bias.dtype if bias.shape == shape else torch.float32)
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), dbias
+
+
+_INPUTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor? bias, bool by_sender, Tensor blocks, int small, int most, int large, "
+    "float scale, float dropout, Tensor? seed"
+)
+
+attend_blocks_gradient = Operator(
+    "attend_blocks_gradient",
+    f"(Tensor dy, {_INPUTS}, bool to_bias) -> (Tensor, Tensor, Tensor, Tensor)",
+    _attend_gradient,
+    _attend_gradient_shape,
+)
+attend_blocks = Operator(
+    "attend_blocks", f"({_INPUTS}) -> Tensor", _attend, _attend_shape, _attend_save, _attend_backward
+)

@@ -1,0 +1,281 @@
+"""PyTorch's scaled_dot_product_attention, on complete, causal, block and near-dense graphs.
+
+Rule graphs cost no mask where none is needed (complete, causal, blocks); other graphs cost one [I, J] mask, cached
+with the graph. On the GPU and in half precision blocks are one call of PyTorch's variable-length flash attention.
+Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mask.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from edgewise.graphs import Graph
+from edgewise.graphs.patterns import Causal
+from edgewise.graphs.rule import Blocks
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
+
+SOFTMAX, MASKED = 15, 27  # a pair's exponential costs about as much as so many products, and so with a mask
+SKIPPED = 256  # causal attention leaves out tiles of about so many senders
+MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build
+FLASH_WIDTH = 256  # channels of a head that flash attention takes, in multiples of 8
+
+
+def refuses(call: Call) -> str | None:
+    """Other scores than dot products, soft caps, returned weights, parallel edges, enormous masks."""
+    graph = call.graph
+    if isinstance(call, Collect):
+        return "messages live on edges: they have no dense form"
+    if isinstance(call, Attend):
+        if not isinstance(call.score, Dot | Uniform):
+            return f"scaled_dot_product_attention has no {type(call.score).__name__} score"
+        if isinstance(call.score, Dot) and call.score.cap is not None:
+            return "scaled_dot_product_attention has no soft cap"
+        if call.return_weights:
+            return "scaled_dot_product_attention does not return its weights"
+        if not call.score.biases and _needs_no_mask(graph):
+            return None
+    elif call.reduce in ("max", "min"):
+        return f"a matrix product cannot take the {call.reduce}"
+    elif call.node_axis == -3:
+        return "one matrix per head is not worth building"
+    if graph.num_receivers * graph.num_senders > MASK_LIMIT:
+        return f"a mask of {graph.num_receivers} × {graph.num_senders} entries is too large"
+    if graph.rule is None and graph.has_duplicates:
+        return "the graph has parallel edges, which a mask cannot count"
+    return None
+
+
+def cost(call: Call) -> Cost:
+    """All pairs at the speed of matrix products; a mask is read once per head."""
+    graph = call.graph
+    pairs = graph.num_receivers * graph.num_senders
+    if isinstance(call, Aggregate):
+        return Cost(flops=2 * pairs * call.x.numel() // max(1, graph.num_senders), bytes=8 * pairs, launches=4)
+    assert isinstance(call, Attend)
+    batch = call.v.shape[:-3].numel()
+    masked = bool(call.score.biases) or not _needs_no_mask(graph)
+    groups = 0
+    if not masked and _is_blocks(graph) and _runs_flash(call):
+        pairs = graph.num_edges
+    elif not masked and _is_blocks(graph):
+        assert isinstance(graph.rule, Blocks)
+        sizes = set(zip(graph.rule.receivers, graph.rule.senders, strict=True))
+        pairs, groups = graph.num_edges, sum(1 for size in sizes if all(size))
+    elif not masked and not graph.is_complete:
+        pairs = min(pairs, graph.num_edges + SKIPPED * graph.num_receivers)
+    channels = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
+    flops = 2 * batch * call.heads * pairs * (channels + (MASKED if masked else SOFTMAX))
+    if not masked:
+        # Blocks are copied out and in again, all of one size at a time.
+        traffic = (16 if groups == 0 else 48) * call.v.numel()
+        # Small calls take longer with more heads, beyond their products.
+        return Cost(flops=flops, bytes=traffic, launches=2 + 5 * call.heads // 8 + 14 * groups)
+    mask = batch * call.heads * pairs * (5 if call.score.biases else 1)
+    traffic = mask + 16 * call.v.numel()
+    return Cost(flops=flops * 4 // 3, bytes=traffic, launches=3.2 + call.heads // 5)  # masked products are slower
+
+
+def run(call: Call) -> Tensor:
+    """Compute the call on all pairs at once."""
+    if isinstance(call, Aggregate):
+        return _aggregate(call)
+    assert isinstance(call, Attend)
+    graph, score = call.graph, call.score
+    q, k, v = (_heads_first(x) for x in _ends(call))  # [B, H, N, C]
+    scale = score.factor(q.shape[-1]) if isinstance(score, Dot) else None
+    if isinstance(scale, Tensor):
+        q, scale = q * scale.reshape(-1, 1, 1).to(q.dtype), 1.0
+    if _is_blocks(graph) and not score.biases:
+        blocks = _flash_blocks if _runs_flash(call) else _blocks
+        y = blocks(graph, q, k, v, scale, call.dropout)
+    else:
+        causal = not score.biases and _is_causal(graph)
+        mask = None if causal else _mask(call)
+        y = scaled_dot_product_attention(
+            q, k, v, mask, call.dropout, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        )
+    y = y.transpose(1, 2)  # [B, I, H, D]
+    if call.v.ndim == 4:
+        return y
+    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+
+
+def _ends(call: Attend) -> tuple[Tensor, Tensor, Tensor]:
+    if call.q is not None and call.k is not None:
+        return call.q, call.k, call.v
+    zero = call.v.new_zeros(())  # equal scores for everybody
+    shape = (*call.v.shape[:-3], call.graph.num_receivers, *call.v.shape[-2:])
+    return zero.expand(shape), zero.expand(call.v.shape), call.v
+
+
+def _heads_first(x: Tensor) -> Tensor:
+    """[*, N, H, C] -> [B, H, N, C]."""
+    return _flat_batch(x, 4).transpose(1, 2)
+
+
+def _flat_batch(x: Tensor, ndim: int) -> Tensor:
+    """Any leading batch as one axis in front of the last ndim - 1."""
+    if x.ndim == ndim:
+        return x
+    return x.unsqueeze(0) if x.ndim < ndim else x.flatten(0, x.ndim - ndim)
+
+
+def _needs_no_mask(graph: Graph) -> bool:
+    return graph.is_complete or _is_causal(graph) or _is_last_row(graph) or _is_blocks(graph)
+
+
+def _is_causal(graph: Graph) -> bool:
+    return isinstance(graph.rule, Causal) and graph.offset == 0
+
+
+def _is_last_row(graph: Graph) -> bool:
+    """A causal graph whose every receiver hears every sender: one step of cached decoding."""
+    return isinstance(graph.rule, Causal) and graph.offset >= graph.num_senders - 1
+
+
+def _is_blocks(graph: Graph) -> bool:
+    return (
+        isinstance(graph.rule, Blocks)
+        and graph.offset == 0
+        and graph.rule.extent == (graph.num_receivers, graph.num_senders)
+    )
+
+
+def _mask(call: Attend) -> Tensor | None:
+    """What masks the scores, broadcastable to [B, H, I, J]: boolean without biases, None where nothing is masked."""
+    graph = call.graph
+    unmasked = graph.is_complete or _is_last_row(graph)
+    mask = None if unmasked else graph.memo("dense mask", graph.dense_mask)
+    if not call.score.biases:
+        return mask
+    total: Tensor | None = None
+    for bias in call.score.biases:
+        pairs = _bias_of_pairs(graph, bias)
+        total = pairs if total is None else total + pairs
+    assert total is not None
+    if mask is not None:
+        total = total.masked_fill(~mask, float("-inf"))
+    total = total.to(call.v.dtype)
+    if total.ndim > 3:  # a bias that differs from one member of the batch to the next
+        total = _flat_batch(total.expand(*call.v.shape[:-3], *total.shape[-3:]), 4)
+    return total
+
+
+def _bias_of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> Tensor:
+    """A bias as [*, H, I or 1, J]."""
+    if isinstance(bias, SenderBias):
+        return bias.values.transpose(-1, -2).unsqueeze(-2)
+    if isinstance(bias, RelativeBias):
+        i = torch.arange(graph.num_receivers, device=bias.table.device) + graph.offset
+        return bias.at(i[:, None] - torch.arange(graph.num_senders, device=bias.table.device)).movedim(-1, 0)
+    values = bias.on_edges(graph).transpose(-1, -2)  # [*, H, E]
+    flat = values.new_zeros(*values.shape[:-1], graph.num_receivers * graph.num_senders)
+    pair = graph.receivers * graph.num_senders + graph.senders
+    return flat.index_copy(-1, pair, values).reshape(*flat.shape[:-1], graph.num_receivers, graph.num_senders)
+
+
+def _runs_flash(call: Attend) -> bool:
+    """Whether PyTorch's variable-length flash attention takes a batch of blocks."""
+    graph, v = call.graph, call.v
+    rule, width = graph.rule, max(v.shape[-1], v.shape[-1] if call.q is None else call.q.shape[-1])
+    return (
+        graph.device.type == "cuda"
+        and v.dtype in (torch.float16, torch.bfloat16)
+        and width <= FLASH_WIDTH
+        and torch.cuda.get_device_capability(graph.device) >= (8, 0)
+        and torch.backends.cuda.flash_sdp_enabled()
+        and isinstance(rule, Blocks)
+        and graph.memo("flash blocks", lambda: _suits_flash(rule))
+    )
+
+
+def _suits_flash(rule: Blocks) -> bool:
+    """Whether some block has pairs, and none has senders alone: nothing would write their gradients."""
+    pairs = list(zip(rule.receivers, rule.senders, strict=True))
+    return any(i and j for i, j in pairs) and not any(j and not i for i, j in pairs)
+
+
+def _flash_blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None, dropout: float) -> Tensor:
+    """Disjoint complete graphs one after another, in one call."""
+    batch, width, values = q.shape[0], q.shape[-1], v.shape[-1]
+    scale = width**-0.5 if scale is None else scale
+    even = -(-max(width, values) // 8) * 8
+    # [B, H, N, C] -> [B * N, H, C]
+    q, k, v = (pad(x, (0, even - x.shape[-1])).transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+    y = _flash_attention(
+        q, k, v, *graph.memo(("bounds of blocks", batch), lambda: _bounds(graph, batch)), scale, dropout
+    )
+    return y.unflatten(0, (batch, graph.num_receivers)).transpose(1, 2)[..., :values]
+
+
+def _flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, q_bounds: Tensor, k_bounds: Tensor, q_most: int, k_most: int, scale: float,
+    dropout: float,
+) -> Tensor:  # fmt: skip
+    """q [T, H, C], k and v [S, G, C]; sequence n is rows bounds[n], ..., bounds[n + 1] - 1 of them. Differentiable."""
+    y: Tensor = torch.ops.aten._flash_attention_forward(
+        q, k, v, q_bounds, k_bounds, q_most, k_most, dropout, False, False, scale=scale
+    )[0]
+    return y
+
+
+def _bounds(graph: Graph, batch: int) -> tuple[Tensor, Tensor, int, int]:
+    """Where blocks begin and end, [B * N + 1] int32 for receivers and for senders, and how many the largest has."""
+    assert isinstance(graph.rule, Blocks)
+    sides = graph.rule.receivers, graph.rule.senders
+    receivers, senders = (
+        pad(torch.tensor(sizes * batch).cumsum(0), (1, 0)).to(graph.device, torch.int32) for sizes in sides
+    )
+    return receivers, senders, max(sides[0]), max(sides[1])
+
+
+def _blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None, dropout: float) -> Tensor:
+    """Disjoint complete graphs, grouped by size so that none is padded."""
+    y = q.new_zeros(*q.shape[:-1], v.shape[-1])
+    for rows, columns in graph.memo("blocks by size", lambda: _blocks_by_size(graph)):  # [G, I_b], [G, J_b]
+        block_q, block_k, block_v = (
+            x[:, :, nodes.flatten()].unflatten(2, nodes.shape).transpose(1, 2).flatten(0, 1)
+            for x, nodes in ((q, rows), (k, columns), (v, columns))
+        )
+        gqa = q.shape[1] != k.shape[1]
+        part = scaled_dot_product_attention(block_q, block_k, block_v, dropout_p=dropout, scale=scale, enable_gqa=gqa)
+        part = part.unflatten(0, (q.shape[0], len(rows))).transpose(1, 2).flatten(2, 3)
+        y = y.index_copy(2, rows.flatten(), part)
+    return y
+
+
+def _blocks_by_size(graph: Graph) -> list[tuple[Tensor, Tensor]]:
+    """For each size of block, which receivers [G, I_b] and senders [G, J_b] its G blocks hold."""
+    assert isinstance(graph.rule, Blocks)
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    first_receiver = first_sender = 0
+    for receivers, senders in zip(graph.rule.receivers, graph.rule.senders, strict=True):
+        if receivers and senders:
+            groups.setdefault((receivers, senders), []).append((first_receiver, first_sender))
+        first_receiver, first_sender = first_receiver + receivers, first_sender + senders
+    by_size = []
+    for (receivers, senders), starts in groups.items():
+        row, column = torch.tensor(starts, device=graph.device).t()
+        rows = row[:, None] + torch.arange(receivers, device=graph.device)
+        columns = column[:, None] + torch.arange(senders, device=graph.device)
+        by_size.append((rows, columns))
+    return by_size
+
+
+def _aggregate(call: Aggregate) -> Tensor:
+    """A X, with the matrix A [I, J] written out; the mean divides by the number of senders."""
+    graph, x, weight = call.graph, call.x, call.weight
+    if weight is None:
+        matrix = graph.memo(("dense matrix", x.dtype), lambda: graph.dense_mask().to(x.dtype))
+    else:
+        pair = graph.receivers * graph.num_senders + graph.senders
+        flat = x.new_zeros(graph.num_receivers * graph.num_senders)
+        matrix = flat.index_copy(0, pair, weight.to(x.dtype)).view(graph.num_receivers, graph.num_senders)
+    y = matrix @ x
+    if call.reduce == "mean":
+        y = y / graph.in_degrees().clamp(min=1).unsqueeze(-1)
+    return y

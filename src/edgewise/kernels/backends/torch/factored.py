@@ -1,0 +1,120 @@
+"""Products that factorise: kernel scores on complete and causal graphs in linear cost, and sums over everybody.
+
+    complete    y_i = φ(q_i) (Σ_j φ(k_j) v_jᵀ) / φ(q_i)·(Σ_j φ(k_j))
+    causal      the same with sums over j ≤ i: a running state between chunks, a small triangle inside each
+    blocks      as complete, block by block: a batch of complete graphs
+
+Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chunk of 64 positions.
+Reference   Katharopoulos et al. 2020, eqs. 4–6 and 9–12.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise.graphs import Graph
+from edgewise.graphs.patterns import Causal
+from edgewise.graphs.rule import Blocks
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.scores import Kernel, SenderBias
+
+CHUNK = 64
+
+
+def refuses(call: Call) -> str | None:
+    """Anything whose matrix does not factorise."""
+    graph = call.graph
+    if isinstance(call, Collect):
+        return "messages live on edges: there is nothing to factorise"
+    if isinstance(call, Aggregate):
+        if not graph.is_complete or call.weight is not None or call.reduce not in ("sum", "mean"):
+            return "only unweighted sums and means over a complete graph factorise"
+        return None
+    if not isinstance(call.score, Kernel):
+        return f"the {type(call.score).__name__} score does not factorise: only Kernel scores do"
+    if any(not isinstance(bias, SenderBias) for bias in call.score.biases):
+        return "a bias that depends on both ends does not factorise"
+    if call.dropout or call.return_weights:
+        return "weights that are dropped or returned must be computed one by one"
+    if not graph.is_complete and not (isinstance(graph.rule, Causal) and graph.offset == 0) and not _is_blocks(graph):
+        return "only complete and causal graphs, and batches of complete ones, factorise"
+    return None
+
+
+def cost(call: Call) -> Cost:
+    """Linear in the nodes. The width of the feature map is taken as that of its input: only running it would tell."""
+    if isinstance(call, Aggregate):
+        return Cost(flops=call.x.numel(), bytes=8 * call.x.numel(), launches=3)
+    assert isinstance(call, Attend)
+    q, k = call.ends()
+    features = q.shape[-1]
+    causal = (
+        0
+        if not isinstance(call.graph.rule, Causal)
+        else 2 * CHUNK * (features + call.v.shape[-1]) * q.shape[:-1].numel()
+    )
+    blocks = 8 * len(call.graph.rule.senders) if isinstance(call.graph.rule, Blocks) else 0
+    flops = 2 * features * call.v.shape[-1] * (q.shape[:-1].numel() + k.shape[:-1].numel()) + causal
+    return Cost(
+        flops=flops, bytes=16 * (q.numel() + k.numel() + call.v.numel()), launches=blocks + (12 if causal == 0 else 25)
+    )
+
+
+def run(call: Call) -> Tensor:
+    """Compute the call through its factors."""
+    graph = call.graph
+    if isinstance(call, Aggregate):
+        y = call.x.sum(-2, keepdim=True)
+        y = y / max(1, graph.num_senders) if call.reduce == "mean" else y
+        return y.expand(*y.shape[:-2], graph.num_receivers, y.shape[-1])
+    assert isinstance(call, Attend) and isinstance(call.score, Kernel)
+    score, call = call.score, call.with_equal_heads()
+    q, k = call.ends()
+    phi_q, phi_k = score.feature_map(q), score.feature_map(k)
+    for bias in score.biases:
+        assert isinstance(bias, SenderBias)
+        phi_k = phi_k * bias.values.exp().unsqueeze(-1)
+    if graph.is_complete:
+        y, total = _complete(phi_q, phi_k, call.v)
+    elif _is_blocks(graph):
+        assert isinstance(graph.rule, Blocks)
+        sizes = graph.rule.receivers, graph.rule.senders, graph.rule.senders
+        parts = (x.split(size, -3) for x, size in zip((phi_q, phi_k, call.v), sizes, strict=True))
+        y, total = (torch.cat(found, -2) for found in zip(*map(_complete, *parts), strict=True))
+    else:
+        y, total = _causal(phi_q.transpose(-3, -2), phi_k.transpose(-3, -2), call.v.transpose(-3, -2))
+    return (y / torch.where(total == 0, 1, total)).transpose(-3, -2)
+
+
+def _is_blocks(graph: Graph) -> bool:
+    whole = graph.num_receivers, graph.num_senders
+    return isinstance(graph.rule, Blocks) and graph.offset == 0 and graph.rule.extent == whole and min(whole) > 0
+
+
+def _complete(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_j φ(q_i)·φ(k_j) v_j and the same sum without v_j, [*, H, I, ...] for [*, N, H, ...]."""
+    y = phi_q.transpose(-3, -2) @ torch.einsum("...jhf,...jhd->...hfd", phi_k, v)
+    return y, torch.einsum("...ihf,...hf->...hi", phi_q, phi_k.sum(-3)).unsqueeze(-1)
+
+
+def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_{j ≤ i} φ(q_i)·φ(k_j) v_j and the same sum without v_j, for [*, H, N, ...]."""
+    receivers, senders = phi_q.shape[-2], phi_k.shape[-2]
+    chunks = -(-max(receivers, senders) // CHUNK)
+    phi_q = _chunked(phi_q, chunks)  # [*, H, chunks, CHUNK, F]
+    phi_k = _chunked(phi_k, chunks)
+    v = functional.pad(_chunked(v, chunks), (0, 1), value=1.0)  # a column of ones sums the weights as well
+    state = phi_k.transpose(-1, -2) @ v  # [*, H, chunks, F, D + 1]
+    before = functional.pad(state.cumsum(-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))  # what the earlier chunks add up to
+    y = phi_q @ before + (phi_q @ phi_k.transpose(-1, -2)).tril() @ v
+    y = y.flatten(-3, -2)[..., :receivers, :]
+    return y[..., :-1], y[..., -1:]
+
+
+def _chunked(x: Tensor, chunks: int) -> Tensor:
+    """[*, N, F] -> [*, chunks, CHUNK, F], with zeros at the end."""
+    x = functional.pad(x, (0, 0, 0, chunks * CHUNK - x.shape[-2]))
+    return x.reshape(*x.shape[:-2], chunks, CHUNK, x.shape[-1])

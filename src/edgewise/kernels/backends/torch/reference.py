@@ -1,0 +1,97 @@
+"""The equation, dense, in any dtype: the oracle of every test. O(I·J·H·C) time and memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise.graphs import Graph
+from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.scores import Kernel
+
+
+def refuses(call: Call) -> str | None:
+    """Never refuses."""
+    return None
+
+
+def cost(call: Call) -> Cost:
+    """Every receiver meets every sender, or every edge, in several passes over a dense tensor."""
+    graph = call.graph
+    if isinstance(call, Attend):
+        per_sender = max(call.q.shape[-1] if call.q is not None else 1, 6) * call.v[..., 0].numel()
+        return Cost(
+            flops=2 * graph.num_receivers * per_sender, bytes=12 * graph.num_receivers * per_sender, launches=40
+        )
+    numbers = graph.num_receivers * graph.num_edges * (call.x if isinstance(call, Aggregate) else call.m_ij).shape[-1]
+    return Cost(flops=numbers, bytes=12 * numbers, launches=20)
+
+
+def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
+    """Compute the call from its definition."""
+    if isinstance(call, Attend):
+        return _attend(call.with_own_senders().with_equal_heads())
+    if isinstance(call, Aggregate):
+        x_j = call.x.index_select(call.node_axis, call.graph.senders)
+        m_ij = x_j if call.weight is None else call.weight.unsqueeze(-1) * x_j
+        return _collect(call.graph, m_ij, call.reduce, call.node_axis)
+    return _collect(call.graph, call.m_ij, call.reduce, -2)
+
+
+def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
+    graph, score = call.graph, call.score
+    zero = call.v.new_zeros(())
+    s_ij = (
+        score.pairwise(call.q.unsqueeze(-3), call.k.unsqueeze(-4))
+        if call.q is not None and call.k is not None
+        else zero
+    )
+    bias_e = score.edge_bias(graph)  # [*, E, H]
+    bias_e = call.v.new_zeros(graph.num_edges, call.heads) if bias_e is None else bias_e
+    # Parallel edges count together: B_ij = log Σ_e exp(b_e), and −∞ where there is no edge.
+    shift = bias_e.detach().amax().clamp(min=torch.finfo(bias_e.dtype).min) if bias_e.numel() else zero
+    weight_e = (bias_e - shift).exp()
+    weight_ij = _scatter(graph, weight_e.expand(*weight_e.shape[:-1], call.heads))  # [*, I, J, H]
+    if isinstance(score, Kernel):
+        w_ij = s_ij * weight_ij
+    else:
+        edge = weight_ij > 0
+        z_ij = torch.where(edge, s_ij + torch.where(edge, weight_ij, 1).log(), float("-inf"))
+        top = z_ij.detach().amax(-2, keepdim=True) if graph.num_senders else zero
+        w_ij = (z_ij - top.clamp(min=torch.finfo(z_ij.dtype).min)).exp()
+    total = w_ij.sum(-2, keepdim=True)
+    p_ij = w_ij / torch.where(total == 0, 1, total)
+    pair = graph.receivers * graph.num_senders + graph.senders
+    together = weight_ij.flatten(-3, -2).index_select(-2, pair)
+    share = weight_e / torch.where(together == 0, 1, together)  # of a pair that is masked by −∞: none
+    p_e = p_ij.flatten(-3, -2).index_select(-2, pair) * share  # [*, E, H]
+    y = torch.einsum("...ijh,...jhc->...ihc", _scatter(graph, functional.dropout(p_e, call.dropout)), call.v)
+    return (y, p_e) if call.return_weights else y
+
+
+def _scatter(graph: Graph, values: Tensor) -> Tensor:
+    """[*, E, H] summed into [*, I, J, H]."""
+    pair = graph.receivers * graph.num_senders + graph.senders
+    flat = values.new_zeros(*values.shape[:-2], graph.num_receivers * graph.num_senders, values.shape[-1])
+    shape = (*values.shape[:-2], graph.num_receivers, graph.num_senders, values.shape[-1])
+    return flat.index_add(-2, pair, values).reshape(shape)
+
+
+def _collect(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:
+    listens = graph.receivers == torch.arange(graph.num_receivers, device=m_ij.device)[:, None]  # [I, E]
+    m_ij = m_ij.movedim(axis, 0)
+    pairs = listens.reshape(*listens.shape, *[1] * (m_ij.ndim - 1))
+    if reduce in ("sum", "mean"):
+        y = torch.where(pairs, m_ij, 0).sum(1)
+        if reduce == "mean":
+            y = y / listens.sum(1).clamp(min=1).reshape(-1, *[1] * (y.ndim - 1))
+    elif m_ij.shape[0] == 0:
+        y = m_ij.sum(0).expand(graph.num_receivers, *m_ij.shape[1:])
+    else:
+        worst = float("-inf") if reduce == "max" else float("inf")
+        best = torch.where(pairs, m_ij, worst)
+        best = best.amax(1) if reduce == "max" else best.amin(1)
+        y = torch.where(listens.any(1).reshape(-1, *[1] * (best.ndim - 1)), best, 0)
+    return y.movedim(0, axis)

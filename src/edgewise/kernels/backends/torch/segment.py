@@ -1,0 +1,183 @@
+"""Plain PyTorch, edge by edge: gather both ends, softmax over each receiver's segment, sum. Runs anywhere, any score.
+
+Fixed-weight sums of float32 and float64 features run as one sparse matrix product. Cost O(E·H·C) time and memory.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise.graphs import Graph
+from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.scores import Kernel
+
+with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor(torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([1.0]), (1, 1))
+
+
+def refuses(call: Call) -> str | None:
+    """Never refuses."""
+    return None
+
+
+def cost(call: Call) -> Cost:
+    """Every edge gathers both ends and writes what it makes of them."""
+    edges = call.graph.num_edges
+    if isinstance(call, Attend):
+        batch = call.v.shape[:-3].numel()
+        width = call.v.shape[-1] + (2 * call.q.shape[-1] if call.q is not None else 0)
+        numbers = batch * edges * call.heads
+        return Cost(
+            flops=numbers * (width + 20),
+            gathered=4 * numbers * (5 * width + 8),
+            largest=4 * numbers * call.v.shape[-1],
+            launches=20,
+        )
+    if isinstance(call, Aggregate):
+        # PyTorch's CSR product walks along the edges as `native` does, at about two fifths of its speed.
+        numbers, size = edges * call.x.numel() // max(1, call.graph.num_senders), call.x.element_size()
+        if call.graph.device.type == "cuda" and not _is_matrix_product(call):
+            return Cost(flops=numbers, gathered=4 * size * numbers, largest=size * numbers, launches=6)
+        if call.graph.device.type == "cuda":  # cuSPARSE, which reads a sender of 64 bits and a weight for each edge
+            written = size * call.x.numel() // max(1, call.graph.num_senders) * call.graph.num_receivers
+            listed = (8 + size) * edges
+            return Cost(
+                edges=2 * numbers, rows=size * numbers, held=size * call.x.numel(), bytes=listed + written, launches=6
+            )
+        work = 6 * numbers + 75 * edges + 180 * call.graph.num_receivers
+        return Cost(edges=work, rows=5 * size * numbers // 2, held=size * call.x.numel(), launches=4)
+    return Cost(flops=call.m_ij.numel(), bytes=8 * call.m_ij.numel(), launches=4)
+
+
+def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
+    """Compute the call on the graph's edges."""
+    if isinstance(call, Attend):
+        return _attend(call.with_own_senders().with_equal_heads())
+    if isinstance(call, Aggregate):
+        return _aggregate(call)
+    return _reduce(call.graph, call.m_ij, call.reduce, -2)
+
+
+def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
+    graph, score = call.graph, call.score
+    s_ij = _edge_scores(call)  # [*, E, H]
+    if isinstance(score, Kernel):
+        w_ij = s_ij
+    else:
+        top = _reduce(graph, s_ij.detach(), "max", -2)  # softmax is unchanged by a shift per receiver
+        top = top.clamp(min=torch.finfo(top.dtype).min)  # of a receiver whose senders are all masked by −∞
+        w_ij = (s_ij - top.index_select(-2, graph.receivers)).exp()
+    total = _sum(graph, w_ij, -2)
+    total = torch.where(total == 0, 1, total)  # a receiver without senders divides 0 by 1
+    v_j = call.v.index_select(-3, graph.senders)  # [*, E, H, D]
+    # Dividing nodes by their total is the softmax, without another tensor of E·H numbers.
+    y = _sum(graph, functional.dropout(w_ij, call.dropout).unsqueeze(-1) * v_j, -3) / total.unsqueeze(-1)
+    y = y.to(call.v.dtype)
+    return (y, w_ij / total.index_select(-2, graph.receivers)) if call.return_weights else y
+
+
+def _edge_scores(call: Attend) -> Tensor:
+    """s_ij on every edge; for `Kernel` the weight itself. At least float32, as exponentials need it."""
+    graph, score = call.graph, call.score
+    bias = score.edge_bias(graph)
+    if not score.needs_ends:
+        s_ij = call.v.new_zeros(*call.v.shape[:-3], graph.num_edges, call.heads)
+    else:
+        q, k = call.ends()
+        s_ij = score.pairwise(q.index_select(-3, graph.receivers), k.index_select(-3, graph.senders))
+    if s_ij.dtype.itemsize < 4:
+        s_ij = s_ij.float()
+    if bias is None:
+        return s_ij
+    return s_ij * bias.exp() if isinstance(score, Kernel) else s_ij + bias
+
+
+def _aggregate(call: Aggregate) -> Tensor:
+    graph, x, weight = call.graph, call.x, call.weight
+    if _is_matrix_product(call):
+        by_node = x.movedim(-2, 0)
+        y = weighted_sum(graph, weight, by_node.reshape(graph.num_senders, by_node.shape[1:].numel()))
+        y = y.reshape(graph.num_receivers, *by_node.shape[1:]).movedim(0, -2)
+        return _divide_by_degree(graph, y, -2) if call.reduce == "mean" else y
+    x_j = x.index_select(call.node_axis, graph.senders)
+    return _reduce(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, call.reduce, call.node_axis)
+
+
+def _is_matrix_product(call: Aggregate) -> bool:
+    """Whether PyTorch's sparse matrix product computes it."""
+    summed = call.reduce in ("sum", "mean") and call.node_axis == -2
+    return summed and call.x.dtype in (torch.float32, torch.float64)
+
+
+class WeightedSum(torch.autograd.Function):
+    """A X for a sparse A [I, J] with one weight per edge; its gradient to X is Aᵀ G, on the cached transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, weight: Tensor | None, x: Tensor) -> Tensor:
+        """x [J, F] -> [I, F]."""
+        ctx.graph = graph
+        ctx.save_for_backward(weight, x if weight is not None and weight.requires_grad else None)
+        if weight is None:
+            weight = graph.memo(("ones", x.dtype), lambda: torch.ones(graph.num_edges, dtype=x.dtype, device=x.device))
+        shape = (graph.num_receivers, graph.num_senders)
+        return torch.sparse_csr_tensor(graph.offsets, graph.senders, weight.to(x.dtype), shape) @ x
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        """Gradients to the weights and to x, themselves differentiable."""
+        (y_grad,) = grad
+        weight, x = ctx.saved_tensors
+        weight_grad = x_grad = None
+        if ctx.needs_input_grad[2]:
+            transpose, order = ctx.graph.transpose()
+            x_grad = weighted_sum(transpose, None if weight is None else weight.index_select(0, order), y_grad)
+        if ctx.needs_input_grad[1]:
+            y_i = y_grad.index_select(0, ctx.graph.receivers)
+            weight_grad = (y_i * x.index_select(0, ctx.graph.senders)).sum(-1)
+        return None, weight_grad, x_grad
+
+
+def weighted_sum(graph: Graph, weight: Tensor | None, x: Tensor) -> Tensor:
+    """A X by `WeightedSum`."""
+    y: Tensor = WeightedSum.apply(graph, weight, x)  # type: ignore[no-untyped-call]
+    return y
+
+
+def weighted_values(graph: Graph, w_ij: Tensor, v: Tensor) -> Tensor:
+    """Σ_j w_ij v_j for weights [*, E, H] and values [*, J, H, D]."""
+    return _sum(graph, w_ij.unsqueeze(-1) * v.index_select(-3, graph.senders), -3)
+
+
+def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
+    """Messages summed by receiver, half precisions accumulated in float32."""
+    shape = list(m_ij.shape)
+    shape[axis] = graph.num_receivers
+    wide = m_ij.float() if m_ij.dtype in (torch.bfloat16, torch.float16) else m_ij
+    return wide.new_zeros(shape).index_add(axis, graph.receivers, wide).to(m_ij.dtype)
+
+
+def _reduce(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:
+    if reduce == "sum":
+        return _sum(graph, m_ij, axis)
+    if reduce == "mean":
+        return _divide_by_degree(graph, _sum(graph, m_ij, axis), axis)
+    shape = list(m_ij.shape)
+    shape[axis] = graph.num_receivers
+    index = graph.receivers.reshape(-1, *[1] * (-axis - 1)).expand_as(m_ij)
+    # A start that equals no message: PyTorch would give it a share of the gradient, even with include_self=False.
+    start = m_ij.new_full(shape, float("nan") if m_ij.is_floating_point() else 0)
+    best = start.scatter_reduce(axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False)
+    hears = graph.memo("hears somebody", lambda: graph.in_degrees() > 0)
+    return torch.where(hears.reshape(-1, *[1] * (-axis - 1)), best, 0)
+
+
+def _divide_by_degree(graph: Graph, y: Tensor, axis: int) -> Tensor:
+    degree = graph.memo("degree or one", lambda: graph.in_degrees().clamp(min=1))
+    return y / degree.reshape(-1, *[1] * (-axis - 1))

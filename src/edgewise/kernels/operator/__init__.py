@@ -1,0 +1,1 @@
+"""Kernels as PyTorch operators: their layout, dropout and second derivatives."""

@@ -1,0 +1,1 @@
+"""Attention and transformer layers."""

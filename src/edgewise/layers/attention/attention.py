@@ -1,0 +1,219 @@
+"""Multi-head attention over any graph: self-attention, cross-attention and cached decoding are the same equation."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import Graph, causal
+from edgewise.kernels import Dot, attend
+from edgewise.kernels.scores import Score
+from edgewise.layers.attention.positions import Rotary
+
+
+class KeyValueCache:
+    """The keys and values of the positions already decoded, so that a new position computes only its own.
+
+    Shapes      append(k [*, n, H, C], v [*, n, H, D]) -> all keys [*, length, H, C], all values [*, length, H, D]
+    Errors      ShapeError when the new keys do not fit the ones held
+    Cost        amortised O(n H C) per append: the room doubles when it is full
+
+    Example
+        >>> cache = KeyValueCache()
+        >>> k, v = torch.ones(3, 1, 2), torch.ones(3, 1, 2)
+        >>> [cache.append(k, v)[0].shape[0] for _ in range(2)]
+        [3, 6]
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        start, stop = self.length, self.length + k.shape[-3]
+        self._keys, self._values = _with_room(self._keys, k, stop), _with_room(self._values, v, stop)
+        self._keys.narrow(-3, start, stop - start).copy_(k)
+        self._values.narrow(-3, start, stop - start).copy_(v)
+        self.length = stop
+        return self._keys.narrow(-3, 0, stop), self._values.narrow(-3, 0, stop)
+
+    def keep(self, members: Tensor) -> None:
+        """Go on with these members of the leading batch, int64 [n]: a beam search drops texts and doubles others."""
+        if self._keys is not None and self._values is not None:
+            self._keys, self._values = self._keys.index_select(0, members), self._values.index_select(0, members)
+
+
+def _with_room(held: Tensor | None, new: Tensor, length: int) -> Tensor:
+    if held is None:
+        return torch.empty_like(new)
+    if held.shape[:-3] != new.shape[:-3] or held.shape[-2:] != new.shape[-2:]:
+        raise ShapeError(f"the cache holds {list(held.shape)} [*, J, H, C]; {list(new.shape)} cannot follow it")
+    if length <= held.shape[-3]:
+        return held
+    room = new.new_empty(*held.shape[:-3], max(length, 2 * held.shape[-3]), *held.shape[-2:])
+    room.narrow(-3, 0, held.shape[-3]).copy_(held)
+    return room
+
+
+class RecurrentState:
+    """What attention by features keeps of the past: one sum, of constant size, which makes it a recurrent network.
+
+    Equation    S_i = S_{i−1} + φ(k_i) [v_i ‖ 1]ᵀ    (18), (19),   y_i = φ(q_i) S_i, divided by its last channel    (20)
+    Symbols     feature_map = φ: [..., C] -> [..., F]; sums [*, G, F, D + 1] = S, whose last column sums φ(k)
+    Shapes      listen(q [*, n, H, C], k [*, n, G, C], v [*, n, G, D]) -> [*, n, H, D]
+    Edge cases  weights that sum to 0 give 0
+    Cost        memory O(G F D) whatever the length; time O(n H F D)
+    Reference   Katharopoulos et al., "Transformers are RNNs", 2020, §3.4
+
+    Example
+        >>> state, one = RecurrentState(torch.exp), torch.zeros(1, 1, 1)
+        >>> [state.listen(one, one, torch.full((1, 1, 1), v)).item() for v in (1.0, 3.0)]  # the mean so far
+        [1.0, 2.0]
+    """
+
+    def __init__(self, feature_map: Callable[[Tensor], Tensor]) -> None:
+        self.feature_map = feature_map
+        self.sums: Tensor | None = None
+
+    def listen(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Take in new positions one after the other, and let each hear all up to itself."""
+        phi_q, phi_k = self.feature_map(q.unflatten(-2, (k.shape[-2], -1))), self.feature_map(k)
+        heard = []
+        for i in range(k.shape[-3]):
+            sums = self._add(phi_k[..., i, :, :].unsqueeze(-1) * _with_one(v[..., i, :, :]).unsqueeze(-2))
+            y = (phi_q[..., i, :, :, :] @ sums).flatten(-3, -2)  # [*, H, D + 1]
+            heard.append(y[..., :-1] / torch.where(y[..., -1:] == 0, 1, y[..., -1:]))
+        return torch.stack(heard, -3)
+
+    def take_in(self, k: Tensor, v: Tensor) -> None:
+        """Take in positions that have been heard already."""
+        self._add(torch.einsum("...jgf,...jgd->...gfd", self.feature_map(k), _with_one(v)))
+
+    def _add(self, new: Tensor) -> Tensor:
+        self.sums = new if self.sums is None else self.sums + new
+        return self.sums
+
+
+def _with_one(v: Tensor) -> Tensor:
+    return functional.pad(v, (0, 1), value=1.0)
+
+
+Cache = KeyValueCache | RecurrentState
+Heard = tuple[Tensor, Tensor]  # keys and values of senders, [*, J, H, C] each
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head scaled dot-product attention, in which receiver i attends to the senders that the graph gives it.
+
+    Equation    HA_h = softmax_{j ∈ N(i)}( q_i·k_j / √d_head ) v_j,  q, k, v = X W_Q,h, X W_K,h, X W_V,h    (4.10)
+                ATT(X) = ‖_h (HA_h) W_O    (4.9)
+    Symbols     width = d_model; heads = H; output = W_O; x = X; senders = the X of keys and values (default: x);
+                projection = [W_Q ‖ W_K ‖ W_V]ᵀ, so that self-attention is one matrix product;
+                key_value_heads = heads of keys and values, each shared by a group of query heads
+    Shapes      x [*, I, d_model] (, senders [*, J, d_model]) -> [*, I, d_model]
+    Errors      ConfigError for heads that do not divide the width, or key/value heads that do not divide the heads;
+                ShapeError when x or senders do not fit the graph
+    Edge cases  a receiver without senders gets W_O's bias; the graph alone decides on masks and on self-loops.
+                With `cache`, x holds the new positions only and the graph is pattern(total).rows(total - new, total)
+    Cost        time O((I + J) d_model² + E d_model); memory O((I + J) d_model + E H) or less, by backend
+    Differs     (4.10) sums over all nodes, here over N(i): on `complete(n)` they agree. `dropout` acts on the attention
+                weights while training; `rotary` turns queries and keys by their positions
+    Reference   Vaswani et al., 2017; Baggag & Saad, §4.2.2; Joshi, "Transformers are graph neural networks",
+                (5)-(8); grouped queries: Ainslie et al., 2023
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> layer = MultiHeadAttention(width=2, heads=1, bias=False)
+        >>> layer.projection.weight.data = torch.cat([torch.zeros(4, 2), torch.eye(2)])  # all scores 0, v = x
+        >>> layer.output.weight.data = torch.eye(2)
+        >>> layer(complete(2), torch.tensor([[0.0, 2.0], [4.0, 0.0]])).tolist()  # everybody gets the mean
+        [[2.0, 1.0], [2.0, 1.0]]
+        >>> layer(causal(2), torch.tensor([[0.0, 2.0], [4.0, 0.0]])).tolist()  # the first hears only itself
+        [[0.0, 2.0], [2.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_value_heads: int | None = None,
+        rotary: Rotary | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        shared = heads if key_value_heads is None else key_value_heads
+        if heads < 1 or width % heads:
+            raise ConfigError(f"{heads} heads do not divide a width of {width}")
+        if shared < 1 or heads % shared:
+            raise ConfigError(f"{shared} key/value heads do not divide {heads} heads")
+        self.channels = width // heads
+        self.split = (heads, shared, shared)
+        self.projection = nn.Linear(width, sum(self.split) * self.channels, bias)
+        self.output = nn.Linear(width, width, bias)
+        self.rotary = rotary
+        self.dropout = dropout
+        self._initialise()
+
+    def forward(self, graph: Graph, x: Tensor, senders: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)
+        if isinstance(cache, KeyValueCache):
+            k, v = cache.append(k, v)
+        return self.output(self.average(graph, q, k, v).flatten(-2))
+
+    def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
+        """How much i listens to j: the one line that most sibling classes replace."""
+        return Dot()
+
+    def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What each receiver hears [*, I, H, C]: a sibling whose values depend on more than the sender replaces it."""
+        return attend(graph, q, k, v, self.score(graph, q, k), dropout=self.dropout if self.training else 0.0)
+
+    def cache(self, graph: Graph) -> Cache:
+        """What decoding on that kind of graph has to remember."""
+        return KeyValueCache()
+
+    def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        heads, shared, _ = self.split
+        qkv = self.projection(x).view(*x.shape[:-1], sum(self.split), self.channels)  # [*, N, H + 2 H', C]
+        if self.rotary is None:
+            q, k, v = qkv.split(self.split, -2)
+        else:
+            qk, v = qkv.split((heads + shared, shared), -2)
+            q, k = self.rotary(graph, qk).split((heads, shared), -2)
+        return q, k, v
+
+    def hear(self, senders: Tensor) -> Heard:
+        """The senders' keys and values [*, J, H', C]: computed once, they serve many calls of `ask`."""
+        heads, shared, _ = self.split
+        start, bias = heads * self.channels, self.projection.bias
+        kv = functional.linear(senders, self.projection.weight[start:], None if bias is None else bias[start:])
+        k, v = kv.view(*senders.shape[:-1], 2 * shared, self.channels).split(shared, -2)
+        return (k if self.rotary is None else self.rotary.at(torch.arange(k.shape[-3], device=k.device), k)), v
+
+    def ask(self, graph: Graph, x: Tensor, heard: Heard) -> Tensor:
+        """Cross-attention to the senders whose keys and values `hear` gave."""
+        return self.output(self.average(graph, self._queries(graph, x), *heard).flatten(-2))
+
+    def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self._queries(graph, x), *self.hear(senders)
+
+    def _queries(self, graph: Graph, x: Tensor) -> Tensor:
+        stop, bias = self.split[0] * self.channels, self.projection.bias
+        q = functional.linear(x, self.projection.weight[:stop], None if bias is None else bias[:stop])
+        q = q.view(*x.shape[:-1], self.split[0], self.channels)
+        return q if self.rotary is None else self.rotary(graph, q)
+
+    def _initialise(self) -> None:
+        nn.init.xavier_uniform_(self.projection.weight)  # as torch.nn.MultiheadAttention
+        if self.projection.bias is not None:
+            nn.init.zeros_(self.projection.bias)
+            nn.init.zeros_(self.output.bias)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return MultiHeadAttention(8, 4, key_value_heads=2), causal(5), (torch.randn(5, 8),)

@@ -1,0 +1,235 @@
+"""Attention by features: a score φ(q_i)·φ(k_j) that factorises, so that it costs what a sequence costs to read once.
+
+    y_i = φ(q_i) (Σ_j φ(k_j) v_jᵀ) / φ(q_i)·(Σ_j φ(k_j))
+
+Linear attention takes a simple φ; the Performer draws one at random, so that φ(q)·φ(k) is exp(q·k) on average.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph, causal
+from edgewise.graphs.patterns import Causal
+from edgewise.kernels import Kernel
+from edgewise.kernels.scores import Score
+from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
+from edgewise.layers.attention.positions import Rotary
+
+
+class LinearAttention(MultiHeadAttention):
+    """Attention whose weight is a product of features; on a causal graph it is a recurrent network.
+
+    Equation    y_i = φ(q_i)ᵀ Σ_{j ∈ N(i)} φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_{j ∈ N(i)} φ(k_j)    (5),   φ(x) = elu(x) + 1    (7)
+    Symbols     features = φ; otherwise as MultiHeadAttention
+    Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
+    Errors      ConfigError as MultiHeadAttention
+    Edge cases  a receiver without senders gets the output bias. Decoding on a causal graph keeps a `RecurrentState`, on
+                any other a `KeyValueCache`
+    Cost        time O((I + J) width² + (I + J) H F C) and memory O((I + J) width) on complete and causal graphs, for F
+                features a head; edge by edge on others: O(E H F)
+    Differs     no dropout of attention weights: none is ever computed
+    Reference   Katharopoulos et al., "Transformers are RNNs", 2020
+
+    Example
+        >>> layer = LinearAttention(width=1, heads=1, bias=False)
+        >>> layer.projection.weight.data = torch.tensor([[0.0], [1.0], [1.0]])  # φ(q) = 1, k = v = x
+        >>> layer.output.weight.data = torch.ones(1, 1)
+        >>> layer(causal(2), torch.tensor([[0.0], [2.0]])).tolist()  # weights elu(0) + 1 = 1 and elu(2) + 1 = 3
+        [[0.0], [1.5]]
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_value_heads: int | None = None,
+        rotary: Rotary | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, key_value_heads=key_value_heads, rotary=rotary, bias=bias)
+
+    def forward(self, graph: Graph, x: Tensor, senders: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        if not isinstance(cache, RecurrentState):
+            return super().forward(graph, x, senders, cache)
+        q, k, v = self._self_ends(graph, x)
+        if cache.sums is None:  # the prompt: all at once, in chunks
+            y = self.average(graph, q, k, v)
+            cache.take_in(k, v)
+        else:
+            y = cache.listen(q, k, v)
+        return self.output(y.flatten(-2))
+
+    def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
+        return Kernel(self.features)
+
+    def features(self, x: Tensor) -> Tensor:
+        """φ(x), at least 0: [..., C] -> [..., F]."""
+        return functional.elu(x) + 1
+
+    def cache(self, graph: Graph) -> Cache:
+        return RecurrentState(self.features) if isinstance(graph.rule, Causal) else KeyValueCache()
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return LinearAttention(8, 4, key_value_heads=2), causal(5), (torch.randn(5, 8),)
+
+
+def projections(
+    count: int, channels: int, orthogonal: bool = True, generator: torch.Generator | None = None, draws: int = 1
+) -> Tensor:
+    """Random directions ω, each N(0, I) by itself; `orthogonal` ones are at right angles within blocks of `channels`.
+
+    Shapes      -> [draws, count, channels], float64
+    Cost        O(draws count channels²)
+    Reference   Yu et al., "Orthogonal random features", 2016; Choromanski et al., 2021, §2.4
+
+    Example
+        >>> omega = projections(2, 2)[0]
+        >>> bool((omega[0] @ omega[1]).abs() < 1e-12)
+        True
+    """
+    blocks = -(-count // channels)
+    gaussian = torch.randn(draws, blocks, channels, channels, dtype=torch.float64, generator=generator)
+    if not orthogonal:
+        return gaussian.flatten(1, 2)[:, :count]
+    q, r = torch.linalg.qr(gaussian)
+    q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # without this the rotations are not uniform
+    length = torch.randn(draws, blocks, channels, channels, dtype=torch.float64, generator=generator).norm(dim=-1)
+    return (q.mT * length.unsqueeze(-1)).flatten(1, 2)[:, :count]
+
+
+class PositiveFeatures(nn.Module):
+    """FAVOR+: random features that are positive, with φ(x)·φ(y) = exp(x·y) on average.
+
+    Equation    φ(x) = exp(−‖x‖² / 2) / √m · (exp(ω_1·x), ..., exp(ω_m·x)),  ω ~ N(0, I)    (Lemma 1)
+    Symbols     count = m; omega [m, C] = ω; orthogonal = ω in blocks at right angles, which lowers the variance
+    Shapes      x [..., C] -> [..., m]
+    Errors      ConfigError for a count below 1
+    Edge cases  no feature exceeds exp(‖ω‖² / 2) / √m, so that none overflows; from ‖x‖ ≈ 20 on all may underflow to 0
+                in float32
+    Cost        O(m C) for each x
+    Differs     no stabilising maximum over the keys and no ε: both would let a token hear later ones, or bias the mean
+    Reference   Choromanski et al., "Rethinking attention with Performers", 2021
+
+    Example
+        >>> features = PositiveFeatures(channels=4, count=4000)
+        >>> x = torch.tensor([0.5, 0.0, 0.0, 0.0])
+        >>> bool((features(x) @ features(x) - torch.tensor(0.25).exp()).abs() < 0.1)
+        True
+    """
+
+    omega: Tensor
+    drawn: Tensor
+
+    def __init__(self, channels: int, count: int = 64, orthogonal: bool = True) -> None:
+        super().__init__()
+        if count < 1:
+            raise ConfigError(f"count={count}: there must be at least one random feature")
+        self.orthogonal = orthogonal
+        self.register_buffer("omega", torch.empty(count, channels))
+        self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
+        self.redraw()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.angles(x) - x.square().sum(-1, keepdim=True) / 2).exp() / len(self.omega) ** 0.5
+
+    def angles(self, x: Tensor) -> Tensor:
+        """ω·x, [..., m]."""
+        return x @ self.omega.T.to(x.dtype)
+
+    @torch.no_grad()
+    def redraw(self) -> None:
+        """Draw new ω; which ones follows from the state that is saved with the weights."""
+        self.drawn += 1
+        generator = torch.Generator().manual_seed(int(self.drawn))
+        count, channels = self.omega.shape
+        self.omega.copy_(projections(count, channels, self.orthogonal, generator)[0])
+
+
+class TrigonometricFeatures(PositiveFeatures):
+    """Random Fourier features: φ(x)·φ(y) = exp(x·y) on average, but single products may be negative.
+
+    Equation    φ(x) = exp(‖x‖² / 2) / √m · (sin ω_1·x, ..., sin ω_m·x, cos ω_1·x, ..., cos ω_m·x)
+    Symbols     as PositiveFeatures
+    Shapes      x [..., C] -> [..., 2 m]
+    Edge cases  where exp(x·y) is small the variance is large, and sums of weights may vanish: hence positive ones
+    Reference   Rahimi & Recht, 2007; Choromanski et al., 2021, (5)
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = self.angles(x)
+        return torch.cat([a.sin(), a.cos()], -1) * (x.square().sum(-1, keepdim=True) / 2).exp() / len(self.omega) ** 0.5
+
+
+class ReLUFeatures(PositiveFeatures):
+    """Random features of a kernel of their own (arc-cosine), not of exp: cheaper, and often as good once trained.
+
+    Equation    φ(x) = (max(0, ω_1·x) + ε, ..., max(0, ω_m·x) + ε) / √m,  ε = 10⁻³
+    Symbols     as PositiveFeatures
+    Shapes      x [..., C] -> [..., m]
+    Reference   Choromanski et al., 2021, §4 ("Performer-ReLU")
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.angles(x).relu() + 1e-3) / len(self.omega) ** 0.5
+
+
+class PerformerAttention(LinearAttention):
+    """Softmax attention, estimated in linear time: random features whose products are exp(q·k / √C) on average.
+
+    Equation    y_i = φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j) v_jᵀ / φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j),  q̃ = q / C^(1/4), k̃ = k / C^(1/4)
+    Symbols     random = φ (default: PositiveFeatures(C)); otherwise as LinearAttention
+    Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
+    Errors      ConfigError as MultiHeadAttention
+    Edge cases  a receiver without senders gets the output bias. While training, ω is drawn anew every `REDRAW` calls;
+                the draws follow from a number saved with the weights, so that a resumed run draws the same
+    Cost        as LinearAttention with F = m features; the estimate's error falls as m^(−1/2)
+    Differs     the heads of a layer share ω
+    Reference   Choromanski et al., "Rethinking attention with Performers", 2021
+
+    Example
+        >>> from edgewise.layers import PositiveFeatures
+        >>> x, exact = 0.3 * torch.randn(50, 8), MultiHeadAttention(8, 2)
+        >>> layer = PerformerAttention(8, 2, PositiveFeatures(4, count=2000))
+        >>> _ = layer.load_state_dict(exact.state_dict(), strict=False)
+        >>> bool((layer(causal(50), x) - exact(causal(50), x)).abs().max() < 0.05)
+        True
+    """
+
+    REDRAW: ClassVar[int] = 1000
+    calls: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        random: PositiveFeatures | None = None,
+        *,
+        key_value_heads: int | None = None,
+        rotary: Rotary | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, key_value_heads=key_value_heads, rotary=rotary, bias=bias)
+        self.random = PositiveFeatures(self.channels) if random is None else random
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
+        if self.training:
+            self.calls += 1
+            if int(self.calls) % self.REDRAW == 0:
+                self.random.redraw()
+        return super().score(graph, q, k)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.random(x * self.channels**-0.25)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return PerformerAttention(8, 4, PositiveFeatures(2, 8)), causal(5), (torch.randn(5, 8),)

@@ -1,0 +1,165 @@
+"""Attention among nodes that hash alike: a graph made from content, anew in every call."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import Gathered, Graph, alike, causal
+from edgewise.kernels import Dot, attend
+from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.attention.positions import Rotary
+
+
+class AngularHash(nn.Module):
+    """Labels that vectors of similar direction are likely to share, by random rotations.
+
+    Equation    h_r(x) = argmax([x R_r ; −x R_r]),  R_r [C, buckets / 2] ~ N(0, 1)
+    Symbols     rotations [rounds, C, buckets / 2] = R
+    Shapes      x [..., N, C] -> [..., rounds, N] int64, 0 to buckets − 1
+    Errors      ConfigError for an odd number of buckets other than 1, or fewer than one round
+    Edge cases  with one bucket all are alike. h(a x) = h(x) for a > 0
+    Cost        O(N rounds C buckets)
+    Reference   Andoni et al., "Practical and optimal LSH for angular distance", 2015
+
+    Example
+        >>> hashing = AngularHash(channels=3, buckets=4, rounds=2)
+        >>> x = torch.randn(5, 3)
+        >>> torch.equal(hashing(x), hashing(7 * x))
+        True
+    """
+
+    rotations: Tensor
+    drawn: Tensor
+
+    def __init__(self, channels: int, buckets: int = 16, rounds: int = 2) -> None:
+        super().__init__()
+        if rounds < 1 or not (buckets == 1 or (buckets > 1 and buckets % 2 == 0)):
+            raise ConfigError(f"buckets={buckets} must be 1 or even, and rounds={rounds} at least 1")
+        self.register_buffer("rotations", torch.empty(rounds, channels, buckets // 2))
+        self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
+        self.redraw()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.rotations.shape[-1] == 0:
+            return torch.zeros(*x.shape[:-2], len(self.rotations), x.shape[-2], dtype=torch.int64, device=x.device)
+        turned = x.unsqueeze(-3) @ self.rotations.to(x.dtype)  # [..., R, N, buckets / 2]
+        return torch.cat([turned, -turned], -1).argmax(-1)
+
+    @torch.no_grad()
+    def redraw(self) -> None:
+        """Draw new rotations; which ones follows from the state that is saved with the weights."""
+        self.drawn += 1
+        generator = torch.Generator().manual_seed(int(self.drawn))
+        self.rotations.copy_(torch.randn(self.rotations.shape, generator=generator))
+
+
+class LSHAttention(MultiHeadAttention):
+    """Each node hears those nodes of its graph that hash as it does, in one of several rounds of hashing.
+
+    Equation    o_i = Σ_r exp(z_i^r − z_i) Σ_{j ∈ P_r(i)} exp(s_ij − z_i^r) v_j
+                s_ij = q_i·k_j / √C,  k_j = q_j / ‖q_j‖
+                z_i^r = log Σ_{j ∈ P_r(i)} exp(s_ij),  z_i = log Σ_r exp(z_i^r)
+                P_r(i) = {j ∈ N(i) : h_r(q_j) = h_r(q_i), in the same chunk or the one before, j ≠ i} (see `alike`),
+                P(i) = {i} where nobody else is heard in any round
+    Symbols     hashing = h (default: AngularHash(C)); chunk = m; projection = [W_Q ‖ W_V]ᵀ: queries are keys;
+                otherwise as MultiHeadAttention
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      ConfigError as MultiHeadAttention; ShapeError for senders other than x: they would have no common hash
+    Edge cases  while training, new rotations are drawn in every call; a resumed run draws the same. Not permutation-
+                equivariant: chunks know positions
+    Cost        on a graph by ranges, time O(N rounds (C buckets + chunk C + log N)) and memory O(N rounds C) for each
+                head: no pair is ever written; on other graphs edge by edge
+    Differs     chunks are cut from the start of each bucket, in the paper from the start of the sorted sequence, where
+                they move with what comes later; so a causal graph stays causal and a cache exact. A node heard in
+                several rounds counts once in each, in the paper's (A.1) once in all. Heads share the rotations. No
+                reversible residuals
+    Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020
+
+    Example
+        >>> layer = LSHAttention(2, 1, AngularHash(2, buckets=1), bias=False)  # one bucket: everybody is alike
+        >>> layer.projection.weight.data = torch.cat([torch.zeros(2, 2), torch.eye(2)])  # all scores 0, v = x
+        >>> layer.output.weight.data = torch.eye(2)
+        >>> layer(causal(3), torch.tensor([[0.0, 2.0], [4.0, 0.0], [9.0, 9.0]])).tolist()  # the means of the others
+        [[0.0, 2.0], [0.0, 2.0], [2.0, 1.0]]
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hashing: AngularHash | None = None,
+        *,
+        chunk: int = 32,
+        rotary: Rotary | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, rotary=rotary, bias=bias)
+        if chunk < 1:
+            raise ConfigError(f"chunk={chunk}: a chunk has at least one node")
+        self.projection = nn.Linear(width, 2 * width, bias)
+        self.hashing = AngularHash(self.channels) if hashing is None else hashing
+        self.chunk = chunk
+        self._initialise()
+
+    def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, v = self.projection(x).unflatten(-1, (2 * self.split[0], self.channels)).chunk(2, -2)
+        q = q if self.rotary is None else self.rotary(graph, q)
+        return q, functional.normalize(q, dim=-1), v
+
+    def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        raise ShapeError("hashing compares nodes with one another: LSHAttention takes no senders beside x")
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self.training:
+            self.hashing.redraw()
+        batch, (q, k, v) = q.shape[:-3], (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
+        labels = self.hashing(q.detach()), self.hashing(k.detach())
+        heard = alike(graph, *labels, self.chunk, loops=False)
+        rounds = labels[0].shape[1]
+        q, k, v = (x.unsqueeze(1).expand(-1, rounds, -1, -1).flatten(0, 2) for x in (q, k, v))
+        q, k, v = q[heard.receivers], k[heard.senders], v[heard.senders]
+        y = _averages(heard.graph, q, k, v) if rounds == 1 else _with_measure(heard, q, k, v)
+        y = torch.empty_like(y).index_copy(0, heard.receivers, y).unflatten(0, labels[0].shape)  # [S, R, I, C]
+        y = y.squeeze(1) if rounds == 1 else _over_rounds(y)
+        return y.unflatten(0, (*batch, -1)).transpose(-2, -3)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return LSHAttention(4, 2, AngularHash(2, buckets=2), chunk=1), causal(5), (torch.randn(5, 4),)
+
+
+def _averages(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
+    """`attend` with one head, [I', C], [J', C], [J', D] -> [I', D]."""
+    return attend(graph, q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), Dot(scale)).squeeze(1)
+
+
+def _with_measure(heard: Gathered, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Σ_j e^s_ij [v_j ‖ 1 ‖ 0] + e^t_i [0 ‖ 0 ‖ 1] over Σ_j e^s_ij + e^t_i: an empty seat is heard beside the others.
+
+    The seat's score t_i = ‖q_i‖ / √C is the largest that a key of length 1 can have: nothing overflows.
+    """
+    scale = q.shape[-1] ** -0.5
+    q = torch.cat([q, q.detach().norm(dim=-1, keepdim=True).to(q.dtype)], -1)  # y is the same whatever t is
+    k = _with_last(functional.pad(k, (0, 1)))
+    v = _with_last(functional.pad(functional.pad(v, (0, 1), value=1.0), (0, 1)))
+    return _averages(heard.with_seat(), q, k, v, scale)
+
+
+def _with_last(x: Tensor) -> Tensor:
+    """One more row, [0 ‖ ... ‖ 0 ‖ 1]."""
+    return torch.cat([x, functional.pad(x.new_ones(1, 1), (x.shape[-1] - 1, 0))])
+
+
+def _over_rounds(y: Tensor) -> Tensor:
+    """The rounds [S, R, I, C + 2] brought to the seat's measure, added up, and divided by their whole weight."""
+    total = (y[..., :-1] / y[..., -1:]).sum(1)
+    weight = total[..., -1:]
+    return total[..., :-1] / torch.where(weight == 0, 1, weight)

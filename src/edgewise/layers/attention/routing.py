@@ -1,0 +1,140 @@
+"""Attention inside clusters of queries and keys, whose centres follow them as they are learned."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Gathered, Graph, alike, causal, clusters, hears_later
+from edgewise.kernels import aggregate, attend
+from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.attention.positions import Rotary
+
+
+class Centroids(nn.Module):
+    """Directions that vectors gather around, a set for each head; online spherical k-means.
+
+    Equation    c(x) = argmax_c near_c(x),  near_c(x) = ⟨LN(x), μ_c⟩ / ‖μ_c‖
+                μ_c ← λ μ_c + (1 − λ)/2 (Σ_{i: c(q_i) = c} LN(q_i) + Σ_{j: c(k_j) = c} LN(k_j))
+    Symbols     means [H, K, C] = μ; decay = λ; LN = normalisation to mean 0 and variance 1, without weights
+    Shapes      x [S, N, C] -> near [S, K, N], where S = B H sequences go through the heads again and again
+    Errors      ConfigError for no cluster, or a decay outside [0, 1]
+    Edge cases  a centre that nobody is nearest to stays where it is
+    Cost        O(S N K C)
+    Differs     vectors are compared with a centre's direction, so that its length, which grows with the number of those
+                around it, does not draw in more of them
+    Reference   Roy, Saffar, Vaswani & Grangier, 2021, §4.1
+
+    Example
+        >>> centroids = Centroids(heads=1, channels=2, count=2, decay=0.5)
+        >>> centroids.means.copy_(torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]])).shape
+        torch.Size([1, 2, 2])
+        >>> x = torch.tensor([[[3.0, 1.0], [1.0, 5.0], [2.0, 6.0]]])  # LN: (1, -1), (-1, 1), (-1, 1)
+        >>> centroids(x).argmax(1).tolist()
+        [[0, 1, 1]]
+        >>> centroids.follow(x, x)
+        >>> centroids.means[0, 1].round(decimals=2).tolist()  # 1/2 μ + 1/4 (2 + 2) LN(x)
+        [-1.5, 1.5]
+    """
+
+    means: Tensor
+
+    def __init__(self, heads: int, channels: int, count: int = 8, decay: float = 0.999) -> None:
+        super().__init__()
+        if count < 1 or not 0 <= decay <= 1:
+            raise ConfigError(f"there must be at least one cluster and a decay in [0, 1], not {count} and {decay}")
+        self.decay = decay
+        self.register_buffer("means", functional.layer_norm(torch.randn(heads, count, channels), (channels,)))
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        x = functional.layer_norm(x, x.shape[-1:]).unflatten(0, (-1, len(self.means)))  # [B, H, N, C]
+        return (functional.normalize(self.means, dim=-1).to(x.dtype) @ x.mT).flatten(0, 1)
+
+    @torch.no_grad()
+    def follow(self, *vectors: Tensor) -> None:
+        """Move every centre towards the sum of those nearest to it; queries and keys count half each."""
+        total = torch.zeros_like(self.means)
+        for x in vectors:
+            chosen = functional.one_hot(self(x).argmax(1), self.means.shape[1]).to(self.means.dtype)  # [S, N, K]
+            sums = chosen.mT @ functional.layer_norm(x, x.shape[-1:]).to(self.means.dtype)
+            total += sums.unflatten(0, (-1, len(self.means))).sum(0) / len(vectors)
+        met = total.abs().sum(-1, keepdim=True) > 0
+        self.means.copy_(torch.where(met, self.decay * self.means + (1 - self.decay) * total, self.means))
+
+
+class RoutingAttention(MultiHeadAttention):
+    """Nodes are routed to clusters by what they ask for and what they offer, and hear their clusters alone.
+
+    Equation    y_i = mean_{c : i ∈ top_c(q)} Σ_{j ∈ N(i) ∩ top_c(k)} softmax_j(q_i·k_j / √C) v_j
+                top_c(x) = the `size` nodes of largest near_c(x_i); in a graph where nobody hears a later node instead
+                y_i = Σ_j softmax_j(q_i·k_j / √C) v_j over j ∈ N(i) : c(k_j) = c(q_i), the last size … 2 size of them
+                (see `clusters` and `alike`)
+    Symbols     centroids = μ and λ (default: Centroids(H, C)), size = w; otherwise as MultiHeadAttention
+    Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
+    Errors      ConfigError as MultiHeadAttention, or for a size below 1
+    Edge cases  a node that is in no cluster, or hears nobody there, gets the output bias. While training, the centres
+                follow the queries and keys of every call. Not permutation-equivariant in a causal graph
+    Cost        on a graph by ranges, O(N K C) for the clusters and O(K size² C) or O(N size C) for attention, a head;
+                with K = size = √n, O(n √n C) altogether; on other graphs edge by edge
+    Differs     the paper takes the largest of the whole sequence in causal models too, where then later nodes decide
+                whether an earlier one is heard; scores are of q and k themselves, normalised only for the clusters; all
+                heads are routed, in the paper half of them, beside local ones
+    Reference   Roy, Saffar, Vaswani & Grangier, "Efficient content-based sparse attention with routing transformers",
+                2021
+
+    Example
+        >>> x, exact = torch.randn(5, 8), MultiHeadAttention(8, 2)
+        >>> layer = RoutingAttention(8, 2, Centroids(2, 4, count=1), size=5)  # one cluster, with room for all
+        >>> _ = layer.load_state_dict(exact.state_dict(), strict=False)
+        >>> torch.allclose(layer(causal(5), x), exact(causal(5), x), atol=1e-6)
+        True
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        centroids: Centroids | None = None,
+        *,
+        size: int = 32,
+        rotary: Rotary | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, rotary=rotary, bias=bias)
+        if size < 1:
+            raise ConfigError(f"size={size}: a cluster takes in at least one node")
+        self.centroids = Centroids(heads, self.channels) if centroids is None else centroids
+        self.size = size
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        batch, heads = q.shape[:-3], q.shape[-2]
+        q, k, v = (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
+        if self.training:
+            self.centroids.follow(q, k)
+        heard = self.heard(graph, q, k)
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        q_i, k_j, v_j = q[heard.receivers, None], k[heard.senders, None], v[heard.senders, None]  # [places, 1, C]
+        y = attend(heard.graph, q_i, k_j, v_j).squeeze(1)
+        # A node takes the mean over the places where it listens.
+        edges = torch.stack([torch.arange(len(y), device=y.device), heard.receivers])
+        y = aggregate(Graph.from_edge_index(edges, len(y), len(q)), y, reduce="mean")
+        return y.view(*batch, heads, -1, y.shape[-1]).transpose(-2, -3)
+
+    def heard(self, graph: Graph, q: Tensor, k: Tensor) -> Gathered:
+        """Who hears whom, for queries [S, I, C] and keys [S, J, C]."""
+        near_i, near_j = self.centroids(q.detach()), self.centroids(k.detach())
+        if hears_later(graph):
+            return clusters(graph, near_i, near_j, self.size)
+        return alike(graph, near_i.argmax(1, keepdim=True), near_j.argmax(1, keepdim=True), self.size)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return RoutingAttention(4, 2, Centroids(2, 2, count=2), size=2), causal(5), (torch.randn(5, 4),)

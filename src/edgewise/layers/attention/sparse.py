@@ -1,0 +1,96 @@
+"""Factorised attention: each group of heads hears a sparse part of the graph, and together they reach all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph, causal
+from edgewise.graphs.patterns import strided_parts
+from edgewise.graphs.rule import Blocks
+from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.attention.positions import Rotary
+
+Parts = Callable[[int], tuple[Graph, ...]]
+
+
+class FactorisedAttention(MultiHeadAttention):
+    """Multi-head attention in which the heads share out the work: each group listens within a pattern of its own.
+
+    Equation    HA_h = softmax_{j ∈ N(i) ∩ A^(m)(i)}(q_i·k_j / √C) v_j,  m = ⌊h p / H⌋, the group of head h
+    Symbols     parts(n) = A^(1), ..., A^(p), patterns by rule, for instance partial(strided_parts, stride=8) or
+                partial(fixed_parts, stride=8); otherwise as MultiHeadAttention
+    Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
+    Errors      ConfigError for heads that do not divide the width, or groups that do not divide the heads
+    Edge cases  a head that hears nobody adds nothing. Not permutation-equivariant: the patterns know positions
+    Cost        that of MultiHeadAttention with E / p edges for each group; with stride √n, O(n √n) edges altogether
+    Differs     the paper's other ways: alternate the patterns from block to block, or give every head their union,
+                which is the graph `strided` or `fixed` under plain MultiHeadAttention
+    Reference   Child, Gray, Radford & Sutskever, "Generating long sequences with sparse transformers", 2019, §4.3
+
+    Example
+        >>> layer = FactorisedAttention(2, 2, partial(strided_parts, stride=2), bias=False)
+        >>> layer.projection.weight.data = torch.cat([torch.zeros(4, 2), torch.ones(2, 2)])  # q·k = 0, v = x_1 + x_2
+        >>> layer.output.weight.data = torch.eye(2)
+        >>> layer(causal(3), torch.tensor([[1.0, 0.0], [2.0, 0.0], [5.0, 0.0]]))[2]  # (2 + 5) / 2 and (1 + 5) / 2
+        tensor([3.5000, 3.0000], grad_fn=<SelectBackward0>)
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        parts: Parts,
+        *,
+        rotary: Rotary | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(width, heads, rotary=rotary, bias=bias, dropout=dropout)
+        groups = len(parts(1))
+        if any(part.rule is None for part in parts(1)) or groups < 1 or heads % groups:
+            raise ConfigError(f"{heads} heads need a number of patterns by rule that divides them, not {groups}")
+        self.parts = parts
+
+    def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        graphs = self.heard(graph)
+        groups = zip(graphs, *(x.chunk(len(graphs), -2) for x in (q, k, v)), strict=True)
+        return torch.cat([super(FactorisedAttention, self).average(*group) for group in groups], -2)
+
+    # Not traced: the compiler cannot guard on a key that holds a function.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def heard(self, graph: Graph) -> tuple[Graph, ...]:
+        """The graph within each pattern, once per graph."""
+        result: tuple[Graph, ...] = graph.memo(("parts", self.parts), lambda: within(graph, self.parts))
+        return result
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return FactorisedAttention(4, 2, partial(strided_parts, stride=2)), causal(5), (torch.randn(5, 4),)
+
+
+def within(graph: Graph, parts: Parts) -> tuple[Graph, ...]:
+    """The graph within each pattern, at the positions where its nodes stand.
+
+    Example
+        >>> near, far = within(causal(4), partial(strided_parts, stride=2))
+        >>> near.num_edges, far.num_edges
+        (7, 6)
+    """
+    if len(graph.sizes) > 1:  # every member of a batch starts at 0 again
+        laid = [Graph.batch(members) for members in zip(*map(parts, graph.sizes.tolist()), strict=True)]
+    else:
+        patterns = parts(max(graph.offset + graph.num_receivers, graph.num_senders))
+        nodes = (graph.num_receivers, graph.num_senders, graph.offset)
+        laid = [Graph.from_rule(pattern.rule, *nodes) for pattern in patterns if pattern.rule is not None]
+    laid = [part.to(graph.device) for part in laid]
+    if isinstance(graph.rule, Blocks) and graph.rule.senders == tuple(graph.sizes.tolist()):
+        return tuple(laid)  # a batch of complete graphs, which holds whatever stays inside its members
+    return tuple(graph.intersection(part) for part in laid)

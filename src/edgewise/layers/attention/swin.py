@@ -1,0 +1,105 @@
+"""Swin: attention within the squares of an image, biased by where in the square; then four pixels become one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import Graph, squares
+from edgewise.kernels import Dot, EdgeBias
+from edgewise.kernels.scores import Score
+from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.attention.transformer import NORMS
+from edgewise.layers.plain.tables import chosen
+
+
+class WindowAttention(MultiHeadAttention):
+    """Attention between pixels with a learned bias for each way down and across: Swin's, on any graph of near pixels.
+
+    Equation    s_ij = q_i·k_j / √C + B_h[y_i − y_j, x_i − x_j]    (4)
+    Symbols     b [H, (2 size − 1)²] = B̂, row by row from 1 − size; columns = pixels in a row of the image; the graph's
+                windows are `squares(height, columns, size, shift)`
+    Shapes      x [*, N, width] -> [*, N, width], N pixels row by row
+    Errors      ConfigError as MultiHeadAttention; ShapeError for pixels that make no whole rows
+    Edge cases  not permutation-equivariant, by design; pixels `size` or more apart share the table's ends; a shifted
+                window that wraps around is, as in the paper, two
+    Cost        that of MultiHeadAttention with E = N size² edges, and O(E H) for their biases
+    Reference   Liu et al., "Swin Transformer: hierarchical vision transformer using shifted windows", 2021, §3.2
+
+    Example
+        >>> layer = WindowAttention(width=2, heads=1, columns=2, size=2, bias=False)
+        >>> layer.projection.weight.data = torch.cat([torch.zeros(4, 2), torch.eye(2)])  # q·k = 0, v = x
+        >>> layer.output.weight.data = torch.eye(2)
+        >>> layer.b.data[0, :] = -torch.inf
+        >>> layer.b.data[0, 1] = 0.0  # only the pixel right below is heard: [y_i − y_j, x_i − x_j] = [−1, 0]
+        >>> layer(squares(2, 2, 2), torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]]))[:2, 0].tolist()
+        [3.0, 4.0]
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(
+        self, width: int, heads: int, columns: int, size: int, *, bias: bool = True, dropout: float = 0.0
+    ) -> None:
+        super().__init__(width, heads, bias=bias, dropout=dropout)
+        if min(columns, size) < 1:
+            raise ConfigError(f"columns={columns} and size={size} of a window must be at least 1")
+        self.columns, self.size = columns, size
+        self.b = nn.Parameter(torch.empty(heads, (2 * size - 1) ** 2))
+        nn.init.trunc_normal_(self.b, std=0.02)
+
+    def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
+        return Dot() + EdgeBias(self.b.T.index_select(0, self.column(graph)))
+
+    def column(self, graph: Graph) -> Tensor:
+        """Which of the biases each edge reads, int64 [E], computed once per graph."""
+        column: Tensor = graph.memo(("window bias", self.columns, self.size), lambda: self._column(graph))
+        return column
+
+    def _column(self, graph: Graph) -> Tensor:
+        if graph.num_receivers % self.columns or graph.num_senders % self.columns:
+            raise ShapeError(f"{graph.num_receivers} pixels do not make rows of {self.columns}")
+        i, j, farthest = graph.receivers, graph.senders, self.size - 1
+        down, across = i // self.columns - j // self.columns, i % self.columns - j % self.columns
+        down, across = down.clamp(-farthest, farthest), across.clamp(-farthest, farthest)
+        return (down + farthest) * (2 * self.size - 1) + across + farthest
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return WindowAttention(6, 3, columns=4, size=2), squares(2, 4, 2, shift=1), (torch.randn(8, 6),)
+
+
+class PatchMerging(nn.Module):
+    """Four pixels become one with twice the channels; called `merge(x)`.
+
+    Equation    z_(y, x) = LN(x_(2y, 2x) ‖ x_(2y+1, 2x) ‖ x_(2y, 2x+1) ‖ x_(2y+1, 2x+1)) W
+    Symbols     reduction = Wᵀ; columns = pixels in a row of the image; norm = the name of LN in NORMS
+    Shapes      x [*, N, width] -> [*, N / 4, 2 width], pixels row by row
+    Errors      ShapeError for an odd number of rows or columns; ConfigError for an unknown norm
+    Cost        O(N width²)
+    Reference   Liu et al., "Swin Transformer", 2021, §3.1
+
+    Example
+        >>> merge = PatchMerging(1, columns=2)
+        >>> merge.norm = nn.Identity()
+        >>> merge.reduction.weight.data = torch.tensor([[1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
+        >>> merge(torch.tensor([[1.0], [2.0], [3.0], [4.0]])).tolist()  # their sum, and the lower left one
+        [[10.0, 3.0]]
+    """
+
+    def __init__(self, width: int, columns: int, norm: str = "layer") -> None:
+        super().__init__()
+        self.columns = columns
+        self.norm = chosen("norm", norm, NORMS)(4 * width)
+        self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, left = divmod(x.shape[-2], self.columns)
+        if left or rows % 2 or self.columns % 2:
+            raise ShapeError(f"{x.shape[-2]} pixels in rows of {self.columns} do not merge two by two")
+        four = x.unflatten(-2, (rows // 2, 2, self.columns // 2, 2))  # [*, y, down, x, across, C]
+        four = four.movedim((-2, -4), (-3, -2)).flatten(-3)  # across before down, as the paper's code
+        return self.reduction(self.norm(four.flatten(-3, -2)))

@@ -1,0 +1,1 @@
+"""Layers on positions: equivariant networks, continuous filters and group convolutions."""

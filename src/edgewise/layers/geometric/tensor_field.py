@@ -1,0 +1,141 @@
+"""Tensor field networks, and their attention: messages are features of several types, which turn as space does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.kernels import Dot, attend
+from edgewise.layers.geometric.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type, edges_as_senders
+
+VECTORS = Coupling()  # numbers and vectors, by all paths between them
+
+
+class TFN(nn.Module):
+    """Tensor field convolution: a message is the sender's features, turned by harmonics of where it comes from.
+
+    Equation    m_ij^(lkJ) = R^(lkJ)(|x_ij|, a_ij) ∘ Q^(lk)_J(x_ij) h_j^k
+                h_i'^l = W^l h_i^l + U^l ‖_(k,J) Σ_{j ∈ N(i)} m_ij^(lkJ)
+                Q^(lk)_J = sqrt(2l + 1) Σ_m C^(kJl)_m Y_Jm(x_ij / |x_ij|), for |k - l| <= J <= k + l
+    Symbols     h^l = features of type l, rows l² to (l + 1)² - 1 of h; radial = R, a network of the distance; own = W,
+                whose type 0 has a bias; heard = U; a_ij = what is known of an edge; coupling = the types and the paths
+                (k, J); C = Clebsch-Gordan coefficients
+    Shapes      h [*, N, (L + 1)², channels], x [*, N, 3] or the `Basis` made of it, a_ij [*, E, edges], cell [3]
+                -> [*, N, (L + 1)², channels]
+    Errors      ShapeError where h, x or a_ij does not fit; EdgewiseError where e3nn is not installed
+    Edge cases  a node without senders: W h_i; a node on the same spot, itself too, is heard through J = 0 alone.
+                Rotations turn type l by D^l; reflections change the sign of odd types where the coupling is not chiral
+    Cost        time O(E C Σ_l (2l + 1) P_l (L + 1)²) and the radial network's O(E hidden P C), memory
+                O(E C Σ_l (2l + 1) P_l), for P_l paths into type l
+    Differs     the paper's filters are Gaussians of the distance, then an MLP; here the MLP reads the distance itself
+                and a_ij. With a periodic cell, x_ij is between nearest images. No nonlinearity: see `Gate`
+    Reference   Thomas et al., "Tensor field networks", 2018, §4; Weiler et al., 2018
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> layer, h, x = TFN(1, hidden=4), torch.ones(2, 4, 1), torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]])
+        >>> h[:, 1:] = 0  # numbers only, from which vectors arise along the line between the two
+        >>> y = layer(pair, h, x)[0, 1:, 0]
+        >>> torch.allclose(y / y[0], x[1])
+        True
+    """
+
+    def __init__(self, channels: int, hidden: int = 32, edges: int = 0, coupling: Coupling = VECTORS) -> None:
+        super().__init__()
+        each = [channels] * (coupling.types + 1)
+        self.coupling = coupling
+        self.radial = RadialWeights(channels, hidden, edges, [len(outs) for outs in coupling.filtered.values()])
+        self.own = TypedLinear(each, each, bias=True)
+        self.heard = TypedLinear([count * channels for count in coupling.paths], each)
+
+    def forward(
+        self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
+    ) -> Tensor:
+        basis = self.coupling.basis(graph, x, cell)
+        m = basis.convolve(graph, h, self.radial(graph, basis, a_ij))
+        return torch.cat([own + heard for own, heard in zip(self.own(by_type(h)), self.heard(m), strict=True)], -2)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return TFN(2, 4), _example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
+
+
+class SE3Attention(nn.Module):
+    """Attention of the SE(3)-Transformer: keys and values are tensor field messages, and so its weights do not turn.
+
+    Equation    k_ij^(lkJ) = R_K^(lkJ)(|x_ij|, a_ij) ∘ Q^(lk)_J(x_ij) h_j^k, v_ij with R_V    (8), (9), (11)
+                q_i^l = W_Q^l h_i^l
+                y_i = Σ_{j ∈ N(i)} softmax_j(q_i·k_ij / √D) v_ij, head by head                (10)
+                h_i'^l = W^l h_i^l + W_O^l y_i^l
+    Symbols     key_weights, value_weights = R_K, R_V; query, own, output = W_Q, W (type 0 with a bias), W_O; Q and the
+                rest as in `TFN`; D = numbers of a head, of all types, rows and paths
+    Shapes      h [*, N, (L + 1)², channels], x [*, N, 3] or the `Basis` made of it, a_ij [*, E, edges], cell [3]
+                -> [*, N, (L + 1)², channels]
+    Errors      ConfigError for heads that do not divide the channels; as `TFN`
+    Edge cases  as `TFN`
+    Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend`, over the graph in which a receiver hears
+                its own edges
+    Differs     the paper's radial networks give a matrix from channels to channels for each path and edge; here they
+                give its diagonal, and W_Q and W_O mix the channels: U diag(R) for W, with U on the side of the node.
+                The paper's W is softmax's own, attentive self-interaction; no nonlinearity and no norm: see `Gate`
+    Reference   Fuchs et al., "SE(3)-Transformers", 2020, §3.2
+
+    Example
+        >>> alone = Graph.from_edge_index([[0], [0]], num_nodes=1)
+        >>> SE3Attention(4, heads=2, coupling=Coupling(2))(alone, torch.randn(1, 9, 4), torch.zeros(1, 3)).shape
+        torch.Size([1, 9, 4])
+    """
+
+    def __init__(
+        self, channels: int, heads: int, hidden: int = 32, edges: int = 0, coupling: Coupling = VECTORS
+    ) -> None:
+        super().__init__()
+        if heads < 1 or channels % heads:
+            raise ConfigError(f"{heads} heads do not divide {channels} channels")
+        each, messages = [channels] * (coupling.types + 1), [count * channels for count in coupling.paths]
+        self.coupling, self.heads = coupling, heads
+        self.key_weights = RadialWeights(channels, hidden, edges, coupling.paths)
+        self.value_weights = RadialWeights(channels, hidden, edges, coupling.paths)
+        self.query = TypedLinear(each, messages)
+        self.output = TypedLinear(messages, each)
+        self.own = TypedLinear(each, each, bias=True)
+
+    def forward(
+        self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
+    ) -> Tensor:
+        basis = self.coupling.basis(graph, x, cell)
+        coupled = basis.couple(graph, h)
+        k = self.by_head(_weighted(self.key_weights(graph, basis, a_ij), coupled))
+        v = self.by_head(_weighted(self.value_weights(graph, basis, a_ij), coupled))
+        q = self.by_head([q_l.unflatten(-1, (-1, h.shape[-1])) for q_l in self.query(by_type(h))])
+        y = self.by_path(attend(edges_as_senders(graph), q, k, v, Dot()))
+        return torch.cat([own + heard for own, heard in zip(self.own(by_type(h)), self.output(y), strict=True)], -2)
+
+    def by_head(self, parts: Sequence[Tensor]) -> Tensor:
+        """[*, E, 2l + 1, P_l, H c] of every type -> [*, E, H, D]: what one head compares and averages."""
+        split = [p.flatten(-3, -2).unflatten(-1, (self.heads, -1)).transpose(-3, -2) for p in parts]
+        return torch.cat(split, -2).flatten(-2)  # the one copy
+
+    def by_path(self, y: Tensor) -> list[Tensor]:
+        """[*, N, H, D] -> [*, N, 2l + 1, P_l H c] of every type."""
+        rows = [(2 * out + 1) * count for out, count in enumerate(self.coupling.paths)]
+        parts = (
+            y.unflatten(-1, (sum(rows), -1)).transpose(-3, -2).flatten(-2).split(rows, -2)
+        )  # [*, N, (2l + 1) P_l, C]
+        return [p.unflatten(-2, (-1, count)).flatten(-2) for p, count in zip(parts, self.coupling.paths, strict=True)]
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return SE3Attention(2, 2, 4), _example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
+
+
+def _weighted(R: Sequence[Tensor], coupled: Sequence[Tensor]) -> list[Tensor]:
+    return [R_l.unsqueeze(-3) * m_l for R_l, m_l in zip(R, coupled, strict=True)]
+
+
+def _example_graph() -> Graph:
+    return Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)

@@ -1,0 +1,1 @@
+"""Message passing, graph attention, encodings and pooling."""

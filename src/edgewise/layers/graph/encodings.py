@@ -1,0 +1,213 @@
+"""Encodings of nodes by the shape of the graph around them: what a transformer on a graph reads for positions."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import Graph
+from edgewise.graphs.make.cliques import clique_counts
+from edgewise.graphs.make.spectral import Spectrum, laplacian_spectrum, random_walk_returns
+from edgewise.layers.plain.mlp import MLP
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator] # the solvers are not PyTorch's
+def spectrum_of(graph: Graph, count: int) -> Spectrum:
+    """The spectrum of each graph, computed once and kept with the batch."""
+    found: Spectrum = graph.memo(("laplacian", count), lambda: laplacian_spectrum(graph, count))
+    return found
+
+
+class LaplacianEncoding(nn.Module):
+    """Laplacian positional encoding: adds a linear map of the eigenvectors after the first to the features.
+
+    Equation    x_i + W [s_1 v_2(i), ..., s_k v_{k+1}(i)],  L v_l = λ_l v_l; s = ±1, drawn anew at each training step
+    Symbols     linear = W; count = k
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  a graph with fewer than k + 1 nodes has zeros for the rest. Signs are arbitrary, so the result depends
+                on the order of the nodes: training learns not to care. `SignInvariantEncoding` does not see them
+    Cost        O(N k width); the eigenvectors are computed once for each batch
+    Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021; Baggag & Saad, §5.5
+
+    Example
+        >>> layer = LaplacianEncoding(1, count=1)
+        >>> for p in layer.parameters(): _ = p.data.fill_(1.0)
+        >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+        >>> layer.eval()(path, torch.zeros(3, 1)).detach().abs().round(decimals=4).flatten()  # (1, 0, -1) / √2
+        tensor([0.7071, 0.0000, 0.7071])
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(self, width: int, count: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(count, width, bias=False)
+        self.count = count
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        v = spectrum_of(graph, self.count + 1).vectors[:, 1:].to(x.dtype)
+        if self.training:
+            signs = torch.randint(2, (len(graph.sizes), self.count), device=v.device).to(v) * 2 - 1
+            v = v * signs.repeat_interleave(graph.sizes, 0)
+        return x + self.linear(v)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return LaplacianEncoding(4, count=3), _lopsided(), (torch.randn(6, 4),)
+
+
+class SignInvariantEncoding(nn.Module):
+    """Laplacian encoding whose network does not see the eigenvectors' signs (SignNet).
+
+    Equation    x_i + ρ(‖_l [φ(v_l(i), λ_l) + φ(-v_l(i), λ_l)]),  l = 2..k+1
+    Symbols     phi, rho = φ, ρ; count = k; hidden = width of φ
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  where an eigenvalue repeats, the choice of its eigenvectors still shows: `EigenspaceEncoding` has none
+    Cost        O(N k hidden (hidden + width)); the eigenvectors are computed once for each batch
+    Differs     there φ may be a graph network; here it is an MLP that also reads the eigenvalue
+    Reference   Lim et al., "Sign and basis invariant networks for spectral graph representation learning", 2022
+
+    Example
+        >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+        >>> y = SignInvariantEncoding(4, count=2)(path, torch.zeros(3, 4))
+        >>> torch.allclose(y[0], y[2])  # the two ends differ by a sign only
+        True
+    """
+
+    def __init__(self, width: int, count: int, hidden: int = 16) -> None:
+        super().__init__()
+        self.phi = MLP([2, hidden, hidden], "gelu")
+        self.rho = MLP([count * hidden, width, width], "gelu")
+        self.count = count
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        spectrum = spectrum_of(graph, self.count + 1)
+        v = spectrum.vectors[:, 1:].to(x.dtype)
+        values = spectrum.values[:, 1:].to(x.dtype).repeat_interleave(graph.sizes, 0)
+        both = self.phi(torch.stack([v, values], -1)) + self.phi(torch.stack([-v, values], -1))
+        return x + self.rho(both.flatten(-2))
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return SignInvariantEncoding(4, count=3, hidden=3), _lopsided(), (torch.randn(6, 4),)
+
+
+class EigenspaceEncoding(nn.Module):
+    """Laplacian encoding by eigenspaces: invariant to signs and to the choice of a repeated eigenvalue's vectors.
+
+    Equation    x_i + ρ(Σ_l φ(λ_l, Σ_{l': λ_l' = λ_l} v_l'(i)²)),  l = 1..k
+    Symbols     phi, rho = φ, ρ; count = k; hidden = width of φ
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  an eigenvalue of which only some copies are among the first k is left out whole, and so is padding
+    Cost        O(N k hidden²); the eigenvectors are computed once for each batch
+    Differs     of a space's projection V Vᵀ it reads the diagonal only
+    Reference   Lim et al., "Sign and basis invariant networks for spectral graph representation learning", 2022
+
+    Example
+        >>> ring = Graph.from_edge_index([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]], num_nodes=4)
+        >>> y = EigenspaceEncoding(4, count=4)(ring, torch.zeros(4, 4))
+        >>> torch.allclose(y[1:], y[0])  # all nodes of a ring are alike
+        True
+    """
+
+    def __init__(self, width: int, count: int, hidden: int = 16) -> None:
+        super().__init__()
+        self.phi = MLP([2, hidden, hidden], "gelu")
+        self.rho = MLP([hidden, width, width], "gelu")
+        self.count = count
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        spectrum = spectrum_of(graph, self.count + 1)
+        whole = (spectrum.values[:, -1:] - spectrum.values[:, :-1] > 1e-6).repeat_interleave(graph.sizes, 0)
+        values = spectrum.values[:, :-1].repeat_interleave(graph.sizes, 0)
+        read = torch.stack([values, spectrum.projections()[:, :-1]], -1).to(x.dtype)
+        return x + self.rho((self.phi(read) * whole.to(x.dtype).unsqueeze(-1)).sum(-2))
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return EigenspaceEncoding(4, count=3, hidden=3), _lopsided(), (torch.randn(6, 4),)
+
+
+class RandomWalkEncoding(nn.Module):
+    """Random-walk structural encoding: adds a linear map of the probabilities to be back after 1, 2, ..., k steps.
+
+    Equation    x_i + W [P_ii, (P²)_ii, ..., (P^k)_ii] + b,  P = D^-1 A
+    Symbols     linear = W, b; steps = k
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  a node without senders has zeros
+    Cost        O(N k width); the probabilities are computed once for each batch
+    Reference   Dwivedi et al., 2022; Rampášek et al., 2022
+
+    Example
+        >>> layer = RandomWalkEncoding(1, steps=2)
+        >>> for p in layer.parameters(): _ = p.data.fill_(1.0)
+        >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+        >>> layer(path, torch.zeros(3, 1)).flatten().tolist()
+        [1.5, 2.0, 1.5]
+    """
+
+    def __init__(self, width: int, steps: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(steps, width)
+        self.steps = steps
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return x + self.linear(self.returns(graph).to(x.dtype))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def returns(self, graph: Graph) -> Tensor:
+        """The probabilities [N, steps], computed once for each batch."""
+        found: Tensor = graph.memo(("walks", self.steps), lambda: random_walk_returns(graph, self.steps))
+        return found
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return RandomWalkEncoding(4, steps=3), _lopsided(), (torch.randn(6, 4),)
+
+
+class CliqueEncoding(nn.Module):
+    """Structural encoding by the cliques that a node is in: it tells apart graphs that 2-WL takes for one.
+
+    Equation    x_i + W [log(1 + number of cliques of 3, 4, ..., k nodes that i is in)] + b
+    Symbols     linear = W, b; largest = k
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  directions and self-loops do not count
+    Cost        O(N k width); the cliques are listed once for each batch
+    Reference   Bouritsas et al., "Improving graph neural network expressivity via subgraph isomorphism counting", 2020
+
+    Example
+        >>> layer = CliqueEncoding(1, largest=3)
+        >>> for p in layer.parameters(): _ = p.data.fill_(1.0)
+        >>> from edgewise.graphs import complete
+        >>> layer(complete(3), torch.zeros(3, 1))[0]  # one triangle: log 2 + 1
+        tensor([1.6931], grad_fn=<SelectBackward0>)
+    """
+
+    def __init__(self, width: int, largest: int = 5) -> None:
+        super().__init__()
+        self.linear = nn.Linear(largest - 2, width)
+        self.largest = largest
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return x + self.linear(self.counts(graph).log1p().to(x.dtype))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def counts(self, graph: Graph) -> Tensor:
+        """The counts [N, largest - 2], computed once for each batch."""
+        found: Tensor = graph.memo(("cliques", self.largest), lambda: clique_counts(graph, self.largest))
+        return found
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        return CliqueEncoding(4, largest=4), _lopsided(), (torch.randn(6, 4),)
+
+
+def _lopsided() -> Graph:
+    """Six nodes whose Laplacian has no repeated eigenvalue."""
+    ends = torch.tensor([[0, 0, 1, 1, 2, 3, 4], [1, 2, 2, 3, 3, 4, 5]])
+    return Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), num_nodes=6)

@@ -1,0 +1,343 @@
+"""Attention of graph transformers: over edges with features, over all nodes with what the graph adds to the score."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import Graph, blocks
+from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
+from edgewise.kernels import Dot, EdgeBias, Uniform, aggregate, attend, dropout, ends
+from edgewise.layers.attention.attention import Cache, MultiHeadAttention
+from edgewise.layers.attention.transformer import NORMS, FeedForward
+from edgewise.layers.plain.tables import chosen
+
+SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
+
+
+def everyone(graph: Graph) -> Graph:
+    """The graph in which all nodes of each member listen to one another; kept."""
+    pairs: Graph = graph.memo("everyone", lambda: blocks(graph.sizes.tolist()).to(graph.device))
+    return pairs
+
+
+class GraphAttention(MultiHeadAttention):
+    """The attention of the graph transformer: softmax over a node's edges, whose features multiply the scores.
+
+    Equation    ŵ_ij,h = (q_i ⊙ k_j / √d) ⊙ E_h e_ij, channel by channel
+                y_i    = W_O ‖_h Σ_{j ∈ N(i)} softmax_j(Σ_c ŵ_ij,h,c) v_j        (5.17), (5.18)
+                e_ij'  = O_e ‖_h ŵ_ij,h
+    Symbols     projection, output = W_Q, W_K, W_V, W_O; edge = [E_1 ‖ ... ‖ E_H]; edge_output = O_e; edges = width of
+                e_ij and of e_ij', 0: without edge features, where ŵ_ij = q_i·k_j / √d
+    Shapes      x [*, N, width] (, e [*, E, edges] in the graph's edge order) -> [*, N, width]; `update` returns e' too
+    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit
+    Edge cases  a node without edges gets W_O's bias. Self-loops, which (5.18) enforces, are the caller's to add, with
+                features of their own: `graph.add_self_loops()`
+    Cost        time O(N width² + E width); memory O(N width + E heads), with edge features O(E width)
+    Differs     without edge features it is MultiHeadAttention on the graph, and PyTorch Geometric's TransformerConv
+                without its own root weight. The authors' code clamps the scores to ±5; here they are not
+    Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021, (7)-(15)
+
+    Example
+        >>> layer = GraphAttention(width=2, heads=1, edges=1)
+        >>> pair = Graph.from_edge_index([[0, 1, 0], [0, 0, 1]], num_nodes=2)
+        >>> y, e = layer.update(pair, torch.randn(2, 2), torch.ones(3, 1))
+        >>> y.shape, e.shape
+        (torch.Size([2, 2]), torch.Size([3, 1]))
+    """
+
+    def __init__(self, width: int, heads: int, edges: int = 0, bias: bool = True, dropout: float = 0.0) -> None:
+        super().__init__(width, heads, bias=bias, dropout=dropout)
+        self.edge = nn.Linear(edges, width, bias) if edges else None
+        self.edge_output = nn.Linear(width, edges, bias) if edges else None
+
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        return self.update(graph, x, e)[0]
+
+    def update(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """y [*, N, width] and e' [*, E, edges], None without edge features."""
+        if (e is None) != (self.edge is None):
+            raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
+        q, k, v = self._self_ends(graph, x)
+        dropout = self.dropout if self.training else 0.0
+        if self.edge is None or self.edge_output is None:
+            return self.output(attend(graph, q, k, v, Dot(), dropout=dropout).flatten(-2)), None
+        q_i, k_j = ends(graph, q.flatten(-2), k.flatten(-2))
+        w = q_i * k_j * self.edge(e) * self.channels**-0.5  # [*, E, width]
+        s_ij = w.unflatten(-1, (self.split[0], self.channels)).sum(-1)
+        y = attend(graph, None, None, v, Uniform() + EdgeBias(s_ij), dropout=dropout)
+        return self.output(y.flatten(-2)), self.edge_output(w)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        return GraphAttention(4, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+
+
+class EdgeTransformerBlock(nn.Module):
+    """Graph transformer block that carries features of edges beside those of nodes, with a feed-forward for each.
+
+    Equation    post: X̂ = N_1(X + ATT(X, E)),  X' = N_2(X̂ + MLP(X̂))
+                      Ê = N_3(E + ATT_e(X, E)),  E' = N_4(Ê + MLP_e(Ê))
+                pre:  X̂ = X + ATT(N_1(X), N_3(E)),  X' = X̂ + MLP(N_2(X̂)), and E likewise
+    Symbols     attention = ATT, ATT_e: y and e' of `GraphAttention`; feed_forward, edge_feed_forward = MLP, MLP_e;
+                norms[k - 1] = N_k, norm its name in NORMS; order = "post" or "pre"
+    Shapes      x [*, N, width], e [*, E, width] in the graph's edge order -> x' and e' of the same shapes
+    Errors      ConfigError for an unknown norm or order, or heads that do not divide the width; ShapeError where x or e
+                does not fit
+    Edge cases  a node without edges gets W_O's bias from ATT; self-loops are the caller's to add
+    Cost        time O((N + E) width²), memory O((N + E) width)
+    Differs     `dropout` acts on what each stage adds, while training
+    Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021, (7)-(15); its ablation
+                with both orders and both norms
+
+    Example
+        >>> block = EdgeTransformerBlock(4, heads=2)
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> x, e = block(pair, torch.randn(2, 4), torch.randn(2, 4))
+        >>> x.shape, e.shape
+        (torch.Size([2, 4]), torch.Size([2, 4]))
+    """
+
+    def __init__(self, width: int, heads: int, norm: str = "layer", order: str = "post", dropout: float = 0.0) -> None:
+        super().__init__()
+        if order not in ("pre", "post"):
+            raise ConfigError(f"order {order!r} is unknown: choose one of pre, post")
+        self.attention = GraphAttention(width, heads, edges=width, dropout=dropout)
+        self.feed_forward, self.edge_feed_forward = (FeedForward(width, 2 * width, "relu") for _ in range(2))
+        self.norms = nn.ModuleList(chosen("norm", norm, NORMS)(width) for _ in range(4))
+        self.pre, self.dropout = order == "pre", dropout
+
+    def forward(self, graph: Graph, x: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        before_x, after_x, before_e, after_e = self.norms
+        y, new = self.attention.update(graph, *((before_x(x), before_e(e)) if self.pre else (x, e)))
+        assert new is not None  # the attention reads edge features
+        x = self._stage(x + self._drop(y), before_x, after_x, self.feed_forward)
+        return x, self._stage(e + self._drop(new), before_e, after_e, self.edge_feed_forward)
+
+    def _stage(self, y: Tensor, before: nn.Module, after: nn.Module, feed_forward: nn.Module) -> Tensor:
+        if self.pre:
+            return y + self._drop(feed_forward(after(y)))
+        y = before(y)
+        z: Tensor = after(y + self._drop(feed_forward(y)))
+        return z
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout, self.training)
+
+
+class GraphormerAttention(MultiHeadAttention):
+    """Attention among all nodes, to whose scores the length of the shortest path adds a learned number, and its edges.
+
+    Equation    s_ij = q_i·k_j / √d + b_φ(i,j) + c_ij
+                c_ij = 1/D Σ_{n=1..D} w_n · e_n,  e_1, ..., e_D the edges of a shortest path from j to i
+    Symbols     distance [most + 2, H] = b; φ(i, j) = number of edges from j to i, the last row where it is more than
+                `most` or there is no path; path [most, edges, H] = w; edges = width of e, 0: without c
+    Shapes      x [*, N, width] (, e [E, edges] in the graph's edge order) -> [*, N, width]
+    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit
+    Edge cases  members of a batch do not hear each other; c_ij is 0 for i = j and where φ is the last row; where
+                several paths are shortest, e_n are those of one of them, which may depend on the order of the nodes
+    Cost        time O(n² width), memory O(n² H) for each graph of n nodes; paths are found once for each batch
+    Reference   Ying et al., "Do transformers really perform bad for graph representation?", 2021, (6)-(7)
+
+    Example
+        >>> layer = GraphormerAttention(width=2, heads=1, most=1, bias=False)
+        >>> for p in layer.parameters(): _ = p.data.zero_()
+        >>> layer.projection.weight.data[4:] = layer.output.weight.data[:] = torch.eye(2)
+        >>> layer.distance.data[:, 0] = torch.tensor([0.0, 0.0, -torch.inf])  # itself and neighbours only
+        >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+        >>> layer(path, torch.tensor([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]))[:, 0].tolist()
+        [1.0, 2.0, 3.0]
+    """
+
+    local: ClassVar[bool] = False
+
+    def __init__(
+        self, width: int, heads: int, most: int = 8, edges: int = 0, bias: bool = True, dropout: float = 0.0
+    ) -> None:
+        super().__init__(width, heads, bias=bias, dropout=dropout)
+        self.distance = nn.Parameter(torch.zeros(most + 2, heads))
+        self.path = nn.Parameter(torch.randn(most, edges, heads) * 0.02) if edges else None
+        self.most = most
+
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        pairs, apart = self.hops(graph)
+        bias = self.distance[apart]
+        if self.path is not None:
+            bias = bias + self.along(graph, e)
+        q, k, v = self._self_ends(graph, x)
+        dropout = self.dropout if self.training else 0.0
+        return self.output(attend(pairs, q, k, v, Dot() + EdgeBias(bias.to(q.dtype)), dropout=dropout).flatten(-2))
+
+    def along(self, graph: Graph, e: Tensor | None) -> Tensor:
+        """c_ij of all pairs, [E', H]."""
+        if e is None or self.path is None or e.shape != (graph.num_edges, self.path.shape[1]):
+            raise ShapeError("a layer with a path bias needs e [E, edges], in the graph's edge order")
+        edges: Tensor = graph.memo(("paths", self.most), lambda: path_edges(graph, self.most))  # [E', most], -1 beyond
+        of_edge = torch.einsum("ed,ndh->neh", e, self.path)  # every edge at every place of a path
+        found = of_edge[torch.arange(self.most, device=e.device), edges.clamp(min=0)]  # [E', most, H]
+        inside = (edges >= 0).unsqueeze(-1)
+        return (found * inside).sum(1) / inside.sum(1).clamp(min=1)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def hops(self, graph: Graph) -> tuple[Graph, Tensor]:
+        """The graph of all pairs, and how far apart they are; found once for each batch."""
+        found: tuple[Graph, Tensor] = graph.memo(("hops", self.most), lambda: hops(graph, self.most))
+        return everyone(graph), found[1]
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        layer = GraphormerAttention(4, 2, most=2)
+        nn.init.normal_(layer.distance)
+        return layer, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+
+
+class CentralityEncoding(nn.Module):
+    """Graphormer's centrality: adds a learned vector for how many a node hears and one for how many hear it.
+
+    Equation    x_i + z⁻_{deg⁻(i)} + z⁺_{deg⁺(i)}
+    Symbols     heard, hearing [largest + 1, width] = z⁻, z⁺; deg⁻ = number of senders of i, deg⁺ of its receivers
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  degrees above `largest` share the last row
+    Cost        O(N width)
+    Reference   Ying et al., "Do transformers really perform bad for graph representation?", 2021, (5)
+
+    Example
+        >>> layer = CentralityEncoding(1, largest=2)
+        >>> for p, tenfold in zip(layer.parameters(), (1.0, 10.0)): p.data[:, 0] = torch.arange(3) * tenfold
+        >>> layer(Graph.from_edge_index([[0, 1], [2, 2]], num_nodes=3), torch.zeros(3, 1)).flatten().tolist()
+        [10.0, 10.0, 2.0]
+    """
+
+    def __init__(self, width: int, largest: int = 64) -> None:
+        super().__init__()
+        self.heard = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
+        self.hearing = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        largest = len(self.heard) - 1
+        heard, hearing = graph.in_degrees().clamp(max=largest), graph.out_degrees().clamp(max=largest)
+        return x + self.heard[heard] + self.hearing[hearing]
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        return CentralityEncoding(4, largest=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+
+
+class KernelAttention(MultiHeadAttention):
+    """Kernel graph attention (GraphiT): attention among all nodes, each weighted by a kernel on the graph.
+
+    Equation    y_i = W_O ‖_h Σ_j K_ij exp(s_ij) v_j / Σ_j K_ij exp(s_ij),  s_ij = q_i·k_j / √d
+                K = exp(-β L) ("diffusion"), or (I - β L)^p ("random-walk"), L = I - D^-½ A D^-½
+    Symbols     kernel = the name of K; beta = β; steps = p
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      ConfigError for heads that do not divide the width, or another kernel
+    Edge cases  members of a batch do not hear each other; where K_ij is 0 (further than p steps, another component), i
+                does not hear j; self-loops and directions do not count; a node without edges hears itself
+    Cost        time O(n² width), memory O(n² H) for each graph of n nodes; K is computed once for each batch, O(n³)
+    Differs     there queries and keys share their weights, so that the score is a kernel too, and the result is
+                divided by √d_i
+    Reference   Mialon et al., "GraphiT: encoding graph structure in transformers", 2021, (4)-(5); Baggag & Saad, (5.18)
+
+    Example
+        >>> layer = KernelAttention(width=2, heads=1, kernel="random-walk", beta=0.5, steps=1)
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)  # K = I - L/2 = (I + A)/2: every entry 1/2
+        >>> layer(pair, torch.ones(2, 2)).shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(
+        self, width: int, heads: int, kernel: str = "diffusion", beta: float = 1.0, steps: int = 3, dropout: float = 0.0
+    ) -> None:
+        super().__init__(width, heads, dropout=dropout)
+        if kernel not in ("diffusion", "random-walk"):
+            raise ConfigError(f"kernel {kernel!r} is unknown: choose one of diffusion, random-walk")
+        self.kernel = (kernel, float(beta), 0 if kernel == "diffusion" else steps)
+
+    def forward(  # type: ignore[override]
+        self, graph: Graph, x: Tensor, cache: Cache | None = None
+    ) -> Tensor:
+        near, logarithm = self.weighted(graph)
+        q, k, v = self._self_ends(graph, x)
+        score, dropout = Dot() + EdgeBias(logarithm.to(q.dtype)), self.dropout if self.training else 0.0
+        return self.output(attend(near, q, k, v, score, dropout=dropout).flatten(-2))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def weighted(self, graph: Graph) -> tuple[Graph, Tensor]:
+        """The graph of the pairs where K is not 0, and log K of its edges [E', 1]; computed once for each batch."""
+        _, beta, steps = self.kernel
+
+        def build() -> tuple[Graph, Tensor]:
+            pairs, k = everyone(graph), laplacian_kernel(graph, beta, steps)
+            heard = k > SMALLEST
+            near = Graph.from_edge_index(pairs.edge_index()[:, heard], graph.num_senders)
+            return near, k[heard].log().unsqueeze(-1)
+
+        found: tuple[Graph, Tensor] = graph.memo(("kernel", *self.kernel), build)
+        return found
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3, 0], [1, 0, 2, 1, 0, 2, 0, 3]]
+        return KernelAttention(4, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+
+
+class HadamardAttention(MultiHeadAttention):
+    """Hadamard graph attention: softmax over all nodes, of which those that are no neighbours are then struck out.
+
+    Equation    y_i = W_O ‖_h Σ_j a_ij softmax_j(q_i·k_j / √d) v_j    (5.19)
+    Symbols     A = a_ij, the number of edges from j to i
+    Shapes      x [*, N, width] -> [*, N, width]
+    Errors      ConfigError for heads that do not divide the width
+    Edge cases  unlike (5.18) the weights of a node sum to less than 1: how much goes to neighbours is learned; a node
+                without edges gets W_O's bias; members of a batch do not enter each other's softmax
+    Cost        time O(n² width), memory O(n² H) for each graph of n nodes
+    Reference   Baggag & Saad, (5.19) [93]
+
+    Example
+        >>> layer = HadamardAttention(width=2, heads=1, bias=False)
+        >>> for p in layer.parameters(): _ = p.data.zero_()
+        >>> layer.projection.weight.data[4:] = layer.output.weight.data[:] = torch.eye(2)
+        >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)  # 1 hears 0, with the half that it does not keep
+        >>> layer(arrow, torch.tensor([[2.0, 4.0], [6.0, 8.0]])).tolist()
+        [[0.0, 0.0], [1.0, 2.0]]
+    """
+
+    local: ClassVar[bool] = False
+
+    def __init__(self, width: int, heads: int, bias: bool = True, dropout: float = 0.0) -> None:
+        super().__init__(width, heads, bias=bias, dropout=dropout)
+
+    def forward(  # type: ignore[override]
+        self, graph: Graph, x: Tensor, cache: Cache | None = None
+    ) -> Tensor:
+        q, k, v = self._self_ends(graph, x)
+        pairs, dropout = everyone(graph), self.dropout if self.training else 0.0
+        _, weights = attend(pairs, q, k, v, Dot(), dropout=dropout, return_weights=True)
+        weights = weights.to(v.dtype) * self.adjacency(graph).to(v.dtype).unsqueeze(-1)
+        return self.output(aggregate(pairs, v, weights).flatten(-2))
+
+    def adjacency(self, graph: Graph) -> Tensor:
+        """a_ij of all pairs, [E'], computed once for each batch."""
+
+        def build() -> Tensor:
+            first = graph.sizes.cumsum(0) - graph.sizes
+            squares = graph.sizes.square()
+            member = torch.repeat_interleave(graph.sizes)
+            i = graph.receivers - first[member[graph.receivers]]
+            j = graph.senders - first[member[graph.receivers]]
+            sizes = graph.sizes[member[graph.receivers]]
+            place = (squares.cumsum(0) - squares)[member[graph.receivers]] + i * sizes + j
+            return torch.bincount(place, minlength=int(squares.sum()))
+
+        found: Tensor = graph.memo("adjacency of all pairs", build)
+        return found
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        return HadamardAttention(4, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)

@@ -1,0 +1,135 @@
+"""Min-cut pooling: a graph becomes a few clusters, chosen so that few edges are cut and the clusters are balanced."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import Graph, complete
+from edgewise.kernels import aggregate
+from edgewise.layers.plain.linear import Linear
+
+
+class ClusterAssignment(nn.Module):
+    """To how large a part each node belongs to each of K clusters.
+
+    Equation    S = softmax(X W + b)
+    Symbols     linear = W, b; clusters = K
+    Shapes      x [*, N, width] -> [*, N, K]; every row sums to 1
+    Errors      ConfigError for less than one cluster
+    Edge cases  one cluster: all nodes belong to it
+    Cost        O(N width K)
+    Differs     the paper has an MLP, here it is linear, as in its own experiments
+    Reference   Bianchi, Grattarola & Alippi, "Spectral clustering with graph neural networks for graph pooling", 2020,
+                (5); Baggag & Saad, §5.6, footnote 8
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> layer = ClusterAssignment(1, 2)
+        >>> layer.linear.weight.data, layer.linear.bias.data = torch.tensor([[9.0], [-9.0]]), torch.zeros(2)
+        >>> layer(pair, torch.tensor([[1.0], [-1.0]])).round().tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, width: int, clusters: int) -> None:
+        super().__init__()
+        if clusters < 1:
+            raise ConfigError(f"clusters={clusters} must be at least 1")
+        self.linear = Linear(width, clusters)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return self.linear(x).softmax(-1)
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        return ClusterAssignment(3, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+
+
+class Pooled(NamedTuple):
+    """What is left of the G graphs of a batch: K clusters of each.
+
+    Args:
+        graph: The clusters of each graph, among which all listen to all: G·K nodes.
+        x: Their features [*, G·K, C].
+        weight: How strongly they are linked, one number for each edge of `graph` [*, G·K²].
+        cut: The cut loss of each graph [*, G].
+        orthogonality: The orthogonality loss of each graph [*, G].
+    """
+
+    graph: Graph
+    x: Tensor
+    weight: Tensor
+    cut: Tensor
+    orthogonality: Tensor
+
+
+def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = None) -> Pooled:
+    """Pool every graph of a batch to K clusters, and say how good the clusters are.
+
+    Equation    X_pool = Sᵀ X,  Â = Sᵀ A S with 0 on its diagonal,  A_pool = D̂^-½ Â D̂^-½
+                L_cut = -Tr(Sᵀ A S) / Tr(Sᵀ D S),  L_orthogonality = ‖ Sᵀ S / ‖Sᵀ S‖_F - I / √K ‖_F
+    Symbols     s = S, whose rows sum to 1 (`ClusterAssignment`); weight = the entries of A on its edges, ones where
+                none are given; D, D̂ = row sums of A, Â
+    Shapes      x [*, N, C], s [*, N, K], weight [E] -> `Pooled`, for each of the G graphs of a batch
+    Errors      ShapeError where x, s or the weights do not fit the graph
+    Edge cases  a graph without edges: L_cut = 0 and all weights are 0; without nodes: X_pool = 0 too
+    Cost        time O(E K + N K (C + K)), memory O(N (C + K) + G K (C + K)): A stays sparse, and Sᵀ A S is Sᵀ (A S)
+    Differs     none
+    Reference   Bianchi, Grattarola & Alippi, 2020, (6)-(9); Baggag & Saad, §5.6, footnote 8
+
+    Example
+        >>> edges = [[0, 1, 2, 3, 1, 2], [1, 0, 3, 2, 2, 1]]  # 0 - 1 - 2 - 3, halved in the middle
+        >>> path, half = Graph.from_edge_index(edges, num_nodes=4), torch.tensor([[1.0, 0], [1, 0], [0, 1], [0, 1]])
+        >>> pooled = min_cut_pool(path, torch.tensor([[1.0], [2.0], [3.0], [4.0]]), half)
+        >>> pooled.x.tolist(), pooled.weight.tolist()
+        ([[3.0], [7.0]], [0.0, 1.0, 1.0, 0.0])
+        >>> pooled.cut, pooled.orthogonality  # 4 of the 6 ends of edges stay inside; the halves are balanced
+        (tensor([-0.6667]), tensor([0.]))
+    """
+    for name, rows in (("x", x), ("s", s)):
+        if rows.ndim < 2 or rows.shape[-2] != graph.num_receivers:
+            raise ShapeError(f"{name} is {list(rows.shape)}, but must be [*, N, C] with {graph.num_receivers} rows")
+    clusters, width = s.shape[-1], x.shape[-1]
+    A_s = aggregate(graph, s, weight)
+    d = aggregate(graph, s.new_ones(graph.num_senders, 1), weight)
+    inside, ends = aggregate(graph.membership(), _beside((s * A_s).sum(-1), d[..., 0] * (s * s).sum(-1))).unbind(-1)
+    pooled, among, overlap = _products(graph, s, torch.cat([x, A_s, s], -1)).split([width, clusters, clusters], -1)
+    eye = torch.eye(clusters, dtype=s.dtype, device=s.device)
+    orthogonality = torch.linalg.norm(_ratio(overlap, _length(overlap)) - eye / clusters**0.5, dim=(-2, -1))
+    links = _normalised(among * (1 - eye))
+    return Pooled(
+        graph.memo(("clusters", clusters), lambda: Graph.batch([complete(clusters)] * len(graph.sizes)).to(x.device)),
+        pooled.flatten(-3, -2),
+        links.flatten(-3),
+        -_ratio(inside, ends),
+        orthogonality,
+    )
+
+
+def _products(graph: Graph, s: Tensor, y: Tensor) -> Tensor:
+    """Sᵀ Y of each graph of a batch: [*, N, K], [*, N, C] -> [*, G, K, C]."""
+    sizes = graph.sizes.tolist()
+    pairs = zip(s.split(sizes, -2), y.split(sizes, -2), strict=True)
+    return torch.stack([a.mT @ b for a, b in pairs], -3)
+
+
+def _normalised(A: Tensor) -> Tensor:
+    """D^-½ A D^-½; a row of zeros stays one, with a gradient."""
+    d = A.sum(-1, keepdim=True)
+    scale = torch.where(d > 0, d, 1).rsqrt()
+    return A * scale * scale.mT
+
+
+def _length(A: Tensor) -> Tensor:
+    return torch.linalg.norm(A, dim=(-2, -1), keepdim=True)
+
+
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, and 0 where b is 0, with a gradient."""
+    return a / torch.where(b == 0, 1, b)
+
+
+def _beside(*columns: Tensor) -> Tensor:
+    return torch.stack(torch.broadcast_tensors(*columns), -1)

@@ -1,0 +1,186 @@
+"""GraphSAGE: a node keeps its own features apart from what its neighbours say; three ways to listen to them."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence
+
+from edgewise.errors import ShapeError
+from edgewise.graphs import Graph
+from edgewise.kernels import aggregate
+from edgewise.layers.plain.linear import Linear, SparseFeatures
+
+
+def at_receivers(graph: Graph, x: Tensor) -> Tensor:
+    """What the receivers themselves know, of what all senders know: receiver i is the sender at position i + offset.
+
+    Shapes      x [*, J, C] -> [*, I, C]; where receivers and senders are the same nodes, x itself
+    Errors      ShapeError where a receiver is not among the senders
+
+    Example
+        >>> hop = Graph.from_edge_index([[2, 1], [0, 0]], num_nodes=3, num_receivers=1)  # as `sample_neighbors` has it
+        >>> at_receivers(hop, torch.tensor([[1.0], [2.0], [3.0]]))
+        tensor([[1.]])
+    """
+    if graph.is_square:
+        return x
+    if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2] != graph.num_senders:
+        raise ShapeError(f"{graph} has receivers that are not among its senders, or another number than x {[*x.shape]}")
+    return x.narrow(-2, graph.offset, graph.num_receivers)
+
+
+class SAGEMean(nn.Module):
+    """GraphSAGE with the mean of the neighbours.
+
+    Equation    x_N(i) = 1/|N(i)| Σ_{j ∈ N(i)} x_j          (5.9)
+                x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
+    Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once; normalize: line 6
+    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
+                senders: they are the first of them (`sample_neighbors`)
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
+    Cost        time O(N inputs outputs + E outputs): the mean and the linear map commute, so the map comes first
+    Differs     Alg. 4 has ReLU before line 6: it is left to the model, which changes a row's length only. (5.8) has x_i
+                among the neighbours instead of beside them: that is a graph with self-loops and W_own = 0
+    Reference   Hamilton, Ying & Leskovec, 2017; Baggag & Saad, §5.3
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> layer = SAGEMean(1, 1)
+        >>> layer.W.weight.data = torch.tensor([[1.0], [10.0]])
+        >>> layer(pair, torch.tensor([[1.0], [2.0]])).tolist()  # 1·1 + 10·2, 1·2 + 10·1
+        [[21.0], [12.0]]
+    """
+
+    def __init__(self, inputs: int, outputs: int, normalize: bool = False) -> None:
+        super().__init__()
+        self.W = Linear(inputs, 2 * outputs, bias=False)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.normalize = normalize
+
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        own, neighbors = self.W(x).chunk(2, -1)
+        y = at_receivers(graph, own) + aggregate(graph, neighbors, reduce="mean") + self.bias
+        return functional.normalize(y, dim=-1) if self.normalize else y
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        return SAGEMean(3, 4, normalize=True), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+
+
+class SAGEPool(nn.Module):
+    """GraphSAGE with the maximum over the neighbours of a one-layer perceptron.
+
+    Equation    x_N(i) = max_{j ∈ N(i)} ReLU(W_pool x_j + b_pool), channel by channel
+                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
+    Symbols     pool = W_pool, b_pool; own = W_own, b; neighbors = W_neighbors; hidden = width of x_N(i), default inputs
+    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
+                senders: they are the first of them (`sample_neighbors`)
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  an isolated node has x_N(i) = 0
+    Cost        time O(N inputs hidden + E hidden)
+    Differs     ReLU between lines 4 and 6 is left to the model
+    Reference   Hamilton, Ying & Leskovec, 2017, (3); Baggag & Saad, §5.3
+
+    Example
+        >>> star = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+        >>> layer = SAGEPool(1, 1)
+        >>> for p in layer.parameters(): _ = p.data.fill_(1.0)
+        >>> layer(star, torch.tensor([[1.0], [2.0], [3.0]])).tolist()  # 1 + 1 + max(3, 4), 2 + 1 + 0, 3 + 1 + 0
+        [[6.0], [3.0], [4.0]]
+    """
+
+    def __init__(self, inputs: int, outputs: int, hidden: int | None = None, normalize: bool = False) -> None:
+        super().__init__()
+        hidden = inputs if hidden is None else hidden
+        self.pool = Linear(inputs, hidden)
+        self.own = Linear(inputs, outputs)
+        self.neighbors = nn.Linear(hidden, outputs, bias=False)
+        self.normalize = normalize
+
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        x_N = aggregate(graph, self.pool(x).relu(), reduce="max")
+        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(x_N)
+        return functional.normalize(y, dim=-1) if self.normalize else y
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        return SAGEPool(3, 4), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+
+
+class SAGELSTM(nn.Module):
+    """GraphSAGE with a recurrent network that reads the neighbours one after the other.
+
+    Equation    x_N(i) = the last state of LSTM(x_j1, x_j2, ...),  j1 < j2 < ... the senders of i
+                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
+    Symbols     lstm = LSTM with `hidden` channels (default: inputs); own = W_own, b; neighbors = W_neighbors
+    Shapes      x [*, J, inputs] -> [*, I, outputs], as for SAGEMean; SparseFeatures become dense for the LSTM
+    Errors      ShapeError when x does not fit the graph
+    Edge cases  an isolated node has x_N(i) = 0. Not permutation-equivariant, by design: the order of the senders counts
+    Cost        time O(E (inputs + hidden) hidden), as many steps as the largest degree; memory O(E (inputs + hidden))
+    Differs     the paper reads the neighbours in random order; here it is the graph's, so that results repeat (in a
+                sample, the order in which its nodes were found). ReLU
+                before line 6 is left to the model. PyTorch Geometric pads to the largest degree and reads on
+                through the padding; here every row stops at its last sender
+    Reference   Hamilton, Ying & Leskovec, 2017, §3.3; Hochreiter & Schmidhuber, 1997; Baggag & Saad, §5.3
+
+    Example
+        >>> star = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+        >>> SAGELSTM(1, 4)(star, torch.ones(3, 1)).shape
+        torch.Size([3, 4])
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def __init__(self, inputs: int, outputs: int, hidden: int | None = None, normalize: bool = False) -> None:
+        super().__init__()
+        hidden = inputs if hidden is None else hidden
+        self.lstm = nn.LSTM(inputs, hidden)
+        self.own = Linear(inputs, outputs)
+        self.neighbors = nn.Linear(hidden, outputs, bias=False)
+        self.normalize = normalize
+
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        x_N = self._read(graph, x.to_dense() if isinstance(x, SparseFeatures) else x)
+        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(x_N)
+        return functional.normalize(y, dim=-1) if self.normalize else y
+
+    def _read(self, graph: Graph, x: Tensor) -> Tensor:
+        """The last state of every receiver, [*, I, hidden]: the members of * are more sequences, side by side."""
+        edges, together, rows = graph.memo("reading order", lambda: reading_order(graph))
+        batch = x.shape[:-2].numel()
+        y = x.new_zeros(batch, graph.num_receivers, self.lstm.hidden_size)
+        if len(rows) == 0 or batch == 0:
+            return y.view(*x.shape[:-2], *y.shape[1:])
+        x_j = x.reshape(batch, *x.shape[-2:])[:, graph.senders[edges]].transpose(0, 1).flatten(0, 1)  # [E * batch, C]
+        _, (state, _) = self.lstm(PackedSequence(x_j, together * batch))
+        y = y.index_copy(1, rows, state[0].view(len(rows), batch, -1).transpose(0, 1))
+        return y.view(*x.shape[:-2], *y.shape[1:])
+
+    @staticmethod
+    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+        return SAGELSTM(3, 4, hidden=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+
+
+def reading_order(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
+    """How to read all rows of a graph side by side: first every first sender, then every second one, and so on.
+
+    Returns     edges [E] in that order; how many rows still have a sender at each step [largest degree] (on the CPU, as
+                PackedSequence wants it); the rows that have any sender, the longest first
+
+    Example
+        >>> star = Graph.from_edge_index([[0, 1, 2], [1, 0, 0]], num_nodes=3)
+        >>> [part.tolist() for part in reading_order(star)]  # row 0 has edges 0 and 1, row 1 has edge 2
+        [[0, 2, 1], [2, 1], [0, 1]]
+    """
+    degrees = graph.in_degrees()
+    rows = degrees.argsort(descending=True, stable=True)[: int((degrees > 0).sum())]
+    rank = torch.empty_like(degrees).index_copy(0, rows, torch.arange(len(rows), device=rows.device))
+    step = torch.arange(graph.num_edges, device=rows.device) - graph.offsets[graph.receivers]
+    edges = (step * max(len(rows), 1) + rank[graph.receivers]).argsort()
+    return edges, step.bincount().cpu(), rows

@@ -1,0 +1,1 @@
+"""Layers that need no graph: linear maps, perceptrons, low-rank and randomised layers."""

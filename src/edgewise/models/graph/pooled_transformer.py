@@ -1,0 +1,156 @@
+"""The pooled graph transformer: graph layers, min-cut pooling to a few clusters, a transformer among those."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.layers import (
+    NORMS,
+    READOUTS,
+    ClusterAssignment,
+    FeedForward,
+    MultiHeadAttention,
+    Pooled,
+    PreNormBlock,
+    chosen,
+    min_cut_pool,
+)
+from edgewise.models.graph.gnn import GNN, GNNSettings
+from edgewise.models.signature import Penalised, Signature
+from edgewise.models.text.transformer import check_readout
+
+
+@dataclass(frozen=True)
+class PooledTransformerSettings:
+    """What a pooled graph transformer can be.
+
+    Args:
+        layer: A name of GRAPH_LAYERS, before pooling: "gcn", "gin" and the like.
+        width: Channels of every node.
+        depth: Number of graph layers.
+        clusters: Nodes that are left of each graph.
+        blocks: Transformer blocks after pooling.
+        heads: Attention heads, which share the width.
+        connection: Around the graph layers: "none", "residual" or "concatenate".
+        norm: A name of NORMS, between the graph layers.
+        dropout: Probability for the inputs of graph layers, and for what each block adds.
+        readout: A name of READOUTS.
+        penalty: How much the two losses of pooling weigh beside the task's.
+    """
+
+    layer: str = "gcn"
+    width: int = 64
+    depth: int = 2
+    clusters: int = 8
+    blocks: int = 1
+    heads: int = 4
+    connection: str = "none"
+    norm: str = "none"
+    dropout: float = 0.0
+    readout: str = "mean"
+    penalty: float = 1.0
+
+
+class PooledTransformer(nn.Module):
+    """Graph layers, min-cut pooling, a transformer among the clusters, a readout.
+
+    Equation    H = GNN(G, X),  S = softmax(H W_S + b_S),  X_0 = LN(Sᵀ H)
+                X_l = GT_l(X_{l-1}) among the clusters of each graph,  output = readout(LN(X_L)) W + b
+                training: the task's loss + λ mean(L_cut + L_orthogonality)
+    Symbols     gnn = GNN; assign = W_S, b_S; blocks[l] = GT_{l+1}, `PreNormBlock`; head = W, b; penalty = λ
+    Shapes      x [*, N, inputs] -> [*, G, outputs]; in training mode `Penalised`, with the losses of pooling
+    Errors      ConfigError for settings that do not fit the task or one another
+    Edge cases  blocks = 0: the readout reads the clusters as they are
+    Cost        that of the graph layers and of `min_cut_pool`, and O(G blocks K (K + width) width)
+    Differs     Sᵀ sums the nodes of a cluster, whose number LN takes out. The source's transformer has a token of its
+                own for the class, here a readout; like there, attention is among all clusters, whatever A_pool says
+    Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022; Baggag & Saad, §5.6
+
+    Example
+        >>> settings = PooledTransformerSettings(width=8, clusters=2)
+        >>> model = PooledTransformer(settings, Signature(3, 7, whole_graph=True))
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> model.eval()(pair, torch.ones(2, 3)).shape
+        torch.Size([1, 7])
+    """
+
+    def __init__(self, settings: PooledTransformerSettings, signature: Signature) -> None:
+        super().__init__()
+        check_readout(settings.readout, signature)
+        if not signature.whole_graph or settings.blocks < 0 or settings.penalty < 0:
+            raise ConfigError("a pooled transformer gives one output per graph; blocks and penalty are at least 0")
+        self.settings, self.signature = settings, signature
+        width, inside = settings.width, Signature(signature.inputs, settings.width, tokens=signature.tokens)
+        options = {
+            name: getattr(settings, name) for name in ("layer", "width", "depth", "connection", "norm", "dropout")
+        }
+        self.gnn = GNN(GNNSettings(**options), inside)
+        self.assign = ClusterAssignment(width, settings.clusters)
+        self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.blocks))
+        self.norm_1, self.norm_2 = NORMS["layer"](width), NORMS["layer"](width)
+        self.readout = chosen("readout", settings.readout, READOUTS)(width)
+        self.head = nn.Linear(width, signature.outputs)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor | Penalised:
+        pooled, _ = self.pool(graph, self.gnn(graph, x))
+        outputs = self.answer(pooled)
+        if not self.training:
+            return outputs
+        return Penalised(outputs, self.settings.penalty * (pooled.cut + pooled.orthogonality).mean())
+
+    def pool(self, graph: Graph, h: Tensor) -> tuple[Pooled, Tensor]:
+        """The clusters of each graph, and to how large a part each node belongs to each: [*, N, K]."""
+        s = self.assign(graph, h)
+        return min_cut_pool(graph, h, s), s
+
+    def answer(self, pooled: Pooled) -> Tensor:
+        """What follows from the clusters: [*, G, outputs]."""
+        z = self.norm_1(pooled.x)
+        for block in self.blocks:
+            z = block(pooled.graph, z)
+        return self.head(self.readout(pooled.graph, self.norm_2(z)))
+
+    @torch.no_grad()
+    def clusters(self, graph: Graph, x: Tensor) -> Tensor:
+        """To how large a part each node belongs to each cluster: [*, N, K]."""
+        return self.assign(graph, self.gnn(graph, x))
+
+
+def _block(settings: PooledTransformerSettings) -> nn.Module:
+    attention = MultiHeadAttention(settings.width, settings.heads)
+    feed_forward = FeedForward(settings.width, 2 * settings.width)
+    return PreNormBlock(settings.width, attention, feed_forward, dropout=settings.dropout)
+
+
+def relevance(model: PooledTransformer, graph: Graph, x: Tensor, output: int) -> Tensor:
+    """How much each node speaks for an output, back through the transformer, the pooling and the graph layers.
+
+    Equation    r_i = Σ_c x_ic ∂y_o / ∂x_ic, S held as it is
+    Shapes      x [N, inputs] -> [N], of the output `output` of the node's own graph
+    Edge cases  members of a batch are told apart: each node's r_i is of its own graph's output
+    Cost        one forward and one backward pass
+    Differs     GraphCAM follows attention and gradients layer by layer; this is gradient × input: against a node whose
+                features are 0, the mean of the training nodes where features are scaled so
+    Reference   Shrikumar et al., "Learning important features through propagating activation differences", 2017, §2.2;
+                Zheng et al., 2022, §III-D
+
+    Example
+        >>> model = PooledTransformer(PooledTransformerSettings(width=8, clusters=2), Signature(3, 2, whole_graph=True))
+        >>> relevance(model, Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), torch.ones(2, 3), 1).shape
+        torch.Size([2])
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            h = model.gnn(graph, x)
+            s = model.assign(graph, h).detach()
+            outputs = model.answer(min_cut_pool(graph, h, s))
+            (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
+    finally:
+        model.train(was_training)
+    return (x * gradient).sum(-1).detach()

@@ -1,0 +1,1 @@
+"""Models of particles: forecasts, potentials and simulators."""

@@ -1,0 +1,137 @@
+"""BERT: an encoder that hears both sides; it learns to guess masked tokens first, and then any task with few labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.kernels import dropout
+from edgewise.layers import ACTIVATIONS, NORMS, READOUTS, Learned, MultiHeadAttention, PostNormBlock, chosen
+from edgewise.models.signature import Signature
+from edgewise.models.text.transformer import TransformerSettings, check_readout, feed_forward_for
+
+
+@dataclass(frozen=True)
+class BERTSettings:
+    """What an encoder that is trained on masked tokens can be.
+
+    Args:
+        width: Channels of every token, d_model.
+        depth: Number of blocks, L.
+        heads: Attention heads, which share the width.
+        hidden: Width inside the feed-forward networks; None: 4 * width.
+        activation: A name of ACTIVATIONS.
+        norm: A name of NORMS: "fine-layer" has BERT's ε.
+        dropout: Probability for embeddings, attention weights and what each stage adds.
+        readout: "none", or where the task wants one output per text a name of READOUTS: "first" is BERT's pooler.
+    """
+
+    width: int = 128
+    depth: int = 4
+    heads: int = 4
+    hidden: int | None = None
+    activation: str = "gelu"
+    norm: str = "fine-layer"
+    dropout: float = 0.1
+    readout: str = "none"
+
+
+class MaskedHead(nn.Module):
+    """Scores of all tokens at each place, from the embedding of the tokens.
+
+    Equation    LN(σ(h W + b)) Eᵀ + c
+    Symbols     dense = (W, b); norm = LN; bias = c; embedding = E
+    Shapes      h [*, N, width], embedding [tokens, width] -> [*, N, tokens]
+    Cost        O(N width (width + tokens))
+    Reference   Devlin et al., 2019; layout: the library `transformers`
+
+    Example
+        >>> MaskedHead(4, 9, "gelu", "layer")(torch.zeros(2, 4), torch.zeros(9, 4)).shape
+        torch.Size([2, 9])
+    """
+
+    def __init__(self, width: int, tokens: int, activation: str, norm: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = chosen("activation", activation, ACTIVATIONS)
+        self.norm = chosen("norm", norm, NORMS)(width)
+        self.bias = nn.Parameter(torch.zeros(tokens))
+
+    def forward(self, h: Tensor, embedding: Tensor) -> Tensor:
+        return functional.linear(self.norm(self.activation(self.dense(h))), embedding, self.bias)
+
+
+class BERT(nn.Module):
+    """Post-norm transformer blocks on a graph that hears both sides, below a head for masked tokens or for whole texts.
+
+    Equation    H = T_L ∘ ... ∘ T_1 (LN(E_x + P)),  output = LN(σ(H W + b)) Eᵀ + c for tokens,
+                readout(H) W + b for texts; readout "first": tanh(h_0 W_p + b_p)
+    Symbols     embed = E; positions = P; norm = LN; blocks[l] = T_{l+1}; masked or head = what follows
+    Shapes      tokens x [*, N] int64 -> [*, N, tokens], with a readout [*, G, outputs]; `hidden(graph, x)`: H
+    Errors      ConfigError for settings that do not fit the task; ShapeError for a text longer than the positions
+    Edge cases  many texts are one disjoint graph over flat tokens: nothing is padded
+    Cost        time O(depth (N width² + E width) + N width tokens); memory O(depth N width + N tokens)
+    Differs     no second segment and no next-sentence prediction, as in RoBERTa
+    Reference   Devlin et al., "BERT: pre-training of deep bidirectional transformers", 2019; RoBERTa: Liu et al., 2019
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> model = BERT(BERTSettings(width=8, depth=1, heads=2), Signature(30, 30, tokens=True, length=16))
+        >>> model(complete(5), torch.zeros(2, 5, dtype=torch.int64)).shape
+        torch.Size([2, 5, 30])
+    """
+
+    def __init__(self, settings: BERTSettings, signature: Signature) -> None:
+        super().__init__()
+        parts = _check(settings, signature)
+        width, tokens = settings.width, signature.inputs
+        self.settings, self.signature = settings, signature
+        self.embed = nn.Embedding(tokens, width)
+        self.positions = Learned(signature.length or 1, width)
+        self.norm = chosen("norm", settings.norm, NORMS)(width)
+        self.blocks = nn.ModuleList(_block(settings, parts) for _ in range(settings.depth))
+        if signature.whole_graph:
+            self.readout = chosen("readout", settings.readout, READOUTS)(width)
+            self.head = nn.Linear(width, signature.outputs)
+        else:
+            self.masked = MaskedHead(width, tokens, settings.activation, settings.norm)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        h = self.hidden(graph, x)
+        if not self.signature.whole_graph:
+            return self.masked(h, self.embed.weight)
+        return self.head(dropout(self.readout(graph, h), self.settings.dropout, self.training))
+
+    def hidden(self, graph: Graph, x: Tensor) -> Tensor:
+        """What the last block leaves of tokens [*, N]: [*, N, width]."""
+        h = dropout(self.norm(self.positions(graph, self.embed(x))), self.settings.dropout, self.training)
+        for block in self.blocks:
+            h = block(graph, h)
+        return h
+
+
+def _block(settings: BERTSettings, parts: TransformerSettings) -> nn.Module:
+    attention = MultiHeadAttention(settings.width, settings.heads, dropout=settings.dropout)
+    return PostNormBlock(settings.width, attention, feed_forward_for(parts), settings.norm, settings.dropout)
+
+
+def _check(settings: BERTSettings, signature: Signature) -> TransformerSettings:
+    """The settings of the parts that it has in common with any transformer."""
+    if settings.width < 1 or settings.depth < 0:
+        raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
+    if not signature.tokens or signature.length is None:
+        raise ConfigError("BERT reads texts of tokens up to some length: this task has no such texts")
+    if not signature.whole_graph and signature.inputs != signature.outputs:
+        raise ConfigError("the head for single tokens guesses which token it was: this task asks for something else")
+    check_readout(settings.readout, signature)
+    return TransformerSettings(width=settings.width, hidden=settings.hidden, activation=settings.activation)

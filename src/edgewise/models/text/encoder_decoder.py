@@ -1,0 +1,192 @@
+"""The encoder-decoder transformer: a source that hears all of itself, a target that hears its past and the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.kernels import dropout
+from edgewise.layers import (
+    NORMS,
+    Cache,
+    Heard,
+    MultiHeadAttention,
+    PostNormDecoderBlock,
+    PreNormDecoderBlock,
+    Rotary,
+    chosen,
+)
+from edgewise.models.signature import Signature
+from edgewise.models.text.transformer import ATTENTIONS, ORDERS, POSITIONS, TransformerSettings, feed_forward_for
+
+
+@dataclass(frozen=True)
+class EncoderDecoderSettings:
+    """What an encoder-decoder transformer can be.
+
+    Args:
+        width: Channels of every position, d_model.
+        encoder_depth: Blocks that read the source.
+        decoder_depth: Blocks that write the target.
+        heads: Attention heads, which share the width.
+        hidden: Width inside the feed-forward networks; None: 4 * width.
+        activation: "swiglu" for gated feed-forward networks, else a name of ACTIVATIONS.
+        norm: A name of NORMS: "layer", "rms", "batch" or "none".
+        order: "pre" normalises what each stage reads, "post" what it leaves.
+        positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
+            or "alibi", inside the attention of source to source and target to target.
+        dropout: Probability for embeddings and what each stage adds.
+        attention_dropout: Probability for attention weights.
+        tied: Whether the output layer is the token embedding, which source and target share, transposed.
+    """
+
+    width: int = 256
+    encoder_depth: int = 3
+    decoder_depth: int = 3
+    heads: int = 8
+    hidden: int | None = None
+    activation: str = "relu"
+    norm: str = "layer"
+    order: str = "pre"
+    positions: str = "sinusoidal"
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    tied: bool = True
+
+
+DECODER_ORDERS = {"pre": PreNormDecoderBlock, "post": PostNormDecoderBlock}
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder on the source, and a decoder that listens to its own past and to what the encoder left.
+
+    Equation    M = E_L ∘ ... ∘ E_1 (√d E_x + P),  Y_L = D_L(·, M) ∘ ... ∘ D_1(·, M) (√d E_y + P),  output = Y_L Eᵀ
+    Symbols     embed = E, of one vocabulary for both sides; P = positions; d = width; encoder, decoder = the blocks E_l
+                and D_l; memory = M; with pre-norm, M and Y_L are normalised
+    Shapes      x = [source ‖ target] [*, S + T] int64 on an `EncoderDecoderGraph` -> [*, T, outputs]
+    Errors      ConfigError for settings that do not fit the task or one another; ShapeError where x does not fit
+    Edge cases  many pairs are one disjoint graph over flat tokens: nothing is padded
+    Cost        time O((S + T) depth width² + E width + T width outputs); memory O((S + T) depth width + T outputs)
+    Differs     pre-norm by default, which needs no warm-up to speak of
+    Reference   Vaswani et al., "Attention is all you need", 2017
+
+    Example
+        >>> import torch
+        >>> settings = EncoderDecoderSettings(width=8, encoder_depth=1, decoder_depth=1, heads=2)
+        >>> model = EncoderDecoder(settings, Signature(10, 10, tokens=True, paired=True))
+        >>> pairs = EncoderDecoderGraph.of([3, 2], [2, 4])
+        >>> model(pairs, torch.zeros(5 + 6, dtype=torch.int64)).shape  # an output for each position of the targets
+        torch.Size([6, 10])
+    """
+
+    def __init__(self, settings: EncoderDecoderSettings, signature: Signature) -> None:
+        super().__init__()
+        parts = _check(settings, signature)
+        width = settings.width
+        self.settings, self.signature = settings, signature
+        self.embed = nn.Embedding(signature.inputs, width)
+        self.encoder_positions = chosen("positions", settings.positions, POSITIONS)(parts, signature)
+        self.decoder_positions = POSITIONS[settings.positions](parts, signature)
+        self.encoder = nn.ModuleList(_encoder_block(settings, parts) for _ in range(settings.encoder_depth))
+        self.decoder = nn.ModuleList(_decoder_block(settings, parts) for _ in range(settings.decoder_depth))
+        last = chosen("norm", settings.norm if settings.order == "pre" else "none", NORMS)
+        self.encoder_norm, self.decoder_norm = last(width), last(width)
+        self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=False)
+        self._initialise()
+
+    def forward(self, graph: EncoderDecoderGraph, x: Tensor) -> Tensor:
+        sources, targets = graph.encoder.num_receivers, graph.decoder.num_receivers
+        if x.shape[-1] != sources + targets:
+            raise ShapeError(f"x is {list(x.shape)}: it must hold {sources} source and then {targets} target tokens")
+        source, target = x.split([sources, targets], -1)
+        memory = self.encode(graph.encoder, source)
+        return self.decode(graph.decoder, target, graph.cross, self.hear(memory))
+
+    def encode(self, graph: Graph, source: Tensor) -> Tensor:
+        """What the encoder leaves of source tokens [*, S]: [*, S, width]."""
+        h = self._embedded(graph, source, self.encoder_positions)
+        for block in self.encoder:
+            h = block(graph, h)
+        return self.encoder_norm(h)
+
+    def hear(self, memory: Tensor) -> list[Heard]:
+        """The keys and values of a memory [*, S, width] that each decoder block attends to, computed once."""
+        return [cast(MultiHeadAttention, block.cross).hear(memory) for block in self.decoder]
+
+    def decode(
+        self,
+        graph: Graph,
+        target: Tensor,
+        cross: Graph,
+        heard: Sequence[Heard],
+        caches: Sequence[Cache | None] | None = None,
+    ) -> Tensor:
+        """Scores of the token after each target token [*, T]: [*, T, outputs].
+
+        With `caches`, `target` holds the new tokens only, and the graph is causal(total).rows(total - new, total).
+        """
+        h = self._embedded(graph, target, self.decoder_positions)
+        for block, kv, cache in zip(self.decoder, heard, caches or [None] * len(self.decoder), strict=True):
+            h = block(graph, h, kv, cross, cache)
+        h = self.decoder_norm(h)
+        return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+
+    def caches(self, graph: Graph) -> list[Cache]:
+        """What each decoder block remembers while it decodes on that kind of graph, still empty."""
+        return [cast(MultiHeadAttention, block.attention).cache(graph) for block in self.decoder]
+
+    def _embedded(self, graph: Graph, tokens: Tensor, positions: nn.Module | None) -> Tensor:
+        h = self.embed(tokens) * self.settings.width**0.5
+        if positions is not None:
+            h = positions(graph, h)
+        return dropout(h, self.settings.dropout, self.training)
+
+    def _initialise(self) -> None:
+        nn.init.normal_(self.embed.weight, std=self.settings.width**-0.5)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+
+def _attention(settings: EncoderDecoderSettings, parts: TransformerSettings) -> MultiHeadAttention:
+    rotary = Rotary(settings.width // settings.heads) if settings.positions == "rotary" else None
+    return ATTENTIONS["softmax"](parts, rotary)
+
+
+def _encoder_block(settings: EncoderDecoderSettings, parts: TransformerSettings) -> nn.Module:
+    block = chosen("order", settings.order, ORDERS)
+    return block(settings.width, _attention(settings, parts), feed_forward_for(parts), settings.norm, settings.dropout)
+
+
+def _decoder_block(settings: EncoderDecoderSettings, parts: TransformerSettings) -> nn.Module:
+    attention = _attention(settings, parts)
+    cross = MultiHeadAttention(settings.width, settings.heads, dropout=settings.attention_dropout)
+    block = chosen("order", settings.order, DECODER_ORDERS)
+    return block(settings.width, attention, cross, feed_forward_for(parts), settings.norm, settings.dropout)
+
+
+def _check(settings: EncoderDecoderSettings, signature: Signature) -> TransformerSettings:
+    """The settings of the parts that encoder and decoder have in common with any transformer."""
+    if not (signature.paired and signature.tokens):
+        raise ConfigError("an encoder-decoder reads a source and writes a target: this task has no such pairs")
+    if settings.width < 1 or min(settings.encoder_depth, settings.decoder_depth) < 0:
+        depths = f"encoder_depth={settings.encoder_depth} and decoder_depth={settings.decoder_depth}"
+        raise ConfigError(f"width={settings.width} must be at least 1, {depths} at least 0")
+    if settings.tied and signature.inputs != signature.outputs:
+        raise ConfigError("tied=True needs a task that reads and writes the same tokens")
+    return TransformerSettings(
+        width=settings.width,
+        heads=settings.heads,
+        hidden=settings.hidden,
+        activation=settings.activation,
+        positions=settings.positions,
+        dropout=settings.attention_dropout,
+    )

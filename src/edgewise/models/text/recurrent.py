@@ -1,0 +1,106 @@
+"""Recurrent networks: the baseline that reads a sequence one position after the other, on PyTorch's own cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.graphs.patterns import Causal
+from edgewise.layers import Linear, chosen
+from edgewise.models.signature import Signature
+from edgewise.models.text.generation import generate
+
+
+@dataclass(frozen=True)
+class RecurrentSettings:
+    """What a recurrent network can be.
+
+    Args:
+        cell: A name of CELLS: "plain", "lstm" or "gru".
+        width: Channels of the embedding and of the state.
+        depth: Layers, each of which reads the states of the one below.
+        dropout: Probability for what each layer but the last passes on.
+    """
+
+    cell: str = "lstm"
+    width: int = 128
+    depth: int = 1
+    dropout: float = 0.0
+
+
+CELLS: dict[str, Callable[..., nn.RNNBase]] = {"plain": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class State:
+    """What decoding remembers: the state after the last position, however many there were; None before the first."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+
+class Recurrent(nn.Module):
+    """A recurrent network: each position hears those before it through one state of fixed size.
+
+    Equation    plain: h_t = tanh(W x_t + U h_{t−1} + b)
+                lstm:  i, f, o = σ(W_• x_t + U_• h_{t−1} + b_•),  h_t = o ⊙ tanh c_t,
+                       c_t = f ⊙ c_{t−1} + i ⊙ tanh(W x_t + U h_{t−1} + b)
+                gru:   r, z = σ(W_• x_t + U_• h_{t−1} + b_•),
+                       h_t = (1 − z) ⊙ tanh(W x_t + b + r ⊙ (U h_{t−1} + c)) + z ⊙ h_{t−1}
+                many to many: output_t = V h_t + d;  many to one: output = V h_T + d;  one to many: `generate`
+    Symbols     embed gives x_t; cells = W, U, b of all layers; head = V, d
+    Shapes      tokens x [*, T] int64 or features x [*, T, inputs] -> [*, T, outputs], for a task on whole graphs
+                [*, 1, outputs]
+    Errors      ConfigError for an unknown cell, sizes below 1, a sequence without positions where one answer is wanted,
+                and for a graph other than `causal`: the state has heard the whole past, and nothing else
+    Edge cases  with `caches`, x holds the new positions only
+    Cost        O(T width²) time in T steps that cannot run side by side; O(T width) memory, decoding O(width)
+    Reference   Elman, 1990; Hochreiter & Schmidhuber, 1997; Cho et al., 2014
+
+    Example
+        >>> import torch
+        >>> from edgewise.graphs import causal
+        >>> model = Recurrent(RecurrentSettings(cell="gru", width=8), Signature(65, 65, tokens=True, length=4))
+        >>> model(causal(4), torch.zeros(2, 4, dtype=torch.int64)).shape
+        torch.Size([2, 4, 65])
+    """
+
+    def __init__(self, settings: RecurrentSettings, signature: Signature) -> None:
+        super().__init__()
+        if min(settings.width, settings.depth) < 1:
+            raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
+        if signature.paired:
+            raise ConfigError("the task pairs a source with a target: choose the model 'encoder-decoder'")
+        width = settings.width
+        cell = chosen("cell", settings.cell, CELLS)
+        passed_on = settings.dropout if settings.depth > 1 else 0.0
+        self.settings, self.signature = settings, signature
+        self.embed = nn.Embedding(signature.inputs, width) if signature.tokens else Linear(signature.inputs, width)
+        self.cells = cell(width, width, settings.depth, batch_first=True, dropout=passed_on)
+        self.head = nn.Linear(width, signature.outputs)
+
+    def forward(self, graph: Graph, x: Tensor, caches: Sequence[State] | None = None) -> Tensor:
+        if not isinstance(graph.rule, Causal) or graph.num_senders != graph.offset + graph.num_receivers:
+            raise ConfigError(f"a recurrent network hears the whole past and nothing else: choose causal, not {graph}")
+        embedded = self.embed(x)
+        lead, (length, width) = embedded.shape[:-2], embedded.shape[-2:]
+        if length == 0:
+            if self.signature.whole_graph:
+                raise ConfigError("a sequence without positions has no last state to answer from")
+            return self.head(embedded)
+        state = caches[0].value if caches else None
+        h, state = self.cells(embedded.reshape(-1, length, width), state)
+        if caches:
+            caches[0].value = state
+        h = h[:, -1:] if self.signature.whole_graph else h
+        return self.head(h.reshape(*lead, *h.shape[1:]))
+
+    def caches(self, graph: Graph) -> list[State]:
+        """What decoding remembers, still empty."""
+        return [State()]
+
+    generate = generate  # model.generate(tokens, steps, pattern, ...)

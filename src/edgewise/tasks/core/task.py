@@ -1,0 +1,242 @@
+"""What a task is: batches, a loss and a metric. And how it gets its graph: from the data, or from a named pattern."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.graphs import PATTERNS, Graph
+from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.models.signature import Signature
+
+Pattern = Callable[..., Graph] | None
+Kind = Literal["node", "image", "text", "graph", "link", "particles"]
+Split = Literal["train", "valid", "test"]
+
+
+@dataclass
+class Batch:
+    """What a model reads at once, and what its loss compares.
+
+    Args:
+        graph: The graph of all examples; None when the model reads none.
+        x: [*, N, C] features, [*, N] tokens, or sparse features [N, C].
+        target: What the outputs should be, one term of the mean loss per element.
+        rows: Output rows that the loss reads, one per target: the batch is one graph whose other nodes only listen and
+            speak. None: the loss reads every output, and the first axis of `x` and `target` holds independent examples.
+        e: What is known of the edges [E, D], in the graph's own order; None where nothing is.
+        u: What is known of each graph as a whole [G, U]; None where nothing is.
+    """
+
+    graph: Graph | None
+    x: Tensor | SparseFeatures
+    target: Tensor
+    rows: Tensor | None = None
+    e: Tensor | None = None
+    u: Tensor | None = None
+    _moved: dict[torch.device, Batch] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What a model is called with, `model(*batch.inputs)`: (graph, x), with e or u also e, with u also u."""
+        if self.u is not None:
+            return self.graph, self.x, self.e, self.u
+        return (self.graph, self.x) if self.e is None else (self.graph, self.x, self.e)
+
+    @property
+    def size(self) -> int:
+        """The number of terms in the mean loss."""
+        return self.target.numel()
+
+    def read(self, outputs: Tensor) -> Tensor:
+        """The outputs that the loss compares with `target`, one row per term: [size, classes]."""
+        read = outputs if self.rows is None else outputs[..., self.rows, :]
+        if read.numel() != self.size * outputs.shape[-1]:
+            shapes = f"the outputs are {list(outputs.shape)} and the targets {list(self.target.shape)}"
+            raise ShapeError(f"{shapes}; expected one output row per target")
+        return read.reshape(self.size, outputs.shape[-1])
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on a device. A whole graph is moved once and kept there, with all that its graph caches."""
+        device = torch.device(device)
+        if device == self.x.device:
+            return self
+        if device in self._moved:
+            return self._moved[device]
+        graph = None if self.graph is None else moved(self.graph, device)
+        rows = None if self.rows is None else self.rows.to(device)
+        e, u = (None if known is None else known.to(device) for known in (self.e, self.u))
+        batch = Batch(graph, self.x.to(device), self.target.to(device), rows, e, u)
+        if rows is not None:
+            self._moved[device] = batch
+        return batch
+
+    def split(self, parts: int) -> list[Batch]:
+        """Cut into `parts` batches whose sizes differ by at most one example.
+
+        A batch that cannot be cut so (one whole graph, or fewer examples than parts) is returned `parts` times: the
+        mean of the parts' losses, weighted by their sizes, is the batch's loss either way.
+        """
+        one = any(part is not None for part in (self.rows, self.e, self.u))
+        if one or isinstance(self.x, SparseFeatures) or len(self.x) < parts:
+            return [self] * parts
+        pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
+        return [Batch(self.graph, x, target) for x, target in pairs]
+
+
+def moved(graph: Graph, device: torch.device) -> Graph:
+    """The graph on a device, the same object every time, so that what it caches there survives from step to step."""
+    if graph.device == device:
+        return graph
+    return graph.memo(("moved", device), lambda: graph.to(device))
+
+
+class Task(Protocol):
+    """What a model is trained for. A task holds data and no training state: every batch follows from its arguments.
+
+    `pattern` is the recipe's graph: a `PatternChoice`, a function of `edgewise.graphs.PATTERNS` with its options bound,
+    or None for the data's own graph.
+    """
+
+    name: str
+    kind: Kind
+    signature: Signature
+    metric: str
+    """Which of the scores chooses the best checkpoint."""
+    maximise: bool
+    has_test: bool
+    """Whether there is a test split; without one, a run's result is its validation score."""
+    epoch_size: int
+    """The number of training examples; 1 where all nodes of one graph are read at once."""
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """Draw `size` training examples: a pure function of the generator, so that training resumes exactly."""
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every example of a split once, in a fixed order, `size` at a time."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The mean loss of a batch."""
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Sums over the batch's terms, and their number as "count"; a mean over batches is the ratio of their sums."""
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """Answer a user's request; the answer can be written as JSON."""
+
+
+@runtime_checkable
+class Finishing(Protocol):
+    """A task with a score that is no mean over examples, but follows from such means."""
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        """The scores of a split, from the means over its examples."""
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """A task with scores that no single output decides: what a model writes has to be read as a whole."""
+
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+        """More scores of a split, of a model in evaluation mode."""
+
+
+@runtime_checkable
+class Prefetching(Protocol):
+    """A task whose batches take time to make. Its `train_batch` may be called by several threads at once."""
+
+    workers: int
+    """How many threads make the batches of the next steps while this one trains; 0: each is made when it is needed."""
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A task that learns something from its data before training, such as tokens, which belongs to the run."""
+
+    def keep(self, run: Path) -> None:
+        """Write it into a new run folder."""
+
+    def recall(self, run: Path) -> None:
+        """Go on with what a run folder holds of it, if anything."""
+
+
+@dataclass(frozen=True)
+class PatternChoice:
+    """A graph chosen by name, with options: what a recipe writes under `graph`, and a task calls with its layout.
+
+    Args:
+        name: A name of `PATTERNS`, or "given" for the data's own graph.
+        options: The pattern's own options, for instance {"radius": 8} for "window".
+
+    Errors      an unknown name, an option that the pattern does not take or a layout that it cannot have:
+                `ConfigError`.
+
+    Example
+        >>> PatternChoice("window", {"radius": 1}).build(4).num_edges
+        10
+    """
+
+    name: str = "given"
+    options: dict[str, bool | int | float | str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name == "given":
+            if self.options:
+                raise ConfigError(f"the graph 'given' takes no options, but has {', '.join(self.options)}")
+            return
+        if self.name not in PATTERNS:
+            raise ConfigError(f"unknown graph {self.name!r}; known are given, {', '.join(PATTERNS)}")
+        known = list(inspect.signature(PATTERNS[self.name]).parameters)
+        for option in self.options:
+            if option not in known:
+                raise ConfigError(f"the graph {self.name!r} has no option {option!r}; its options: {', '.join(known)}")
+
+    def __hash__(self) -> int:
+        return hash((self.name, tuple(sorted(self.options.items()))))
+
+    def __call__(self, *layout: int) -> Graph:
+        return self.build(*layout)
+
+    def build(self, *layout: int) -> Graph:
+        """The graph over a layout: `build(n)` for n positions in a row, `build(height, width)` for a grid of them."""
+        if self.name == "given":
+            raise ConfigError("the graph 'given' is the data's own: it cannot be built from a layout")
+        try:
+            graph = lay(partial(PATTERNS[self.name], **self.options), *layout)
+        except (TypeError, GraphError) as error:
+            options = ", ".join(f"{option}={value!r}" for option, value in self.options.items())
+            shape = " x ".join(map(str, layout))
+            raise ConfigError(f"the graph {self.name}({options}) does not fit {shape} positions: {error}") from error
+        return graph
+
+
+def given(pattern: Pattern) -> bool:
+    """Whether a pattern stands for the data's own graph."""
+    return pattern is None or (isinstance(pattern, PatternChoice) and pattern.name == "given")
+
+
+def lay(pattern: Callable[..., Graph], *layout: int) -> Graph:
+    """A pattern's graph over a layout: a pattern that knows height and width reads both, any other their product.
+
+    Example
+        >>> lay(PATTERNS["complete"], 2, 3).num_receivers
+        6
+    """
+    if not isinstance(pattern, PatternChoice):
+        parameters = inspect.signature(pattern).parameters.values()
+        plane = any(p.name == "height" or p.kind is p.VAR_POSITIONAL for p in parameters)
+        layout = layout if plane else (prod(layout),)
+    graph = pattern(*layout)
+    if not graph.is_square or graph.num_receivers != prod(layout):
+        shape = f"{graph.num_receivers} receivers and {graph.num_senders} senders"
+        raise GraphError(f"it has {shape} for {prod(layout)} positions")
+    return graph

@@ -1,0 +1,1 @@
+"""Tasks with one output for each graph, and graphs as outputs."""

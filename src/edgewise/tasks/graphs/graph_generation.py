@@ -1,0 +1,212 @@
+"""Graph generation: a language model writes graphs, token by token, and is judged by what they look like together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph, causal, hears_later, links_of
+from edgewise.graphs.comparison import (
+    clustering_discrepancy,
+    degree_discrepancy,
+    isomorphism_classes,
+    random_alike,
+)
+from edgewise.layers import chosen
+from edgewise.models.signature import Signature
+from edgewise.models.text.generation import LanguageModel, generate
+from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.graphs.graph_families import Family, draw_splits, family_named
+from edgewise.tasks.graphs.graph_tokens import END, ORDERS, GraphTokens
+from edgewise.tasks.graphs.graphs import DisjointBatch
+
+Sequences = list[list[int]]
+AT_ONCE = 32  # tokens that are drawn before it is looked whether all graphs have ended
+
+
+class TokenBatch(DisjointBatch):
+    """Sequences side by side; one target for each token."""
+
+    per_node: ClassVar[bool] = True
+
+
+class GraphGeneration:
+    """Write a graph as the sequence of `GraphTokens`, its nodes in an order drawn anew every time.
+
+    Equation    p(G, π) = Π_t p(s_t | s_<t), s = the tokens of G in the order π; loss = -mean_t log p(s_t | s_<t), the
+                probabilities being those of the tokens that the rules allow after s_<t
+    Symbols     order = how π is drawn: `breadth_first` or `most_linked`
+    Scores      of the test split, beside the loss: of `draws` graphs that the model writes, the shares that are valid
+                (the family calls them so), novel (the same as no training graph, whatever the numbering) and unique
+                (different ones); their degree and clustering MMD² from the test graphs; and those of random graphs of
+                the same numbers of nodes and links
+    Edge cases  a sequence that does not end within the family's largest numbers of nodes and links is no graph: neither
+                valid, novel nor unique, and left out of the MMD
+    Errors      DataError for a family without graphs to train on
+    Cost        a batch costs what its tokens cost: sequences lie side by side, nothing is padded
+    Reference   You et al., "GraphRNN: generating realistic graphs with deep auto-regressive models", 2018
+    """
+
+    kind: Kind = "text"
+    metric = "loss"
+    maximise = False
+    has_test = True
+
+    def __init__(
+        self, name: str, family: Family, splits: dict[Split, list[Graph]], draws: int, order: str = "breadth-first"
+    ) -> None:
+        self.name, self.family, self.splits, self.draws = name, family, splits, draws
+        self.order = chosen("order", order, ORDERS)
+        self.tokens = GraphTokens(family.most)
+        self.length = family.most + family.links + 1  # without the END that is only written
+        self.signature = Signature(self.tokens.size, self.tokens.size, tokens=True, length=self.length)
+        self.epoch_size = len(splits["train"])
+        self._graphs: dict[tuple[Pattern, int], Graph] = {}
+        self._written: dict[Split, Sequences] = {}
+
+    def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
+        """Who listens to whom among the tokens of a sequence: causal, or a pattern in which none hears a later one."""
+        length = self.length if length is None else length
+        if (pattern, length) not in self._graphs:
+            laid = causal(length) if pattern is None or given(pattern) else lay(pattern, length)
+            if hears_later(laid):
+                raise ConfigError(f"{laid} lets a token see the next one, which the model has to guess: choose causal")
+            self._graphs[pattern, length] = laid
+        return self._graphs[pattern, length]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` training graphs drawn with replacement, each in an order of its own."""
+        numbers = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
+        return self._batch([self._write(self.splits["train"][number], generator) for number in numbers], pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every graph of a split once, in one order that stays the same."""
+        if split not in self._written:
+            generator = torch.Generator().manual_seed(0)
+            self._written[split] = [self._write(graph, generator) for graph in self.splits[split]]
+        written = self._written[split]
+        for first in range(0, len(written), size):
+            yield self._batch(written[first : first + size], pattern)
+
+    def _write(self, graph: Graph, generator: torch.Generator) -> list[int]:
+        return self.tokens.encode(graph, self.order(graph, generator))
+
+    def _batch(self, sequences: Sequences, pattern: Pattern) -> Batch:
+        members = tuple(self.graph(pattern, len(sequence) - 1) for sequence in sequences)
+        x = torch.tensor([token for sequence in sequences for token in sequence[:-1]])
+        target = torch.tensor([token for sequence in sequences for token in sequence[1:]])
+        return TokenBatch.of(members, x, target)
+
+    def ruled(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The outputs [N, C], -∞ for tokens that break the rules."""
+        return outputs.masked_fill(~self.tokens.allowed(cast(Tensor, batch.x)), -torch.inf)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(self.ruled(outputs, batch), batch)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return classification_score(self.ruled(outputs, batch), batch)
+
+    @torch.no_grad()
+    def draw(
+        self,
+        model: nn.Module,
+        count: int,
+        pattern: Pattern = None,
+        device: torch.device | str = "cpu",
+        temperature: float = 1.0,
+        seed: int = 0,
+    ) -> list[Graph | None]:
+        """`count` graphs that a model writes, token by token among those that the rules allow; None where none ends."""
+        generator = torch.Generator(device).manual_seed(seed)
+        written = torch.full((count, 1), END, device=device)
+        speaker = cast(LanguageModel, model)
+        while count and written.shape[1] <= self.length and not (written[:, 1:] == END).any(1).all():
+            steps = min(AT_ONCE, self.length + 1 - written.shape[1])
+            ruled: dict[str, Any] = {"generator": generator, "allowed": lambda t: self.tokens.allowed(t)[..., -1, :]}
+            written = generate(speaker, written, steps, lambda n: self.graph(pattern, n), temperature, **ruled)
+        return [self.tokens.decode(sequence) for sequence in written.cpu()]
+
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+        """What the model's own graphs look like beside the test graphs: measured once, on the test split."""
+        if split != "test":
+            return {}
+        return self.compare(self.draw(model, self.draws, pattern, device))
+
+    def compare(self, drawn: Sequence[Graph | None]) -> dict[str, float]:
+        """The scores of drawn graphs; the MMD are 2, their largest value, where there is none to compare."""
+        graphs = [graph for graph in drawn if graph is not None]
+        train, test, count = self.splits["train"], self.splits["test"], max(len(drawn), 1)
+        classes = isomorphism_classes([*train, *graphs])
+        known, found = set(classes[: len(train)]), classes[len(train) :]
+        valid = [self.family.valid(graph) for graph in graphs]
+        new = [name not in known for name in found]
+        generator = torch.Generator().manual_seed(0)
+        chance = [random_alike(graph, generator) for graph in test]
+        return {
+            "valid": sum(valid) / count,
+            "novel": sum(new) / count,
+            "valid and novel": sum(a and b for a, b in zip(valid, new, strict=True)) / count,
+            "unique": len(set(found)) / count,
+            "degree": degree_discrepancy(graphs, test) if graphs else 2.0,
+            "clustering": clustering_discrepancy(graphs, test) if graphs else 2.0,
+            "degree of random graphs": degree_discrepancy(chance, test),
+            "clustering of random graphs": clustering_discrepancy(chance, test),
+        }
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The graph that the model writes with a seed, given as a number: its links, and whether it is valid."""
+        if not (request.strip().isascii() and request.strip().isdigit() and len(request.strip()) < 10):
+            raise DataError(f"{request!r} is no seed: give a whole number, by which the graph is drawn")
+        (graph,) = self.draw(model, 1, pattern, device, seed=int(request))
+        return self.described(graph)
+
+    def described(self, graph: Graph | None) -> dict[str, Any]:
+        """A drawn graph as JSON can hold it."""
+        if graph is None:
+            return {"valid": False}
+        return {
+            "nodes": graph.num_receivers,
+            "links": links_of(graph).T.tolist(),
+            "valid": self.family.valid(graph),
+        }
+
+
+def graph_generation(
+    family: Literal["communities", "grids"] = "communities",
+    train: int = 1000,
+    test: int = 1000,
+    draws: int = 1000,
+    seed: int = 0,
+    order: Literal["breadth-first", "most-linked"] = "breadth-first",
+) -> GraphGeneration:
+    """Write graphs of two communities, or rectangular grids, like those that were drawn for training.
+
+    Communities have 6 to 10 nodes each, drawn evenly; 0.7 of the pairs in one are linked and 0.05 of the pairs in
+    between. Grids have 3 to 6 nodes a side, drawn evenly; two of their ten shapes are only in the test split. A tenth
+    as many graphs as train choose the weights.
+
+    Args:
+        family: "communities" or "grids".
+        train: Number of training graphs.
+        test: Number of test graphs.
+        draws: Graphs that the model writes to be judged.
+        seed: Chooses all that is random in the data.
+        order: The order of a graph's nodes: as a breadth-first search meets them, or next always one with the most
+            links to those before it, which goes through one community before it comes to the other.
+
+    Example
+        >>> task = graph_generation(train=20, test=10)
+        >>> task.epoch_size, len(task.splits["valid"]), task.signature.inputs
+        (20, 2, 41)
+    """
+    if draws < 1:
+        raise ConfigError(f"task.draws must be at least 1, not {draws}")
+    law = family_named(family)
+    splits = draw_splits(law, train, test, torch.Generator().manual_seed(seed))
+    return GraphGeneration(family, law, splits, draws, order)

@@ -1,0 +1,149 @@
+"""Graph auto-encoding: each node becomes a few numbers, and those of two nodes tell whether they are linked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph, links_of
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given
+from edgewise.tasks.graphs.graph_families import draw_splits, family_named
+from edgewise.tasks.links.links import PairBatch, pairs_of
+
+SURE = 10.0  # the logit of two nodes at one place
+
+
+def distance_logit(z: Tensor, pairs: Tensor) -> Tensor:
+    """The decoder: two nodes are the likelier linked the nearer they are.
+
+    Equation    p(A_ij = 1 | z_i, z_j) = σ(b - ‖z_i - z_j‖²),  b = 10
+    Shapes      z [N, D], pairs [2, M] -> [M]
+    Differs     the paper learns b, and a factor for the distance; here the encoder learns how far is far
+    Reference   Satorras, Hoogeboom & Welling, 2021, §5.2
+
+    Example
+        >>> distance_logit(torch.tensor([[0.0], [3.0]]), torch.tensor([[0], [1]]))
+        tensor([1.])
+    """
+    return SURE - (z[pairs[0]] - z[pairs[1]]).square().sum(-1)
+
+
+class GraphReconstruction:
+    """The model gives each node of a graph a place, and all links of the graph are to be told from the places alone.
+
+    Equation    loss = mean over all pairs i < j of a graph of -log p(A_ij | z_i, z_j);  f1 = 2 TP / (2 TP + FP + FN), a
+                pair being called linked where p > 1/2, over all pairs of a split together
+    Symbols     the model's input = noise [N, D], drawn anew for every training batch; its output = z [N, D]
+    Cost        a batch costs what its members' pairs cost: nothing is padded
+    Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.2
+    """
+
+    kind: Kind = "link"
+    metric = "f1"
+    maximise = True
+    has_test = True
+
+    def __init__(self, name: str, splits: dict[Split, list[Graph]], width: int) -> None:
+        if width < 1:
+            raise ConfigError(f"task.width must be at least 1, not {width}")
+        self.name, self.splits, self.width = name, splits, width
+        self.epoch_size = len(splits["train"])
+        self.signature = Signature(width, width)
+        self._batches: dict[tuple[Split, int], list[Batch]] = {}
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` different training graphs, or all of them where there are fewer."""
+        chosen = torch.randperm(self.epoch_size, generator=generator)[:size].tolist()
+        return self._batch([self.splits["train"][number] for number in chosen], generator, pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every graph of a split once, with noise that stays the same."""
+        if (split, size) not in self._batches:
+            graphs, generator = self.splits[split], torch.Generator().manual_seed(0)
+            parts = (graphs[first : first + size] for first in range(0, len(graphs), size))
+            self._batches[split, size] = [self._batch(part, generator, pattern) for part in parts]
+        yield from self._batches[split, size]
+
+    def _batch(self, graphs: Sequence[Graph], generator: torch.Generator, pattern: Pattern) -> Batch:
+        if not given(pattern) and pattern is not None:
+            raise ConfigError(
+                f"{self.name} has graphs of its own, which are to be reconstructed: choose graph.name=given"
+            )
+        together = Graph.batch(graphs)
+        first = (together.sizes.cumsum(0) - together.sizes).tolist()
+        corners = [torch.triu_indices(graph.num_receivers, graph.num_receivers, 1) for graph in graphs]
+        pairs = torch.cat([corner + start for corner, start in zip(corners, first, strict=True)], 1)
+        n, links = together.num_receivers, links_of(together)
+        target = torch.isin(pairs[0] * n + pairs[1], links[0] * n + links[1]).float()
+        return PairBatch(together, torch.randn(n, self.width, generator=generator), target, pairs=pairs)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        logits = distance_logit(outputs, pairs_of(batch))
+        return functional.binary_cross_entropy_with_logits(logits, batch.target.to(logits.dtype))
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        logits, linked = distance_logit(outputs.detach().double(), pairs_of(batch)), batch.target > 0
+        called = logits > 0
+        return {
+            "loss": functional.binary_cross_entropy_with_logits(logits, batch.target.double(), reduction="sum"),
+            "right": (called & linked).sum().double(),
+            "wrong": (called & ~linked).sum().double(),
+            "missed": (~called & linked).sum().double(),
+            "count": torch.tensor(float(batch.size), dtype=torch.float64, device=logits.device),
+        }
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        """F1 is no mean over pairs, but follows from three of them; accuracy, from two."""
+        right, wrong, missed = (means.pop(name) for name in ("right", "wrong", "missed"))
+        f1 = 2 * right / (2 * right + wrong + missed) if right else 0.0
+        return means | {"f1": f1, "accuracy": 1 - wrong - missed}
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """A graph of the data, by a split and a number in it ("test:7"): its links, and those that the places tell."""
+        named = re.fullmatch(r"(train|valid|test):(\d{1,9})", request.strip(), re.ASCII)
+        graphs = self.splits[named[1]] if named else []  # type: ignore[index]
+        if named is None or int(named[2]) >= len(graphs):
+            sizes = ", ".join(f"{split} has {len(graphs)}" for split, graphs in self.splits.items())
+            raise DataError(
+                f"no graph {request!r} in {self.name}: give a split and a number in it, as 'test:7' ({sizes})"
+            )
+        batch = self._batch([graphs[int(named[2])]], torch.Generator().manual_seed(0), pattern).to(device)
+        z, pairs = model.eval()(batch.graph, batch.x), pairs_of(batch)
+        told = pairs[:, distance_logit(z, pairs) > 0]
+        return {"graph": request, "links": links_of(graphs[int(named[2])]).T.tolist(), "told": told.T.tolist()}
+
+
+def graph_reconstruction(
+    family: Literal["communities", "grids"] = "communities",
+    width: int = 8,
+    train: int = 3000,
+    test: int = 1000,
+    seed: int = 0,
+) -> GraphReconstruction:
+    """Keep small graphs in the places of their nodes: two communities, or grids, as in `graph-generation`.
+
+    All graphs are drawn at random, so that those of the test split are unseen. A tenth as many as train choose the
+    weights.
+
+    Args:
+        family: "communities" or "grids".
+        width: Numbers for each node, D; a community graph has 12 to 20 nodes.
+        train: Number of training graphs.
+        test: Number of test graphs.
+        seed: Chooses all that is random in the data.
+
+    Example
+        >>> task = graph_reconstruction(train=20, test=10)
+        >>> task.epoch_size, task.signature.inputs
+        (20, 8)
+    """
+    splits = draw_splits(family_named(family), train, test, torch.Generator().manual_seed(seed))
+    return GraphReconstruction(f"{family}, reconstructed", splits, width)

@@ -1,0 +1,213 @@
+"""Graph classification and regression: many graphs, one answer each; a batch of them is one disjoint graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """The data of a task on whole graphs.
+
+    Args:
+        members: The G graphs, one by one.
+        x: The features of their nodes [N, C], the members' nodes one after the other.
+        targets: What is asked of each graph: classes [G], or values [G].
+        splits: For "train", "valid" and "test" the graphs that it reads.
+        classes: The classes' names; none where the targets are values.
+        names: The graphs' names where they have any, as the SMILES of molecules.
+        e: The features of their edges [E, D], the members' one after the other, each in its graph's own order.
+        u: The features of each graph as a whole [G, U].
+    """
+
+    members: tuple[Graph, ...]
+    x: Tensor
+    targets: Tensor
+    splits: Mapping[Split, Tensor]
+    classes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    e: Tensor | None = None
+    u: Tensor | None = None
+
+
+@dataclass
+class DisjointBatch(Batch):
+    """Some graphs side by side as one graph: no edge in between, no padding.
+
+    Args:
+        members: The graphs, in the order of their nodes in `x`, of their edges in `e`, of `u` and of `target`.
+    """
+
+    members: tuple[Graph, ...] = field(default=())
+    per_node: ClassVar[bool] = False  # whether the target has a row for each node instead of each graph
+
+    @classmethod
+    def of(
+        cls, members: tuple[Graph, ...], x: Tensor, target: Tensor, e: Tensor | None = None, u: Tensor | None = None
+    ) -> Self:
+        return cls(Graph.batch(members), x, target, e=e, u=u, members=members)
+
+    def split(self, parts: int) -> list[Batch]:
+        """Cut between graphs: each part has whole ones, and their numbers differ by at most one."""
+        if len(self.members) < parts:
+            return [self] * parts
+        x = cast(Tensor, self.x)
+        cuts = [len(self.members) * part // parts for part in range(parts + 1)]
+        made, node, edge = [], 0, 0
+        for first, last in pairwise(cuts):
+            members = self.members[first:last]
+            nodes = sum(member.num_receivers for member in members)
+            edges = sum(member.num_edges for member in members) if self.e is not None else 0
+            mine, wanted = slice(node, node + nodes), slice(first, last)
+            e = None if self.e is None else self.e[edge : edge + edges]
+            u = None if self.u is None else self.u[wanted]
+            made.append(type(self).of(members, x[mine], self.target[mine if self.per_node else wanted], e, u))
+            node, edge = node + nodes, edge + edges
+        return list(made)
+
+
+class GraphClassification:
+    """Each graph is one example, of any size: a batch is their disjoint union, read by a model with a readout.
+
+    Equation    Ỹ = MLP(readout(GNN(G, X))), one row per graph of the block-diagonal batch    (5.5), (5.6)
+    Errors      a split without graphs is a `DataError`; edge features on a pattern's graph are a `ConfigError`
+    Cost        a batch costs O(nodes + edges of its members): nothing is padded
+    Reference   Baggag & Saad, §5.2
+    """
+
+    kind: Kind = "graph"
+    metric = "accuracy"
+    maximise = True
+
+    def __init__(self, name: str, graphs: Graphs) -> None:
+        for split in ("train", "valid"):
+            if len(graphs.splits[split]) == 0:
+                raise DataError(f"{name} has no graphs in its {split} split")
+        self.name = name
+        self.graphs = graphs
+        self.epoch_size = len(graphs.splits["train"])
+        self.has_test = len(graphs.splits["test"]) > 0
+        edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
+        self.signature = Signature(graphs.x.shape[-1], self.outputs, whole_graph=True, edges=edges, whole=whole)
+        self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
+        self._x = graphs.x.split([member.num_receivers for member in graphs.members])
+        self._members: dict[Pattern, tuple[Graph, ...]] = {}
+        self._whole: dict[tuple[Split, int, Pattern], list[Batch]] = {}
+
+    @property
+    def outputs(self) -> int:
+        """Width of the model's answer to a graph."""
+        return len(self.graphs.classes)
+
+    def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
+        """The data's own graphs, or a pattern over the nodes of each, in their order."""
+        if pattern is None or given(pattern):
+            return self.graphs.members
+        if self._e is not None:
+            raise ConfigError(f"the features of {self.name}'s edges belong to its own graphs: graph.name must be given")
+        if pattern not in self._members:
+            sizes = [member.num_receivers for member in self.graphs.members]
+            laid = {size: lay(pattern, size) for size in set(sizes)}
+            self._members[pattern] = tuple(laid[size] for size in sizes)
+        return self._members[pattern]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` different training graphs, or all of them where there are fewer."""
+        chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
+        return self._batch(self.graphs.splits["train"][chosen], pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every graph of a split once, in the data's order; put together once, for all evaluations."""
+        key = (split, size, pattern)
+        if key not in self._whole:
+            self._whole[key] = [self._batch(chosen, pattern) for chosen in self.graphs.splits[split].split(size)]
+        yield from self._whole[key]
+
+    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
+        members, numbers = self.members(pattern), chosen.tolist()
+        x = torch.cat([self._x[number] for number in numbers])
+        e = None if self._e is None else torch.cat([self._e[number] for number in numbers])
+        u = None if self.graphs.u is None else self.graphs.u[chosen]
+        return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen], e, u)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(outputs, batch)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return classification_score(outputs, batch)
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The answer for one graph of the data, by a split and a number in it: "test:7"."""
+        number = self._parse(request)
+        batch = self._batch(torch.tensor([number]), pattern).to(device)
+        output = batch.read(model.eval()(*batch.inputs))[0].cpu()
+        named = {"name": self.graphs.names[number]} if self.graphs.names else {}
+        return {"graph": number} | named | self._answer(output, self.graphs.targets[number])
+
+    def _answer(self, output: Tensor, target: Tensor) -> dict[str, Any]:
+        probabilities = class_probabilities(output, self.graphs.classes)
+        label = self.graphs.classes[int(target)]
+        return {"class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
+
+    def _parse(self, request: str) -> int:
+        named = re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII)
+        if named is None:
+            raise DataError(f"no graph {request!r} in {self.name}: give a split and a number in it, as 'valid:7'")
+        chosen = self.graphs.splits[named[1]]  # type: ignore[index]
+        if int(named[2]) >= len(chosen):
+            raise DataError(f"{request}: {self.name} has {len(chosen)} graphs in {named[1]}, counted from 0")
+        return int(chosen[int(named[2])])
+
+
+class GraphRegression(GraphClassification):
+    """Each graph has a value: the mean squared error trains, its root in the data's own unit is reported.
+
+    Equation    loss = 1/G Σ_g (y_g - (μ + σ f(g)))² / σ², with μ, σ the mean and deviation of the training values;
+                rmse = √(1/G Σ_g (y_g - ŷ_g)²) over a split, mae = 1/G Σ_g |y_g - ŷ_g|, in the unit of y
+    Edge cases  training values that are all the same: σ = 1
+    """
+
+    metric = "rmse"
+    maximise = False
+
+    def __init__(self, name: str, graphs: Graphs) -> None:
+        super().__init__(name, graphs)
+        values = graphs.targets[graphs.splits["train"]].double()
+        self.mean, deviation = float(values.mean()), float(values.std(correction=0))
+        self.deviation = deviation or 1.0
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        wanted = (batch.target - self.mean) / self.deviation
+        return functional.mse_loss(batch.read(outputs).squeeze(-1), wanted)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        error = (self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)) - batch.target.double()
+        squares = error.square().sum()
+        count = torch.tensor(float(batch.size), dtype=torch.float64, device=error.device)
+        return {"loss": squares / self.deviation**2, "rmse": squares, "mae": error.abs().sum(), "count": count}
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        """The root is taken of the mean over the whole split, not batch by batch."""
+        return means | {"rmse": means["rmse"] ** 0.5}
+
+    def _answer(self, output: Tensor, target: Tensor) -> dict[str, Any]:
+        return {"value": self.mean + self.deviation * float(output[0]), "measured": float(target)}

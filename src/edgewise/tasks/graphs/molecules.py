@@ -1,0 +1,240 @@
+"""Molecules as graphs: atoms listen to the atoms that they are bonded to; read from SMILES by RDKit."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import DataError, EdgewiseError
+from edgewise.graphs import Graph
+from edgewise.tasks.core.sources import local_folder, read_bytes
+from edgewise.tasks.core.task import Split
+from edgewise.tasks.graphs.graphs import GraphRegression, Graphs
+
+MAX_BYTES = 1 << 28
+ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
+BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
+HYBRIDS = ("SP", "SP2", "SP3")
+RINGS = (3, 4, 5, 6, 7)
+STEREO = ("STEREOE", "STEREOZ")
+BOND_FEATURES = len(BONDS) + 2 + len(STEREO)
+
+
+def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]:
+    """The graph of a molecule's heavy atoms, what is known of them and of their bonds.
+
+    Shapes      SMILES with N heavy atoms and B bonds -> a graph of N nodes and 2 B edges, x [N, 39], or [N, 41]
+                with `crippen`, and e [2 B, 8]
+    Symbols     x, one-hot unless said otherwise: element (9 of them, or another); number of bonds (0 to 4, or more);
+                number of hydrogens (0 to 3, or more); how many single, double, triple and aromatic bonds (4 counts);
+                hybridisation (sp, sp2, sp3); aromatic; in a ring of 3, 4, 5, 6, 7 atoms; chirality (R, S); formal
+                charge (a number); whether the charge or a radical is there; with `crippen` what the atom adds to the
+                octanol-water partition coefficient (log P), and to the molar refractivity in 10 cm³/mol.
+                e, in the graph's edge order: single, double, triple, aromatic; conjugated; in a ring; double bond E, Z
+    Errors      DataError: not a SMILES that RDKit reads, or no atom in it; EdgewiseError where RDKit is not installed
+    Edge cases  several components in one SMILES ("[Na+].[Cl-]") are one graph with no edge in between; chirality is
+                R or S by the rules of Cahn, Ingold and Prelog, so the order of the atoms does not matter
+
+    Example
+        >>> graph, x, e = molecule("CC=O")
+        >>> graph.edge_index().tolist(), e.argmax(1).tolist()
+        ([[1, 0, 2, 1], [0, 1, 1, 2]], [0, 0, 1, 1])
+    """
+    read = _read(smiles)
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in read.GetBonds()]
+    edges = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T
+    graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), read.GetNumAtoms())
+    bonds = torch.tensor([_bond(bond) for bond in read.GetBonds()], dtype=torch.float32).reshape(-1, BOND_FEATURES)
+    x = torch.tensor([_atom(atom) for atom in read.GetAtoms()], dtype=torch.float32)
+    if crippen:
+        x = torch.cat([x, _crippen(read)], 1)
+    return graph, x, graph.sort_edges(torch.cat([bonds, bonds]))
+
+
+def _read(smiles: str) -> Any:
+    read = rdkit().MolFromSmiles(smiles)
+    if read is None or read.GetNumAtoms() == 0:
+        raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
+    return read
+
+
+def _atom(atom: Any) -> list[float]:
+    bonds = [str(bond.GetBondType()) for bond in atom.GetBonds()]
+    return [
+        *_one_hot(atom.GetSymbol(), ELEMENTS, other=True),
+        *_one_hot(atom.GetDegree(), range(5), other=True),
+        *_one_hot(atom.GetTotalNumHs(), range(4), other=True),
+        *(float(bonds.count(kind)) for kind in BONDS),
+        *_one_hot(str(atom.GetHybridization()), HYBRIDS),
+        float(atom.GetIsAromatic()),
+        *(float(atom.IsInRingSize(size)) for size in RINGS),
+        *_one_hot(atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else "", ("R", "S")),
+        float(max(-3, min(3, atom.GetFormalCharge()))),
+        float(atom.GetFormalCharge() != 0),
+        float(atom.GetNumRadicalElectrons() > 0),
+    ]
+
+
+def _crippen(read: Any) -> Tensor:
+    """Two numbers for each atom, fitted to measured values of other molecules by Wildman & Crippen, 1999."""
+    from rdkit.Chem import rdMolDescriptors
+
+    return torch.tensor(rdMolDescriptors._CalcCrippenContribs(read), dtype=torch.float32) * torch.tensor([1.0, 0.1])
+
+
+def _bond(bond: Any) -> list[float]:
+    return [
+        *_one_hot(str(bond.GetBondType()), BONDS),
+        float(bond.GetIsConjugated()),
+        float(bond.IsInRing()),
+        *_one_hot(str(bond.GetStereo()), STEREO),
+    ]
+
+
+def _one_hot(value: object, known: Sequence[object], other: bool = False) -> list[float]:
+    found = [float(value == one) for one in known]
+    return found + [float(not any(found))] if other else found
+
+
+def descriptors(smiles: str) -> Tensor:
+    """What RDKit can tell of a molecule as a whole: all of its `Descriptors`, in their order.
+
+    Shapes      -> [D], float64; D grows with RDKit: 217 in 2026.9
+    Symbols     log P and molar refractivity (Crippen), polar and other surface areas, weight, counts of atoms, rings,
+                rotatable bonds, donors, acceptors and functional groups, topological and electronic indices
+    Errors      as `molecule`
+    Edge cases  what has no value, or an infinite one (charges of a lone atom), is 0
+    Reference   Landrum et al., RDKit
+
+    Example
+        >>> from rdkit.Chem import Descriptors
+        >>> names = [name for name, _ in Descriptors.descList]
+        >>> round(descriptors("CCO")[names.index("MolWt")].item(), 2)
+        46.07
+    """
+    read = _read(smiles)
+    from rdkit.Chem import Descriptors
+
+    values = torch.tensor([float(compute(read)) for _, compute in Descriptors.descList], dtype=torch.float64)
+    return values.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def standardised(values: Tensor, rows: Tensor, most: float = 3.0) -> Tensor:
+    """Each column with mean 0 and deviation 1 over some of the rows, as float32.
+
+    Edge cases  a column that is the same in all of those rows is 0; what is more than `most` deviations away is `most`
+
+    >>> standardised(torch.tensor([[1.0, 5.0], [3.0, 5.0], [90.0, 6.0]]), torch.tensor([0, 1])).tolist()
+    [[-1.0, 0.0], [1.0, 0.0], [3.0, 0.0]]
+    """
+    chosen = values[rows].double()
+    mean, deviation = chosen.mean(0), chosen.std(0, correction=0)
+    scale = torch.where(deviation > 1e-9 * mean.abs(), 1 / deviation, 0.0)
+    return ((values - mean) * scale).clamp(-most, most).float()
+
+
+def rdkit() -> Any:
+    """RDKit's `Chem`, which then keeps its complaints to itself."""
+    try:
+        from rdkit import Chem
+        from rdkit.rdBase import DisableLog
+    except ImportError as error:
+        raise EdgewiseError("molecules are read by RDKit: pip install 'edgewise[molecules]'") from error
+    DisableLog("rdApp.*")  # what is wrong with a SMILES is said by the DataError
+    return Chem
+
+
+def molecules(
+    file: str = "delaney-processed.csv",
+    smiles: str = "smiles",
+    value: str = "measured log solubility in mols per litre",
+    fold: int = 0,
+    bonds: bool = False,
+    crippen: bool = False,
+    whole: bool = False,
+    folder: str | None = None,
+) -> GraphRegression:
+    """Guess a measured property of molecules from their bonds; by default how well they dissolve (ESOL, log mol/l).
+
+    The molecules of a CSV file, each line with a SMILES and a number, are cut at random into 80 % to train on, 10 % to
+    choose the weights by and 10 % to test. ESOL has 1,128 of them.
+
+    Reference   Delaney 2004 (data); Wu et al. 2018, "MoleculeNet" (the random split and the metric)
+
+    Args:
+        file: The CSV file's name, with a line of column names first.
+        smiles: The column with the SMILES.
+        value: The column with the number.
+        fold: Seed of the random cut: another number, another cut.
+        bonds: Tell the types of bonds, for a model that reads edge features.
+        crippen: Tell of each atom what it adds to log P and to the molar refractivity, as Wildman and Crippen fitted
+            them to other molecules: knowledge from outside the file.
+        whole: Tell of each molecule as a whole what RDKit's descriptors say, standardised by the training part, for a
+            model that reads features of whole graphs. Some of them, too, were fitted to other molecules.
+        folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
+
+    Errors      a file that is missing or malformed, or a SMILES that RDKit cannot read, is a `DataError` that names the
+                line.
+    """
+    path = local_folder("esol", [file], folder) / file
+    texts, values = read_table(path, smiles, value)
+    members, of_atoms, of_bonds, of_wholes = [], [], [], []
+    for line, text in enumerate(texts, start=2):
+        try:
+            graph, x, e = _remembered(text, crippen)
+            of_wholes += [_described(text)] if whole else []
+        except DataError as error:
+            raise DataError(f"{path}: line {line}: {error}") from error
+        members.append(graph)
+        of_atoms.append(x)
+        of_bonds.append(e)
+    splits = random_cut(len(texts), fold)
+    targets = torch.tensor(values, dtype=torch.float32)
+    atoms, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
+    u = standardised(torch.stack(of_wholes), splits["train"]) if whole else None
+    return GraphRegression(path.stem, Graphs(tuple(members), atoms, targets, splits, names=tuple(texts), e=known, u=u))
+
+
+_remembered = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules
+_described = lru_cache(maxsize=10_000)(descriptors)
+
+
+def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:
+    """The SMILES and the numbers of a CSV file."""
+    try:
+        rows = csv.DictReader(io.StringIO(read_bytes(path, MAX_BYTES).decode("utf-8-sig")))
+        known = rows.fieldnames or ()
+        if not {smiles, value} <= set(known):
+            raise DataError(f"{path}: its columns are {', '.join(known)}; expected {smiles!r} and {value!r}")
+        pairs = [((row[smiles] or "").strip(), float(row[value] or "nan")) for row in rows]
+    except (ValueError, csv.Error) as error:
+        if isinstance(error, EdgewiseError):
+            raise
+        raise DataError(f"{path}: not a CSV file of SMILES and numbers ({error})") from error
+    for line, (_, number) in enumerate(pairs, start=2):
+        if not isfinite(number):
+            raise DataError(f"{path}: line {line} has no finite number in {value!r}")
+    if len(pairs) < 10:
+        raise DataError(f"{path}: at least 10 molecules are needed, this file has {len(pairs)}")
+    return [text for text, _ in pairs], [number for _, number in pairs]
+
+
+def random_cut(count: int, seed: int) -> dict[Split, Tensor]:
+    """80 % to train, 10 % to validate and 10 % to test, a function of the seed alone; each part in ascending order.
+
+    Example
+        >>> {split: len(rows) for split, rows in random_cut(1128, 0).items()}
+        {'train': 902, 'valid': 113, 'test': 113}
+    """
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    train, valid = round(0.8 * count), round(0.9 * count)
+    parts: dict[Split, Tensor] = {"train": order[:train], "valid": order[train:valid], "test": order[valid:]}
+    return {split: rows.sort().values for split, rows in parts.items()}

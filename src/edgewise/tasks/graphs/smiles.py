@@ -1,0 +1,175 @@
+"""Molecules as texts: masked characters of SMILES, and a measured property guessed from them; RDKit respells them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Generator
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.sources import local_folder
+from edgewise.tasks.core.task import Batch, Pattern
+from edgewise.tasks.graphs.graphs import DisjointBatch, GraphRegression, Graphs
+from edgewise.tasks.graphs.molecules import random_cut, rdkit, read_table
+from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
+from edgewise.tasks.text.tokenization import BEGIN, END, CharacterTokenizer
+
+# All characters of SMILES, so that every file of molecules has the same tokens.
+ALPHABET = "#$%()*+-./0123456789:=@ABCDEFGHIKLMNOPRSTUVWXYZ[\\]abcdefghiklmnoprstuvy"
+TOKENIZER = CharacterTokenizer(ALPHABET)
+ESOL = "measured log solubility in mols per litre"
+
+
+@lru_cache(maxsize=1 << 14)
+def _molecule(smiles: str) -> Any:
+    read = rdkit().MolFromSmiles(smiles)
+    if read is None or read.GetNumAtoms() == 0:
+        raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
+    return read
+
+
+def canonical(smiles: str) -> str:
+    """The one spelling of a molecule that RDKit prefers; what is not a molecule is a DataError.
+
+    Example
+        >>> canonical("OCC"), canonical("C(C)O")
+        ('CCO', 'CCO')
+    """
+    return str(rdkit().MolToSmiles(_molecule(smiles)))
+
+
+def respelt(smiles: str, generator: Generator) -> str:
+    """Another spelling of the same molecule: it begins at any atom and takes branches in any order.
+
+    Reference   Arús-Pous et al., "Randomized SMILES strings improve the quality of molecular generative models", 2019
+
+    Example
+        >>> draw = torch.Generator().manual_seed(0)
+        >>> {canonical(respelt("CCO", draw)) for _ in range(9)}
+        {'CCO'}
+    """
+    seed = int(torch.randint(1, 2**31 - 1, (), generator=generator))
+    return str(rdkit().MolToRandomSmilesVect(_molecule(smiles), 1, randomSeed=seed)[0])
+
+
+class SmilesRegression(GraphRegression):
+    """A property of molecules from their SMILES: a text is a complete graph over its characters and two ends.
+
+    Equation    as GraphRegression
+    Shapes      BEGIN, the n characters of a SMILES, END: n + 2 nodes
+    Errors      DataError for a SMILES longer than `length`
+    Edge cases  each molecule is respelt each time it is read to train (where `respell`), and read in its canonical
+                spelling to validate and to test; a spelling that is too long is replaced by the canonical one
+    Reference   Chithrananda et al., "ChemBERTa", 2020
+    """
+
+    def __init__(self, name: str, graphs: Graphs, length: int, respell: bool = True) -> None:
+        super().__init__(name, graphs)
+        self.respell = respell
+        self.signature = Signature(TOKENIZER.size, self.outputs, tokens=True, length=length, whole_graph=True)
+
+    def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
+        """`size` different training molecules, or all of them where there are fewer, each respelt."""
+        chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
+        numbers = self.graphs.splits["train"][chosen]
+        if not self.respell:
+            return self._batch(numbers, pattern)
+        spelt = TOKENIZER.encode([respelt(self.graphs.names[number], generator) for number in numbers.tolist()])
+        length = self.signature.length or 0
+        texts = [
+            torch.tensor([BEGIN, *tokens, END]) if len(tokens) + 2 <= length else self._x[number]
+            for number, tokens in zip(numbers.tolist(), spelt, strict=True)
+        ]
+        members = tuple(text_graph(pattern, len(text)) for text in texts)
+        return DisjointBatch.of(members, torch.cat(texts), self.graphs.targets[numbers])
+
+
+def masked_smiles(
+    file: str = "delaney-processed.csv",
+    smiles: str = "smiles",
+    value: str = ESOL,
+    fold: int = 0,
+    share: float = 0.15,
+    length: int = 128,
+    respell: bool = True,
+    folder: str | None = None,
+) -> MaskedTokens:
+    """Guess masked characters of molecules' SMILES, each respelt at random whenever it is read; no label is read.
+
+    The molecules are cut as for `smiles` with the same fold, so that this never reads what is tested there.
+
+    Reference   Delaney 2004 (data); Chithrananda et al., "ChemBERTa", 2020
+
+    Args:
+        file: The CSV file's name, with a line of column names first.
+        smiles: The column with the SMILES.
+        value: A column with a number, which is not used.
+        fold: Seed of the random cut: another number, another cut.
+        share: How likely a character is to be guessed.
+        length: Most characters of a spelling, with its two ends.
+        respell: Whether to respell what trains; validation and test read the canonical spelling.
+        folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
+
+    Errors      a file that is missing or malformed, or a SMILES that RDKit cannot read, is a `DataError` that names the
+                line; DataError for a SMILES longer than `length`
+    """
+    name, texts, _ = _read(file, smiles, value, folder)
+    cut = random_cut(len(texts), fold)
+    parts = {split: [texts[number] for number in rows.tolist()] for split, rows in cut.items()}
+    return MaskedTokens(f"masked {name}", parts, TOKENIZER, length, share, respelt if respell else None)
+
+
+def smiles(
+    file: str = "delaney-processed.csv",
+    smiles: str = "smiles",
+    value: str = ESOL,
+    fold: int = 0,
+    labels: int = 902,
+    length: int = 128,
+    respell: bool = True,
+    folder: str | None = None,
+) -> SmilesRegression:
+    """Guess a measured property of molecules from their SMILES as texts; by default solubility (ESOL, log mol/l).
+
+    The molecules are cut at random into 80 % to train on, 10 % to choose the weights by and 10 % to test.
+
+    Reference   Delaney 2004 (data); Wu et al. 2018, "MoleculeNet" (the random split and the metric)
+
+    Args:
+        file: The CSV file's name, with a line of column names first.
+        smiles: The column with the SMILES.
+        value: The column with the number.
+        fold: Seed of the random cut: another number, another cut.
+        labels: How many of the training molecules to read, chosen at random by the fold, where there are more.
+        length: Most characters of a spelling, with its two ends.
+        respell: Whether to respell what trains; validation and test read the canonical spelling.
+        folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
+
+    Errors      as `masked_smiles`; ConfigError for less than one label
+    """
+    if labels < 1:
+        raise ConfigError(f"labels must be at least 1, not {labels}")
+    name, texts, values = _read(file, smiles, value, folder)
+    cut = random_cut(len(texts), fold)
+    order = torch.randperm(len(cut["train"]), generator=Generator().manual_seed(fold))
+    cut["train"] = cut["train"][order[:labels]].sort().values
+    tokens = [framed(name, one, length) for one in TOKENIZER.encode(texts)]
+    members = tuple(text_graph(None, len(one)) for one in tokens)
+    graphs = Graphs(members, torch.cat(tokens), torch.tensor(values), cut, names=tuple(texts))
+    return SmilesRegression(f"smiles {name}", graphs, length, respell)
+
+
+def _read(file: str, smiles: str, value: str, folder: str | None) -> tuple[str, list[str], list[float]]:
+    """The file's name without its ending, the molecules in their canonical spelling, and the numbers."""
+    path = local_folder("esol", [file], folder) / file
+    texts, values = read_table(path, smiles, value)
+    spelt = []
+    for line, text in enumerate(texts, start=2):
+        try:
+            spelt.append(canonical(text))
+        except DataError as error:
+            raise DataError(f"{path}: line {line}: {error}") from error
+    return path.stem, spelt, values

@@ -1,0 +1,234 @@
+"""Graph data sets in the TU Dortmund folder format: NAME_A.txt, NAME_graph_indicator.txt and what goes with them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.tasks.core.sources import local_folder, read_bytes
+from edgewise.tasks.core.task import Split
+from edgewise.tasks.graphs.graphs import GraphClassification, GraphRegression, Graphs
+
+MAX_BYTES = 1 << 30
+NEEDED = ("A", "graph_indicator")
+FOLDS = 10
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class TUFolder:
+    """What the files of a data set say.
+
+    Args:
+        edges: Senders and receivers [2, E], counted from 0 over all graphs.
+        owner: The graph of each node [N], ascending.
+        node_labels: Label columns [N, L] of integers, or none.
+        node_attributes: Attributes [N, A], or none.
+        edge_labels: Label columns [E, L] of integers, or none.
+        edge_attributes: Attributes [E, A], or none.
+        targets: Class [G] of each graph as the file writes it, or its value.
+        is_class: Whether the targets are classes.
+    """
+
+    edges: Array
+    owner: Array
+    node_labels: Array | None
+    node_attributes: Array | None
+    edge_labels: Array | None
+    edge_attributes: Array | None
+    targets: Array
+    is_class: bool
+
+
+def read_tudataset(folder: Path, name: str) -> TUFolder:
+    """Read and check a folder; a file that is missing, malformed or does not fit the others is a `DataError`."""
+    owner = _table(folder / f"{name}_graph_indicator.txt", np.int64)[:, 0] - 1
+    edges = _table(folder / f"{name}_A.txt", np.int64, columns=2).T - 1
+    nodes = len(owner)
+    if nodes == 0 or owner[0] != 0 or not np.isin(np.diff(owner), (0, 1)).all():
+        raise DataError(f"{folder / f'{name}_graph_indicator.txt'}: the graphs' numbers must rise 1, 1, ..., 2, 2, ...")
+    outside = (edges < 0) | (edges >= nodes)
+    if outside.any():
+        line = int(outside.any(0).argmax())
+        raise DataError(f"{folder / f'{name}_A.txt'}: line {line + 1} names a node outside 1 to {nodes}")
+    crossing = owner[edges[0]] != owner[edges[1]]
+    if crossing.any():
+        raise DataError(f"{folder / f'{name}_A.txt'}: line {int(crossing.argmax()) + 1} joins nodes of two graphs")
+    of_nodes, of_edges = (
+        (folder / f"{name}_{what}_labels.txt", folder / f"{name}_{what}_attributes.txt") for what in ("node", "edge")
+    )
+    is_class = (folder / f"{name}_graph_labels.txt").exists()
+    of_graphs = folder / f"{name}_graph_{'labels' if is_class else 'attributes'}.txt"
+    return TUFolder(
+        edges,
+        owner,
+        _table(of_nodes[0], np.int64, rows=nodes) if of_nodes[0].exists() else None,
+        _table(of_nodes[1], np.float64, rows=nodes) if of_nodes[1].exists() else None,
+        _table(of_edges[0], np.int64, rows=edges.shape[1]) if of_edges[0].exists() else None,
+        _table(of_edges[1], np.float64, rows=edges.shape[1]) if of_edges[1].exists() else None,
+        _table(of_graphs, np.int64 if is_class else np.float64, rows=int(owner[-1]) + 1)[:, 0],
+        is_class,
+    )
+
+
+def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None = None) -> Array:
+    """The numbers of a file [lines, columns], separated by commas."""
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        table: Array = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=dtype, ndmin=2, comments=None)
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{path}: not a table of numbers ({error})") from error
+    if columns is not None and table.shape[1] != columns:
+        if table.size:
+            raise DataError(f"{path}: {columns} numbers per line were expected, not {table.shape[1]}")
+        table = table.reshape(0, columns)
+    if rows is not None and len(table) != rows:
+        raise DataError(f"{path}: {rows} lines were expected, not {len(table)}")
+    if not np.isfinite(table).all():
+        raise DataError(f"{path}: line {int((~np.isfinite(table).all(1)).argmax()) + 1} is not finite")
+    return table
+
+
+def tudataset(
+    dataset: str = "ENZYMES",
+    fold: int = 0,
+    validate: bool = True,
+    attributes: bool = True,
+    edges: bool = False,
+    folder: str | None = None,
+) -> GraphClassification:
+    """Classes (or values) of whole graphs, from a folder in the TU Dortmund format; ten-fold cross-validation.
+
+    A node's features are its labels, one-hot, beside its attributes, which are shifted and scaled by the training
+    graphs' mean and deviation; a data set with neither has one-hot in-degrees. So are an edge's, where they are asked
+    for. Graph labels are classes; where there are only graph attributes, the first one is a value to regress.
+
+    The folds are those of NAME_splits.json where the folder has one (a list with, for each fold, "test" and
+    "model_selection": [{"train", "validation"}], as the fair comparison publishes them), else ten stratified folds
+    drawn with seed 0; of the training graphs a stratified tenth is held out to choose the weights.
+
+    Reference   Morris et al. 2020 (format); Errica et al. 2020 (the folds of ENZYMES); Xu et al. 2019 (validate=false)
+
+    Args:
+        dataset: The name that the files begin with: "ENZYMES", "MUTAG" or your own.
+        fold: Which fold to hold out, from 0 to 9.
+        validate: Choose the weights on held-out training graphs, and test on the fold. False: train on all nine other
+            folds and report the fold itself as validation, for protocols that choose one epoch for all folds.
+        attributes: Read the nodes' attributes too, where there are any.
+        edges: Read the edges' labels and attributes, for a model that reads edge features.
+        folder: Where the files lie (default: tudataset/NAME in $EDGEWISE_DATA, then the cache).
+
+    Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names it.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", dataset, re.ASCII):
+        raise ConfigError(f"task.dataset must be the name of a TU data set, not {dataset!r}")
+    needed = [f"{dataset}_{part}.txt" for part in NEEDED]
+    place = local_folder(f"tudataset/{dataset}", needed, folder)
+    data = read_tudataset(place, dataset)
+    splits = folds(data, place / f"{dataset}_splits.json", fold, validate)
+    members, order = _members(data)
+    x = _features(data, members, splits["train"], attributes)
+    e = _edge_features(dataset, data, members, order, splits["train"]) if edges else None
+    if not data.is_class:
+        return GraphRegression(dataset, Graphs(members, x, torch.from_numpy(data.targets).float(), splits, e=e))
+    names, classes = np.unique(data.targets, return_inverse=True)
+    targets = torch.from_numpy(classes.reshape(-1).astype(np.int64))
+    return GraphClassification(dataset, Graphs(members, x, targets, splits, tuple(f"class {c}" for c in names), e=e))
+
+
+def folds(data: TUFolder, published: Path, fold: int, validate: bool) -> dict[Split, Tensor]:
+    """Which graphs train, choose and test in a fold: the published ones, else ten stratified ones."""
+    count = len(data.targets)
+    if published.exists():
+        train, valid, test = _published(published, fold, count)
+    else:
+        train, test = _stratified(data, np.arange(count), fold)
+        train, valid = _stratified(data, train, 0)
+    if not validate:
+        train, valid, test = np.sort(np.concatenate([train, valid])), test, test[:0]
+    return {"train": torch.from_numpy(train), "valid": torch.from_numpy(valid), "test": torch.from_numpy(test)}
+
+
+def _published(path: Path, fold: int, count: int) -> tuple[Array, Array, Array]:
+    try:
+        held = json.loads(read_bytes(path, MAX_BYTES))
+        if not 0 <= fold < len(held):
+            raise ConfigError(f"task.fold must be one of 0 to {len(held) - 1}, not {fold}")
+        chosen, test = held[fold]["model_selection"][0], held[fold]["test"]
+        parts = [np.array(part, dtype=np.int64).reshape(-1) for part in (chosen["train"], chosen["validation"], test)]
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise DataError(f"{path}: not a list of folds ({type(error).__name__}: {error})") from error
+    together = np.concatenate(parts)
+    if together.min(initial=0) < 0 or together.max(initial=0) >= count or len(np.unique(together)) != len(together):
+        raise DataError(f"{path}: fold {fold} names a graph twice, or one outside 0 to {count - 1}")
+    return parts[0], parts[1], parts[2]
+
+
+def _stratified(data: TUFolder, chosen: Array, fold: int) -> tuple[Array, Array]:
+    """The other nine tenths of the chosen graphs and the tenth of that number; classes in proportion."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    if not 0 <= fold < FOLDS:
+        raise ConfigError(f"task.fold must be one of 0 to {FOLDS - 1}, not {fold}")
+    make = StratifiedKFold if data.is_class else KFold
+    try:
+        cut = list(make(FOLDS, shuffle=True, random_state=0).split(chosen, data.targets[chosen]))
+    except ValueError as error:
+        raise DataError(f"{len(chosen)} graphs cannot be cut into {FOLDS} folds: {error}") from error
+    rest, held = cut[fold]
+    return chosen[rest], chosen[held]
+
+
+def _members(data: TUFolder) -> tuple[tuple[Graph, ...], Array]:
+    """Each graph on its own, its nodes counted from 0; and the file's edges [E] in the graphs' order."""
+    sizes = np.bincount(data.owner)
+    first = np.cumsum(sizes) - sizes
+    owner = data.owner[data.edges[0]]
+    order = np.argsort(owner, kind="stable")
+    inside = torch.from_numpy((data.edges - first[owner])[:, order])
+    edges = inside.split(np.bincount(owner, minlength=len(sizes)).tolist(), dim=1)
+    return tuple(Graph.from_edge_index(e, n) for e, n in zip(edges, sizes.tolist(), strict=True)), order
+
+
+def _features(data: TUFolder, members: tuple[Graph, ...], train: Tensor, attributes: bool) -> Tensor:
+    """Labels one-hot beside scaled attributes [N, C]; one-hot in-degrees where there are neither."""
+    seen = np.isin(data.owner, train.numpy())
+    parts = _columns(data.node_labels, data.node_attributes if attributes else None, seen)
+    if not parts:
+        degrees = torch.cat([member.in_degrees() for member in members]).numpy()
+        parts.append(degrees[:, None] == np.unique(degrees))
+    return torch.from_numpy(np.concatenate(parts, 1, dtype=np.float32))
+
+
+def _edge_features(name: str, data: TUFolder, members: tuple[Graph, ...], order: Array, train: Tensor) -> Tensor:
+    """Labels one-hot beside scaled attributes [E, C], in the graphs' own order."""
+    parts = _columns(data.edge_labels, data.edge_attributes, np.isin(data.owner[data.edges[0]], train.numpy()))
+    if not parts:
+        raise ConfigError(f"task.edges: {name} has neither edge labels nor edge attributes")
+    columns = torch.from_numpy(np.concatenate(parts, 1, dtype=np.float32)[order])
+    each = columns.split([member.num_edges for member in members])
+    return torch.cat([member.sort_edges(e) for member, e in zip(members, each, strict=True)])
+
+
+def _columns(labels: Array | None, attributes: Array | None, seen: Array) -> list[Array]:
+    """Labels one-hot, and attributes shifted and scaled by the mean and deviation of the rows that training sees."""
+    parts: list[Array] = []
+    if labels is not None:
+        parts += [column[:, None] == np.unique(column) for column in labels.T]
+    if attributes is not None:
+        mean, deviation = attributes[seen].mean(0), attributes[seen].std(0)
+        parts.append((attributes - mean) / np.where(deviation > 0, deviation, 1))
+    return parts

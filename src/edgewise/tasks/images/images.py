@@ -1,0 +1,209 @@
+"""Image classification: an image is cut into patches, the patches are the nodes, their place is the layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import PATTERNS, Graph
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
+from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+
+MAX_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Images:
+    """The data of an image classification.
+
+    Args:
+        pixels: Grey values, uint8 [M, height, width].
+        labels: The classes [M].
+        classes: The classes' names.
+        mean: Mean grey value of the training images; each image is shifted by it ...
+        deviation: ... and divided by their standard deviation.
+        splits: For "train", "valid" and "test" the images that it reads.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+    mean: float
+    deviation: float
+    splits: Mapping[Split, Tensor]
+
+
+def cut(pixels: Tensor, height: int, width: int) -> Tensor:
+    """Cut images into patches, row by row: [M, Y, X] -> [M, (Y / height)·(X / width), height·width].
+
+    Example
+        >>> cut(torch.arange(8).view(1, 2, 4), 2, 2).tolist()
+        [[[0, 1, 4, 5], [2, 3, 6, 7]]]
+    """
+    count, y, x = pixels.shape
+    rows = pixels.view(count, y // height, height, x // width, width)
+    return rows.transpose(2, 3).reshape(count, -1, height * width)
+
+
+def move(pixels: Tensor, moves: Tensor) -> Tensor:
+    """Move each image down and to the right by its own whole numbers: [M, Y, X], [M, 2] -> [M, Y, X]; 0 comes in.
+
+    Example
+        >>> move(torch.tensor([[[1, 2], [3, 4]]]), torch.tensor([[1, -1]])).tolist()
+        [[[0, 0], [2, 0]]]
+    """
+    count, height, width = pixels.shape
+    margin = int(moves.abs().max()) if count else 0
+    padded = functional.pad(pixels, (margin,) * 4)
+    y, x = (torch.arange(size) + margin - moves[:, axis, None] for axis, size in enumerate((height, width)))
+    return padded[torch.arange(count)[:, None, None], y[:, :, None], x[:, None, :]]
+
+
+class ImageClassification:
+    """Each image is one example: P patches [B, P, C] on one shared graph, one answer per image.
+
+    Args:
+        name: The task's name.
+        images: The data.
+        patch: Height and width of a patch in pixels; 0 takes the whole image as one node.
+        shift: Each training image is moved by up to so many pixels down and across, drawn anew in every batch.
+
+    Errors      a patch that does not divide the image, or a shift that could move all of it out, is a `ConfigError`.
+    """
+
+    kind: Kind = "image"
+    metric = "accuracy"
+    maximise = True
+    has_test = True
+
+    def __init__(self, name: str, images: Images, patch: int, shift: int = 0) -> None:
+        height, width = images.pixels.shape[1:]
+        if not 0 <= shift < min(height, width):
+            raise ConfigError(f"shift={shift} must be at least 0 and less than the image, {height} x {width} pixels")
+        if patch < 0 or (patch and (height % patch or width % patch)):
+            raise ConfigError(f"patch={patch} does not cut images of {height} x {width} pixels into equal squares")
+        self.name = name
+        self.images = images
+        self.shift = shift
+        self.patch = (patch or height, patch or width)
+        self.layout = (height // self.patch[0], width // self.patch[1])
+        self._patches = cut(images.pixels, *self.patch).contiguous()
+        _, nodes, channels = self._patches.shape
+        self.signature = Signature(inputs=channels, outputs=len(images.classes), length=nodes, whole_graph=True)
+        self.epoch_size = len(images.splits["train"])
+        self._graphs: dict[Pattern, Graph] = {}
+
+    def graph(self, pattern: Pattern = None) -> Graph:
+        """A pattern over the patches; the data's own graph joins each patch to its 8 neighbours and itself."""
+        if pattern not in self._graphs:
+            chosen = PATTERNS["grid"] if pattern is None or given(pattern) else pattern
+            self._graphs[pattern] = lay(chosen, *self.layout)
+        return self._graphs[pattern]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` training images drawn with replacement."""
+        drawn = torch.randint(self.epoch_size, (size,), generator=generator)
+        chosen = self.images.splits["train"][drawn]
+        if not self.shift:
+            return self._batch(chosen, pattern)
+        moves = torch.randint(-self.shift, self.shift + 1, (size, 2), generator=generator)
+        patches = cut(move(self.images.pixels.index_select(0, chosen), moves), *self.patch)
+        return Batch(self.graph(pattern), self._normalise(patches), self.images.labels[chosen])
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every image of a split once, in the data's order."""
+        for chosen in self.images.splits[split].split(size):
+            yield self._batch(chosen, pattern)
+
+    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
+        return Batch(
+            self.graph(pattern), self._normalise(self._patches.index_select(0, chosen)), self.images.labels[chosen]
+        )
+
+    def _normalise(self, grey: Tensor) -> Tensor:
+        # In place, because grey values are never float32 yet: a batch is one pass over memory less.
+        return grey.float().sub_(self.images.mean).div_(self.images.deviation)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(outputs, batch)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return classification_score(outputs, batch)
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """Class probabilities of one image: a path to a .npy or grey .png file, or a split and a number: "test:7"."""
+        pixels, label = self.read(request)
+        x = self._normalise(cut(pixels[None], *self.patch))
+        batch = Batch(self.graph(pattern), x, torch.zeros(1, dtype=torch.long)).to(device)
+        logits = batch.read(model.eval()(batch.graph, batch.x))[0].cpu()
+        probabilities = class_probabilities(logits, self.images.classes)
+        return {"image": request, "class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
+
+    def read(self, request: str) -> tuple[Tensor, str | None]:
+        """The grey values [height, width] that a request names, and their class where it is known."""
+        if named := re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII):
+            chosen = self.images.splits[named[1]]  # type: ignore[index]
+            if int(named[2]) >= len(chosen):
+                raise DataError(f"{request}: {self.name} has {len(chosen)} images in {named[1]}, counted from 0")
+            number = chosen[int(named[2])]
+            return self.images.pixels[number], self.images.classes[int(self.images.labels[number])]
+        height, width = self.images.pixels.shape[1:]
+        return torch.from_numpy(read_image(Path(request), height, width)), None
+
+
+def read_image(path: Path, height: int, width: int) -> np.ndarray[Any, Any]:
+    """Grey values [height, width] of a .npy array or a .png picture, as float32.
+
+    Errors      another kind of file, another size, a damaged file, or a value that is no finite number: `DataError`.
+    """
+    readers = {".npy": _read_npy, ".png": _read_png}
+    if path.suffix.lower() not in readers:
+        raise DataError(f"{path}: give a .npy or .png file, or a split and a number as in 'test:7'")
+    pixels = readers[path.suffix.lower()](path)
+    if pixels.shape != (height, width):
+        size = " x ".join(map(str, pixels.shape))
+        raise DataError(f"{path}: a grey image of {height} x {width} pixels was expected, this one is {size}")
+    if not np.isfinite(pixels).all():
+        raise DataError(f"{path}: a grey value is not a finite number")
+    return pixels
+
+
+def _read_npy(path: Path) -> np.ndarray[Any, Any]:
+    read_bytes(path, MAX_BYTES)
+    try:
+        # Mapped rather than read, so that a header which promises terabytes allocates none; and never unpickled.
+        pixels = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, OverflowError, SyntaxError) as error:
+        raise DataError(f"{path}: not a numpy array of numbers ({error})") from error
+    if pixels.dtype.kind not in "buif":
+        raise DataError(f"{path}: not a numpy array of real numbers")
+    return pixels.astype(np.float32)
+
+
+def _read_png(path: Path) -> np.ndarray[Any, Any]:
+    import io
+
+    from PIL import Image
+
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+            if picture.mode not in ("1", "L"):
+                raise DataError(f"{path}: a grey picture of 8 bits was expected, not one of mode {picture.mode}")
+            return np.asarray(picture.convert("L"), dtype=np.float32)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: not a readable PNG picture ({error})") from error

@@ -1,0 +1,135 @@
+"""A curve from noisy points: what is the function, where nobody measured it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+
+END, VALID, TEST = 3.0, 50, 200
+
+
+class CurveRegression:
+    """Noisy measurements of sin 2πx on [0, 3]; every node may use the training points' values, but not its own.
+
+    The nodes are `points` training points, 50 validation points, both at random places and with noise, and 200 test
+    points, evenly spaced and without noise: the test error is how far the fit is from the function itself. A node's
+    features are its place and its measured value, 0 where it is not for training.
+
+    Args:
+        points: How many training points there are.
+        noise: The standard deviation of the measurements.
+        seed: Draws places and noise.
+
+    Errors      fewer than two points, or a noise that is negative or not finite, is a `ConfigError`.
+
+    Example
+        >>> task = CurveRegression(points=10, noise=0.0, seed=0)
+        >>> task.graph().num_edges, task.splits["train"].tolist() == list(range(10))
+        (2590, True)
+    """
+
+    kind: Kind = "node"
+    metric = "loss"
+    maximise = False
+    has_test = True
+    epoch_size = 1
+    name = "curve"
+
+    def __init__(self, points: int, noise: float, seed: int) -> None:
+        if points < 2 or not 0 <= noise < float("inf"):
+            raise ConfigError(f"a curve needs at least 2 points and a finite noise, not {points} and {noise}")
+        generator = torch.Generator().manual_seed(seed)
+        places = torch.rand(points + VALID, generator=generator) * END
+        self.place = torch.cat([places, torch.linspace(0, END, TEST)])
+        error = noise * torch.randn(points + VALID, generator=generator)
+        self.value = truth(self.place) + torch.cat([error, torch.zeros(TEST)])
+        train, valid, test = torch.arange(len(self.place)).split([points, VALID, TEST])
+        self.splits: dict[Split, Tensor] = {"train": train, "valid": valid, "test": test}
+        self.signature = Signature(inputs=2, outputs=1)
+        known = torch.where(torch.arange(len(self.place)) < points, self.value, 0)
+        self._x = torch.stack([self.place, known], -1)
+        senders, receivers = train.repeat(len(self.place)), torch.arange(len(self.place)).repeat_interleave(points)
+        index = torch.stack([senders, receivers])[:, senders != receivers]
+        self._graph = Graph.from_edge_index(index, len(self.place))
+        self._batches: dict[tuple[Split, Pattern], Batch] = {}
+
+    def graph(self, pattern: Pattern = None) -> Graph:
+        """Everybody hears the training points but itself; or a pattern over the nodes in their order."""
+        return self._graph if pattern is None or given(pattern) else lay(pattern, len(self.place))
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """All nodes, read at the training points; `size` and `generator` have nothing to choose."""
+        return self._batch("train", pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """One batch: all nodes, read at the split's."""
+        yield self._batch(split, pattern)
+
+    def _batch(self, split: Split, pattern: Pattern) -> Batch:
+        if (split, pattern) not in self._batches:
+            rows = self.splits[split]
+            self._batches[split, pattern] = Batch(self.graph(pattern), self._x, self.value[rows], rows)
+        return self._batches[split, pattern]
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The mean squared error."""
+        return (batch.read(outputs)[:, 0] - batch.target).square().mean()
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Summed squared errors as "loss", and how many as "count"."""
+        errors = (batch.read(outputs.detach())[:, 0] - batch.target).double().square()
+        return {"loss": errors.sum(), "count": torch.tensor(float(batch.size), dtype=torch.float64)}
+
+    def cubic(self, places: Tensor) -> Tensor:
+        """The least-squares cubic through the training points, at other places: what one would try first."""
+        train = self.splits["train"]
+        powers = [x.double()[:, None] ** torch.arange(4) for x in (self.place[train], places)]
+        return (powers[1] @ torch.linalg.lstsq(powers[0], self.value[train].double()[:, None]).solution)[:, 0]
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The fit at the test point nearest to each place asked for, as in "0.25, 1.5"."""
+        batch = self._batch("test", pattern).to(device)
+        fit = model.eval()(batch.graph, batch.x)[self.splits["test"].to(device), 0].cpu()
+        grid, answers = self.place[self.splits["test"]], []
+        for part in request.split(","):
+            try:
+                place = float(part)
+            except ValueError:
+                place = float("nan")
+            if not isfinite(place) or not 0 <= place <= END:
+                raise DataError(
+                    f"no place {part.strip()[:80]!r} on the curve: give numbers from 0 to {END:g} as in '0.5,1'"
+                )
+            nearest = int((grid - place).abs().argmin())
+            answers.append(
+                {"x": grid[nearest].item(), "fit": fit[nearest].item(), "truth": truth(grid[nearest]).item()}
+            )
+        return {"places": answers}
+
+
+def truth(x: Tensor) -> Tensor:
+    """sin 2πx."""
+    return torch.sin(2 * torch.pi * x)
+
+
+def curve(points: int = 150, noise: float = 0.5, seed: int = 0) -> CurveRegression:
+    """Recover a periodic function from noisy measurements. Simulated.
+
+    Reference   Baggag and Saad, §4.1, Fig. 5
+
+    Args:
+        points: How many training points there are.
+        noise: The standard deviation of the measurements; the function itself has 0.71.
+        seed: Draws places and noise.
+    """
+    return CurveRegression(points, noise, seed)

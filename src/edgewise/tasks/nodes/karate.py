@@ -1,0 +1,45 @@
+"""Zachary's karate club: 34 members, 78 friendships, and the two clubs that they split into. Embedded, real."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph
+from edgewise.tasks.core.task import Split
+from edgewise.tasks.nodes.nodes import NodeClassification, Nodes
+
+
+def karate(loops: bool = False) -> NodeClassification:
+    """Guess each member's club from the friendships, knowing only the instructor's and the administrator's.
+
+    Nodes are the members with one-hot features; edges are friendships, both ways, unweighted. The two leaders (nodes 0
+    and 33) are the training set; of the others the 16 even numbers are the validation set and the 16 odd ones the test
+    set.
+
+    Reference   Zachary 1977, as distributed with networkx
+
+    Args:
+        loops: Let every member listen to itself as well. Off by default, because layers that want self-loops (GCN,
+            GAT) add them and others (GIN, GraphSAGE) treat the node itself apart.
+
+    Example
+        >>> task = karate()
+        >>> task.graph().num_receivers, task.graph().num_edges, task.nodes.classes
+        (34, 156, ('Mr. Hi', 'Officer'))
+    """
+    import networkx
+
+    club = networkx.karate_club_graph()
+    friends = torch.tensor(list(club.edges)).T
+    graph = Graph.from_edge_index(torch.cat([friends, friends.flip(0)], 1), len(club))
+    classes = ("Mr. Hi", "Officer")
+    labels = torch.tensor([classes.index(club.nodes[member]["club"]) for member in sorted(club)])
+    splits: dict[Split, Tensor] = {
+        "train": torch.tensor([0, 33]),
+        "valid": torch.arange(2, 33, 2),
+        "test": torch.arange(1, 33, 2),
+    }
+    if loops:
+        graph = graph.add_self_loops()
+    return NodeClassification("karate", Nodes(graph, torch.eye(len(club)), labels, classes, splits))

@@ -1,0 +1,152 @@
+"""A graph of one's own: nodes with features and classes, and who listens to whom, from CSV, Parquet or .npz files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import DataError, GraphError
+from edgewise.graphs import Graph
+from edgewise.tasks.core.tables import Table, find_table, read_table
+from edgewise.tasks.core.task import Split
+from edgewise.tasks.nodes.nodes import NodeClassification, Nodes, read_arrays
+
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+ARRAYS = ("edge_index", "x", "labels")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Parts = tuple[Array, Array, Tensor, tuple[str, ...], dict[Split, Tensor]]
+
+
+def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -> NodeClassification:
+    """Guess the classes of a graph's nodes: your own graph, from a folder.
+
+    Either two tables, each a CSV file with a line of column names first, or a Parquet file (with .parquet for .csv):
+        nodes.csv   a column `label` (empty: unknown); if there are columns `node` and `split`, the nodes' names and
+                    their parts "train", "valid", "test" or nothing; every other column is a feature, a number
+        edges.csv   the columns `sender` and `receiver`: names of nodes or, without a column `node`, their rows from 0
+    or one file graph.npz with the arrays `edge_index` [2, E] (senders, receivers), `x` [N, C] and integer `labels` [N]
+    (-1: unknown) and, if there are, `train`, `valid` and `test`: nodes, or masks [N].
+
+    Without parts, the labelled nodes are cut at random into 60 % to train, 20 % to choose the weights by and 20 % to
+    test. Features are read as they are.
+
+    Args:
+        folder: Where the files lie.
+        undirected: Let every node also listen to those that listen to it.
+        fold: Seed of the random cut: another number, another cut.
+
+    Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names the line, the
+                column or the array; a Parquet file without pyarrow is an `EdgewiseError` that names the extra.
+    """
+    place = Path(folder).expanduser()
+    tables = {name: find_table(place, name) for name in ("nodes", "edges")}
+    if (place / "graph.npz").is_file():
+        edges, x, labels, classes, splits = _read_npz(place / "graph.npz")
+    elif tables["nodes"] and tables["edges"]:
+        edges, x, labels, classes, splits = _read_tables(tables["nodes"], tables["edges"])
+    else:
+        lacking = ", ".join(f"{name}.csv" for name, found in tables.items() if not found)
+        raise DataError(f"{place} lacks {lacking} (or .parquet), and it has no graph.npz. Give folder=")
+    graph = Graph.from_edge_index(torch.from_numpy(edges), len(labels))
+    nodes = Nodes(
+        graph.symmetrise().coalesce() if undirected else graph,
+        torch.from_numpy(x.astype(np.float32)),
+        labels,
+        classes,
+        splits or _random_cut(labels, fold),
+    )
+    for split in SPLITS:
+        rows = nodes.splits[split]
+        if len(rows) == 0:
+            raise DataError(f"{place}: no node is in the {split} split")
+        if bool((labels[rows] < 0).any()):
+            raise DataError(f"{place}: node {int(rows[labels[rows] < 0][0])} of the {split} split has no label")
+    return NodeClassification(place.name, nodes)
+
+
+def _random_cut(labels: Tensor, seed: int) -> dict[Split, Tensor]:
+    known = (labels >= 0).nonzero().squeeze(1)
+    order = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))]
+    train, valid = round(0.6 * len(known)), round(0.8 * len(known))
+    parts = zip(SPLITS, (order[:train], order[train:valid], order[valid:]), strict=True)
+    return {split: rows.sort().values for split, rows in parts}
+
+
+def _read_npz(path: Path) -> Parts:
+    arrays = read_arrays(path, ARRAYS, SPLITS)
+    edges, x, labels = (arrays[name] for name in ARRAYS)
+    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x):
+        raise DataError(f"{path}: x must be finite numbers [N, C], not {x.dtype} {list(x.shape)}")
+    if labels.shape != x.shape[:1] or labels.dtype.kind not in "ui" or labels.max(initial=-1) < 0:
+        raise DataError(f"{path}: labels must be integers [{len(x)}], one of them at least 0")
+    if int(labels.max()) >= len(x):
+        raise DataError(f"{path}: labels must be 0, 1, ..., and this one is {int(labels.max())} with {len(x)} nodes")
+    try:
+        Graph.from_edge_index(torch.from_numpy(edges.astype(np.int64, casting="safe")), len(x))
+    except (GraphError, TypeError) as error:
+        raise DataError(f"{path}: edge_index: {error}") from error
+    given = [split for split in SPLITS if split in arrays]
+    if given and len(given) < len(SPLITS):
+        raise DataError(f"{path}: it has {', '.join(given)} of the arrays train, valid and test: give all or none")
+    splits = {split: _chosen(path, split, arrays[split], len(x)) for split in given}
+    classes = tuple(f"class {c}" for c in range(int(labels.max()) + 1))
+    return edges.astype(np.int64), x, torch.from_numpy(np.maximum(labels.astype(np.int64), -1)), classes, splits
+
+
+def _finite(x: Array) -> bool:
+    """Whether all numbers are finite, in float32 too."""
+    return bool((np.abs(x.astype(np.float64)) <= np.finfo(np.float32).max).all())
+
+
+def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
+    """The nodes that a mask [N] or a list of nodes names."""
+    if array.dtype.kind == "b" and array.shape == (nodes,):
+        return torch.from_numpy(np.flatnonzero(array))
+    if array.dtype.kind not in "ui" or array.ndim != 1 or not ((array >= 0) & (array < nodes)).all():
+        raise DataError(f"{path}: {split} must be a mask [{nodes}] or nodes from 0 to {nodes - 1}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _read_tables(nodes: Path, edges: Path) -> Parts:
+    table = read_table(nodes, ("label",))
+    features = [name for name in table.columns if name not in ("node", "label", "split")]
+    if not features:
+        raise DataError(f"{nodes}: it has no column with a feature")
+    x = np.stack([table.numbers(name) for name in features], axis=1)
+    names = table.texts("node") if "node" in table.columns else [str(number) for number in range(len(table))]
+    number_of = {name: number for number, name in enumerate(names)}
+    if len(number_of) < len(names):
+        twice = next(name for number, name in enumerate(names) if number_of[name] != number)
+        raise DataError(f"{nodes}: the node {twice!r} is there twice")
+    given = table.texts("label")
+    classes = tuple(sorted(set(given) - {""}))
+    if not classes:
+        raise DataError(f"{nodes}: no node has a label")
+    class_of = {name: number for number, name in enumerate(classes)} | {"": -1}
+    labels = torch.tensor([class_of[name] for name in given])
+    lines = read_table(edges, ("sender", "receiver"))
+    ends = [_ends(lines, end, number_of) for end in ("sender", "receiver")]
+    return np.array(ends, dtype=np.int64), x, labels, classes, _splits(table) if "split" in table.columns else {}
+
+
+def _ends(lines: Table, end: str, number_of: dict[str, int]) -> list[int]:
+    names = lines.texts(end)
+    for row, name in enumerate(names):
+        if name not in number_of:
+            raise DataError(f"{lines.at(row)}: there is no node {name[:40]!r}")
+    return [number_of[name] for name in names]
+
+
+def _splits(table: Table) -> dict[Split, Tensor]:
+    parts: dict[Split, list[int]] = {split: [] for split in SPLITS}
+    for number, split in enumerate(table.texts("split")):
+        if split in parts:
+            parts[split].append(number)
+        elif split:
+            raise DataError(f"{table.at(number)}: the split {split[:40]!r} is none of {', '.join(SPLITS)}")
+    return {split: torch.tensor(nodes, dtype=torch.int64) for split, nodes in parts.items()}

@@ -1,0 +1,134 @@
+"""Node classification: one graph, a class per node, and the nodes whose class is known in each split."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import DataError
+from edgewise.graphs import Graph
+from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
+from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+
+MAX_BYTES = 1 << 32
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The data of a node classification.
+
+    Args:
+        graph: Who listens to whom among N nodes.
+        x: Their features [N, C], dense or sparse.
+        labels: Their classes [N]; -1 where unknown.
+        classes: The classes' names.
+        splits: For "train", "valid" and "test" the nodes [M] that it reads.
+    """
+
+    graph: Graph
+    x: Tensor | SparseFeatures
+    labels: Tensor
+    classes: tuple[str, ...]
+    splits: Mapping[Split, Tensor]
+
+
+def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays of a .npz file by name, never unpickled.
+
+    Errors      a file that is missing, damaged or too large, or lacks one that is needed: `DataError`.
+    """
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array without a name")
+            lacking = [name for name in needed if name not in file.files]
+            if lacking:
+                raise ValueError(f"it lacks {', '.join(lacking)}")
+            return {name: file[name] for name in (*needed, *optional) if name in file.files}
+    except (ValueError, OSError, EOFError, BadZipFile, NotImplementedError, MemoryError, KeyError, zlib.error) as error:
+        raise DataError(f"{path}: not a .npz file with the arrays that were expected ({error})") from error
+
+
+class NodeClassification:
+    """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is built once."""
+
+    kind: Kind = "node"
+    metric = "accuracy"
+    maximise = True
+    has_test = True
+    epoch_size = 1
+
+    def __init__(self, name: str, nodes: Nodes) -> None:
+        self.name = name
+        self.nodes = nodes
+        self.signature = Signature(inputs=nodes.x.shape[-1], outputs=len(nodes.classes))
+        self._graphs: dict[Pattern, Graph] = {}
+        self._batches: dict[tuple[Split, Pattern], Batch] = {}
+
+    def graph(self, pattern: Pattern = None) -> Graph:
+        """The data's own graph, or a pattern over the nodes in their order."""
+        if pattern is None or given(pattern):
+            return self.nodes.graph
+        if pattern not in self._graphs:
+            self._graphs[pattern] = lay(pattern, self.nodes.graph.num_receivers)
+        return self._graphs[pattern]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """The whole graph, read at the training nodes; `size` and `generator` have nothing to choose."""
+        return self._batch("train", pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """One batch: the whole graph, read at the split's nodes."""
+        yield self._batch(split, pattern)
+
+    def _batch(self, split: Split, pattern: Pattern) -> Batch:
+        if (split, pattern) not in self._batches:
+            rows = self.nodes.splits[split]
+            self._batches[split, pattern] = Batch(self.graph(pattern), self.nodes.x, self.nodes.labels[rows], rows)
+        return self._batches[split, pattern]
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(outputs, batch)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return classification_score(outputs, batch)
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """Class probabilities of the nodes asked for: "all", or numbers as in "0,33"."""
+        chosen = self._parse(request)
+        batch = self._batch("test", pattern).to(device)
+        logits = model.eval()(batch.graph, batch.x).cpu()
+        classes = self.nodes.classes
+        answers = []
+        for node in chosen:
+            probabilities, label = class_probabilities(logits[node], classes), int(self.nodes.labels[node])
+            answer = {"node": node, "class": next(iter(probabilities)), "label": classes[label] if label >= 0 else None}
+            answers.append(answer | {"probabilities": probabilities})
+        return {"nodes": answers}
+
+    def _parse(self, request: str) -> list[int]:
+        count = self.nodes.graph.num_receivers
+        if request.strip() == "all":
+            return list(range(count))
+        nodes = []
+        for part in request.split(","):
+            number = part.strip()
+            if not (number.isascii() and number.isdigit() and len(number) < 19 and int(number) < count):
+                known = f"give 'all' or numbers 0 to {count - 1} as in '0,2'"
+                raise DataError(f"no node {number!r} in {self.name}: {known}")
+            nodes.append(int(number))
+        return nodes

@@ -1,0 +1,147 @@
+"""The Planetoid files of a citation data set: eight of them, ind.NAME.x and so on, written by Python 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from edgewise.errors import DataError
+from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.nodes.pickles import read_pickle
+
+PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+MAX_BYTES = 1 << 28
+VALID = 500
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Planetoid:
+    """A citation graph.
+
+    Args:
+        features: Bags of words [N, C], as the files have them.
+        labels: Classes [N]; -1 for a paper that the files do not describe.
+        classes: The number of classes.
+        edges: [2, E] citations in both directions, each once, without self-loops.
+        train: The papers of x.
+        valid: The 500 papers after them.
+        test: The papers of test.index, in the file's order.
+    """
+
+    features: csr_matrix
+    labels: Ints
+    classes: int
+    edges: Ints
+    train: Ints
+    valid: Ints
+    test: Ints
+
+
+def read_planetoid(folder: Path, name: str) -> Planetoid:
+    """Read ind.NAME.{x, tx, allx, y, ty, ally, graph, test.index} from a folder.
+
+    The first papers are those of allx and ally, of which the first are x and y; paper test.index[k] is row k of tx and
+    ty. A number that test.index skips (CiteSeer has 15 such papers) is a paper without words and without class.
+
+    Errors      DataError names the file: missing, not what it should be, or not fitting the others
+    Differs     where Planetoid's users put class 0 for a paper without one, this puts -1; no split reads it
+    Reference   Yang, Cohen and Salakhutdinov 2016; the reading follows Kipf and Welling 2017
+    """
+    files = {part: folder / f"ind.{name}.{part}" for part in PARTS}
+    x, tx, allx = (_features(files[part]) for part in ("x", "tx", "allx"))
+    y, ty, ally = (_classes(files[part]) for part in ("y", "ty", "ally"))
+    _same(files["x"], x.shape[1], files["allx"], allx.shape[1], "columns")
+    _same(files["tx"], tx.shape[1], files["allx"], allx.shape[1], "columns")
+    for ending, features, labels in (("x", x, y), ("tx", tx, ty), ("allx", allx, ally)):
+        label_file = files[ending.replace("x", "y")]
+        _same(label_file, len(labels), files[ending], features.shape[0], "rows")
+        _same(label_file, labels.shape[1], files["ally"], ally.shape[1], "columns")
+    papers, train = allx.shape[0], x.shape[0]
+    if not 0 < train <= papers - VALID:
+        room = f"expected 1 to {papers - VALID}, for the last {VALID} of allx's {papers} rows are kept for validation"
+        raise DataError(f"{files['x']}: has {train} rows; {room}")
+    pairs = _pairs(files["graph"])
+    count = int(pairs.max()) + 1 if pairs.size else 0
+    test = _test_index(files["test.index"], papers, count)
+    _same(files["test.index"], len(test), files["tx"], tx.shape[0], "rows")
+    if count != test.max() + 1:
+        raise DataError(f"{files['graph']}: names papers up to {count - 1}, expected {test.max()} as in test.index")
+
+    described = csr_matrix(vstack([allx, tx]))
+    row = np.full(count, described.shape[0])
+    row[:papers], row[test] = np.arange(papers), papers + np.arange(len(test))
+    nothing = csr_matrix((1, allx.shape[1]), dtype=allx.dtype)
+    hot = np.concatenate([ally, ty, np.zeros((1, ally.shape[1]), ally.dtype)])[row]
+    labels = np.where(hot.any(1), hot.argmax(1), -1)
+    valid = np.arange(train, train + VALID)
+    for ending, papers_read in (("y", np.arange(train)), ("ally", valid), ("ty", test)):
+        if (labels[papers_read] < 0).any():
+            raise DataError(f"{files[ending]}: a paper of the public split has no class")
+    features = csr_matrix(vstack([described, nothing]))[row]
+    return Planetoid(features, labels, ally.shape[1], _undirected(pairs, count), np.arange(train), valid, test)
+
+
+def _features(path: Path) -> csr_matrix:
+    matrix = read_pickle(read_bytes(path, MAX_BYTES), str(path))
+    if not isinstance(matrix, csr_matrix):
+        raise DataError(f"{path}: a sparse matrix was expected, not {type(matrix).__name__}")
+    if not np.isfinite(matrix.data).all() or (matrix.data < 0).any():
+        raise DataError(f"{path}: a word count is negative or no finite number")
+    return matrix.astype(np.float32)
+
+
+def _classes(path: Path) -> np.ndarray[Any, Any]:
+    hot = read_pickle(read_bytes(path, MAX_BYTES), str(path))
+    if not isinstance(hot, np.ndarray) or hot.ndim != 2:
+        raise DataError(f"{path}: an array [papers, classes] was expected")
+    if not np.isin(hot, (0, 1)).all() or (hot.sum(1) > 1).any():
+        raise DataError(f"{path}: each row must hold a single 1, at its paper's class, and zeros")
+    return hot.astype(np.int8)
+
+
+def _pairs(path: Path) -> Ints:
+    """[2, E] the citations as the file lists them, with the papers that cite none as pairs with themselves."""
+    cited = read_pickle(read_bytes(path, MAX_BYTES), str(path))
+    if not isinstance(cited, Mapping):
+        raise DataError(f"{path}: a dictionary of lists was expected, not {type(cited).__name__}")
+    pairs: list[tuple[int, int]] = []
+    for paper, others in cited.items():
+        if type(paper) is not int or not isinstance(others, list) or not all(type(other) is int for other in others):
+            raise DataError(f"{path}: paper {paper!r} must be a number with a list of numbers")
+        if not all(0 <= number < len(cited) for number in (paper, *others)):
+            raise DataError(f"{path}: paper {paper} or one that it cites is outside 0 to {len(cited) - 1}")
+        pairs.append((paper, paper))
+        pairs.extend((paper, other) for other in others)
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+
+
+def _undirected(pairs: Ints, count: int) -> Ints:
+    both = np.concatenate([pairs, pairs[::-1]], axis=1)
+    both = both[:, both[0] != both[1]]
+    return np.stack(np.divmod(np.unique(both[0] * count + both[1]), count))
+
+
+def _test_index(path: Path, papers: int, count: int) -> Ints:
+    lines = read_bytes(path, MAX_BYTES).split()
+    if not lines:
+        raise DataError(f"{path}: empty; expected one paper's number per line")
+    for number, line in enumerate(lines, 1):
+        if not line.isdigit() or len(line) > 18 or not papers <= int(line) < count:
+            shown = line[:20].decode("latin1")
+            raise DataError(f"{path}: line {number} is {shown!r}, expected a number from {papers} to {count - 1}")
+    test = np.array([int(line) for line in lines], dtype=np.int64)
+    if len(np.unique(test)) < len(test):
+        raise DataError(f"{path}: lists a paper twice")
+    return test
+
+
+def _same(file: Path, found: int, other: Path, expected: int, what: str) -> None:
+    if found != expected:
+        raise DataError(f"{file}: has {found} {what}, expected the {expected} of {other.name}")

@@ -1,0 +1,161 @@
+"""A generated graph with planted classes, as large as you like, and training on sampled neighbours of a few nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph, LayerSample, Sample, importance, sample_layers, sample_neighbors
+from edgewise.layers.graph.gcn import renormalised
+from edgewise.tasks.core.task import Batch, Pattern, Split
+from edgewise.tasks.nodes.nodes import NodeClassification, Nodes
+
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+MOST_WORKERS = 64
+
+
+@dataclass
+class SampledBatch(Batch):
+    """Some nodes and, for each layer, some of the neighbours that it listens to.
+
+    `graph` is a `Sample` or a `LayerSample`, `x` holds the features of its nodes, and the outputs are those of the
+    seeds, in order.
+    """
+
+    def to(self, device: torch.device | str) -> SampledBatch:
+        device = torch.device(device)
+        if device == self.x.device:
+            return self
+        sample = cast(Sample | LayerSample, self.graph)
+        beside = sample.edges if isinstance(sample, Sample) else sample.weights
+        parts = (tuple(part.to(device) for part in parts) for parts in (sample.graphs, beside))
+        there = type(sample)(sample.nodes.to(device), *parts)  # type: ignore[arg-type]
+        return SampledBatch(cast(Any, there), self.x.to(device), self.target.to(device))
+
+    def split(self, parts: int) -> list[Batch]:
+        return [self] * parts
+
+
+class SampledNodes(NodeClassification):
+    """Node classification that trains on a few nodes at a time and some of their neighbours, hop by hop.
+
+    Equation    each step: seeds B drawn from the training nodes, y_B = f(B's sampled neighbourhood)      (Alg. 2)
+    Cost        a step reads at most |B| Π (1 + fan-out) nodes, whatever the size of the graph
+    Edge cases  inductive: training hears only the graph that the training nodes induce; other nodes, their features
+                and their edges are first seen in evaluation, which reads all neighbours of the whole graph
+    Reference   Hamilton, Ying & Leskovec, "Inductive representation learning on large graphs", 2017
+
+    Args:
+        fanouts: Neighbours to draw in each hop, from the seeds outwards, one number per layer of the model; none: train
+            on the whole training graph at once.
+        layerwise: Draw each layer's senders by importance among all nodes instead, `fanouts` of them, as FastGCN does.
+        workers: Threads that draw the batches of the next steps while this one trains. The batches are the same.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Nodes,
+        fanouts: tuple[int, ...],
+        inductive: bool = True,
+        layerwise: bool = False,
+        workers: int = 0,
+    ) -> None:
+        super().__init__(name, nodes)
+        if not 0 <= workers <= MOST_WORKERS:
+            raise ConfigError(f"task.workers must be from 0 to {MOST_WORKERS}, not {workers}")
+        self.workers = workers if fanouts else 0  # without fan-outs there is one batch
+        self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
+        if fanouts:
+            self.epoch_size = len(nodes.splits["train"])
+        self._all: dict[Pattern, Batch] = {}
+        self._seen: dict[Pattern, tuple[Graph, Tensor, Tensor, Tensor]] = {}
+
+    def seen(self, pattern: Pattern = None) -> tuple[Graph, Tensor, Tensor, Tensor]:
+        """What training may see: a graph, its nodes' features and labels, and which of them are training nodes."""
+        if pattern not in self._seen:
+            graph, x, train = self.graph(pattern), cast(Tensor, self.nodes.x), self.nodes.splits["train"]
+            if self.inductive:
+                inside = graph.subgraph(train), x[train], self.nodes.labels[train], torch.arange(len(train))
+                self._seen[pattern] = inside
+            else:
+                self._seen[pattern] = graph, x, self.nodes.labels, train
+        return self._seen[pattern]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` different training nodes with some of their neighbours; without fan-outs all of them with all."""
+        graph, x, labels, train = self.seen(pattern)
+        if not self.fanouts:
+            return self._all.setdefault(pattern, Batch(graph, x, labels[train], train))
+        # Drawn with repetitions, of which few are there: a permutation of all nodes would cost more than the step.
+        seeds = train[torch.randint(len(train), (size,), generator=generator)].unique()
+        sample: Sample | LayerSample
+        if self.layerwise:
+            loops, entries = renormalised(graph, x.dtype)
+            chance = loops.memo("importance", lambda: importance(loops, entries))
+            sample = sample_layers(loops, entries, chance, seeds, self.fanouts, generator)
+        else:
+            sample = sample_neighbors(graph, seeds, self.fanouts, generator)
+        return SampledBatch(cast(Any, sample), x[sample.nodes], labels[seeds])
+
+
+def planted(
+    nodes: int = 100_000,
+    degree: int = 10,
+    classes: int = 8,
+    channels: int = 16,
+    same: float = 0.6,
+    signal: float = 0.3,
+    fanouts: tuple[int, ...] = (5, 5),
+    inductive: bool = True,
+    layerwise: bool = False,
+    workers: int = 0,
+    generated: int = 0,
+) -> SampledNodes:
+    """Guess the planted classes of a generated graph's nodes, on sampled neighbours, for graphs of any size.
+
+    Each node has a class, evenly drawn; it listens to `degree` others, each drawn from its own class with probability
+    `same` and from all nodes else. Its features are normal noise of deviation 1 around its class's centre, and the
+    centres are normal with deviation `signal`. Half of the nodes train, a quarter chooses the weights, a quarter tests.
+
+    Reference   Holland, Laskey & Leinhardt 1983 (stochastic block models); Hamilton et al. 2017 (sampling)
+
+    Args:
+        nodes: How many nodes.
+        degree: How many others each node listens to.
+        classes: How many classes.
+        channels: Width of the features.
+        same: How often a neighbour is drawn from the node's own class.
+        signal: Deviation of the classes' centres, beside noise of deviation 1.
+        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: all nodes at once.
+        inductive: Hide all but the training nodes, and their edges, from training.
+        layerwise: Draw `fanouts` senders for each layer by importance among all nodes (FastGCN), not neighbours.
+        workers: Threads that draw the batches of the next steps while this one trains; 0: each is drawn when it is
+            needed. The batches are the same.
+        generated: Seed of the generator.
+    """
+    if min(nodes, degree, classes, channels) < 1 or nodes < 8 * classes:
+        raise ConfigError(
+            "the numbers of nodes, neighbours, classes and channels must be at least 1, nodes 8 per class"
+        )
+    if not 0 <= same <= 1 or signal < 0:
+        raise ConfigError(f"task.same must be from 0 to 1 and task.signal at least 0, not {same} and {signal}")
+    draw = torch.Generator().manual_seed(generated)
+    labels = torch.arange(nodes) % classes  # evenly; which number a node has means nothing
+    receivers = torch.arange(nodes).repeat_interleave(degree)
+    anyone = torch.randint(nodes, (nodes * degree,), generator=draw)
+    own = torch.randint(nodes // classes, (nodes * degree,), generator=draw) * classes + labels[receivers]
+    senders = torch.where(torch.rand(nodes * degree, generator=draw) < same, own, anyone)
+    centres = signal * torch.randn(classes, channels, generator=draw)
+    x = centres[labels] + torch.randn(nodes, channels, generator=draw)
+    order = torch.randperm(nodes, generator=draw)
+    half, quarter = nodes // 2, nodes // 4
+    parts = zip(SPLITS, order.split([half, quarter, nodes - half - quarter]), strict=True)
+    splits = {split: part.sort().values for split, part in parts}
+    graph = Graph.from_edge_index(torch.stack([senders, receivers]), nodes)
+    names = tuple(f"class {c}" for c in range(classes))
+    return SampledNodes("planted", Nodes(graph, x, labels, names, splits), fanouts, inductive, layerwise, workers)

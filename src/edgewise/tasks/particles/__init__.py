@@ -1,0 +1,1 @@
+"""Tasks on moving particles."""

@@ -1,0 +1,421 @@
+"""Atoms in motion: energies and forces along trajectories, simulated through ASE once, and kept in a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, DataError, EdgewiseError
+from edgewise.graphs import Graph, radius_graph
+from edgewise.kernels import aggregate
+from edgewise.layers.plain.tables import chosen
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.graphs.graphs import DisjointBatch
+
+SPACE = 3
+KINETIC = 103.642696526805  # eV in 1 u Å²/fs²
+STEP, EVERY, FRICTION = 5.0, 10, 0.01  # fs; steps between two frames; 1/fs
+WARM_UP = 20  # frames that are thrown away until the temperature is reached
+Ase = Any  # ase is optional, so its types cannot be named
+
+
+@dataclass(frozen=True)
+class Frames:
+    """States of N atoms in float64, what acts on them, and the energy: [*] frames, of one trajectory or of several.
+
+    Shapes      numbers [N] (of the elements), masses [N] u, cell [3] Å (0: open along that axis),
+                positions [*, N, 3] Å, velocities [*, N, 3] Å/fs, forces [*, N, 3] eV/Å, energies [*] eV (potential)
+    """
+
+    numbers: Tensor
+    masses: Tensor
+    cell: Tensor
+    positions: Tensor
+    velocities: Tensor
+    forces: Tensor
+    energies: Tensor
+
+    @property
+    def kinetic(self) -> Tensor:
+        """Kinetic energies [*] in eV: Σ_i ½ m_i |v_i|²."""
+        return 0.5 * KINETIC * (self.masses[:, None] * self.velocities.square()).sum((-1, -2))
+
+    @classmethod
+    def stacked(cls, trajectories: list[Frames]) -> Frames:
+        """Trajectories [M, T] of the same atoms."""
+        same = trajectories[0]
+        moving = ("positions", "velocities", "forces", "energies")
+        parts = {name: torch.stack([getattr(one, name) for one in trajectories]) for name in moving}
+        return cls(same.numbers, same.masses, same.cell, **parts)
+
+    def atoms(self, *index: int) -> Ase:
+        """One frame as ASE's `Atoms`, with its velocities."""
+        ase = _ase()
+        body = ase.Atoms(self.numbers.tolist(), self.positions[index].numpy(), masses=self.masses.numpy())
+        body.cell, body.pbc = self.cell.tolist(), (self.cell > 0).tolist()
+        body.set_velocities(self.velocities[index].numpy() / ase.units.fs)
+        return body
+
+
+def simulate(
+    atoms: Ase, calculator: Ase, frames: int, every: int = 1, step: float = STEP,
+    temperature: float | None = None, seed: int = 0,
+) -> Frames:  # fmt: skip
+    """Let atoms move as any ASE calculator wants: at constant energy, or in a bath of some temperature.
+
+    Equation    m_i x_i'' = F_i = -∂E/∂x_i, by velocity Verlet;
+                with a temperature m_i x_i'' = F_i - γ m_i x_i' + √(2 γ m_i k T) η_i, η_i white noise
+    Symbols     atoms = an `ase.Atoms`, which stays as it is; calculator = any ASE calculator; step in fs; frames = how
+                many are kept, the first of them now, the next after `every` steps each; temperature = T in K;
+                γ = 0.01/fs
+    Shapes      N atoms -> `Frames` [frames]
+    Errors      ConfigError for a number that cannot be, or a cell that is no box along the axes
+    Edge cases  the same seed, the same trajectory
+    Cost        (frames - 1) · every force evaluations
+    Reference   Verlet, 1967; Vanden-Eijnden & Ciccotti, 2006 (ASE's Langevin)
+    """
+    ase = _ase()
+    if frames < 1 or every < 1 or not 0 < step < np.inf or (temperature is not None and not 0 <= temperature < np.inf):
+        raise ConfigError(f"impossible: frames={frames}, every={every}, step={step} fs, temperature={temperature} K")
+    body, cell = atoms.copy(), box(atoms)
+    body.calc = calculator
+    if temperature is None:
+        from ase.md.verlet import VelocityVerlet
+
+        motion = VelocityVerlet(body, step * ase.units.fs)
+    else:
+        from ase.md.langevin import Langevin
+
+        bath = {"temperature_K": temperature, "friction": FRICTION / ase.units.fs, "fixcm": False}
+        motion = Langevin(body, step * ase.units.fs, rng=np.random.RandomState(seed), **bath)
+    kept: dict[str, list[Any]] = {"positions": [], "velocities": [], "forces": [], "energies": []}
+    for frame in range(frames):
+        if frame:
+            motion.run(every)
+        kept["positions"].append(body.get_positions())
+        kept["velocities"].append(body.get_velocities() * ase.units.fs)
+        kept["forces"].append(body.get_forces())
+        kept["energies"].append(body.get_potential_energy())
+    still = torch.from_numpy(body.numbers).long(), torch.from_numpy(body.get_masses()).double(), cell
+    return Frames(*still, **{name: torch.from_numpy(np.stack(values)).double() for name, values in kept.items()})
+
+
+def box(atoms: Ase) -> Tensor:
+    """The edges [3] of ASE atoms' periodic cell in Å, 0 along an open axis; a skewed cell is a `ConfigError`."""
+    cell = np.asarray(atoms.cell)
+    periodic = np.asarray(atoms.pbc)
+    skewed = np.abs(cell - np.diag(np.diag(cell))) > 1e-9 * np.abs(cell).max(initial=1.0)
+    if (skewed & (periodic[:, None] | periodic[None])).any() or (np.diag(cell)[periodic] <= 0).any():
+        raise ConfigError(f"a periodic cell must be a box along the axes, not {cell.tolist()}")
+    return torch.from_numpy(np.where(periodic, np.diag(cell), 0.0))
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the total energy E of a simulation changed, in eV; what should stay the same, stays.
+
+    Args:
+        largest: max_t |E(t) - E(0)|.
+        trend: Slope of the straight line through E(t), times the whole duration.
+        kinetic: Mean kinetic energy: the stricter measure for atoms that hardly move beside how firmly they hold.
+        total: |E(0)|, which depends on where energy is counted from.
+    """
+
+    largest: float
+    trend: float
+    kinetic: float
+    total: float
+
+
+def drift(trajectory: Frames) -> Drift:
+    """The drift of the total energy over a trajectory [T]."""
+    kinetic = trajectory.kinetic
+    total = trajectory.energies + kinetic
+    t = torch.linspace(-0.5, 0.5, len(total), dtype=torch.float64)
+    slope = (t * (total - total.mean())).sum() / t.square().sum().clamp(min=1e-300)
+    change = (total - total[0]).abs().max()
+    return Drift(float(change), float(slope), float(kinetic.mean()), float(total[0].abs()))
+
+
+# What the command line can name
+
+
+def _emt() -> Ase:
+    from ase.calculators.emt import EMT
+
+    return EMT()
+
+
+def _icosahedron(element: str, size: int) -> Ase:
+    """`size` shells of atoms, one inside the other: 1, 13, 55, 147, ... atoms."""
+    ase = _ase()
+    from ase.cluster import Icosahedron
+
+    made = Icosahedron(element, noshells=size)
+    return ase.Atoms(made.numbers, made.positions)
+
+
+def _crystal(element: str, size: int) -> Ase:
+    """`size` cubic cells along each axis, without an end: 4, 32, 108, ... atoms."""
+    from ase.build import bulk
+
+    return bulk(element, "fcc", cubic=True).repeat(size)
+
+
+CALCULATORS: dict[str, Callable[[], Ase]] = {"emt": _emt}
+BODIES: dict[str, Callable[[str, int], Ase]] = {"icosahedron": _icosahedron, "crystal": _crystal}
+METALS = {symbol: symbol for symbol in ("Al", "Ni", "Cu", "Pd", "Ag", "Pt", "Au")}
+
+
+def molecular_dynamics(
+    body: str = "icosahedron",
+    size: int = 2,
+    element: str = "Cu",
+    calculator: str = "emt",
+    temperatures: tuple[float, ...] = (300.0, 400.0, 500.0, 600.0),
+    training: int = 16,
+    held_out: int = 4,
+    frames: int = 100,
+    radius: float = 5.5,
+    seed: int = 0,
+) -> EnergiesAndForces:
+    """Learn the energy of atoms and the forces on them, along trajectories simulated by ASE; by default copper, Cu13.
+
+    Each trajectory is a run of its own in a heat bath (Langevin, steps of 5 fs), with a seed of its own; after 1 ps of
+    warming up a frame is kept every 50 fs. Training, validation and test trajectories are different ones, at the same
+    temperatures in turn. What is asked: the energy in eV, and the force on every atom in eV/Å. The default takes about
+    a minute, once: the frames are kept in ~/.cache/edgewise/molecular-dynamics. It needs the extra `atoms`.
+
+    Reference   Jacobsen, Stoltze & Nørskov, 1996 (effective medium theory, EMT); Larsen et al., 2017 (ASE)
+
+    Args:
+        body: icosahedron, a free cluster; or crystal, a periodic one.
+        size: Shells of the icosahedron, or cubic cells of the crystal along each axis.
+        element: A metal that EMT knows: Al, Ni, Cu, Pd, Ag, Pt or Au.
+        calculator: Where forces come from: emt.
+        temperatures: Of the heat bath in K; the trajectories take them in turn.
+        training: Training trajectories.
+        held_out: Validation trajectories, and as many test trajectories.
+        frames: Frames kept of each trajectory.
+        radius: Distance in Å up to which atoms listen to one another.
+        seed: Chooses the trajectories.
+    """
+    for name, value in (("training", training), ("held_out", held_out), ("frames", frames)):
+        _check(name, value, 1, 1_000_000)
+    _check("size", size, 1, 20)
+    _check("seed", seed, 0, 2**31 - 1)
+    if not temperatures or not all(0 < temperature <= 10_000 for temperature in temperatures):
+        raise ConfigError(f"temperatures must be above 0 and at most 10000 K, not {list(temperatures)}")
+    make, force = chosen("body", body, BODIES), chosen("calculator", calculator, CALCULATORS)
+    chosen("element", element, METALS)
+    count = training + 2 * held_out
+    told = (body, size, element, calculator, temperatures, count, frames, seed, STEP, EVERY, FRICTION, WARM_UP)
+
+    def run(number: int) -> Frames:
+        at, own = temperatures[number % len(temperatures)], (seed * 1_000_003 + number) % 2**32
+        moving = _warm(make(element, size), at, own)
+        return _after_warm_up(simulate(moving, force(), WARM_UP + frames, EVERY, STEP, at, own))
+
+    trajectories = _cached(told, (count, frames), lambda: Frames.stacked([run(number) for number in range(count)]))
+    numbers = torch.arange(count).split([training, held_out, held_out])
+    splits = dict(zip(("train", "valid", "test"), numbers, strict=True))
+    return EnergiesAndForces("molecular-dynamics", trajectories, splits, radius)  # type: ignore[arg-type]
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"{name} must be from {least} to {most}, not {value}")
+
+
+def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
+    """The atoms with velocities of some temperature (Maxwell and Boltzmann's), the whole at rest."""
+    m, random = atoms.get_masses()[:, None], np.random.RandomState(seed)
+    p = random.standard_normal((len(atoms), SPACE)) * np.sqrt(m * _ase().units.kB * temperature)
+    still = p - m * p.sum(0) / m.sum()
+    if len(atoms) > 1:
+        still *= np.sqrt((p**2 / m).sum() / (still**2 / m).sum())
+    atoms.set_momenta(still)
+    return atoms
+
+
+def _after_warm_up(frames: Frames) -> Frames:
+    moving = {name: getattr(frames, name)[WARM_UP:] for name in ("positions", "velocities", "forces", "energies")}
+    return Frames(frames.numbers, frames.masses, frames.cell, **moving)
+
+
+def _cached(told: object, shape: tuple[int, ...], run: Callable[[], Frames]) -> Frames:
+    """What `run` gives, from the cache where it is there; `told` is what decides it."""
+    digest = hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    path = Path.home() / ".cache" / "edgewise" / "molecular-dynamics" / f"{digest}.safetensors"
+    with suppress(OSError, safetensors.SafetensorError, TypeError):  # missing or damaged: simulate anew
+        found = Frames(**safetensors.torch.load_file(path))
+        if found.energies.shape == shape and found.forces.shape == found.positions.shape == found.velocities.shape:
+            return found
+    frames = run()
+    part = path.with_name(f".{digest}.{uuid4().hex}.part")
+    with suppress(OSError):  # a cache that cannot be written costs time only
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tensors = {field.name: getattr(frames, field.name).contiguous() for field in fields(Frames)}
+        safetensors.torch.save_file(tensors, part)
+        part.replace(path)
+    return frames
+
+
+def _ase() -> Any:
+    try:
+        import ase
+        import ase.units
+    except ImportError as error:
+        raise EdgewiseError("atoms are moved by ASE: pip install 'edgewise[atoms]'") from error
+    return ase
+
+
+@dataclass
+class NodeTargets(DisjointBatch):
+    """Graphs side by side whose target has one row per node, as forces have."""
+
+    per_node: ClassVar[bool] = True
+
+
+class EnergiesAndForces:
+    """Each frame is one example, a graph of the atoms near one another: what is its energy, which force on every atom?
+
+    Equation    loss = 1/G Σ_g ((ΔE_g/N_g)/σ_e)² w + 1/3N Σ_i |ΔF_i|²/σ_F²;
+                force_error = √(Σ_i |ΔF_i|² / Σ_i |F_i|²), which is the root mean square error over the deviation of the
+                forces, as those of a frame sum to 0; energy_error likewise, over the deviation of the energy per atom
+    Symbols     w = ENERGY; σ_e, σ_F = deviations over the training frames; the energy of an atom is counted from their
+                mean, `zero` (eV)
+    Shapes      the model reads x [N, 7] = position (Å), cell (Å, 0: open), atomic number, and gives [N, 4] = the energy
+                of each atom (eV), whose sum counts, and the force on it (eV/Å)
+    Errors      ConfigError for outputs of another shape
+    Cost        radius graphs are built once for each frame, when it is first read
+    """
+
+    kind: Kind = "particles"
+    metric = "force_error"
+    maximise = False
+    has_test = True
+    ENERGY = 0.1
+
+    def __init__(self, name: str, frames: Frames, splits: Mapping[Split, Tensor], radius: float) -> None:
+        trajectories, length, atoms, _ = frames.positions.shape
+        self.name, self.frames, self.radius = name, frames, radius
+        numbers = torch.arange(trajectories * length).unflatten(0, (trajectories, length))
+        self.splits = {split: numbers[chosen].flatten() for split, chosen in splits.items()}
+        self.places = frames.positions.flatten(0, 1)
+        self.cell = torch.where(frames.cell > 0, frames.cell, torch.inf).tolist()
+        still = torch.cat([frames.cell.expand(atoms, SPACE), frames.numbers[:, None]], -1)
+        self.x = torch.cat([self.places, still.expand(len(self.places), -1, -1)], -1).float()
+        energies, forces = frames.energies.flatten() / atoms, frames.forces.flatten(0, 1)
+        train = self.splits["train"]
+        self.zero = float(energies[train].mean())
+        self.energy_scale = float(energies[train].std(correction=0)) or 1.0
+        self.force_scale = float(forces[train].square().mean().sqrt()) or 1.0
+        relative = (energies - self.zero)[:, None, None].expand(-1, atoms, 1)
+        self.target = torch.cat([relative, forces], -1).float()
+        self.signature = Signature(2 * SPACE + 1, 1 + SPACE, space=SPACE, radius=radius)
+        self.epoch_size = len(train)
+        self._graphs: dict[int, Graph] = {}
+        self._whole: dict[tuple[Split, int, Pattern], list[Batch]] = {}
+
+    def graph(self, number: int, pattern: Pattern = None) -> Graph:
+        """Who is within the radius of whom in a frame; or a pattern over the atoms."""
+        if not (pattern is None or given(pattern)):
+            return lay(pattern, self.x.shape[1])
+        if number not in self._graphs:
+            self._graphs[number] = radius_graph(self.places[number], self.radius, cell=self.cell)
+        return self._graphs[number]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` different training frames, or all of them where there are fewer."""
+        chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
+        return self._batch(self.splits["train"][chosen], pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every frame of a split once, trajectory by trajectory; put together once, for all evaluations."""
+        key = (split, size, pattern)
+        if key not in self._whole:
+            self._whole[key] = [self._batch(chosen, pattern) for chosen in self.splits[split].split(size)]
+        yield from self._whole[key]
+
+    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
+        members = tuple(self.graph(number, pattern) for number in chosen.tolist())
+        return NodeTargets.of(members, self.x[chosen].flatten(0, 1), self.target[chosen].flatten(0, 1))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        energy, force = self._errors(outputs, batch)
+        return self.ENERGY * energy.mean() / self.energy_scale**2 + force.mean() / self.force_scale**2
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        energy, force = self._errors(outputs.detach().double(), batch)
+        wanted = self._by_frame(batch, batch.target.double())
+        loss = self.ENERGY * energy / self.energy_scale**2 + force / self.force_scale**2
+        strength = self._by_frame(batch, batch.target.double().square())[:, 1:].mean(-1)
+        parts = {"loss": loss, "energy": energy, "force": force, "strength": strength}
+        parts |= {"depth": wanted[:, 0], "depth²": wanted[:, 0].square(), "count": torch.ones_like(energy)}
+        return {name: part.sum() for name, part in parts.items()}
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        """Errors in eV/Å and eV per atom, and as shares of the deviations over the split."""
+        force, energy = means["force"] ** 0.5, means["energy"] ** 0.5
+        deviation = max(means["depth²"] - means["depth"] ** 2, 0.0) ** 0.5
+        return {
+            "loss": means["loss"],
+            "force_error": force / (means["strength"] ** 0.5 or 1.0),
+            "force_rmse": force,
+            "energy_error": energy / (deviation or 1.0),
+            "energy_rmse": energy,
+        }
+
+    def _errors(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Squared errors of each frame: of its energy per atom, and the mean one of its forces; [G] and [G]."""
+        if outputs.shape != batch.target.shape:
+            shapes = f"{list(outputs.shape)} instead of {list(batch.target.shape)}"
+            raise ConfigError(f"this task asks for energies and forces, and the model gives {shapes}: choose potential")
+        error = outputs - batch.target
+        return self._by_frame(batch, error)[:, 0].square(), self._by_frame(batch, error.square())[:, 1:].mean(-1)
+
+    def _by_frame(self, batch: Batch, rows: Tensor) -> Tensor:
+        assert batch.graph is not None
+        return aggregate(batch.graph.membership(), rows, reduce="mean")
+
+    def frame(self, request: str) -> int:
+        """The number of a frame named by a split and a number in it, as in "test:7"."""
+        named = re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII)
+        if not named:
+            raise DataError(f"{request}: give a split and a number as in 'test:7'")
+        chosen = self.splits[named[1]]  # type: ignore[index]
+        if int(named[2]) >= len(chosen):
+            raise DataError(f"{request}: {self.name} has {len(chosen)} frames in {named[1]}, counted from 0")
+        return int(chosen[int(named[2])])
+
+    def atoms(self, request: str) -> Ase:
+        """A frame, named as in "test:7", as ASE's `Atoms` with its velocities."""
+        number = self.frame(request)
+        return self.frames.atoms(*divmod(number, self.frames.energies.shape[1]))
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """Energy and forces of one frame, named as in "test:7", beside those of the simulation."""
+        batch = self._batch(torch.tensor([self.frame(request)]), pattern).to(device)
+        outputs = model.eval()(batch.graph, batch.x)
+        return {
+            "frame": request,
+            "energy": float((outputs[:, 0] + self.zero).sum()),
+            "simulated_energy": float((batch.target[:, 0] + self.zero).sum()),
+            "forces": outputs[:, 1:].tolist(),
+            "simulated_forces": batch.target[:, 1:].tolist(),
+        }

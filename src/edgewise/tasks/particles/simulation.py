@@ -1,0 +1,237 @@
+"""Learning to simulate: from a short history of particles in a box to the next frame, and on from there by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.graphs.make.neighbors import radius_graph_in_members
+from edgewise.kernels import gaussians
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given
+
+BELLS = 32  # Gaussians in which the distance from a wall is told
+LONGEST = 200  # frames of a roll-out
+
+
+@dataclass(frozen=True)
+class Scene:
+    """M films of N equal discs or balls in a box.
+
+    Args:
+        positions: Centres [M, T, N, D] in metres, float64.
+        box: Edges of the box [D] in metres; one corner is the origin.
+        radius: Of a particle, in metres.
+        reach: How far a particle hears others, and walls, in metres.
+        frame: Seconds between two frames.
+        gravity: Downwards along the last axis, in metres per second².
+    """
+
+    positions: Tensor
+    box: tuple[float, ...]
+    radius: float
+    reach: float
+    frame: float
+    gravity: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Films that a model went on with by itself, beside what happened.
+
+    Args:
+        scene: Where they play.
+        forecast: Centres [M, T, N, D] in metres; the first frames are the truth's.
+        truth: Centres of the same frames.
+        given: How many frames were given.
+    """
+
+    scene: Scene
+    forecast: Tensor
+    truth: Tensor
+    given: int
+
+    def error(self) -> Tensor:
+        """Root mean square distance between forecast and truth in each frame [T], in metres."""
+        return (self.forecast - self.truth).square().sum(-1).mean((0, 2)).sqrt()
+
+    def outside(self, positions: Tensor) -> float:
+        """How far a particle's rim passes a wall at most, in metres; below 0 where none touches one."""
+        box = positions.new_tensor(self.scene.box)
+        return float(self.scene.radius - torch.minimum(positions, box - positions).min())
+
+    def energy(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Kinetic and potential energy of a particle [M, T - 1] between each frame and the next, in J/kg: the mean."""
+        moves, between = positions.diff(dim=1) / self.scene.frame, (positions[:, 1:] + positions[:, :-1]) / 2
+        return 0.5 * moves.square().sum(-1).mean(-1), self.scene.gravity * between[..., -1].mean(-1)
+
+    def momentum(self, positions: Tensor) -> Tensor:
+        """Mean velocity of the particles [M, T - 1, D] between each frame and the next, in metres per second."""
+        return positions.diff(dim=1).mean(2) / self.scene.frame
+
+
+class Simulation:
+    """Each frame of a film is one example: the history before it is read, the positions in it are the target.
+
+    The model reads [x ‖ v ‖ c] in units of the reach: position, last move, and what else is known: the last `history`
+    moves in units of their deviation, the clipped distances from the walls, and in Gaussians what those distances would
+    be a frame later without a force. Its graph joins all particles within reach of each other, anew for each frame.
+
+    Equation    loss = mean |x' - x_target|² / σ² with σ the deviation of accelerations x_{t+1} - 2 x_t + x_{t-1};
+                ratio = Σ |x' - x_target|² / Σ |x + v - x_target|²: 1 is as good as going straight on
+                noise: the moves of a training history get a random walk whose last step has the deviation `noise` σ_v;
+                the target moves along with the last position, so that the model learns to undo wrong velocities
+    Errors      ConfigError for films that are too short, or a pattern: the graph follows from the positions
+    Cost        a batch of B frames: O(B N²) for up to 1,024 particles, O(B N log N) above
+    Reference   Sanchez-Gonzalez et al., "Learning to simulate complex physics with graph networks", 2020, §4
+    """
+
+    kind: Kind = "particles"
+    metric = "ratio"
+    maximise = False
+    has_test = True
+
+    def __init__(
+        self, name: str, scene: Scene, splits: Mapping[Split, Tensor], history: int = 5, noise: float = 0.0
+    ) -> None:
+        frames, space = scene.positions.shape[1], scene.positions.shape[-1]
+        if frames < history + 2 or history < 2:
+            raise ConfigError(f"{name} has films of {frames} frames: too few for a history of {history} moves")
+        self.name, self.scene, self.splits, self.history, self.noise = name, scene, splits, history, noise
+        self.films = scene.positions / scene.reach
+        self.box = self.films.new_tensor(scene.box) / scene.reach
+        training = self.films[splits["train"]]
+        self.velocity = float(training.diff(dim=1).std(correction=0)) or 1.0
+        self.acceleration = float(training.diff(n=2, dim=1).std(correction=0)) or 1.0
+        known = history * space + 2 * space * (1 + BELLS)
+        self.signature = Signature(2 * space + known, space, space=space, acceleration=self.acceleration)
+        self.examples = {split: self._frames(chosen, frames) for split, chosen in splits.items()}
+        self.epoch_size = len(self.examples["train"])
+
+    def _frames(self, films: Tensor, frames: int) -> Tensor:
+        """All examples of some films: [examples, 2], each a film and the frame to forecast."""
+        return torch.cartesian_prod(films, torch.arange(self.history + 1, frames)).reshape(-1, 2)
+
+    def graph(self, positions: Tensor) -> Graph:
+        """Who is within reach of whom in each frame: positions [B, N, D] -> a disjoint graph of B members."""
+        count, particles = positions.shape[:2]
+        sizes = torch.full((count,), particles)
+        return radius_graph_in_members(positions.flatten(0, 1), sizes, 1.0)
+
+    def features(self, history: Tensor) -> Tensor:
+        """What the model reads of [B, history + 1, N, D], the last frame being now: [B · N, inputs]."""
+        moves, now = history.diff(dim=1), history[:, -1]
+        later = now + moves[:, -1]
+        near, soon = (torch.cat([place, self.box - place], -1) for place in (now, later))
+        bells = gaussians(soon.clamp(min=0)[..., None], BELLS).flatten(2)  # beyond a wall is at the wall
+        told = (moves / self.velocity).transpose(1, 2).flatten(2)
+        return torch.cat([now, moves[:, -1], told, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` frames of training films drawn with replacement, their histories disturbed."""
+        drawn = torch.randint(self.epoch_size, (size,), generator=generator)
+        return self._batch(self.examples["train"][drawn], pattern, generator)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every frame of a split once, in a fixed order, without noise."""
+        for chosen in self.examples[split].split(size):
+            yield self._batch(chosen, pattern)
+
+    def _batch(self, chosen: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        if not given(pattern):
+            raise ConfigError(f"{self.name} makes its graph from positions: it takes no other")
+        film, frame = chosen.T
+        history = self.films[film[:, None], frame[:, None] + torch.arange(-self.history - 1, 0)]
+        target = self.films[film, frame]
+        if generator is not None and self.noise:
+            walk = random_walk(history.shape, self.noise * self.velocity, generator)
+            history, target = history + walk, target + walk[:, -1]
+        graph, rows = self.graph(history[:, -1]), torch.arange(target.shape[0] * target.shape[1])
+        return Batch(graph, self.features(history), target.flatten(0, 1).float(), rows)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Mean squared error of an acceleration, in units of its deviation."""
+        return ((outputs - batch.target) / self.acceleration).square().mean()
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        assert isinstance(batch.x, Tensor)
+        place, move = batch.x[:, : 2 * self.signature.space].double().chunk(2, -1)
+        errors = {"loss": outputs.detach().double(), "constant_velocity": place + move}
+        scores = {name: ((x - batch.target) / self.acceleration).square().sum() for name, x in errors.items()}
+        return scores | {"count": torch.tensor(float(batch.size), dtype=torch.float64, device=outputs.device)}
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        return means | {"ratio": means["loss"] / means["constant_velocity"]}
+
+    @torch.no_grad()
+    def roll_out(self, model: nn.Module, films: Tensor, steps: int = LONGEST) -> Rollout:
+        """Let a model go on by itself from the first frames of some films, which it reads side by side.
+
+        Shapes      films [M] -> `Rollout` of history + 1 given frames and `steps` more, fewer where a film is shorter
+        Cost        `steps` evaluations, one after the other; the graph is built anew for each
+        """
+        start = self.history + 1
+        steps = min(steps, self.films.shape[1] - start)
+        frames, device = list(self.films[films, :start].unbind(1)), next(model.parameters()).device
+        model.eval()
+        for _ in range(steps):
+            history = torch.stack(frames[-start:], 1)
+            graph, x = self.graph(history[:, -1]).to(device), self.features(history).to(device)
+            frames.append(model(graph, x).double().cpu().view_as(frames[-1]))
+        forecast = torch.stack(frames, 1) * self.scene.reach
+        return Rollout(self.scene, forecast, self.scene.positions[films, : start + steps], start)
+
+    def film(self, request: str) -> int:
+        """The film that a split and a number name, as in "test:7"."""
+        named = re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII)
+        if not named:
+            raise DataError(f"{request}: give a split and a number as in 'test:7'")
+        chosen = self.splits[named[1]]  # type: ignore[index]
+        if int(named[2]) >= len(chosen):
+            raise DataError(f"{request}: {self.name} has {len(chosen)} trajectories in {named[1]}, counted from 0")
+        return int(chosen[int(named[2])])
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """A roll-out of one film, named by a split and a number as in "test:7", measured beside what happened."""
+        rollout = self.roll_out(model, torch.tensor([self.film(request)]))
+        return {"trajectory": request} | told(rollout)
+
+
+def random_walk(shape: torch.Size, deviation: float, generator: torch.Generator) -> Tensor:
+    """What disturbs the positions of histories [B, H + 1, N, D]: the first stays, and the moves between them get noise
+    that adds up from move to move, to the given deviation at the last.
+
+    Reference   Sanchez-Gonzalez et al., 2020, §4.2 and their code
+    """
+    count, frames, particles, space = shape
+    steps = torch.randn(count, frames - 1, particles, space, generator=generator, dtype=torch.float64)
+    moves = steps.cumsum(1) * (deviation / (frames - 1) ** 0.5)
+    return pad(moves.cumsum(1), (0, 0, 0, 0, 1, 0))
+
+
+def told(rollout: Rollout) -> dict[str, Any]:
+    """A roll-out in numbers: errors, walls, energy and momentum, of forecast and truth."""
+    error, last = rollout.error(), rollout.forecast.shape[1] - rollout.given
+    steps = sorted({min(step, last) for step in (1, 10, 50, 100, last)})
+    answer: dict[str, Any] = {
+        "steps": last,
+        "seconds": last * rollout.scene.frame,
+        "distance_after_steps": {step: float(error[rollout.given - 1 + step]) for step in steps},
+    }
+    for name, positions in (("forecast", rollout.forecast), ("truth", rollout.truth)):
+        kinetic, potential = rollout.energy(positions)
+        answer[name] = {
+            "outside_the_walls": rollout.outside(positions),
+            "energy_first": float((kinetic + potential)[:, rollout.given - 1].mean()),
+            "energy_last": float((kinetic + potential)[:, -1].mean()),
+            "momentum_last": rollout.momentum(positions)[:, -1].mean(0).tolist(),
+        }
+    return answer

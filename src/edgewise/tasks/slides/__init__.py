@@ -1,0 +1,1 @@
+"""Whole-slide images."""

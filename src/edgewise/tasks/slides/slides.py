@@ -1,0 +1,396 @@
+"""Whole-slide classification: a slide's tiles are the nodes of a graph. Simulated slides, or your own."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.kernels import aggregate
+from edgewise.layers import ResNet
+from edgewise.models import PooledTransformer, relevance
+from edgewise.tasks.core.classification import class_probabilities
+from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.graphs.graphs import GraphClassification, Graphs
+from edgewise.tasks.links.links import ranking_scores
+from edgewise.tasks.slides.slide_features import Extractor, Features, extract, fit_scale, learn_extractor
+from edgewise.tasks.slides.slide_reader import Layout, Tiling, in_parallel, lay_out
+from edgewise.tasks.slides.slide_simulator import CELL, MPP, QUALITY, SIDE, plan, simulate
+
+KEPT = "features.safetensors"
+MAX_BYTES = 1 << 26
+HOTTEST = 5  # tiles that an answer names
+Tensors = dict[str, Tensor]
+Region = Callable[[int], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Slides:
+    """Slides with labels.
+
+    Args:
+        paths: Their files.
+        targets: The class of each [G].
+        classes: The classes' names.
+        splits: For "train", "valid" and "test" the slides that it reads.
+        region: Where slide number g shows its class, as a map of equal cells over its whole area; None: not known.
+    """
+
+    paths: tuple[Path, ...]
+    targets: Tensor
+    classes: tuple[str, ...]
+    splits: Mapping[Split, Tensor]
+    region: Region | None = None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a model says of a slide, and why.
+
+    Args:
+        answer: As JSON.
+        layout: The slide's tiles.
+        heat: How much each tile speaks for the class that was found [M]; None for a model that cannot tell.
+    """
+
+    answer: dict[str, Any]
+    layout: Layout
+    heat: Tensor | None
+
+
+class SlideClassification(GraphClassification):
+    """Each slide is one example: tiles with tissue are nodes with an extractor's features, linked to those around them.
+
+    Equation    slide → tiles → X = (extractor(tile) - mean) / σ → 8-neighbour graph → GCN → min-cut → attention → class
+    Symbols     mean, σ = mean and deviation over the training tiles
+    Scores      auc, the area under the ROC curve, each class against the others, their mean; pointing, where regions
+                are known and the model is a `PooledTransformer`: the share of slides of the last class whose tile of
+                the most relevance has its centre in the region
+    Errors      a split without one of the classes is a `DataError`
+    Cost        features: one pass over the slides; a slide's graph is a few hundred bytes for each tile
+    Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022; Baggag & Saad, §5.6
+    """
+
+    metric = "auc"
+
+    def __init__(
+        self,
+        name: str,
+        slides: Slides,
+        layouts: Sequence[Layout],
+        x: Sequence[Tensor],
+        features: Features,
+        tiling: Tiling,
+    ) -> None:
+        for split, chosen in slides.splits.items():
+            absent = set(range(len(slides.classes))) - set(slides.targets[chosen].tolist())
+            if absent:
+                raise DataError(f"{name}: no slide of the {split} split is {slides.classes[min(absent)]!r}")
+        members = tuple(layout.graph() for layout in layouts)
+        super().__init__(name, Graphs(members, torch.cat([*x]), slides.targets, slides.splits, slides.classes))
+        self.slides, self.layouts, self.features, self.tiling = slides, layouts, features, tiling
+
+    def keep(self, run: Path) -> None:
+        """Write the extractor's weights, where it has some, and the features' scale into a run folder."""
+        safetensors.torch.save_file(_state(self.features), run / KEPT)
+
+    def recall(self, run: Path) -> None:
+        """Go on with the extractor of a run folder, where it has one; if it is another one, with its features."""
+        if not (run / KEPT).is_file():
+            return
+        try:
+            state = safetensors.torch.load(read_bytes(run / KEPT, MAX_BYTES))
+            if all(torch.equal(own, state[name]) for name, own in _state(self.features).items()):
+                return
+            _restore(self.features, state)
+        except (safetensors.SafetensorError, KeyError, RuntimeError) as error:
+            raise DataError(f"{run / KEPT}: no weights of this extractor ({error})") from error
+        self._x = tuple(self.features.of(self.layouts, self.tiling))
+        self.graphs = replace(self.graphs, x=torch.cat(self._x))
+        self._whole.clear()
+
+    @torch.no_grad()
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+        """The area under the ROC curve of a split, and how often the heat map points into the region."""
+        batches = [batch.to(device) for batch in self.batches(split, 16, pattern)]
+        chances = torch.cat([batch.read(model(batch.graph, batch.x)).double().softmax(-1) for batch in batches]).cpu()
+        targets = torch.cat([batch.target for batch in batches]).cpu()
+        judged = {"auc": auc(chances, targets)}
+        if self.slides.region is not None and isinstance(model, PooledTransformer):
+            judged["pointing"] = self._pointing(model, split, pattern, device)
+        return judged
+
+    def _pointing(self, model: PooledTransformer, split: Split, pattern: Pattern, device: torch.device | str) -> float:
+        last = len(self.slides.classes) - 1
+        chosen = [g for g in self.slides.splits[split].tolist() if self.slides.targets[g] == last]
+        return sum(self._points(g, self.heat(model, g, pattern, device, last)) for g in chosen) / len(chosen)
+
+    def _points(self, number: int, heat: Tensor) -> bool:
+        """Whether the centre of the tile of the most heat is in the slide's region."""
+        assert self.slides.region is not None
+        layout, region = self.layouts[number], self.slides.region(number)
+        centre = (layout.places[int(heat.argmax())].numpy() + 0.5) * layout.side / layout.extent
+        row, column = (centre * region.shape).astype(int)
+        return bool(region[row, column])
+
+    def heat(
+        self, model: PooledTransformer, number: int, pattern: Pattern, device: torch.device | str, output: int
+    ) -> Tensor:
+        """How much each tile of a slide speaks for a class [M]."""
+        batch = self._batch(torch.tensor([number]), pattern).to(device)
+        assert batch.graph is not None and isinstance(batch.x, Tensor)
+        return _around(batch.graph, relevance(model, batch.graph, batch.x, output)).cpu()
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The class of a slide: the path of a file that OpenSlide reads, or a split and a number in it: "test:7"."""
+        return self.examine(model, pattern, request, device).answer
+
+    @torch.no_grad()
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Examined:
+        """What `predict` answers, and the heat map behind it."""
+        if re.match(r"(train|valid|test):", request.strip()):
+            number = self._parse(request)
+            layout, x, label = self.layouts[number], self._x[number], self.slides.targets[number]
+            known: dict[str, Any] = {"label": self.slides.classes[int(label)]}
+        else:
+            layout = lay_out(Path(request), self.tiling)
+            (x,), known = self.features.of([layout], self.tiling), {}
+        graph = (layout.graph() if given(pattern) else lay(pattern, len(x))).to(device)  # type: ignore[arg-type]
+        probabilities = class_probabilities(model.eval()(graph, x.to(device))[0].cpu(), self.slides.classes)
+        found = next(iter(probabilities))
+        answer = {"slide": str(layout.path), "tiles": len(x), "class": found} | known | {"probabilities": probabilities}
+        if not isinstance(model, PooledTransformer):
+            return Examined(answer, layout, None)
+        heat = _around(graph, relevance(model, graph, x.to(device), self.slides.classes.index(found))).cpu()
+        hottest = [_corner(layout, tile) for tile in heat.argsort(descending=True)[:HOTTEST].tolist()]
+        return Examined(answer | {"hottest tiles": hottest}, layout, heat)
+
+
+def _around(graph: Graph, heat: Tensor) -> Tensor:
+    """The mean of each tile's heat and of its neighbours': what a region shows, its tiles show together."""
+    return aggregate(graph.add_self_loops(), heat[:, None], reduce="mean")[:, 0]
+
+
+def _corner(layout: Layout, tile: int) -> dict[str, int]:
+    """Where a tile is, in pixels at full resolution."""
+    row, column = layout.places[tile].tolist()
+    return {"x": round(column * layout.side), "y": round(row * layout.side), "side": round(layout.side)}
+
+
+def auc(chances: Tensor, targets: Tensor) -> float:
+    """The area under the ROC curve of each class against the others, and their mean.
+
+    Equation    1/K Σ_k P(p_k of a slide of class k > p_k of another), equal ones count half
+    Shapes      chances [G, K], targets [G] of which each class occurs
+
+    Example
+        >>> auc(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5]]), torch.tensor([0, 1, 0]))
+        1.0
+    """
+    scores = [ranking_scores(p[targets == k], p[targets != k])["auc"] for k, p in enumerate(chances.T)]
+    return float(torch.stack(scores).mean())
+
+
+def _state(features: Features) -> Tensors:
+    state = {"mean": features.mean, "deviation": features.deviation}
+    if isinstance(features.extractor, nn.Module):
+        state |= {f"extractor.{name}": value.contiguous() for name, value in features.extractor.state_dict().items()}
+    return state
+
+
+def _restore(features: Features, state: Tensors) -> None:
+    if isinstance(features.extractor, nn.Module):
+        mine = {
+            name.removeprefix("extractor."): value for name, value in state.items() if name.startswith("extractor.")
+        }
+        features.extractor.load_state_dict(mine)
+    features.mean, features.deviation = state["mean"], state["deviation"]
+
+
+def read_slides(name: str, slides: Slides, tiling: Tiling, extractor: Extractor) -> SlideClassification:
+    """The task on some slides, by an extractor of your own: any object that makes features of tiles.
+
+    Cost        one pass over the slides
+
+    Example: `read_slides("mine", slides, Tiling(mpp=0.5, size=224), extractor=my_network)`
+    """
+    layouts = [lay_out(path, tiling) for path in slides.paths]
+    return _task(name, slides, layouts, extract(extractor, layouts, tiling), extractor, tiling)
+
+
+def _task(
+    name: str, slides: Slides, layouts: list[Layout], x: list[Tensor], extractor: Extractor, tiling: Tiling
+) -> SlideClassification:
+    features = fit_scale(extractor, [x[g] for g in slides.splits["train"].tolist()])
+    return SlideClassification(name, slides, layouts, [features.scaled(one) for one in x], features, tiling)
+
+
+def slides(
+    folder: str | None = None,
+    count: int = 200,
+    mpp: float = 1.0,
+    tile: int = 32,
+    tissue: float = 0.5,
+    width: int = 64,
+    steps: int = 160,
+    workers: int = 2,
+    seed: int = 0,
+) -> SlideClassification:
+    """Tell from a whole slide whether, and show where, there is a region of large dark nuclei; or classify your own.
+
+    Simulated slides are pyramids of 1,024 × 1,024 pixels at 0.5 microns each, on which tissue, immune cells and the
+    stain vary; half of them have a planted region. A residual network first learns from the training slides' tiles,
+    without labels. The slides and the features are kept in ~/.cache/edgewise/slides; both are made in some minutes,
+    once. Of the slides, 50 % train, 15 % choose the weights and 35 % test.
+
+    Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022
+
+    Args:
+        folder: Your own slides, of any format that OpenSlide reads, with a file labels.csv: its columns are slide,
+            label and, if you like, split (train, valid or test). Without one the slides are simulated.
+        count: Number of simulated slides.
+        mpp: Microns per pixel of a tile.
+        tile: Pixels of a tile's side.
+        tissue: The least share of a tile that tissue covers.
+        width: Features of a tile.
+        steps: Steps of the residual network's own training.
+        workers: Processes that read slides; 0: none but this one.
+        seed: Chooses the slides, the splits of your own, and what the residual network is drawn from.
+
+    Errors      a file that is missing, damaged or no slide is a `DataError` that names it.
+    """
+    for option, value, least, most in (
+        ("count", count, 20, 100_000),
+        ("width", width, 4, 4096),
+        ("steps", steps, 0, 10**6),
+    ):
+        if not least <= value <= most:
+            raise ConfigError(f"{option} must be from {least} to {most}, not {value}")
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"seed={seed} must be from 0 to {2**32 - 1}")
+    tiling = Tiling(mpp, tile, tissue, workers)
+    found = _simulated(count, seed, workers) if folder is None else read_folder(Path(folder).expanduser(), seed)
+    content = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in found.paths]
+    training = found.splits["train"].tolist()
+
+    def find() -> Tensors:
+        layouts = [lay_out(path, replace(tiling, workers=0)) for path in found.paths]
+        frames = [torch.tensor([one.side, *one.extent], dtype=torch.float64) for one in layouts]
+        return {f"frame.{g}": x for g, x in enumerate(frames)} | {
+            f"places.{g}": x.places for g, x in enumerate(layouts)
+        }
+
+    key = (replace(tiling, workers=0), content)
+    laid = cached(("layouts", key), find)
+    layouts = [_laid_out(path, laid[f"frame.{g}"], laid[f"places.{g}"]) for g, path in enumerate(found.paths)]
+    seen = [layouts[g] for g in training]
+    learned = ("extractor", key, training, width, steps, seed)
+    network = ResNet(width).eval().requires_grad_(False)
+    network.load_state_dict(cached(learned, lambda: learn_extractor(seen, tiling, width, steps, seed).state_dict()))
+    made = cached(("features", learned), lambda: _numbered(extract(network, layouts, tiling)))
+    x = [made[str(g)] for g in range(len(layouts))]
+    return _task("slides" if folder is None else Path(folder).name, found, layouts, x, network, tiling)
+
+
+def _numbered(x: list[Tensor]) -> Tensors:
+    return {str(g): one for g, one in enumerate(x)}
+
+
+def _laid_out(path: Path, frame: Tensor, places: Tensor) -> Layout:
+    side, height, width = frame.tolist()
+    return Layout(path, side, (int(height), int(width)), places)
+
+
+def cached(key: object, make: Callable[[], Tensors]) -> Tensors:
+    """Tensors from the cache where they are there, else made and put there."""
+    digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+    path = _cache() / f"{digest}.safetensors"
+    with suppress(OSError, safetensors.SafetensorError):
+        found: Tensors = safetensors.torch.load_file(path)
+        return found
+    made, part = make(), path.with_name(f".{digest}.{uuid4().hex}.part")
+    with suppress(OSError):  # a cache that cannot be written costs time only
+        path.parent.mkdir(parents=True, exist_ok=True)
+        safetensors.torch.save_file(made, part)
+        part.replace(path)
+    return made
+
+
+def _cache() -> Path:
+    return Path.home() / ".cache" / "edgewise" / "slides"
+
+
+def _simulated(count: int, seed: int, workers: int) -> Slides:
+    scene = hashlib.sha256(repr((SIDE, MPP, CELL, QUALITY, seed, 2)).encode()).hexdigest()[:16]
+    place = _cache() / scene
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        paths = tuple(place / f"slide-{number}.tiff" for number in range(count))
+        for _ in in_parallel(simulate, [(str(path), number, seed) for number, path in enumerate(paths)], workers):
+            pass
+    except OSError as error:
+        raise DataError(f"simulated slides cannot be written to {place}: {error.strerror}") from error
+    parts = torch.arange(count).tensor_split([count // 2, count * 13 // 20])
+    splits: dict[Split, Tensor] = dict(zip(("train", "valid", "test"), parts, strict=True))
+    targets = torch.arange(count) % 2
+    return Slides(paths, targets, ("healthy", "planted"), splits, lambda number: plan(number, seed).region)
+
+
+def read_folder(folder: Path, seed: int) -> Slides:
+    """The slides that labels.csv of a folder names; without a split for each, 60 % train, 20 % validate and 20 % test.
+
+    Errors      DataError for a table without slides, an unknown split, or a file outside the folder
+    """
+    text = read_bytes(folder / "labels.csv", MAX_BYTES).decode("utf-8-sig", "replace")
+    rows = list(csv.DictReader(text.splitlines()))
+    if not rows or not {"slide", "label"} <= set(rows[0]):
+        raise DataError(f"{folder / 'labels.csv'}: the columns slide and label, and at least one slide, are needed")
+    for line, row in enumerate(rows, start=2):
+        name, split = row["slide"] or "", row.get("split", "train")
+        if Path(name).name != name or not (folder / name).is_file():
+            raise DataError(f"{folder / 'labels.csv'}, line {line}: {name!r} is no file of this folder")
+        if not row["label"] or split not in ("train", "valid", "test"):
+            raise DataError(
+                f"{folder / 'labels.csv'}, line {line}: a label, and a split train, valid or test, are needed"
+            )
+    classes = tuple(sorted({row["label"] for row in rows}))
+    targets = torch.tensor([classes.index(row["label"]) for row in rows])
+    if "split" in rows[0]:
+        parts = {name: [g for g, row in enumerate(rows) if row["split"] == name] for name in ("train", "valid", "test")}
+        splits: dict[Split, Tensor] = {name: torch.tensor(part, dtype=torch.int64) for name, part in parts.items()}  # type: ignore[misc]
+    else:
+        splits = stratified(targets, seed)
+    return Slides(tuple(folder / row["slide"] for row in rows), targets, classes, splits)
+
+
+def stratified(targets: Tensor, seed: int) -> dict[Split, Tensor]:
+    """60 % of each class to train, 20 % to validate, 20 % to test.
+
+    Example
+        >>> {split: len(chosen) for split, chosen in stratified(torch.tensor([0, 1] * 5), 0).items()}
+        {'train': 6, 'valid': 2, 'test': 2}
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts: list[tuple[Tensor, ...]] = []
+    for label in targets.unique().tolist():
+        own = (targets == label).nonzero()[:, 0]
+        own = own[torch.randperm(len(own), generator=generator)]
+        parts.append(own.tensor_split([round(0.6 * len(own)), round(0.8 * len(own))]))
+    joined = [torch.cat(part).sort().values for part in zip(*parts, strict=True)]
+    return dict(zip(("train", "valid", "test"), joined, strict=True))

@@ -1,0 +1,1 @@
+"""Tasks on token sequences."""

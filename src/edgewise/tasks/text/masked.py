@@ -1,0 +1,147 @@
+"""Masked tokens: guess those that were taken out of a text, from both sides; before a task with few labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from torch import Generator, Tensor, nn
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph, complete
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.graphs.graphs import DisjointBatch
+from edgewise.tasks.text.noise import mask_tokens
+from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, Tokenizer
+
+HOLE = "<mask>"  # how a request says what is to be guessed
+Reword = Callable[[str, Generator], str]
+
+
+@dataclass
+class MaskedBatch(DisjointBatch):
+    """Some texts side by side as one graph; `rows` are the tokens to guess, `target` what they were."""
+
+    def split(self, parts: int) -> list[Batch]:
+        """Cut between texts; where a part would have nothing to guess, each part is the whole batch."""
+        ends = torch.tensor([0] + [member.num_receivers for member in self.members]).cumsum(0)
+        cuts = [len(self.members) * part // parts for part in range(parts + 1)]
+        rows, made = cast(Tensor, self.rows), []
+        for first, last in pairwise(cuts):
+            start, stop = int(ends[first]), int(ends[last])
+            mine = (rows >= start) & (rows < stop)
+            if not mine.any():
+                return [self] * parts
+            members, x = self.members[first:last], cast(Tensor, self.x)[start:stop]
+            made.append(MaskedBatch(Graph.batch(members), x, self.target[mine], rows[mine] - start, members=members))
+        return list(made)
+
+
+class MaskedTokens:
+    """Guess masked tokens from those on both sides: an encoder learns what texts are like without any label (BERT).
+
+    Equation    loss = −1/M Σ_m log p(x_m | the text with some of it masked), over the M tokens that were chosen
+    Symbols     share = how likely a token is chosen; `mask_tokens` says what becomes of it
+    Shapes      a text of n tokens is BEGIN, n tokens, END: n + 2 nodes that hear one another
+    Errors      DataError for a text longer than `length`, or a split without texts
+    Edge cases  `reword` draws another wording of the same text each time it is read to train; one that is too long is
+                replaced by the text itself. Masks that validate and test are drawn once
+    Cost        a batch costs what its tokens cost: nothing is padded
+    Differs     no second sentence; masks are drawn anew at every reading, as in RoBERTa
+    Reference   Devlin et al., "BERT", 2019; Liu et al., "RoBERTa", 2019
+
+    Example
+        >>> from edgewise.tasks.text.tokenization import CharacterTokenizer
+        >>> texts = {"train": ["abcd"], "valid": ["abc"], "test": []}
+        >>> task = MaskedTokens("letters", texts, CharacterTokenizer("abcd"), length=6)
+        >>> batch = next(task.batches("valid", 8))
+        >>> batch.x.tolist(), batch.rows.tolist(), batch.target.tolist()  # a, b, ?, of the tokens BEGIN a b c END
+        ([0, 3, 4, 2, 1], [3], [5])
+    """
+
+    kind: Kind = "text"
+    metric = "loss"
+    maximise = False
+
+    def __init__(
+        self,
+        name: str,
+        texts: Mapping[Split, Sequence[str]],
+        tokenizer: Tokenizer,
+        length: int,
+        share: float = 0.15,
+        reword: Reword | None = None,
+    ) -> None:
+        if not 0 < share <= 1:
+            raise ConfigError(f"share must be above 0 and at most 1, not {share}")
+        if not (texts["train"] and texts["valid"]):
+            raise DataError(f"{name} has no texts to train on, or none to validate")
+        self.name, self.texts, self.tokenizer, self.share, self.reword = name, texts, tokenizer, share, reword
+        self.tokens = {split: [framed(name, x, length) for x in tokenizer.encode(t)] for split, t in texts.items()}
+        self.signature = Signature(tokenizer.size, tokenizer.size, tokens=True, length=length)
+        self.epoch_size, self.has_test = len(texts["train"]), bool(texts["test"])
+
+    def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
+        """`size` training texts drawn with replacement, each worded and masked anew."""
+        chosen = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
+        return self._masked([self._reworded(number, generator) for number in chosen], generator, pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """Every text of a split once, in a fixed order, with the same masks every time."""
+        generator, texts = Generator().manual_seed(0), self.tokens[split]
+        for first in range(0, len(texts), size):
+            yield self._masked(texts[first : first + size], generator, pattern)
+
+    def _reworded(self, number: int, generator: Generator) -> Tensor:
+        if self.reword is None:
+            return self.tokens["train"][number]
+        tokens = self.tokenizer.encode([self.reword(self.texts["train"][number], generator)])[0]
+        fits = len(tokens) + 2 <= cast(int, self.signature.length)
+        return torch.tensor([BEGIN, *tokens, END]) if fits else self.tokens["train"][number]
+
+    def _masked(self, texts: Sequence[Tensor], generator: Generator, pattern: Pattern) -> Batch:
+        whole, members = torch.cat(list(texts)), tuple(text_graph(pattern, len(text)) for text in texts)
+        x, rows = mask_tokens(whole, self.tokenizer.size, self.share, generator)
+        return MaskedBatch(Graph.batch(members), x, whole[rows], rows, members=members)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(outputs, batch)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return classification_score(outputs, batch)
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The five likeliest tokens for each "<mask>" of a text."""
+        pieces = self.tokenizer.encode(request.strip().split(HOLE))
+        if len(pieces) == 1:
+            raise DataError(f"nothing to guess: write {HOLE} in place of a token")
+        x = framed(self.name, [token for piece in pieces for token in (MASK, *piece)][1:], self.signature.length or 0)
+        graph = text_graph(pattern, len(x)).to(device)
+        chances = model.eval()(graph, x.to(device)).cpu().double()[x == MASK, SPECIAL:].softmax(-1)
+        best = chances.topk(min(5, chances.shape[-1]))
+        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return {"text": request, "guesses": [self._named(tokens, chances) for tokens, chances in found]}
+
+    def _named(self, tokens: Sequence[int], chances: Sequence[float]) -> dict[str, float]:
+        names = (self.tokenizer.decode([SPECIAL + token]) for token in tokens)
+        return dict(zip(names, chances, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def text_graph(pattern: Pattern, length: int) -> Graph:
+    """The graph over a text, the same object every time; the data's own is complete."""
+    return complete(length) if pattern is None or given(pattern) else lay(pattern, length)
+
+
+def framed(name: str, tokens: Sequence[int], length: int) -> Tensor:
+    """BEGIN, a text's tokens and END; more than `length` are a DataError."""
+    if len(tokens) + 2 > length:
+        raise DataError(f"{name}: a text of {len(tokens)} tokens, and its two ends, is longer than length={length}")
+    return torch.tensor([BEGIN, *tokens, END])

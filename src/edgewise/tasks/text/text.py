@@ -1,0 +1,240 @@
+"""Text, one character at a time: guess the next character from those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import PATTERNS, Graph, hears_later
+from edgewise.models.signature import Signature
+from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
+from edgewise.tasks.core.sources import Remote, find_folder, read_bytes
+from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+
+SHAKESPEARE = Remote(
+    name="input.txt",
+    url="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+    sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    max_bytes=1 << 21,
+)
+MAX_BYTES = 1 << 30
+
+
+class Text:
+    """Next-character prediction on windows of `context` characters; the graph must not let a character see ahead.
+
+    The vocabulary is the sorted set of the text's characters. The first 90 % of the text train, the rest validates:
+    sizes, vocabulary and split are those of nanoGPT's shakespeare_char, so losses compare. There is no third part: a
+    language model's result is its validation loss.
+
+    Args:
+        name: The task's name.
+        text: The text.
+        context: How many characters a model reads at once.
+        alphabet: Characters that the vocabulary holds besides those of the text.
+
+    Errors      a text whose parts are not longer than the context is a `DataError`.
+
+    Example
+        >>> task = Text("abc", "abcabcabca" * 3, context=2)
+        >>> batch = next(task.batches("valid", 8))  # the last three characters: "bca"
+        >>> task.decode(batch.x[0]), task.decode(batch.target[0])
+        ('bc', 'ca')
+    """
+
+    kind: Kind = "text"
+    metric = "loss"
+    maximise = False
+    has_test = False
+
+    def __init__(self, name: str, text: str, context: int, alphabet: str = "") -> None:
+        if context < 1:
+            raise ConfigError(f"context must be at least 1 character, not {context}")
+        tokens, self.vocabulary = _number(text, alphabet)
+        train = int(0.9 * len(tokens))
+        if train <= context or len(tokens) - train <= context:
+            parts = f"{train} characters for training and {len(tokens) - train} for validation"
+            raise DataError(f"{name}: too short: {parts}; both must be more than context={context}")
+        self.name = name
+        self.context = context
+        self.signature = Signature(len(self.vocabulary), len(self.vocabulary), tokens=True, length=context)
+        self.epoch_size = (train - 1) // context
+        self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
+        self._parts = {"train": tokens[:train], "valid": tokens[train:]}
+        self._windows = self._parts["train"].unfold(0, context + 1, 1)
+        self._graphs: dict[tuple[Pattern, int], Graph] = {}
+
+    def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
+        """The graph over `length` characters (default: the context); the data's own graph is causal."""
+        length = self.context if length is None else length
+        if (pattern, length) not in self._graphs:
+            graph = lay(PATTERNS["causal"] if pattern is None or given(pattern) else pattern, length)
+            if hears_later(graph):
+                advice = "choose causal, strided, or window with sides=past"
+                raise ConfigError(f"{graph} lets a character see the next one, which the model has to guess: {advice}")
+            self._graphs[pattern, length] = graph
+        return self._graphs[pattern, length]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` windows that start anywhere in the training part."""
+        starts = torch.randint(len(self._windows), (size,), generator=generator)
+        return self._batch(self._windows[starts], pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """The whole part in windows that do not overlap: each character but the first is guessed exactly once."""
+        if split not in self._parts:
+            raise DataError(f"{self.name}: the text has no {split} part; it has {' and '.join(self._parts)}")
+        part = self._parts[split]
+        for windows in part.unfold(0, self.context + 1, self.context).split(size):
+            yield self._batch(windows, pattern)
+        rest = part[(len(part) - 1) // self.context * self.context :]
+        if len(rest) > 1:
+            yield self._batch(rest[None], pattern)
+
+    def _batch(self, windows: Tensor, pattern: Pattern) -> Batch:
+        windows = windows.long()
+        return Batch(self.graph(pattern, windows.shape[1] - 1), windows[:, :-1], windows[:, 1:])
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(outputs, batch)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return classification_score(outputs, batch)
+
+    def encode(self, text: str) -> Tensor:
+        """The characters' numbers [N]; one that the vocabulary lacks is a DataError with its position."""
+        for position, character in enumerate(text):
+            if character not in self._numbers:
+                known = f"the {len(self.vocabulary)} characters of {self.name}"
+                raise DataError(f"character {character!r} at position {position} is none of {known}")
+        return torch.tensor([self._numbers[character] for character in text], dtype=torch.long)
+
+    def decode(self, tokens: Tensor) -> str:
+        """The text of numbers [N]."""
+        return "".join(self.vocabulary[token] for token in tokens.tolist())
+
+    def shown(self, token: int) -> str:
+        """How a prediction names a token."""
+        return self.vocabulary[token]
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The five likeliest next characters after a prompt, and the prompt's own mean loss (None for one character).
+
+        Only the last `context` characters of the prompt are read.
+        """
+        tokens = self.encode(request)[-self.context :]
+        if not len(tokens):
+            raise DataError("the prompt is empty: give at least one character")
+        batch = Batch(self.graph(pattern, len(tokens)), tokens[None], tokens[None]).to(device)
+        logits = model.eval()(batch.graph, batch.x)[0].cpu().double()
+        loss = functional.cross_entropy(logits[:-1], tokens[1:]).item() if len(tokens) > 1 else None
+        top = logits[-1].softmax(-1).topk(min(5, len(self.vocabulary)))
+        likely = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        next_characters = [{"character": self.shown(c), "probability": p} for c, p in likely]
+        return {"prompt": request, "read": len(tokens), "loss": loss, "next": next_characters}
+
+
+class TextInBytes(Text):
+    """Next-byte prediction on a text's UTF-8 form: any text has the same vocabulary of 256 bytes.
+
+    Equation    a character is one to four bytes; the loss is in nats per byte
+    Edge cases  bytes that a model makes up and that are no UTF-8 are decoded as U+FFFD
+
+    Example
+        >>> task = TextInBytes("ä", "äbä" * 9, context=2)
+        >>> task.encode("äb").tolist(), task.decode(task.encode("äb")), task.signature.inputs
+        ([195, 164, 98], 'äb', 256)
+    """
+
+    def __init__(self, name: str, text: str, context: int) -> None:
+        super().__init__(name, _as_bytes(text), context, alphabet="".join(map(chr, range(256))))
+
+    def encode(self, text: str) -> Tensor:
+        return super().encode(_as_bytes(text))
+
+    def decode(self, tokens: Tensor) -> str:
+        return super().decode(tokens).encode("latin-1").decode("utf-8", "replace")
+
+    def shown(self, token: int) -> str:
+        return chr(token) if token < 128 else f"\\x{token:02x}"
+
+
+def _as_bytes(text: str) -> str:
+    """A text whose characters stand for the bytes of another's UTF-8 form."""
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def _number(text: str, alphabet: str) -> tuple[Tensor, str]:
+    """Each character's number in the sorted vocabulary, in the fewest bytes, and the vocabulary."""
+    code_points = np.frombuffer((text + alphabet).encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    found, numbers = np.unique(code_points, return_inverse=True)
+    numbers = numbers[: len(text)]
+    return torch.from_numpy(numbers.astype("uint8" if len(found) <= 256 else "int32")), "".join(map(chr, found))
+
+
+def read_text(path: Path) -> str:
+    """A UTF-8 text file, exactly as it is (but for a byte order mark).
+
+    Errors      a file that is missing, a directory, empty, not UTF-8, or binary is a `DataError` that names it.
+    """
+    content = read_bytes(path, MAX_BYTES)
+    if not content:
+        raise DataError(f"{path}: the file is empty")
+    if b"\0" in content:
+        raise DataError(f"{path}: a binary file: byte {content.index(0)} is zero; expected UTF-8 text")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
+
+
+def text(
+    source: Literal["topics", "shakespeare"] = "topics",
+    file: str | None = None,
+    context: int = 64,
+    unit: Literal["character", "byte"] = "character",
+    folder: str | None = None,
+    download: bool = False,
+) -> Text:
+    """Guess the next character of English text, or of any text file.
+
+    Args:
+        source: "topics" is the language reference that every Python carries (pydoc_data.topics, about 0.5 MB of real
+            English, under Python's licence; its wording varies with Python's version); "shakespeare" is
+            tinyshakespeare/input.txt, 1.1 MB.
+        file: A UTF-8 text file to read instead of `source`.
+        context: How many characters a model reads at once.
+        unit: "character", numbered among those of the text; or "byte" of its UTF-8 form, so that all texts share a
+            vocabulary, and a model of one can start from the weights of a model of another.
+        folder: Where Shakespeare's input.txt lies (default: tinyshakespeare in $EDGEWISE_DATA, then the cache).
+        download: Fetch Shakespeare if it is missing, over TLS and verified by its hash.
+
+    Errors      a file that is missing, empty, binary or too short for the context is a `DataError` that names it.
+
+    Example
+        >>> task = text()
+        >>> task.signature.tokens, task.signature.length
+        (True, 64)
+    """
+    units = {"character": Text, "byte": TextInBytes}
+    if unit not in units:
+        raise ConfigError(f"unknown unit {unit!r}; known are {', '.join(units)}")
+    cut = units[unit]
+    if file is not None:
+        return cut(Path(file).name, read_text(Path(file).expanduser()), context)
+    if source == "topics":
+        from pydoc_data.topics import topics
+
+        return cut("topics", "".join(topics[name] for name in sorted(topics)), context)
+    if source != "shakespeare":
+        raise ConfigError(f"unknown text {source!r}; known are topics, shakespeare, or give file=")
+    place = find_folder("tinyshakespeare", [SHAKESPEARE], folder, download)
+    return cut("shakespeare", read_text(place / SHAKESPEARE.name), context)

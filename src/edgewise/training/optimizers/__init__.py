@@ -1,0 +1,1 @@
+"""Optimisers, schedules, samplers of the posterior and weight averages."""

@@ -1,0 +1,75 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewise import training
+from edgewise.apps.command.main import main
+
+
+def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict:
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("run", ["karate", "digits", "text", "gnn"])
+def test_evaluate_gives_the_scores_that_training_gave(run: str, trained, capsys) -> None:
+    folder = trained(run)
+    result = training.finished(folder)
+    scores = answer(["evaluate", str(folder)], capsys)
+    assert ("test" in scores) == (run != "text")
+    assert scores["test" if "test" in scores else "valid"][result.metric] == result.value
+    assert scores["valid"][result.metric] == result.valid
+
+
+def test_predict_answers_for_nodes(trained, capsys) -> None:
+    nodes = answer(["predict", str(trained("karate")), "0,33"], capsys)["nodes"]
+    assert [one["node"] for one in nodes] == [0, 33]
+    assert sum(nodes[0]["probabilities"].values()) == pytest.approx(1)
+
+
+def test_predict_answers_for_an_image_and_for_a_file(trained, capsys) -> None:
+    run = str(trained("digits"))
+    known = answer(["predict", run, "test:3"], capsys)
+    np.save("mine.npy", training.load_run(trained("digits")).task.read("test:3")[0].numpy())
+    mine = answer(["predict", run, "mine.npy"], capsys)
+    assert known["probabilities"] == mine["probabilities"]
+
+
+def test_predict_answers_for_a_text(trained, capsys) -> None:
+    assert len(answer(["predict", str(trained("text")), "the "], capsys)["next"]) == 5
+
+
+def test_predict_goes_on_with_a_film_and_draws_it(own, capsys) -> None:
+    run = own("granular")
+    told = answer(["predict", str(run), "valid:0"], capsys)
+    assert told["steps"] == 200 and told["forecast"].keys() == told["truth"].keys()
+    drawn = Path(told["animation"])
+    assert drawn == run / "figures" / "rollout-valid-0.svg"
+    assert drawn.read_text(encoding="utf-8").count("<circle") == 6
+    assert main(["predict", str(run), "valid:1"]) == 2
+    assert "1 trajectories in valid" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("steps", ["3", "20"])
+def test_the_cache_does_not_change_the_greedy_text(steps: str, trained, capsys) -> None:
+    arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", steps, "--temperature", "0"]
+    with_cache = answer(arguments, capsys)
+    without = answer([*arguments, "--no-cache"], capsys)
+    assert with_cache["text"] == without["text"]
+    assert len(with_cache["text"]) == 4 + int(steps)
+    assert (with_cache["cache"], without["cache"]) == (True, False)
+
+
+def test_generation_follows_its_seed(trained, capsys) -> None:
+    arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", "30", "--seed"]
+    texts = [answer([*arguments, seed], capsys)["text"] for seed in ("1", "1", "2")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_generation_draws_from_the_most_likely_only(trained, capsys) -> None:
+    arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", "10"]
+    greedy = answer([*arguments, "--temperature", "0"], capsys)["text"]
+    assert answer([*arguments, "--top-k", "1"], capsys)["text"] == greedy

@@ -1,0 +1,192 @@
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from edgewise.apps.command import main as command_line
+from edgewise.apps.command.main import main, split_sections
+from edgewise.errors import ConfigError
+from edgewise.kernels.choose import measure as calibration
+from edgewise.kernels.choose.planner import ASSUMED
+
+COMMANDS = ("demo", "list", "train", "resume", "evaluate", "predict", "generate", "plan", "check", "bench")
+
+
+def test_help_answers_in_three_tenths_of_a_second_and_without_torch() -> None:
+    code = "import sys; from edgewise.apps.command.main import main; main(['--help']); print('torch' in sys.modules)"
+    seconds = []
+    for _ in range(5):
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) <= 0.3
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_help_names_every_command_and_gives_examples(capsys) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for command in COMMANDS:
+        lines = [line for line in told.splitlines() if line.startswith(f"    {command} ")]
+        assert len(lines) == 1, command
+        assert len(lines[0]) <= 80
+    assert "examples:" in told
+    summaries = told[told.index("  COMMAND\n") : told.index("examples:")].strip().splitlines()
+    assert len(summaries) == 1 + len(COMMANDS)  # none needs a second line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command: str, capsys) -> None:
+    assert main([command, "--help"]) == 0
+    assert f"edgewise {command}" in capsys.readouterr().out
+
+
+def test_no_command_shows_the_help(capsys) -> None:
+    assert main([]) == 0
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_the_help_of_a_recipe_shows_all_of_its_options(capsys) -> None:
+    assert main(["train", "cora-gat", "--help"]) == 0
+    told = capsys.readouterr().out
+    for option in ("task.dataset", "graph.name", "model.heads", "optimizer.betas", "schedule.warmup", "train.steps"):
+        assert f"--{option} VALUE" in told
+    assert "[0.6]" in told  # the recipe's own value, not the model's default
+    assert "Attention heads of the hidden layers" in told
+
+
+def test_the_version(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("edgewise 0.")
+
+
+@pytest.mark.parametrize("arguments", [["list", "--json"], ["--json", "list"], ["list", "recipes", "--json"]])
+def test_json_ends_standard_output_with_one_object(arguments: list[str], capsys) -> None:
+    assert main(arguments) == 0
+    answer = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "cora-gcn" in {row["recipe"] for row in answer["recipes"]}
+
+
+def test_list_names_systems_with_equation_file_and_recipe(capsys) -> None:
+    assert main(["list"]) == 0
+    told = capsys.readouterr().out
+    line = next(line for line in told.splitlines() if line.strip().startswith("D2"))
+    assert "D̃^−½" in line
+    assert "layers/graph/gcn.py" in line
+    assert line.endswith("cora-gcn")
+    assert "digits-vit-grid" in told
+
+
+@pytest.mark.parametrize("table", ["layers", "models", "patterns", "backends", "tasks"])
+def test_each_table_is_listed_with_a_description(table: str, capsys) -> None:
+    assert main(["list", table, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])[table]
+    assert len(rows) >= 3
+    assert all(row["description"] for row in rows)
+
+
+def test_plan_takes_a_pattern_with_a_decimal_option(capsys) -> None:
+    assert main(["plan", "disc", "height=9", "width=9", "radius=2.3", "torus=true"]) == 0
+    assert "Disc(height=9, width=9, radius=2.3, torus=True)" in capsys.readouterr().out
+    assert main(["plan", "disc", "height=9", "width=9", "radius=2.3.1"]) != 0
+    assert "radius must be a finite number" in capsys.readouterr().err
+
+
+def test_plan_prints_the_candidates_and_the_refusals(capsys) -> None:
+    assert main(["plan", "grid", "height=4", "width=5", "loops=false", "--score", "Kernel", "--json"]) == 0
+    told = capsys.readouterr().out
+    answer = json.loads(told.splitlines()[-1])
+    assert answer["choice"] == answer["candidates"][0]["backend"]
+    assert any(one["refusal"] for one in answer["candidates"])
+    assert "ms" in told
+    assert "refuses" in told
+
+
+def test_plan_measures_a_device_and_prints_a_column_for_each_precision(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(calibration, "calibrate", lambda device: {"cuda": ASSUMED["cuda"], "cuda half": ASSUMED["cpu"]})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
+    assert main(["plan", "--calibrate", "--device", "cuda", "--json"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("A card, per second") and told.splitlines()[1].split() == ["cuda", "cuda", "half"]
+    assert json.loads(told.splitlines()[-1])["machine"]["cuda half"]["flops"] == ASSUMED["cpu"].flops
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    "words", [["plan", "causal", "n=8"], ["plan", "--calibrate"], ["bench", "regret"], ["bench", "tfn"]]
+)
+def test_a_gpu_that_is_not_there_is_told_of_in_one_line(words: list[str], capsys) -> None:
+    assert main([*words, "--device", "cuda"]) == 2
+    told = capsys.readouterr().err
+    assert ("only `regret` runs there" if words[-1] == "tfn" else "no GPU of NVIDIA's here") in told
+
+
+@pytest.mark.parametrize("score", ["Dot", "Additive", "GatedAdditive", "Gaussian", "Uniform", "Kernel"])
+def test_plan_knows_every_score(score: str, capsys) -> None:
+    assert main(["plan", "causal", "n=16", "--score", score, "--heads", "2", "--channels", "4"]) == 0
+    assert "→" in capsys.readouterr().out
+
+
+def test_sections_are_set_aside_wherever_they_stand() -> None:
+    words = ["train", "--train.steps", "4", "cora", "--model.heads=2", "--seeds", "3", "--task.text=--x"]
+    rest, sections = split_sections(words)
+    assert rest == ["train", "cora", "--seeds", "3"]
+    assert sections == [("train.steps", "4"), ("model.heads", "2"), ("task.text", "--x")]
+
+
+def test_a_section_without_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="steps needs a value"):
+        split_sections(["--train.steps"])
+
+
+def test_dots_in_other_commands_belong_to_the_user(trained, capsys) -> None:
+    assert main(["generate", str(trained("text")), "--prompt=--a.b", "--steps", "1", "--temperature", "0"]) == 0
+    assert "--a.b" in capsys.readouterr().out
+
+
+def test_an_interruption_ends_with_130(monkeypatch, capsys) -> None:
+    def interrupted(args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "run", interrupted)
+    assert main(["list"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_system_error_is_one_line(monkeypatch, capsys) -> None:
+    def full(args: object) -> None:
+        raise OSError(28, "No space left on device", "runs/x")
+
+    monkeypatch.setattr(command_line, "run", full)
+    assert main(["list"]) == 2
+    assert capsys.readouterr().err == "edgewise: error: No space left on device: 'runs/x'\n"
+
+
+@pytest.mark.parametrize("error", [MemoryError("too much"), RuntimeError("no memory"), OverflowError("big")])
+def test_too_little_memory_is_one_line(error: Exception, monkeypatch, capsys) -> None:
+    def hungry(args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command_line, "run", hungry)
+    assert main(["list"]) == 2
+    assert "too little memory" in capsys.readouterr().err
+
+
+def test_a_fault_of_our_own_is_not_hidden(monkeypatch) -> None:
+    def faulty(args: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(command_line, "run", faulty)
+    with pytest.raises(RuntimeError, match="a fault"):
+        main(["list"])
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m edgewise list | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == "systems\n"

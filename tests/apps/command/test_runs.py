@@ -1,0 +1,169 @@
+import json
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from edgewise.apps.command import runs
+from edgewise.apps.command.main import main
+from edgewise.apps.report import report
+
+TINY = ["--train.steps", "4", "--train.evaluate_every", "2", "--train.checkpoint_every", "2", "--model.width", "8"]
+
+
+def last(capsys: pytest.CaptureFixture[str]) -> dict:
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def weights(run: Path) -> dict:
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    return {name: tensor.tolist() for name, tensor in load_file(newest / "model.safetensors").items()}
+
+
+def test_a_run_folder_holds_all_that_the_run_was(capsys) -> None:
+    assert main(["train", "karate", *TINY, "--json"]) == 0
+    answer = last(capsys)
+    run = Path(answer["runs"][0])
+    assert run == Path("runs/karate-0")
+    assert {path.name for path in run.iterdir()} == {
+        "config.yaml", "metrics.jsonl", "checkpoints", "figures", "report.html",
+    }  # fmt: skip
+    assert {path.name for path in (run / "figures").iterdir()} == {"attention.svg", "confusion.svg", "curves.svg"}
+    assert answer["recipe"] == "karate"
+    assert answer["metric"] == "accuracy"
+    assert answer["values"] == [answer["mean"]]
+    assert answer["sd"] is None
+
+
+def test_a_second_run_takes_the_next_free_folder(capsys) -> None:
+    for expected in ("runs/karate-3", "runs/karate-3-2", "runs/karate-3-3"):
+        assert main(["train", "karate", *TINY, "--train.seed", "3", "--json"]) == 0
+        assert last(capsys)["runs"] == [expected]
+
+
+def test_seeds_repeat_and_report_mean_and_deviation(capsys) -> None:
+    assert main(["train", "karate", *TINY, "--seeds", "3", "--train.seed", "5", "--run", "mine", "--json"]) == 0
+    told = capsys.readouterr().out
+    answer = json.loads(told.splitlines()[-1])
+    assert answer["runs"] == ["mine/seed-5", "mine/seed-6", "mine/seed-7"]
+    assert answer["mean"] == statistics.fmean(answer["values"])
+    assert answer["sd"] == statistics.stdev(answer["values"])
+    assert "± " in told.splitlines()[-2]
+    assert weights(Path("mine/seed-5")) != weights(Path("mine/seed-6"))
+
+
+def test_the_same_seed_gives_the_same_run_and_the_same_pictures() -> None:
+    for run in ("a/x", "b/x"):
+        assert main(["train", "karate", *TINY, "--run", run]) == 0
+    assert weights(Path("a/x")) == weights(Path("b/x"))
+    for figure in Path("a/x/figures").iterdir():
+        assert figure.read_bytes() == Path("b/x/figures", figure.name).read_bytes()
+
+
+def test_resume_after_a_crash_ends_with_the_same_weights(capsys) -> None:
+    assert main(["train", "karate", *TINY, "--run", "whole", "--json"]) == 0
+    whole = last(capsys)
+    shutil.copytree("whole", "cut")
+    shutil.rmtree("cut/checkpoints/step-00000004")
+    Path("cut/report.html").unlink()
+    metrics = Path("cut/metrics.jsonl")
+    metrics.write_bytes(metrics.read_bytes()[:-20])
+    assert main(["resume", "cut", "--json"]) == 0
+    assert last(capsys)["values"] == whole["values"]
+    assert weights(Path("cut")) == weights(Path("whole"))
+    assert Path("cut/report.html").is_file()
+
+
+def test_resuming_a_finished_run_tells_its_result(own, capsys) -> None:
+    run = own("karate")
+    assert main(["resume", str(run), "--json"]) == 0
+    assert 0 <= last(capsys)["mean"] <= 1
+
+
+def test_an_interruption_says_how_to_go_on(monkeypatch, capsys) -> None:
+    def interrupted(config: object, run: Path) -> None:
+        run.mkdir(parents=True)
+        (run / "config.yaml").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs.training, "train", interrupted)
+    assert main(["train", "karate"]) == 130
+    assert "edgewise resume runs/karate-0" in capsys.readouterr().err
+
+
+def test_a_report_that_fails_is_told_and_does_not_fail_the_run(monkeypatch, capsys) -> None:
+    def faulty(run: Path) -> list[str]:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(report, "report", faulty)
+    assert main(["train", "karate", *TINY, "--json"]) == 0
+    told = capsys.readouterr()
+    assert "warning: the report of runs/karate-0 could not be written: ZeroDivisionError: a fault" in told.err
+    assert json.loads(told.out.splitlines()[-1])["runs"] == ["runs/karate-0"]
+
+
+def test_print_config_is_a_recipe_that_gives_the_same_run(capsys) -> None:
+    assert main(["train", "karate", *TINY, "--print-config"]) == 0
+    assert not Path("runs").exists()
+    Path("karate.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert main(["train", "karate.yaml", "--run", "a/x"]) == 0
+    assert main(["train", "karate", *TINY, "--run", "b/x"]) == 0
+    assert Path("a/x/config.yaml").read_bytes() == Path("b/x/config.yaml").read_bytes()
+    assert weights(Path("a/x")) == weights(Path("b/x"))
+
+
+def test_ranks_agree_on_the_folder(monkeypatch) -> None:
+    config = runs.configure(runs.recipes.read("karate"))
+    Path("runs/karate-0").mkdir(parents=True)
+    assert runs.run_folder(config, None, alone=True) == Path("runs/karate-0-2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert runs.run_folder(config, None, alone=True) == Path("runs/karate-0")
+
+
+@pytest.fixture
+def folds(tmp_path, monkeypatch) -> list[str]:
+    """Arguments that train a small graph network on a folder of forty paths."""
+    from tasks.graphs.test_tudataset import write
+
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    (tmp_path / "tudataset").mkdir()
+    write(tmp_path / "tudataset" / "MINE")
+    Path("paths.yaml").write_text(
+        "task: {name: tudataset, dataset: MINE}\nmodel: {name: gnn, layer: gin, width: 4, readout: sum}\n"
+        "train: {steps: 6, evaluate_every: 2, batch: 8}\n",
+        encoding="utf-8",
+    )
+    return ["train", "paths.yaml", "--json"]
+
+
+def test_folds_repeat_with_another_fold_and_seed_each(folds, capsys) -> None:
+    assert main([*folds, "--folds", "3", "--run", "mine"]) == 0
+    told = capsys.readouterr().out
+    answer = json.loads(told.splitlines()[-1])
+    assert answer["runs"] == ["mine/seed-0", "mine/seed-1", "mine/seed-2"]
+    configs = [runs.training.read_config(Path(run)) for run in answer["runs"]]
+    assert [config.task.options["fold"] for config in configs] == [0, 1, 2]
+    assert [config.train.seed for config in configs] == [0, 1, 2]
+
+
+def test_the_mean_curve_chooses_one_step_for_all_folds(folds, capsys) -> None:
+    assert main([*folds, "--folds", "3", "--task.validate", "false"]) == 0
+    told = capsys.readouterr().out
+    answer = json.loads(told.splitlines()[-1])
+    curves = []
+    for run in answer["runs"]:
+        records = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
+        curves.append([record["valid"]["accuracy"] for record in records if "valid" in record][:3])
+    means = [statistics.fmean(at) for at in zip(*curves, strict=True)]
+    assert answer["mean_curve"]["mean"] == pytest.approx(max(means))
+    assert answer["mean_curve"]["step"] == 2 * (1 + means.index(max(means)))
+    assert "best of the mean curve over the folds" in told
+
+
+def test_folds_need_a_task_that_has_them(folds, capsys) -> None:
+    assert main(["train", "karate", "--folds", "3", *TINY]) == 2
+    assert "has no folds" in capsys.readouterr().err
+    assert main([*folds, "--folds", "3", "--seeds", "2"]) == 2
+    assert "exclude one another" in capsys.readouterr().err

@@ -1,0 +1,209 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.apps.command import runs
+from edgewise.apps.command.main import main
+from edgewise.apps.options import configure
+from edgewise.apps.recipes import parse, read
+from edgewise.apps.report import report as module
+from edgewise.apps.report.report import changes, layers_of, report
+from edgewise.models import Potential, PotentialSettings
+from edgewise.tasks import EnergiesAndForces, karate
+from edgewise.tasks.particles.molecular_dynamics import Frames
+from edgewise.training import LoadedRun
+from tasks.miniature import write_multi30k
+
+EXPECTED = {
+    # run: headings of its page, figures in its folder
+    "karate": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"attention"}),
+    "digits": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"attention"}),
+    "text": (["What was trained", "Training", "Who listens to whom", "What it writes", "Again"], {"attention"}),
+    "gnn": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"graph"}),
+    "granular": (["What was trained", "Training", "Going on by itself", "Again"], {"rollout", "laws"}),
+    "mlp": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"examples"}),
+}
+
+
+class Page(HTMLParser):
+    """What a page is made of, and whether its elements nest."""
+
+    void = ("meta", "br", "img", "hr")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.references: list[str] = []
+        self.headings: list[str] = []
+        self.handlers: list[str] = []
+        self.policy = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in self.void:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "action", "data", "srcset", "poster"):
+                self.references.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+            if name == "content" and dict(attrs).get("http-equiv") == "Content-Security-Policy":
+                self.policy = value or ""
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.void:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+@pytest.mark.parametrize("run", EXPECTED)
+def test_a_page_stands_alone_and_holds_its_parts(run: str, trained) -> None:
+    folder = trained(run)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    headings, figures = EXPECTED[run]
+    assert page.open == []
+    assert page.headings == headings
+    assert page.tags.isdisjoint({"script", "link", "iframe", "object", "embed", "base", "form"})
+    assert not page.handlers
+    assert all(one.startswith(("#", "data:image/png;base64,")) for one in page.references)
+    assert not re.search(r"url\((?!#)|@import|expression\(|javascript:", text)
+    assert "default-src 'none'" in page.policy
+    assert figures <= {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert 'class="problem"' not in text
+
+
+@pytest.mark.parametrize("run", EXPECTED)
+def test_every_reference_inside_the_page_has_its_one_target(run: str, trained) -> None:
+    text = (trained(run) / "report.html").read_text(encoding="utf-8")
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    wanted = set(re.findall(r'href="#([^"]*)"', text)) | set(re.findall(r"url\(#([^)]*)\)", text))
+    assert wanted <= set(ids)
+
+
+def test_the_numbers_are_the_runs_own(trained) -> None:
+    folder = trained("karate")
+    result = runs.training.finished(folder)
+    loaded = runs.training.load_run(folder)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert f"<dt>test accuracy</dt><dd>{100 * result.test:.1f} %</dd>" in text
+    assert f"<dt>weights</dt><dd>{sum(w.numel() for w in loaded.model.parameters()):,}</dd>" in text
+    assert "190 edges" in text
+
+
+def test_what_a_user_wrote_is_escaped() -> None:
+    text = "description: <script>alert(1)</script>\ntask: {name: text, file: '<b>.txt', context: 8}\n"
+    text += "model: {name: transformer, width: 8, heads: 1, depth: 1}\ntrain: {steps: 1, batch: 2}\n"
+    Path("<i>.yaml").write_text(text, encoding="utf-8")
+    Path("<b>.txt").write_text('<img src="http://example.org/x"> & so on ' * 20, encoding="utf-8")
+    assert main(["train", "./<i>.yaml", "--run", "run <u>"]) == 0
+    text = Path("run <u>/report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.tags.isdisjoint({"script", "i", "u", "img"})
+    assert "&lt;i&gt;" in text
+    assert "&lt;img src=" in text or "&lt;" in text
+    assert all(one.startswith(("#", "data:")) for one in page.references)
+
+
+def test_a_figure_that_fails_leaves_the_page_and_a_sentence(own, monkeypatch) -> None:
+    folder = own("karate")
+
+    def faulty(*given: object) -> None:
+        raise ZeroDivisionError("a <fault>")
+
+    monkeypatch.setattr(module, "draw_attention", faulty)
+    problems = report(folder)
+    assert len(problems) == 1
+    assert "Who listens to whom: could not be drawn (ZeroDivisionError: a <fault>)" in problems[0]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "could not be drawn (ZeroDivisionError: a &lt;fault&gt;)" in page
+    assert "Right and wrong" in page
+
+
+def test_a_report_does_not_touch_the_random_numbers_of_its_caller(own) -> None:
+    folder = own("text")
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    report(folder)
+    assert torch.rand(1) == expected
+
+
+def test_the_command_that_repeats_a_run_names_what_was_changed() -> None:
+    recipe = read("karate")
+    overrides = [("model.name", "gnn"), ("model.width", "8"), ("train.seed", "4"), ("optimizer.betas", "[0.8, 0.9]")]
+    told = changes(configure(recipe, overrides), recipe)
+    assert told == ["--model.name gnn", "--model.width 8", "--optimizer.betas '[0.8, 0.9]'", "--train.seed 4"]
+    assert changes(configure(recipe), recipe) == []
+
+
+def test_forces_are_drawn_beside_the_simulated_ones():
+    x = torch.randn(3, 1, 4, 3, dtype=torch.float64)
+    still = torch.full((4,), 29), torch.ones(4).double(), torch.zeros(3).double()
+    splits = {split: torch.tensor([number]) for number, split in enumerate(("train", "valid", "test"))}
+    task = EnergiesAndForces("made", Frames(*still, x, x, x, x.sum((2, 3))), splits, 2.0)
+    loaded = LoadedRun(configure(read("copper-schnet")), task, None, Potential(PotentialSettings(8, 1), task.signature))
+    (drawing,) = module.forces(loaded)
+    points = drawing.figure.axes[0].lines[1]
+    assert points.get_xdata().tolist() == pytest.approx(x[2].flatten().tolist(), abs=1e-6)
+    assert drawing.caption.startswith("12 components")
+    assert module.data_sentence(task) == "made: 3 frames of 4 atoms (1 train, 1 valid, 1 test)"
+    assert module.forces(LoadedRun(loaded.config, karate(), None, loaded.model)) == []
+
+
+def test_of_two_systems_with_one_id_the_recipes_own_is_shown() -> None:
+    assert [row.name for row in layers_of(read("cora-gatv2"))] == ["GATv2"]
+    assert [row.id for row in layers_of(read("digits-vit"))] == ["B2", "B3"]
+    assert layers_of(None) == []
+
+
+def test_a_recipe_of_ones_own_is_reported_by_its_name(capsys) -> None:
+    mine = parse("mine", "task: {name: karate}\nmodel: {name: gnn}\ntrain: {steps: 1}")
+    assert mine.description == ""
+    Path("mine.yaml").write_text("task: {name: karate}\nmodel: {name: gnn}\ntrain: {steps: 1}", encoding="utf-8")
+    assert main(["train", "mine.yaml"]) == 0
+    assert "<h1>mine</h1>" in Path("runs/mine-0/report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("metric", "titles"), [("rmse", ["loss", "rmse"]), ("loss", ["loss"])])
+def test_the_curve_is_that_of_the_tasks_own_metric(metric, titles):
+    valid = {"loss": 2.0, metric: 1.0}
+    records = [{"step": 1, "loss": 3.0}, {"step": 1, "valid": valid}, {"step": 2, "valid": valid}]
+    (drawn,) = module.training_curves([*records, {"step": 2, "metric": metric, "best_step": 1, "valid": valid}])
+    assert [axes.get_title("left") for axes in drawn.figure.axes] == titles
+
+
+def test_a_translation_shows_sentences_beside_their_references(tmp_path) -> None:
+    folder, run = write_multi30k(tmp_path / "data"), tmp_path / "run"
+    recipe = "multi30k-de-en --task.level character --task.beam 1 --train.steps 1 --train.evaluate_every 1"
+    model = "--model.width 8 --model.heads 2 --train.threads 1"
+    arguments = [*recipe.split(), *model.split(), "--task.folder", str(folder), "--run", str(run)]
+    assert main(["train", *arguments]) == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for shown in ("zwei männer", "two men", "reference", "sentence pairs (4 train, 2 valid, 3 test)", "test bleu"):
+        assert shown in page
+    assert "could not be drawn" not in page
+
+
+def test_a_fitted_curve_is_drawn_beside_the_function_and_a_cubic(tmp_path) -> None:
+    run = tmp_path / "run"
+    assert main(["train", "kernel-regression", "--train.steps", "20", "--run", str(run)]) == 0
+    page, drawn = ((run / name).read_text(encoding="utf-8") for name in ("report.html", "figures/fit.svg"))
+    assert "could not be drawn" not in page
+    for name in ("attention", "function", "cubic"):
+        assert f">{name}</text>" in drawn
+    told = re.search(r"Mean squared error: attention ([\d.]+), the best cubic ([\d.]+)\.", page)
+    assert told is not None and float(told[1]) < float(told[2]) / 2

@@ -1,0 +1,188 @@
+"""Neighbours by the k-d tree, against every distance computed in float64."""
+
+import math
+
+import numpy
+import pytest
+import torch
+
+from edgewise.errors import GraphError
+from edgewise.graphs import Graph, k_nearest, radius_graph
+from edgewise.graphs.make import neighbors
+from edgewise.graphs.make.neighbors import k_nearest_in_members, radius_graph_in_members
+
+
+def distances(receivers: torch.Tensor, senders: torch.Tensor, cell: list[float] | None = None) -> torch.Tensor:
+    """|x_i - x_j|^2 [I, J] to the nearest of all images, tried one by one."""
+    x_ij = receivers.double()[:, None] - senders.double()[None]
+    if cell is None:
+        return (x_ij**2).sum(-1)
+    axes = [torch.arange(-7, 8) * edge if math.isfinite(edge) else torch.zeros(1) for edge in cell]
+    images = torch.cartesian_prod(*(axis.double() for axis in axes)).view(-1, len(cell))
+    return ((x_ij[:, :, None] + images) ** 2).sum(-1).min(2).values
+
+
+def brute_k_nearest(table: torch.Tensor, k: int, itself: bool, loops: bool) -> torch.Tensor:
+    """bool [I, J]: the k least of each row, equal ones by index."""
+    if itself:
+        table = table.clone()
+        table.fill_diagonal_(-1 if loops else math.inf)
+    chosen = torch.zeros_like(table, dtype=torch.bool)
+    nearest = torch.sort(table, dim=1, stable=True).indices[:, : min(k, table.shape[1] - (itself and not loops))]
+    return chosen.scatter(1, nearest, True)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("k", [1, 3, 50])
+def test_k_nearest_is_the_brute_force_choice(k: int, loops: bool) -> None:
+    for seed, (n, dimensions) in enumerate([(1, 2), (2, 1), (10, 3), (30, 2), (30, 5)]):
+        points = torch.randn(n, dimensions, generator=torch.Generator().manual_seed(seed))
+        queries = torch.randn(7, dimensions, generator=torch.Generator().manual_seed(seed + 99))
+        graph = k_nearest(points, k, loops=loops)
+        assert torch.equal(graph.dense_mask(), brute_k_nearest(distances(points, points), k, True, loops))
+        assert not graph.has_duplicates
+        across = k_nearest(points, k, queries)
+        assert (across.num_receivers, across.num_senders) == (7, n)
+        assert torch.equal(across.dense_mask(), brute_k_nearest(distances(queries, points), k, False, False))
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_ties_go_by_index(k: int, loops: bool) -> None:
+    lattice = torch.cartesian_prod(torch.arange(5.0), torch.arange(5.0))
+    shuffled = lattice[torch.randperm(25)]
+    coincident = torch.zeros(20, 2)
+    for points in (lattice, shuffled, coincident, torch.cat([coincident, lattice, lattice])):
+        expected = brute_k_nearest(distances(points, points), k, True, loops)
+        assert torch.equal(k_nearest(points, k, loops=loops).dense_mask(), expected)
+        assert torch.equal(
+            k_nearest(points, k, points + 0.5).dense_mask(),
+            brute_k_nearest(distances(points + 0.5, points), k, False, False),
+        )
+
+
+def test_ties_are_resolved_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbors, "AT_ONCE", 16)
+    points = torch.cat([torch.zeros(9, 2), torch.randn(12, 2)])
+    expected = brute_k_nearest(distances(points, points), 3, True, False)
+    assert torch.equal(k_nearest(points, 3).dense_mask(), expected)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("radius", [0.0, 0.4, 1.0, 10.0])
+def test_radius_graph_is_the_brute_force_choice(radius: float, loops: bool) -> None:
+    for seed, n in enumerate([1, 2, 20, 40]):
+        points = torch.randn(n, 3, generator=torch.Generator().manual_seed(seed))
+        points[n // 2 :] = points[: n - n // 2]  # pairs of points in one spot
+        near = distances(points, points) <= radius**2
+        if not loops:
+            near.fill_diagonal_(False)
+        assert torch.equal(radius_graph(points, radius, loops=loops).multiplicity(), near.long())
+        queries = torch.randn(5, 3)
+        near = distances(queries, points) <= radius**2
+        assert torch.equal(radius_graph(points, radius, queries).multiplicity(), near.long())
+
+
+def test_radius_is_inclusive() -> None:
+    line = torch.arange(5.0)[:, None]
+    assert radius_graph(line, 2).in_degrees().tolist() == [2, 3, 4, 3, 2]
+    assert radius_graph(line, 1.9999999).in_degrees().tolist() == [1, 2, 2, 2, 1]
+    tenths = torch.arange(4, dtype=torch.float64)[:, None] * 0.1
+    assert torch.equal(radius_graph(tenths, 0.1).dense_mask(), (distances(tenths, tenths) <= 0.1**2).fill_diagonal_(0))
+
+
+@pytest.mark.parametrize("cell", [[1.0, 1.0], [2.0, 0.7], [1.5, math.inf], [math.inf, math.inf]])
+def test_periodic_cells_find_the_nearest_image(cell: list[float]) -> None:
+    for seed in range(5):
+        draw = torch.Generator().manual_seed(seed)
+        points = torch.rand(15, 2, dtype=torch.float64, generator=draw) * 4 - 2  # some lie outside the cell
+        queries = torch.rand(6, 2, dtype=torch.float64, generator=draw) * 4 - 2
+        table, across = distances(points, points, cell), distances(queries, points, cell)
+        radius = 0.3
+        near = table <= radius**2
+        assert torch.equal(radius_graph(points, radius, cell=cell, loops=True).dense_mask(), near)
+        assert torch.equal(radius_graph(points, radius, queries, cell).dense_mask(), across <= radius**2)
+        for loops in (False, True):
+            graph = k_nearest(points, 4, cell=cell, loops=loops)
+            assert torch.equal(graph.dense_mask(), brute_k_nearest(table, 4, True, loops))
+        assert torch.equal(k_nearest(points, 4, queries, cell).dense_mask(), brute_k_nearest(across, 4, False, False))
+
+
+def test_a_cell_may_be_one_length_for_all_axes() -> None:
+    points = torch.rand(10, 3)
+    assert k_nearest(points, 3, cell=1.0) == k_nearest(points, 3, cell=[1.0, 1.0, 1.0])
+    assert k_nearest(points, 3, cell=math.inf) == k_nearest(points, 3)
+    assert radius_graph(points, 100.0, cell=math.inf) == radius_graph(points, 100.0)
+
+
+def test_points_on_the_border_of_the_cell_are_wrapped_inside() -> None:
+    points = torch.tensor([[-1e-20], [0.0], [1.0], [0.5], [7.0]], dtype=torch.float64)
+    assert radius_graph(points, 0.1, cell=1.0).in_degrees().tolist() == [3, 3, 3, 0, 3]
+
+
+def test_the_radius_must_fit_the_cell() -> None:
+    points = torch.rand(4, 2)
+    assert radius_graph(points, 0.49, cell=[1.0, 3.0]).num_receivers == 4
+    for radius in (0.5, 0.6, 4.0):
+        with pytest.raises(GraphError, match=r"less than half of the cell's shortest edge, 1\.0"):
+            radius_graph(points, radius, cell=[1.0, 3.0])
+
+
+def test_no_points() -> None:
+    nothing, some = torch.zeros(0, 2), torch.rand(3, 2)
+    assert k_nearest(nothing, 3) == radius_graph(nothing, 1.0) == Graph.from_edge_index([[], []], 0)
+    assert k_nearest(nothing, 3, some).num_edges == radius_graph(nothing, 1.0, some).num_edges == 0
+    assert k_nearest(some, 3, nothing).num_receivers == radius_graph(some, 1.0, nothing).num_receivers == 0
+    assert k_nearest(some, 0).num_edges == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64])
+def test_points_of_any_real_type(dtype: torch.dtype) -> None:
+    points = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]]).to(dtype)
+    assert k_nearest(points, 1).senders.tolist() == [2, 0, 0]
+    assert radius_graph(points.tolist(), 1).edge_index().tolist() == [[2, 0], [0, 2]]
+    assert k_nearest(numpy.array(points.tolist()), 1).senders.tolist() == [2, 0, 0]
+
+
+def test_points_may_require_gradients() -> None:
+    assert k_nearest(torch.rand(4, 2, requires_grad=True), 2).num_edges == 8
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("sizes", [[6, 6, 6], [4, 0, 9], [1, 1], [0, 0], []])
+@pytest.mark.parametrize("k", [0, 3, 20])
+def test_each_member_has_neighbours_of_its_own(sizes, k, loops) -> None:
+    """Integer points, so that many are at equal distance."""
+    points = torch.randint(3, (sum(sizes), 2)).float()
+    if not sizes:
+        with pytest.raises(GraphError, match="at least one graph"):
+            k_nearest_in_members(points, torch.tensor(sizes), k, loops)
+        return
+    found = k_nearest_in_members(points, torch.tensor(sizes), k, loops)
+    expected = Graph.batch([k_nearest(member, k, loops=loops) for member in points.split(sizes)])
+    assert found == expected
+    assert found.sizes.tolist() == sizes
+
+
+@pytest.mark.parametrize("sizes", [[6, 6, 6], [4, 0, 9], [1, 1], [0, 0], [1100, 1100], []])
+@pytest.mark.parametrize("radius", [0.0, 1.0, 1.5])
+def test_each_member_has_a_radius_graph_of_its_own(sizes, radius) -> None:
+    """Integer points, so that many are exactly on the radius."""
+    points = torch.randint(3 if sum(sizes) < 100 else 60, (sum(sizes), 2)).float()
+    if not sizes:
+        with pytest.raises(GraphError, match="at least one graph"):
+            radius_graph_in_members(points, torch.tensor(sizes), radius)
+        return
+    found = radius_graph_in_members(points, torch.tensor(sizes), radius)
+    expected = Graph.batch([radius_graph(member, radius) for member in points.split(sizes)])
+    assert found == expected
+    assert found.sizes.tolist() == sizes
+
+
+def test_the_radius_in_members_is_checked() -> None:
+    points, sizes = torch.rand(4, 2), torch.tensor([2, 2])
+    for radius in (-1.0, float("inf"), "wide"):
+        with pytest.raises(GraphError, match="radius"):
+            radius_graph_in_members(points, sizes, radius)
+    with pytest.raises(GraphError, match="finite: row 3"):
+        radius_graph_in_members(torch.tensor([[0.0], [0.0], [0.0], [float("nan")]]), sizes, 1.0)

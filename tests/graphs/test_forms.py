@@ -1,0 +1,147 @@
+"""From form to form, against the dense count."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from edgewise import native
+from edgewise.graphs import Graph, strided, window
+from edgewise.graphs import forms as lowering
+from graphs.examples import PATTERNED, random_graphs
+
+
+def tiles(multiplicity: torch.Tensor, block: int) -> torch.Tensor:
+    """Sums over tiles of block x block, from the dense count."""
+    rows, columns = (-(-size // block) for size in multiplicity.shape)
+    padded = torch.zeros(rows * block, columns * block, dtype=torch.int64)
+    padded[: multiplicity.shape[0], : multiplicity.shape[1]] = multiplicity
+    return padded.view(rows, block, columns, block).sum((1, 3))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 16])
+def test_block_counts_are_the_dense_tile_sums(block: int) -> None:
+    for graph in [*PATTERNED, *random_graphs(), *random_graphs(square=False)]:
+        expected = tiles(graph.multiplicity(), block)
+        counted = graph.block_counts(block)
+        assert torch.equal(counted, expected), graph
+        edges = Graph.from_csr(graph.offsets, graph.senders, graph.num_senders)
+        assert torch.equal(edges.block_counts(block), expected), graph
+
+
+def test_block_counts_of_a_long_window_take_no_edges() -> None:
+    graph = window(20_000, 100)
+    counts = graph.block_counts(1000)
+    assert int(counts.sum()) == graph.num_edges
+    assert counts.shape == (20, 20)
+    assert int((counts > 0).sum()) == 20 + 2 * 19
+    assert "senders" not in vars(graph)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_lowering_in_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    whole = strided(60, 3)
+    assert whole.ranges() is None
+    whole.senders, whole.block_counts(8)
+    monkeypatch.setattr(lowering, "CHUNK", chunk)
+    pieces = strided(60, 3)
+    assert pieces.num_edges == whole.num_edges == int(whole.dense_mask().sum())
+    assert torch.equal(pieces.senders, whole.senders)
+    assert torch.equal(pieces.offsets, whole.offsets)
+    assert torch.equal(pieces.block_counts(8), whole.block_counts(8))
+
+
+def test_sorted_edges_keep_parallel_edges_in_the_callers_order() -> None:
+    receivers, senders = torch.tensor([1, 0, 1, 1, 0]), torch.tensor([2, 1, 0, 2, 1])
+    offsets, senders, order = lowering.sorted_edges(receivers, senders, (2, 3))
+    assert (offsets.tolist(), senders.tolist(), order.tolist()) == ([0, 2, 5], [1, 1, 0, 2, 2], [1, 4, 2, 0, 3])
+
+
+def test_edges_in_order_already_are_copied_not_shared() -> None:
+    offsets, senders = torch.tensor([0, 1, 2]), torch.tensor([0, 1])
+    graph = Graph.from_csr(offsets, senders, 2)
+    senders[0], offsets[1] = 1, 0
+    assert (graph.senders.tolist(), graph.offsets.tolist()) == ([0, 1], [0, 1, 2])
+
+
+def test_senders_of_intervals() -> None:
+    starts, stops = torch.tensor([[0, 5], [2, 2], [3, 4]]), torch.tensor([[2, 6], [2, 2], [4, 6]])
+    assert lowering.senders_of(starts, stops).tolist() == [0, 1, 5, 3, 4, 5]
+    assert lowering.senders_of(starts[:0], stops[:0]).tolist() == []
+
+
+# In C++, against the same in PyTorch
+
+compiled = pytest.mark.skipif(native.library is None, reason="edgewise was installed without its C++ kernels")
+
+
+def in_plain_torch(monkeypatch: pytest.MonkeyPatch, build: Callable[[], Any]) -> Any:
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "library", None)
+        return build()
+
+
+def drawn_edges(seed: int) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int]]:
+    """Few edges or many, few nodes or many, in order or not, hubs, self-loops, parallel edges, nothing at all."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def number(most: int) -> int:
+        return int(torch.randint(0, most, (), generator=draw))
+
+    shape = number(60), number(60)
+    edges = number((8, 60, 900)[seed % 3]) if min(shape) else 0
+    receivers = torch.randint(0, max(1, shape[0]), (edges,), generator=draw)
+    senders = torch.randint(0, max(1, shape[1]), (edges,), generator=draw)
+    if seed % 5 == 0:
+        receivers = torch.where(torch.rand(edges, generator=draw) < 0.9, receivers[:1].sum(), receivers)
+    if seed % 7 == 0:
+        receivers = receivers.sort().values
+    return receivers, senders, shape
+
+
+@compiled
+def test_edges_are_sorted_transposed_and_coalesced_as_in_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(1000):
+        receivers, senders, shape = drawn_edges(seed)
+
+        def build() -> list[torch.Tensor]:
+            made = lowering.sorted_edges(receivers, senders, shape)  # noqa: B023
+            graph = Graph.from_csr(made[0], made[1], shape[1])  # noqa: B023
+            transposed, order = graph.transpose()
+            single = graph.coalesce()
+            return [*made, transposed.offsets, transposed.senders, order, single.offsets, single.senders]
+
+        for ours, theirs in zip(build(), in_plain_torch(monkeypatch, build), strict=True):
+            assert torch.equal(ours, theirs), seed
+
+
+@compiled
+@pytest.mark.parametrize("columns", [50_000, 2**40])  # with so many senders, an edge fills two words
+def test_many_edges_are_sorted_alike_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    draw = torch.Generator().manual_seed(1)
+    receivers = torch.randint(0, 50_000, (300_000,), generator=draw)
+    receivers[::3] = 7
+    senders = torch.randint(0, columns, (300_000,), generator=draw) // 2 * 2
+    expected = in_plain_torch(monkeypatch, lambda: lowering.sorted_edges(receivers, senders, (50_000, columns)))
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(native, "threads", lambda threads=threads: threads)
+        found = lowering.sorted_edges(receivers, senders, (50_000, columns))
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+
+
+@compiled
+def test_edges_that_lie_apart_in_memory() -> None:
+    pairs = torch.tensor([[1, 2], [0, 1], [1, 0]])
+    offsets, senders, order = lowering.sorted_edges(pairs[:, 0], pairs[:, 1], (2, 3))
+    assert (offsets.tolist(), senders.tolist(), order.tolist()) == ([0, 1, 3], [1, 0, 2], [1, 2, 0])
+
+
+def test_c_gets_no_fake_tensors() -> None:
+    real = torch.zeros(3, dtype=torch.int64)
+    assert lowering.compiled(real) is native.library
+    with FakeTensorMode() as mode:
+        assert lowering.compiled(mode.from_tensor(real)) is None
+        assert lowering.compiled(real, torch.empty(3)) is None
+    assert lowering.compiled(real.to("meta")) is None

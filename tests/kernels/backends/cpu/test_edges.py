@@ -1,0 +1,266 @@
+"""The operators on edges: derivatives, compilation, dropout."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from edgewise import Graph, aggregate, attend, record, use_backend
+from edgewise.kernels.backends.cpu import edges
+from edgewise.kernels.operator import products
+from edgewise.kernels.operator.dropout import drop
+from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
+
+REDUCTIONS = ("sum", "mean", "max", "min")
+WEIGHTS = ("", "edge", "heads", "heads, batch", "shared by heads")
+
+
+def small_graph():
+    return random_graph(3, 3, 7)
+
+
+def function_of(leaves, call, needed=None):
+    """The call as a function of the tensors that need gradients, and these."""
+    names = [name for name in leaves if needed is None or name in needed]
+    tensors = [leaves[name].requires_grad_() for name in names]
+    return lambda *given: call(leaves | dict(zip(names, given, strict=True)), "native"), tensors
+
+
+# Derivatives
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_attention_has_first_and_second_derivatives(kind):
+    function, tensors = function_of(*attention(small_graph(), kind, "edge, batched", 2, 2, 2, 1, (2,)))
+    assert gradcheck(function, tensors)
+    assert gradgradcheck(function, tensors, fast_mode=True)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_products_have_first_and_second_derivatives(reduce, weight):
+    function, tensors = function_of(*product(small_graph(), reduce, weight, 2, 2, (2,)))
+    assert gradcheck(function, tensors)
+    assert gradgradcheck(function, tensors, fast_mode=True)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_messages_have_first_and_second_derivatives(reduce):
+    function, tensors = function_of(*messages(small_graph(), reduce, 3, (2,)))
+    assert gradcheck(function, tensors)
+    assert gradgradcheck(function, tensors, fast_mode=True)
+
+
+CALLS = {
+    "attention": lambda graph: attention(graph, "gated", "edge", 2, 2, 3, 2),
+    "sum": lambda graph: product(graph, "sum", "heads", 2, 3),
+    "max": lambda graph: product(graph, "max", "heads", 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_second_derivatives_to_any_single_input_are_those_of_plain_pytorch(name):
+    leaves, call = CALLS[name](small_graph())
+    for needed in leaves:
+        found = []
+        for backend in ("native", "segment"):
+            given = {key: leaf.detach() for key, leaf in leaves.items()}
+            leaf = given[needed].requires_grad_()
+            (first,) = torch.autograd.grad(call(given, backend).square().sum(), leaf, create_graph=True)
+            found.append(torch.autograd.grad(first.square().sum(), leaf)[0])
+        assert torch.allclose(*found, rtol=0, atol=1e-10), needed
+
+
+def test_a_tensor_used_three_times_has_the_sum_of_its_gradients():
+    graph, x = random_graph(5, 5, 12), torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda x: attend(graph, x, x, x, backend="native"), (x,))
+    assert gradgradcheck(lambda x: attend(graph, x, x, x, backend="native"), (x,), fast_mode=True)
+
+
+def test_nothing_is_prepared_for_a_backward_pass_that_will_not_come():
+    graph, x = random_graph(5, 5, 12), torch.randn(5, 2, 3, requires_grad=True)
+    with torch.no_grad():
+        attend(graph, x, x, x, backend="native")
+        aggregate(graph, x.flatten(1), backend="native")
+    assert not any("transpose" in str(key) for key in graph._memo)
+
+
+# As operators of PyTorch's library
+
+
+def operator_inputs(kind, gradient=True):
+    """Inputs of `attend` in its own layout."""
+    graph = random_graph(5, 4, 12)
+    width = 1 if kind == edges.ADDITIVE else 3
+
+    def draw(*sizes):
+        return torch.randn(*sizes, dtype=torch.float64).requires_grad_(gradient)
+
+    q, k = (None, None) if kind == edges.NONE else (draw(2, 5, 2, width), draw(2, 4, 2, width))
+    a = draw(2, 3) if kind == edges.GATED else None
+    ends = (q, k, draw(2, 4, 2, 3), a, draw(1, 12, 2))
+    seed = torch.tensor([7])
+    return (*ends, *edges.structure_of(graph), list(edges.reverse_of(graph)), kind, 0.5, 0.2, 0.3, seed)
+
+
+@pytest.mark.parametrize("kind", [edges.DOT, edges.ADDITIVE, edges.GATED, edges.NONE])
+def test_the_attention_operators_pass_pytorchs_own_check(kind):
+    torch.library.opcheck(torch.ops.edgewise.attend_edges.default, operator_inputs(kind))
+    inputs = operator_inputs(kind, gradient=False)
+    y, lse, positive = edges.attend(*inputs)
+    inputs = (torch.randn_like(y), *inputs, y, lse, positive, True, False)
+    torch.library.opcheck(torch.ops.edgewise.attend_edges_gradient.default, inputs)
+    if kind in (edges.DOT, edges.GATED):
+        torch.library.opcheck(torch.ops.edgewise.attend_edges_gradient.default, (*inputs[:-1], True))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduce", range(4))
+def test_the_product_operators_pass_pytorchs_own_check(reduce, weighted):
+    graph = random_graph(5, 4, 12)
+    structure, reverse = (*edges.structure_of(graph), torch.empty(0, dtype=torch.int32)), edges.reverse_of(graph)[:3]
+    x = torch.randn(2, 4, 2, 3, requires_grad=True)
+    weight = torch.randn(1, 12, 2, requires_grad=True) if weighted else None
+    torch.library.opcheck(torch.ops.edgewise.product.default, (x, weight, list(structure), list(reverse), reduce))
+    x, weight = x.detach(), None if weight is None else weight.detach()
+    y = edges.product(x, weight, structure, reverse, reduce)
+    dy = torch.randn_like(y)
+    if reduce in (products.MAX, products.MIN):
+        torch.library.opcheck(torch.ops.edgewise.extreme_share.default, (dy, x, weight, list(structure), y))
+        share = edges.PRODUCTS.extreme_share(dy, x, weight, structure, y)
+        inputs = (share, x, weight, list(structure), y, list(reverse))
+        torch.library.opcheck(torch.ops.edgewise.extreme_gradient.default, inputs)
+    for weight_heads in (1, 2):
+        torch.library.opcheck(torch.ops.edgewise.product_gradient.default, (dy, x, list(structure), weight_heads))
+
+
+COMPILED = {
+    **CALLS,
+    "dot": lambda graph: attention(graph, "dot scaled by head", "edge, batched", 2, 1, 3, 2, (2,)),
+    "additive": lambda graph: attention(graph, "additive", "", 2, 2, 3, 2),
+    "messages": lambda graph: messages(graph, "min", 3),
+}
+
+
+@pytest.fixture
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_compiled_call_gives_the_same_without_a_graph_break(name):
+    leaves, call = COMPILED[name](small_graph())
+    expected = results(call, leaves, "native")
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    same(results(compiled, leaves, "native"), expected, 1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("fresh_compiler")
+def test_another_graph_of_the_same_sizes_is_not_compiled_anew():
+    compiled = []
+
+    def backend(module, _):
+        compiled.append(module)
+        return module
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def call(graph, x):
+        return attend(graph, x, x, x, backend="native")
+
+    x = torch.randn(9, 2, 4, dtype=torch.float64, requires_grad=True)
+    for _ in range(3):
+        graph = random_graph(9, 9, 40)
+        assert torch.allclose(call(graph, x), attend(graph, x, x, x, backend="reference"), rtol=0, atol=1e-12)
+    assert len(compiled) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_compiled_call_obeys_use_backend_and_record():
+    graph, x = random_graph(9, 9, 40), torch.randn(9, 2, 4)
+    ran = []
+
+    def backend(module, _):
+        ran.append(any("attend_edges" in str(node.target) for node in module.graph.nodes))
+        return module
+
+    compiled = torch.compile(lambda x: attend(graph, x, x, x), backend=backend, fullgraph=True)
+    expected = attend(graph, x, x, x, backend="reference")
+    for name in ("native", "segment"):
+        with use_backend(name):
+            assert torch.allclose(compiled(x), expected, atol=1e-5)
+    assert ran == [True, False]
+    with record() as seen:
+        compiled(x)
+    assert [one.weights.shape for one in seen] == [(40, 2)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_dropout_is_drawn_anew_and_its_gradient_fits_it():
+    graph = random_graph(6, 6, 40)
+    q = torch.randn(6, 2, 3, dtype=torch.float64)
+    v = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
+    call = torch.compile(
+        lambda v: attend(graph, q, q, v, dropout=0.5, backend="native"), backend="aot_eager", fullgraph=True
+    )
+    outputs = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        y = call(v)
+        (dv,) = torch.autograd.grad(y.square().sum() / 2, v)
+        # y is linear in v, so that ½ ‖y‖² has the derivative ‖y‖² along v.
+        assert torch.allclose((dv * v).sum(), y.square().sum())
+        outputs.append(y.detach())
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+
+
+# Dropout
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_dropout_is_the_same_forward_and_backward(kind):
+    leaves, call = attention(small_graph(), kind, "edge", 2, 2, 3, 2, (2,), dropout=0.4)
+    dropped, tensors = function_of(leaves, call)
+
+    def function(*given):
+        torch.manual_seed(3)
+        return dropped(*given)
+
+    assert gradcheck(function, tensors)
+    assert gradgradcheck(function, tensors, fast_mode=True)
+    first = function(*tensors)
+    assert not torch.equal(dropped(*tensors), first), "the next call draws another mask"
+    assert torch.equal(function(*tensors), first)
+
+
+@pytest.mark.parametrize("kind", ["dot", "additive", "gated", "uniform", "gaussian"])
+def test_the_mask_describes_what_is_dropped(kind):
+    graph, heads, batch = random_graph(9, 8, 100), 4, 2
+    leaves, call = attention(graph, kind, "edge", heads, heads, 5, 3, (batch,), dropout=0.3)
+    torch.manual_seed(3)
+    y = call(leaves, "native")
+    torch.manual_seed(3)
+    mask = drop(torch.ones(batch, graph.num_edges, heads), 0.3, torch.randint(2**62, (1,)))
+    assert set(mask.unique().tolist()) == {0.0, float(torch.tensor(1 / 0.7))}
+    # The same with a sender of its own for every edge, whose values are masked.
+    own = Graph.from_csr(graph.offsets, torch.arange(graph.num_edges), graph.num_edges)
+    _, plain = attention(own, kind, "edge", heads, heads, 5, 3, (batch,))
+    by_edge = {name: x[:, graph.senders] if name in ("k", "v") else x for name, x in leaves.items()}
+    expected = plain(by_edge | {"v": by_edge["v"] * mask.unsqueeze(-1)}, "reference")
+    assert torch.allclose(y, expected, rtol=0, atol=1e-6)
+
+
+def test_dropout_keeps_the_mean():
+    n, probability = 4000, 0.25
+    graph = Graph.from_csr(torch.arange(0, 50 * n + 1, 50), torch.randint(n, (50 * n,)), n)
+    v = torch.ones(n, 2, 1)
+    y = attend(graph, v, v, v, dropout=probability, backend="native")
+    spread = (probability / (1 - probability) / 50) ** 0.5  # of a mean of 50 weights, each 0 or 4/3
+    assert abs(y.mean() - 1) < 4 * spread / (2 * n) ** 0.5
+    assert abs(y.std() / spread - 1) < 0.05

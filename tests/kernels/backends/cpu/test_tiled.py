@@ -1,0 +1,382 @@
+"""The tiled backend computes what `reference` does on every graph that has ranges, and the same bits on any threads."""
+
+import pytest
+import torch
+
+from edgewise import Dot, EdgeBias, Graph, RelativeBias, SenderBias, attend, use_backend
+from edgewise.errors import BackendRefusal
+from edgewise.graphs import bipartite, blocks, causal, complete, grid, squares, strided, window
+from edgewise.kernels.backends.cpu import tiled
+from edgewise.kernels.backends.torch import segment
+from edgewise.kernels.call import Attend
+from edgewise.kernels.choose import dispatch
+from edgewise.native import library
+from edgewise.testing import check_kernel
+
+if library is None:
+    pytest.skip("the C++ kernels were not built", allow_module_level=True)
+
+
+def random_ranges(receivers, senders, intervals, seed=0):
+    """Ascending, disjoint intervals; about a quarter of the receivers have none."""
+    generator = torch.Generator().manual_seed(seed)
+    bounds = torch.randint(0, senders + 1, (receivers, 2 * intervals), generator=generator).sort(1).values
+    bounds[torch.rand(receivers, generator=generator) < 0.25] = 0
+    return Graph.from_ranges(bounds[:, ::2].contiguous(), bounds[:, 1::2].contiguous(), senders)
+
+
+GRAPHS = {
+    "causal": causal(70),
+    "causal, offset": causal(20, offset=33),
+    "causal, one row": causal(1, offset=100),
+    "window": window(300, 20),
+    "window, past": window(100, 7, sides="past"),
+    "window, dilated": window(90, 2, dilation=9),
+    "window, far": window(1500, 40),
+    "strided": strided(60, 16),
+    "blocks": blocks([25, 1, 9, 40, 17, 3, 3, 3, 64]),
+    "blocks, empty": blocks([5, 0, 7, 2], senders=[0, 4, 90, 1]),
+    "blocks of one": blocks([1] * 40),
+    "complete": complete(97),
+    "complete, other senders": complete(33, 150),
+    "others": complete(50).remove_self_loops(),
+    "bipartite": bipartite(20, 90),
+    "grid": grid(7, 9),
+    "squares": squares(14, 14, 7),
+    "squares, shifted": squares(11, 13, 5, shift=2),
+    "squares, many intervals": squares(9, 12, 9),
+    "ranges": random_ranges(120, 90, 1),
+    "ranges, three": random_ranges(100, 130, 3),
+    "no receivers": complete(0, 5),
+    "no senders": complete(5, 0),
+}
+SHAPES = [(3, 16, 16), (1, 32, 32), (2, 5, 11), (1, 64, 24), (2, 1, 130), (4, 128, 128)]
+
+
+def draw(graph, heads, channels, values, batch=(), dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(graph.num_receivers, heads, channels), (graph.num_senders, heads, channels)]
+    shapes.append((graph.num_senders, heads, values))
+    return [torch.randn(*batch, *shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
+
+
+def results(graph, tensors, backend, score=None):
+    """The output and its gradients to q, k and v."""
+    leaves = [x.detach().requires_grad_() for x in tensors]
+    with use_backend(backend):
+        y = attend(graph, *leaves, Dot() if score is None else score)
+        weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))]
+
+
+def largest_error(found, expected):
+    return max(
+        [float((a.double() - b.double()).abs().max()) for a, b in zip(found, expected, strict=True) if a.numel()]
+    )
+
+
+def test_it_agrees_with_reference_on_every_kind_of_graph():
+    refused = check_kernel("tiled")
+    assert not any(case.startswith("attend Dot on") and "given" not in case and "no " not in case for case in refused)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_values_and_gradients_are_those_of_the_equation(name):
+    graph = GRAPHS[name]
+    if not (graph.num_receivers and graph.num_senders):
+        return
+    for heads, channels, values in SHAPES[: 2 if graph.num_receivers > 1000 else None]:
+        tensors = draw(graph, heads, channels, values)
+        assert largest_error(results(graph, tensors, "tiled"), results(graph, tensors, "segment")) < 1e-10
+        single = [x.float() for x in tensors]
+        exact = results(graph, [x.double() for x in single], "segment")
+        assert largest_error(results(graph, single, "tiled"), exact) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["no receivers", "no senders"])
+def test_nobody_to_listen_or_to_listen_to(name):
+    graph = GRAPHS[name]
+    for value in results(graph, draw(graph, 2, 8, 8), "tiled"):
+        assert (value == 0).all()
+
+
+@pytest.mark.parametrize("name", ["causal", "window", "blocks", "complete, other senders", "ranges, three"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_error_is_at_most_twice_that_of_plain_pytorch(name, dtype):
+    graph = GRAPHS[name]
+    for heads, channels, values in SHAPES[:4]:
+        tensors = draw(graph, heads, channels, values, dtype=dtype)
+        exact = results(graph, [x.double() for x in tensors], "segment")
+        plain, found = (results(graph, tensors, backend) for backend in ("segment", "tiled"))
+        assert all(x.dtype == dtype for x in found)
+        for one, other, right in zip(found, plain, exact, strict=True):
+            ours, theirs = ((x.double() - right).norm() / right.norm() for x in (one, other))
+            assert ours <= 2 * theirs + torch.finfo(dtype).eps / 8
+
+
+def test_empty_rows_are_0_with_finite_gradients():
+    graph = random_ranges(200, 60, 2)
+    silent = graph.in_degrees() == 0
+    assert silent.any()
+    y, dq, dk, dv = results(graph, draw(graph, 2, 16, 16, dtype=torch.float32), "tiled")
+    assert (y[silent] == 0).all()
+    assert (dq[silent] == 0).all()
+    assert all(x.isfinite().all() for x in (y, dq, dk, dv))
+
+
+@pytest.mark.parametrize("name", ["causal", "window, far", "blocks", "ranges, three"])
+@pytest.mark.parametrize("heads", [1, 4])
+def test_the_same_bits_on_any_number_of_threads(name, heads):
+    graph, before = GRAPHS[name], torch.get_num_threads()
+    tensors = draw(graph, heads, 16, 16, batch=(2,), dtype=torch.float32)
+    try:
+        found = []
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(results(graph, tensors, "tiled"))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def biased(graph, tensors, bias, backend):
+    """The output and its gradients to q, k, v and a bias on edges."""
+    leaves = [x.detach().requires_grad_() for x in (*tensors, bias)]
+    with use_backend(backend):
+        y = attend(graph, *leaves[:3], Dot() + EdgeBias(leaves[3]))
+        weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_biases_on_edges_and_their_gradients(name):
+    graph = GRAPHS[name]
+    if graph.num_receivers > 1000:
+        return
+    for batch, of_bias, heads in (((), (), 1), ((11,), (), 3), ((2, 2), (2, 2), 2), ((3,), (1,), 2)):
+        tensors = draw(graph, heads, 5, 9, batch)
+        for bias_heads in {1, heads}:
+            bias = torch.randn(*of_bias, graph.num_edges, bias_heads, dtype=torch.float64)
+            exact = biased(graph, tensors, bias, "segment")
+            assert largest_error(biased(graph, tensors, bias, "tiled"), exact) < 1e-10
+            single = biased(graph, [x.float() for x in tensors], bias.float(), "tiled")
+            assert largest_error(single, exact) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["causal", "squares, shifted", "ranges, three"])
+def test_the_same_bits_with_a_bias_on_any_number_of_threads(name):
+    graph, before = GRAPHS[name], torch.get_num_threads()
+    tensors, bias = draw(graph, 2, 8, 8, batch=(11,), dtype=torch.float32), torch.randn(graph.num_edges, 2)
+    try:
+        found = []
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(biased(graph, tensors, bias, "tiled"))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_one_long_head_with_a_bias_is_worked_through_in_pieces():
+    graph = causal(900)
+    tensors, bias = draw(graph, 1, 16, 16), torch.randn(graph.num_edges, 1, dtype=torch.float64)
+    assert largest_error(biased(graph, tensors, bias, "tiled"), biased(graph, tensors, bias, "segment")) < 1e-10
+
+
+def test_biases_of_senders_and_distances():
+    graph = window(70, 6)
+    tensors = draw(graph, 2, 8, 8, batch=(2,))
+    for bias in (
+        SenderBias(torch.randn(70, 2, dtype=torch.float64)),
+        RelativeBias(torch.randn(2, 9, dtype=torch.float64)),
+        SenderBias(torch.randn(2, 70, 1, dtype=torch.float64)),
+    ):
+        score = Dot() + bias + RelativeBias(torch.randn(1, 3, dtype=torch.float64))
+        assert largest_error(results(graph, tensors, "tiled", score), results(graph, tensors, "segment", score)) < 1e-12
+
+
+def dropped(graph, tensors, bias, p, backend):
+    """The same with dropout, by the kernel or with its mask written out; and how often it kept a weight."""
+    leaves = [x.detach().requires_grad_() for x in (*tensors, bias)]
+    score = Dot() + EdgeBias(leaves[3])
+    torch.manual_seed(3)
+    if backend == "tiled":
+        with use_backend("tiled"):
+            y, share = attend(graph, *leaves[:3], score, dropout=p), None
+    else:
+        seed = torch.randint(2**62, (1,))
+        _, w_ij = attend(graph, *leaves[:3], score, return_weights=True)
+        kept = tiled.kept(graph, w_ij.shape, p, seed)
+        share = float(kept.double().mean())
+        y = segment.weighted_values(graph, w_ij * kept / (1 - p), leaves[2])
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))], share
+
+
+@pytest.mark.parametrize("name", ["causal", "window, dilated", "blocks", "complete", "ranges, three"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dropout_forgets_the_same_pairs_forward_and_backward(name, dtype):
+    graph = GRAPHS[name]
+    tensors = draw(graph, 3, 6, 10, batch=(4,), dtype=dtype)
+    bias = torch.randn(graph.num_edges, 3, dtype=dtype)
+    exact, share = dropped(graph, [x.double() for x in tensors], bias.double(), 0.3, "written out")
+    found, _ = dropped(graph, tensors, bias, 0.3, "tiled")
+    assert largest_error(found, exact) < (1e-10 if dtype == torch.float64 else 2e-4)
+    assert abs(share - 0.7) < 0.02
+
+
+def test_dropout_keeps_the_mean_and_draws_anew():
+    graph = causal(40)
+    v = torch.ones(200, 40, 2, 4)
+    q = torch.zeros_like(v)
+    with use_backend("tiled"):
+        y = attend(graph, q, q, v, dropout=0.5)
+        assert abs(float(y.mean()) - 1) < 0.02
+        assert not torch.equal(y, attend(graph, q, q, v, dropout=0.5))
+        assert not torch.equal(y[0], y[1]) and not torch.equal(y[:, :, 0], y[:, :, 1])
+
+
+def test_second_gradients_with_dropout():
+    graph, seed = window(4, 1), torch.tensor([12345])
+    leaves = [x.requires_grad_() for x in draw(graph, 1, 1, 1, batch=(2,))]
+    starts, stops = graph.ranges()
+
+    def run(q, k, v):
+        return tiled.attend_tiles(q, k, v, None, starts, stops, None, None, 0.7, 0.4, seed)[0]
+
+    assert torch.autograd.gradcheck(run, leaves)
+    assert torch.autograd.gradgradcheck(run, leaves)
+
+
+def test_a_bias_of_minus_infinity_masks():
+    graph = squares(6, 6, 3)
+    tensors = draw(graph, 1, 8, 8)
+    bias = torch.randn(graph.num_edges, 1, dtype=torch.float64)
+    bias[::2] = -torch.inf
+    bias[graph.offsets[4] : graph.offsets[5]] = -torch.inf
+    found = biased(graph, tensors, bias, "tiled")
+    assert (found[0][4] == 0).all()
+    assert largest_error(found, biased(graph, tensors, bias, "segment")) < 1e-12
+
+
+def test_one_long_head_is_worked_through_in_pieces():
+    for graph in (window(9000, 30), causal(900)):
+        tensors = draw(graph, 1, 32, 32)
+        assert largest_error(results(graph, tensors, "tiled"), results(graph, tensors, "segment")) < 1e-10
+
+
+def test_rows_may_lie_anywhere():
+    graph = causal(37)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        fused = torch.randn(2, 37, 3 * 4 * 16, dtype=torch.float64).to(dtype)
+        views = [x.unflatten(-1, (4, 16)) for x in fused.chunk(3, -1)]
+        heads_first = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in views]
+        packed = results(graph, [x.contiguous() for x in views], "tiled")
+        for elsewhere in (views, heads_first):
+            assert all(torch.equal(a, b) for a, b in zip(results(graph, elsewhere, "tiled"), packed, strict=True))
+    x = torch.randn(37, 2, 8).requires_grad_()
+    with use_backend("tiled"):
+        y = attend(graph, x, x, x)
+        found = [
+            torch.autograd.grad(y, x, g, retain_graph=True)[0]
+            for g in (torch.ones(()).expand_as(y), torch.ones_like(y))
+        ]
+    assert torch.equal(*found)
+
+
+def test_scales_by_head_and_shared_keys():
+    graph = window(40, 5)
+    q, k, v = draw(graph, 4, 16, 8, batch=(3, 2))
+    score = Dot(torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64))
+    tensors = [q, k[..., :2, :], v[..., :2, :]]
+    assert largest_error(results(graph, tensors, "tiled", score), results(graph, tensors, "segment", score)) < 1e-12
+
+
+def test_large_scores_are_stable():
+    graph = causal(50)
+    tensors = [30 * x.float() for x in draw(graph, 2, 16, 16)]
+    found = results(graph, tensors, "tiled")
+    exact = results(graph, [x.double() for x in tensors], "segment")
+    assert all(x.isfinite().all() for x in found)
+    assert float((found[0].double() - exact[0]).abs().max()) < 0.1
+
+
+def test_gradients_and_second_gradients():
+    graph = Graph.from_ranges(torch.tensor([[0], [1], [2], [0]]), torch.tensor([[2], [4], [2], [5]]), 5)
+    leaves = [x.requires_grad_() for x in draw(graph, 2, 3, 2)]
+    with use_backend("tiled"):
+        assert torch.autograd.gradcheck(lambda q, k, v: attend(graph, q, k, v), leaves)
+        assert torch.autograd.gradgradcheck(lambda q, k, v: attend(graph, q, k, v), leaves)
+
+
+def test_gradients_and_second_gradients_with_a_bias():
+    graph = squares(2, 3, 2)
+    leaves = [x.requires_grad_() for x in draw(graph, 1, 1, 1, batch=(2,))]
+    leaves.append(torch.randn(graph.num_edges, 1, dtype=torch.float64, requires_grad=True))
+    with use_backend("tiled"):
+        assert torch.autograd.gradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
+        assert torch.autograd.gradgradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
+
+
+def test_it_is_a_proper_operator():
+    graph = window(20, 3)
+    (starts, stops), seed = graph.ranges(), torch.tensor([2**40 + 7])
+    for dtype in (torch.float32, torch.float64):
+        q, k, v = (x.requires_grad_() for x in draw(graph, 2, 8, 5, batch=(2,), dtype=dtype))
+        torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, None, None, 0.3, 0.0, seed))
+        places, order = tiled._places(graph, starts, stops, None), torch.arange(20)
+        bias = torch.randn(1 if dtype == torch.float32 else 2, 2, graph.num_edges, dtype=dtype)
+        inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3, 0.4, seed)
+        torch.library.opcheck(tiled.attend_tiles.overload, inputs)
+
+
+def test_it_compiles_without_graph_breaks():
+    graph = causal(30)
+    tensors = draw(graph, 2, 8, 8, dtype=torch.float32)
+    with use_backend("tiled"):
+        compiled = torch.compile(lambda q, k, v: attend(graph, q, k, v), fullgraph=True, backend="aot_eager")
+        leaves = [x.requires_grad_() for x in tensors]
+        y = compiled(*leaves)
+        found = [y, *torch.autograd.grad(y.sum(), leaves)]
+        y = attend(graph, *leaves)
+        expected = [y, *torch.autograd.grad(y.sum(), leaves)]
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_every_instruction_set_agrees():
+    graph, chosen = window(100, 9), library.instruction_set()
+    tensors, bias = draw(graph, 2, 16, 9), torch.randn(graph.num_edges, 2, dtype=torch.float64)
+    exact, with_bias = results(graph, tensors, "segment"), biased(graph, tensors, bias, "segment")
+    try:
+        for name in library.instruction_sets():
+            library.use_instruction_set(name)
+            assert largest_error(results(graph, tensors, "tiled"), exact) < 1e-10
+            assert largest_error(results(graph, [x.float() for x in tensors], "tiled"), exact) < 1e-4
+            assert largest_error(biased(graph, tensors, bias, "tiled"), with_bias) < 1e-10
+    finally:
+        library.use_instruction_set(chosen)
+
+
+def test_the_cost_follows_the_pairs_inside_the_tiles():
+    def pairs(graph):
+        return tiled._pairs(graph)
+
+    assert 4096 * 257 < pairs(window(4096, 128)) < 1.2 * 4096 * 257
+    assert pairs(blocks([25] * 40)) < 2 * 40 * 25 * 25
+    x = torch.randn(500, 2, 16)
+    listed = {one.backend: one for one in dispatch.candidates(Attend(window(500, 9), x, x, x, Dot()))}
+    assert listed["tiled"].seconds is not None
+
+
+def test_refusals_say_what_it_does_not_do():
+    x = torch.randn(4, 1, 2)
+    given = Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
+    for call, reason in (
+        (lambda: attend(given, x, x, x), "no form with few sender intervals"),
+        (lambda: attend(causal(4), x, x, x, Dot(cap=2.0)), "no soft cap"),
+        (lambda: attend(causal(4), x.half(), x.half(), x.half()), "not in torch.float16"),
+    ):
+        with use_backend("tiled"), pytest.raises(BackendRefusal, match=reason):
+            call()

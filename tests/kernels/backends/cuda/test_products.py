@@ -1,0 +1,309 @@
+"""Triton's sparse products compute what `reference` does, with its gradients, whatever lies in memory how."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from edgewise import Dot, Graph, aggregate, attend, collect, complete
+from edgewise.errors import BackendRefusal
+from edgewise.kernels.backends.cuda import products as triton_products
+from edgewise.kernels.backends.cuda.programs import building
+from edgewise.kernels.backends.torch import segment
+from edgewise.kernels.call import Aggregate
+from edgewise.kernels.choose import dispatch
+from edgewise.kernels.choose.planner import MACHINES
+from edgewise.kernels.operator import products
+from kernels.drawn import CHANNELS, disjoint_graphs, messages, number, pick, product, random_graph, results, same
+from triton_device import DEVICE
+
+NAME = "triton products"
+REDUCTIONS = ("sum", "mean", "max", "min")
+WEIGHTS = ("", "edge", "heads", "heads, batch", "shared by heads")
+
+
+@pytest.fixture(autouse=True)
+def as_a_backend(monkeypatch):
+    """Asked for by name; and hubs of nine edges, which are cut, instead of thousands."""
+    monkeypatch.setitem(dispatch.BACKENDS, NAME, triton_products)
+    monkeypatch.setattr(building, "CHUNK", 8)
+
+
+def on_device(graph):
+    return graph.to(DEVICE)
+
+
+def moved(leaves):
+    return {name: leaf.float().double().to(DEVICE) for name, leaf in leaves.items()}
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_random_graphs_agree_with_reference(part):
+    torch.manual_seed(part)
+    graph = on_device(disjoint_graphs(50))
+    reduce, weight, channels = pick(REDUCTIONS), pick((*WEIGHTS, "messages")), pick(CHANNELS)
+    if weight == "messages":
+        leaves, call = messages(graph, reduce, channels)
+    else:
+        batch = (2,) if "batch" in weight else ()
+        leaves, call = product(graph, reduce, weight, number(1, 5), channels, batch, pick([True, False]))
+    leaves = moved(leaves)
+    expected = results(call, leaves, "reference")
+    same(results(call, leaves, NAME, torch.float32), expected, 1e-5, (part, reduce, weight, channels))
+
+
+@pytest.mark.parametrize("weight", ["", "heads", "shared by heads", "messages"])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_every_kind_agrees_where_messages_tie(reduce, weight):
+    graph = on_device(random_graph(12, 9, 50))
+    leaves, call = (
+        messages(graph, reduce, 3) if weight == "messages" else product(graph, reduce, weight, 3, 1, equal=True)
+    )
+    leaves = moved(leaves)
+    expected = results(call, leaves, "reference")
+    same(results(call, leaves, NAME, torch.float32), expected, 1e-5)
+
+
+def relative_error(found, expected):
+    return float((found.detach().double() - expected.detach()).norm() / expected.detach().norm().clamp(min=1e-30))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("reduce", "weight"), [("sum", "heads"), ("mean", "edge"), ("max", "heads")])
+def test_the_error_is_at_most_twice_that_of_plain_pytorch(reduce, weight, dtype):
+    graph = on_device(random_graph(30, 40, 300))
+    leaves, call = product(graph, reduce, weight, 3, 20, equal=True)
+    leaves = {name: leaf.to(DEVICE, dtype).double() for name, leaf in leaves.items()}
+    exact = results(call, leaves, "segment")
+    plain, found = (results(call, leaves, backend, dtype) for backend in ("segment", NAME))
+    for name, value in exact.items():
+        assert found[name].dtype == dtype
+        ours, theirs = relative_error(found[name], value), relative_error(plain[name], value)
+        rounding = torch.finfo(dtype).eps / 8  # of a result that plain PyTorch happens to get right
+        assert ours <= 2 * theirs + rounding, f"{name}: {ours:.1e}, and {theirs:.1e} in plain PyTorch"
+
+
+@pytest.mark.parametrize(("senders", "receivers", "edges"), [(0, 0, 0), (0, 3, 0), (3, 0, 0), (3, 2, 0)])
+def test_nothing_to_add_up_gives_0(senders, receivers, edges):
+    graph = Graph.from_edge_index(torch.zeros(2, edges, dtype=torch.int64, device=DEVICE), senders, receivers)
+    x = torch.randn(senders, 4, device=DEVICE, requires_grad=True)
+    m_ij = torch.randn(0, 4, device=DEVICE, requires_grad=True)
+    for reduce in REDUCTIONS:
+        for y in (aggregate(graph, x, reduce=reduce, backend=NAME), collect(graph, m_ij, reduce, backend=NAME)):
+            assert torch.equal(y, torch.zeros(receivers, 4, device=DEVICE))
+            y.sum().backward()
+    assert torch.equal(x.grad, torch.zeros_like(x))
+
+
+def test_more_channels_than_a_tile_and_more_heads_than_lanes():
+    graph = on_device(random_graph(4, 4, 9))
+    for weight, heads, channels in (("edge", 1, 700), ("heads", 2, 600), ("heads", 160, 2), ("heads", 600, 1)):
+        leaves, call = product(graph, "sum", weight, heads, channels)
+        leaves = moved(leaves)
+        same(results(call, leaves, NAME, torch.float32), results(call, leaves, "reference"), 1e-5, (heads, channels))
+
+
+def laid_out(x, how):
+    """The same numbers, elsewhere in memory."""
+    if how == "transposed":
+        return x.transpose(0, -1).contiguous().transpose(0, -1)
+    if how == "sliced":
+        return torch.cat([x, x], -1)[..., : x.shape[-1]]
+    if how == "every other row":
+        return torch.stack([x, x], 1).flatten(0, 1)[::2]
+    if how == "off by one":
+        return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
+    return x[:1].expand(x.shape)
+
+
+@pytest.mark.parametrize("how", ["transposed", "sliced", "every other row", "off by one", "expanded"])
+def test_inputs_may_lie_in_memory_in_any_way(how):
+    graph = on_device(random_graph(6, 6, 20))
+    reduce, weight = ("sum", "edge") if how in ("sliced", "expanded") else ("max", "heads")
+    leaves, call = product(graph, reduce, weight, 2, 8)
+    elsewhere = {name: laid_out(leaf.to(DEVICE, torch.float32), how) for name, leaf in leaves.items()}
+    packed = {name: leaf.contiguous() for name, leaf in elsewhere.items()}
+    found = []
+    for given in (elsewhere, packed):
+        y = call({name: x.requires_grad_() for name, x in given.items()}, NAME)
+        found.append([y, *torch.autograd.grad(y.square().sum(), list(given.values()))])
+    assert all(torch.equal(ours, expected) for ours, expected in zip(*found, strict=True))
+
+
+def test_the_gradient_of_a_result_may_be_expanded_or_transposed():
+    graph = on_device(random_graph(6, 6, 20))
+    for reduce in ("mean", "max"):
+        leaves, call = product(graph, reduce, "heads", 2, 4)
+        given = [leaf.to(DEVICE, torch.float32).requires_grad_() for leaf in leaves.values()]
+        y = call(dict(zip(leaves, given, strict=True)), NAME)
+        for dy in (
+            torch.ones(1, 1, 1, device=DEVICE).expand(6, 2, 4),
+            torch.randn(4, 2, 6, device=DEVICE).permute(2, 1, 0),
+        ):
+            found, expected = (torch.autograd.grad(y, given, d, retain_graph=True) for d in (dy, dy.contiguous()))
+            assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+def test_nan_reaches_its_receivers_and_nobody_else():
+    graph = on_device(random_graph(9, 9, 40))
+    listens = torch.zeros(9, dtype=torch.bool, device=DEVICE)
+    listens[graph.receivers[graph.senders == 4]] = True
+    assert 0 < listens.sum() < 9
+    x = torch.randn(9, 5, device=DEVICE)
+    x[4] = float("nan")
+    for reduce in ("sum", "max"):
+        y = aggregate(graph, x, reduce=reduce, backend=NAME)
+        assert torch.equal(y.isnan(), listens[:, None].expand(9, 5)), reduce
+
+
+# Derivatives, and the operators as PyTorch's library sees them
+
+
+@pytest.mark.parametrize(("reduce", "weight"), [("sum", "heads"), ("mean", "edge"), ("max", "shared by heads")])
+def test_second_derivatives_are_those_of_plain_pytorch(reduce, weight):
+    graph = on_device(random_graph(4, 4, 12))
+    leaves, call = product(graph, reduce, weight, 2, 2)
+    for needed in leaves:
+        found = []
+        for backend in (NAME, "segment"):
+            given = {name: leaf.to(DEVICE, torch.float32) for name, leaf in leaves.items()}
+            leaf = given[needed].requires_grad_()
+            (first,) = torch.autograd.grad(call(given, backend).square().sum(), leaf, create_graph=True)
+            found.append(torch.autograd.grad(first.square().sum(), leaf)[0])
+        assert torch.allclose(*found, rtol=1e-4, atol=1e-4), needed
+
+
+@pytest.mark.parametrize("reduce", [products.SUM, products.MAX])
+def test_the_operators_pass_pytorchs_own_check(reduce):
+    graph = on_device(random_graph(5, 4, 20))
+    structure, reverse = triton_products.structure_of(graph), triton_products.reverse_of(graph)
+    x = torch.randn(1, 4, 2, 3, device=DEVICE, requires_grad=True)
+    weight = torch.randn(1, 20, 2, device=DEVICE, requires_grad=True)
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    operators = torch.ops.edgewise
+    torch.library.opcheck(operators.triton_product.default, (x, weight, structure, reverse, reduce), test_utils=tests)
+    x, weight = x.detach(), weight.detach()
+    y = triton_products.PRODUCTS.product(x, weight, structure, reverse, reduce)
+    dy = torch.randn_like(y)
+    if reduce == products.SUM:
+        inputs = (dy, x, structure, 2)
+        torch.library.opcheck(operators.triton_product_gradient.default, inputs, test_utils=tests)
+        return
+    torch.library.opcheck(operators.triton_extreme_share.default, (dy, x, weight, structure, y), test_utils=tests)
+    inputs = (dy, x, weight, structure, y, reverse)
+    torch.library.opcheck(operators.triton_extreme_gradient.default, inputs, test_utils=tests)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_a_compiled_call_gives_the_same_without_a_graph_break():
+    torch._dynamo.reset()
+    leaves, call = product(on_device(random_graph(5, 5, 20)), "mean", "heads", 2, 3)
+    leaves = moved(leaves)
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    expected = results(call, leaves, NAME, torch.float32)
+    same(results(compiled, leaves, NAME, torch.float32), expected, 1e-6)
+    torch._dynamo.reset()
+
+
+def test_two_runs_give_the_same_bits():
+    leaves, call = product(on_device(random_graph(9, 9, 80)), "sum", "heads", 2, 4)
+    leaves = moved(leaves)
+    first, second = (results(call, leaves, NAME, torch.float32) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+# Softmax over edges
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_softmax_over_edges_is_that_of_each_row(batch):
+    graph = on_device(random_graph(6, 6, 60))
+    s = (5 * torch.randn(*batch, 60, 3, device=DEVICE)).requires_grad_()
+    p = triton_products.edge_softmax(graph, s)
+    with torch.no_grad():
+        s[..., graph.receivers == 2, :] = float("-inf")
+    dp = torch.randn_like(p)
+    p = triton_products.edge_softmax(graph, s)
+    (ds,) = torch.autograd.grad(p, s, dp)
+    wide = s.detach().double().requires_grad_()
+    bounds = graph.offsets.tolist()
+    rows = [wide[..., a:b, :].softmax(-2) for a, b in pairwise(bounds)]
+    rows[2] = torch.zeros_like(rows[2])
+    expected = torch.cat(rows, -2)
+    assert torch.allclose(p.double(), expected, atol=1e-5)
+    kept = (graph.receivers != 2)[:, None]
+    (found,) = torch.autograd.grad((expected * dp).sum(), wide)
+    assert torch.allclose(ds.double() * kept, found.nan_to_num() * kept, atol=1e-5)
+    assert (ds[..., graph.receivers == 2, :] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_softmax_in_half_precision_is_as_precise_as_pytorchs(dtype):
+    graph = on_device(random_graph(4, 4, 40))
+    s, dp = (torch.randn(40, 2, device=DEVICE).to(dtype) for _ in range(2))
+    bounds = graph.offsets.tolist()
+
+    def plain(s):
+        return torch.cat([s[a:b].softmax(0) for a, b in pairwise(bounds)])
+
+    def with_gradient(function, wide):
+        leaf = s.to(wide).requires_grad_()
+        p = function(leaf)
+        return p, torch.autograd.grad(p, leaf, dp.to(wide))[0]
+
+    exact, theirs = with_gradient(plain, torch.float64), with_gradient(plain, dtype)
+    ours = with_gradient(lambda s: triton_products.edge_softmax(graph, s), dtype)
+    for found, plainly, value in zip(ours, theirs, exact, strict=True):
+        assert found.dtype == dtype
+        assert relative_error(found, value) <= 2 * relative_error(plainly, value)
+    with pytest.raises(BackendRefusal, match=r"not in torch\.float64"):
+        triton_products.edge_softmax(graph, s.double())
+
+
+def test_the_softmax_operator_passes_pytorchs_own_check():
+    graph = on_device(random_graph(4, 4, 20))
+    structure, reverse = triton_products.messages_of(graph)
+    s = torch.randn(1, 20, 2, device=DEVICE, requires_grad=True)
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    inputs = (s, structure, reverse)
+    torch.library.opcheck(torch.ops.edgewise.triton_edge_softmax.default, inputs, test_utils=tests)
+
+
+# What it refuses, and what it would cost
+
+
+def test_refusals_say_what_it_does_not_do():
+    graph, x = on_device(random_graph(4, 4, 8)), torch.randn(4, 1, 2, device=DEVICE)
+
+    def refusal(call):
+        with pytest.raises(BackendRefusal) as caught:
+            call()
+        return str(caught.value).removeprefix(f"backend {NAME!r} cannot run this call: ")
+
+    assert "attention has kernels of its own" in refusal(lambda: attend(graph, x, x, x, Dot(), backend=NAME))
+    assert "not in torch.float64" in refusal(lambda: aggregate(graph, x[:, 0].double(), backend=NAME))
+    weight = torch.ones(8, device=DEVICE).half()
+    said = refusal(lambda: aggregate(graph, x[:, 0], weight, backend=NAME))
+    assert said == "weights in torch.float16 do not fit features in torch.float32"
+
+
+def test_its_cost_counts_what_is_read():
+    graph = random_graph(100, 100, 1000)
+    few, many = (Aggregate(graph, torch.empty(100, c), None, "sum") for c in (8, 80))
+    assert triton_products.cost(many).rows == 10 * triton_products.cost(few).rows == 4 * 1000 * 80
+    listed = Aggregate(complete(10), torch.empty(10, 8), None, "sum")
+    assert triton_products.cost(listed).bytes >= 24 * 100
+
+
+@pytest.mark.parametrize(("dtype", "reduce"), [(torch.float32, "sum"), (torch.bfloat16, "sum"), (torch.float32, "max")])
+def test_on_a_gpu_it_is_predicted_to_read_less_than_cusparse_and_much_less_than_gathering(dtype, reduce):
+    graph = random_graph(1000, 1000, 20_000)
+    graph.__dict__["device"] = torch.device("cuda")  # for a prediction no card is needed
+    call = Aggregate(graph, torch.empty(1000, 128, dtype=dtype), None, reduce)
+    ours, theirs = (MACHINES["cuda"].seconds(backend.cost(call)) for backend in (triton_products, segment))
+    assert ours < theirs
+    moved = segment.cost(call)
+    if dtype == torch.float32 and reduce == "sum":
+        assert moved.bytes - triton_products.cost(call).bytes == 8 * 20_000  # 12 bytes an edge instead of 4
+    else:
+        assert moved.gathered == 4 * triton_products.cost(call).rows

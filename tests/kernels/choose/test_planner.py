@@ -1,0 +1,103 @@
+"""The planner's choices where they are beyond doubt, its table, and that a choice is made once."""
+
+from unittest import mock
+
+import pytest
+import torch
+
+from edgewise import Additive, Dot, Graph, Kernel, ShapeError, Uniform, attend, causal, complete, plan, window
+from edgewise.kernels import BACKENDS
+from edgewise.kernels.backends.cpu import native
+from edgewise.kernels.call import Attend
+from edgewise.kernels.choose import dispatch
+from edgewise.kernels.choose.planner import Cost, Machine
+
+
+def ring(n: int) -> Graph:
+    nodes = torch.arange(n)
+    return Graph.from_edge_index(torch.stack([nodes, (nodes + 1) % n]), n)
+
+
+@pytest.mark.parametrize(
+    ("graph", "score", "choice"),
+    [
+        (complete(1024), Dot(), "tiled"),
+        (causal(32), Dot(), "dense"),
+        (ring(20_000), Dot(), "native"),
+        (window(8192, 64), Dot(), "tiled"),
+        (window(8192, 4), Dot(), "native"),
+        (complete(64), Additive(), "native"),
+        (complete(4096), Kernel(torch.exp), "factored"),
+        (ring(1000), Kernel(torch.exp), "segment"),
+        (complete(64), Uniform(), "dense"),
+    ],
+)
+def test_the_cheapest_backend_wins(graph, score, choice):
+    assert plan(graph, score, heads=4, channels=16).choice == choice
+
+
+def test_a_plan_prints_candidates_times_and_refusals():
+    text = str(plan(ring(20_000), Dot(cap=5.0), heads=4, channels=16))
+    lines = text.splitlines()
+    assert "20000 edges" in lines[0] and "Dot, 4 heads × 16" in lines[0]
+    assert lines[1].startswith("→ segment") and " ms" in lines[1]
+    assert {line.split()[0] for line in lines[2:]} == set(BACKENDS) - {"segment"}
+    assert any("refuses" in line and "no soft cap" in line for line in lines)
+
+
+def test_predictions_are_ordered_and_computed_without_tensors():
+    made = plan(complete(100_000), heads=8, channels=64)  # 10¹⁰ pairs: nothing may be computed
+    by_name = ("reference", *dispatch.ON_GPU)  # those that run on the CPU only when asked for
+    seconds = [one.seconds for one in made.candidates if one.seconds is not None and one.backend not in by_name]
+    assert seconds == sorted(seconds) and seconds[0] > 0
+
+
+@pytest.mark.parametrize("verb", ["attend", "aggregate", "collect"])
+def test_every_verb_can_be_planned(verb):
+    assert plan(causal(16), verb=verb, heads=2, channels=4).choice in BACKENDS
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"verb": "atend"}, "no verb 'atend'"),
+        ({"heads": 0}, "at least 1"),
+        ({"channels": -1}, "at least 1"),
+        ({"batch": (0,)}, "at least 1"),
+        ({"verb": "aggregate", "reduce": "median"}, "unknown reduction"),
+    ],
+)
+def test_impossible_plans_are_refused(options, message):
+    with pytest.raises(ShapeError, match=message):
+        plan(causal(4), **options)
+
+
+def test_a_choice_is_made_once_per_graph_and_shape():
+    graph = causal(8)
+    x, wider = torch.randn(8, 2, 4), torch.randn(8, 2, 6)
+    with mock.patch.object(dispatch, "candidates", wraps=dispatch.candidates) as asked:
+        for q in (x, x, wider, wider):
+            attend(graph, q, q, q)
+    assert asked.call_count == 2
+
+
+def test_heads_cost_as_many_groups_as_the_kernels_take_them_in():
+    graph = ring(100)
+
+    def work(heads):
+        x = torch.empty(graph.num_senders, heads, 4)
+        return native.cost(Attend(graph, x, x, x, Dot())).edges
+
+    assert work(6) == 3 * work(2)  # three groups of two
+    assert work(3) == 3 * work(1)
+    assert work(16) == 2 * work(8) < 4 * work(4) < 8 * work(2) < 16 * work(1)
+
+
+def test_seconds_add_up():
+    speeds = {"flops": 10, "tiles": 20, "edges": 5, "bandwidth": 20, "gather": 5, "gather_fresh": 1}
+    machine = Machine(**speeds, rows=8, rows_far=2, launch=0.5, reused=100, cache=50)
+    assert machine.seconds(Cost(flops=10, bytes=40, gathered=5, largest=100, launches=2)) == 1 + 2 + 1 + 1
+    assert machine.seconds(Cost(gathered=5, largest=101)) == 5
+    assert machine.seconds(Cost(tiles=20, edges=5)) == 1 + 1
+    assert machine.seconds(Cost(rows=16, held=50)) == 2  # all of them in the cache
+    assert machine.seconds(Cost(rows=16, held=100)) == 1 + 4  # half of them

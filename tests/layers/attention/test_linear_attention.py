@@ -1,0 +1,232 @@
+"""Attention by features: its equation, its recurrent form, its linear cost, and what its random features estimate."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgewise import ConfigError, Graph, causal, complete, use_backend, window
+from edgewise.layers import (
+    KeyValueCache,
+    LinearAttention,
+    MultiHeadAttention,
+    PerformerAttention,
+    PositiveFeatures,
+    RecurrentState,
+    ReLUFeatures,
+    Rotary,
+    TrigonometricFeatures,
+)
+from edgewise.layers.attention.linear_attention import projections
+from layers.parity import assert_parity, leaf
+
+GRAPHS = {
+    "complete": complete(6),
+    "causal": causal(6),
+    "window": window(6, 1),
+    "edges": Graph.from_edge_index([[0, 5, 2, 4, 1, 3, 0], [1, 0, 0, 4, 3, 5, 5]], num_nodes=6),  # nobody speaks to 2
+}
+FEATURES = {
+    "positive": lambda x, w: torch.exp(w @ x - x @ x / 2) / math.sqrt(len(w)),
+    "trigonometric": lambda x, w: torch.cat([(w @ x).sin(), (w @ x).cos()]) * torch.exp(x @ x / 2) / math.sqrt(len(w)),
+    "relu": lambda x, w: ((w @ x).clamp(min=0) + 1e-3) / math.sqrt(len(w)),
+}
+KINDS = {"positive": PositiveFeatures, "trigonometric": TrigonometricFeatures, "relu": ReLUFeatures}
+
+
+def layer_of(kind: str, **options):
+    if kind == "linear":
+        return LinearAttention(8, 2, **options).double()
+    return PerformerAttention(8, 2, KINDS[kind](4, 64), **options).double()
+
+
+def phi(kind, layer, x):
+    """φ of one vector, from its equation."""
+    if kind == "linear":
+        return torch.where(x > 0, x + 1, x.exp())
+    return FEATURES[kind](x / 4**0.25, layer.random.omega)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", ["linear", *KINDS])
+def test_the_layer_is_its_equation(kind, graph):
+    layer, x, listens = layer_of(kind), leaf(6, 8), GRAPHS[graph].dense_mask()
+    q, k, v = (part.view(6, 2, 4) for part in layer.projection(x).chunk(3, -1))
+    heard = []
+    for i in range(6):
+        for h in range(2):
+            w = torch.stack([phi(kind, layer, q[i, h]) @ phi(kind, layer, k[j, h]) for j in range(6)]) * listens[i]
+            heard.append(w @ v[:, h] / (w.sum() if listens[i].any() else 1))
+    expected = layer.output(torch.cat(heard).view(6, 8))
+    parameters = dict(layer.named_parameters())
+    assert_parity(layer, parameters, (GRAPHS[graph], x), expected, [x, *parameters.values()], 1e-10)
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("steps", [[9], [1] * 9, [4, 1, 1, 3]])
+@pytest.mark.parametrize("kind", ["linear", *KINDS])
+def test_the_recurrent_network_is_the_causal_attention(kind, steps, rotary):
+    layer = layer_of(kind, key_value_heads=1, rotary=Rotary(4) if rotary else None).eval()
+    x, start, found = leaf(3, 9, 8).detach(), 0, []
+    cache = layer.cache(causal(9))
+    assert isinstance(cache, RecurrentState)
+    with torch.no_grad():
+        for n in steps:
+            found.append(layer(causal(start + n).rows(start, start + n), x[:, start : start + n], cache=cache))
+            start += n
+        assert torch.allclose(torch.cat(found, 1), layer(causal(9), x), atol=1e-9)
+
+
+def test_decoding_remembers_as_much_after_a_thousand_tokens_as_after_one():
+    layer, state, sizes = LinearAttention(8, 2), RecurrentState(torch.exp), set()
+    x = torch.randn(1000, 2, 4)
+    for i in range(0, 1000, 250):
+        state.listen(x[i : i + 250], x[i : i + 250], x[i : i + 250])
+        sizes.add(state.sums.untyped_storage().nbytes())
+    assert sizes == {4 * 2 * 4 * 5}
+    assert isinstance(layer.cache(window(9, 2, sides="past")), KeyValueCache)  # a state cannot forget
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of entries of the largest tensor that any operation makes."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.entries = max(self.entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("kind", ["linear", "positive"])
+@pytest.mark.parametrize("pattern", [complete, causal])
+def test_no_matrix_of_pairs_is_ever_written(pattern, kind):
+    layer, largest = layer_of(kind).float(), {}
+    for n in (1024, 16384):
+        with LargestTensor() as mode, use_backend("factored"):
+            layer(pattern(n), torch.randn(n, 8)).sum().backward()
+        largest[n] = mode.entries
+    assert largest[16384] <= 16.1 * largest[1024] < 16384 * 16384 / 8
+
+
+# What the random features estimate
+
+
+def estimates(kind: str, x, y, count: int, orthogonal: bool, draws: int):
+    """φ(x)·φ(y) for many draws of ω: [draws]."""
+    omega = projections(count, len(x), orthogonal, draws=draws)
+    a, b = omega @ x, omega @ y
+    if kind == "positive":
+        return torch.exp(a + b - (x @ x + y @ y) / 2).mean(-1)
+    return (a - b).cos().mean(-1) * torch.exp((x @ x + y @ y) / 2)
+
+
+@pytest.mark.parametrize("kind", ["positive", "trigonometric"])
+def test_the_estimate_here_is_the_features(kind):
+    """The closed form above, with the layer's own ω, is the product of the module's features."""
+    features, x, y = KINDS[kind](8, 16).double(), leaf(8), leaf(8, seed=1)
+    a, b = features.omega @ x, features.omega @ y
+    expected = (
+        torch.exp(a + b - (x @ x + y @ y) / 2).mean()
+        if kind == "positive"
+        else (a - b).cos().mean() * torch.exp((x @ x + y @ y) / 2)
+    )
+    assert torch.allclose(features(x) @ features(y), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+@pytest.mark.parametrize("kind", ["positive", "trigonometric"])
+def test_attention_weights_are_unbiased(kind, orthogonal):
+    """The mean of 10,000 draws lies within 3 standard errors of exp(q·k / √C), for every pair of 4 tokens."""
+    q, k = (0.7 * leaf(4, 8, seed=seed).detach() / 8**0.25 for seed in (3, 4))
+    for q_i in q:
+        for k_j in k:
+            found = estimates(kind, q_i, k_j, 16, orthogonal, 10_000)
+            error = found.std() / 100
+            assert abs(found.mean() - torch.exp(q_i @ k_j)) <= 3 * error
+            assert error < 0.05 * found.mean().abs() + 0.05  # or the line above would prove nothing
+
+
+def test_relu_features_estimate_another_kernel():
+    """The arc-cosine kernel ‖x‖ ‖y‖ (sin θ + (π − θ) cos θ) / 2π."""
+    x, y = torch.tensor([0.6, 0.8, 0.0]), torch.tensor([0.0, 0.8, 0.6])
+    features = ReLUFeatures(3, 200_000)
+    theta = torch.acos(x @ y)
+    expected = (theta.sin() + (math.pi - theta) * theta.cos()) / (2 * math.pi)
+    assert (features(x) @ features(y)).item() == pytest.approx(expected.item(), abs=0.01)
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_the_error_falls_with_the_root_of_the_number_of_features(orthogonal):
+    x, y = (functional.normalize(leaf(16, seed=seed).detach(), dim=0) / 2 for seed in (1, 2))
+    counts = [16, 64, 256, 1024]
+    errors = [
+        (estimates("positive", x, y, m, orthogonal, 600) / torch.exp(x @ y) - 1).square().mean().sqrt() for m in counts
+    ]
+    logs = torch.tensor(counts, dtype=torch.float64).log()
+    slope = torch.linalg.lstsq(torch.stack([logs, torch.ones(4)], -1), torch.stack(errors).log()[:, None]).solution[0]
+    assert -0.55 <= slope.item() <= -0.45
+    assert errors[0] < 0.3
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["positive", "trigonometric"])
+def test_directions_at_right_angles_vary_less(kind, seed):
+    x, y = leaf(8, seed=seed).detach() / 3, leaf(8, seed=seed + 10).detach() / 3
+    orthogonal, independent = (estimates(kind, x, y, 8, choice, 20_000).var() for choice in (True, False))
+    assert orthogonal < independent
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_every_direction_is_gaussian(orthogonal):
+    omega = projections(6, 4, orthogonal, draws=20_000)
+    assert torch.allclose(omega.mean(0), torch.zeros(6, 4, dtype=torch.float64), atol=0.04)
+    for row in omega.unbind(1):
+        assert torch.allclose(row.T @ row / 20_000, torch.eye(4, dtype=torch.float64), atol=0.05)
+        assert row.square().sum(-1).var().item() == pytest.approx(8, rel=0.1)  # χ² with 4 degrees of freedom
+    angles = (omega[:, :4] @ omega[:, :4].mT).triu(1).abs().max()
+    assert (angles < 1e-9) == orthogonal
+
+
+def test_with_many_features_a_performer_is_softmax_attention():
+    exact, x = MultiHeadAttention(8, 2), 0.5 * torch.randn(30, 8)
+    layer = PerformerAttention(8, 2, PositiveFeatures(4, 20_000))
+    layer.load_state_dict(exact.state_dict(), strict=False)
+    with torch.no_grad():
+        for graph in (complete(30), causal(30), window(30, 3)):
+            assert torch.allclose(layer(graph, x), exact(graph, x), atol=0.01)
+
+
+def test_directions_are_drawn_anew_while_training_and_a_resumed_run_draws_the_same(monkeypatch):
+    monkeypatch.setattr(PerformerAttention, "REDRAW", 3)
+    layer, x = PerformerAttention(8, 2), torch.randn(4, 8)
+    seen = []
+    for _ in range(7):
+        layer(causal(4), x)
+        seen.append(layer.random.omega.clone())
+    assert [torch.equal(a, b) for a, b in pairwise(seen)] == [True, False, True, True, False, True]
+    other = PerformerAttention(8, 2)
+    other.load_state_dict(layer.state_dict())
+    for one in (layer, other):
+        one(causal(4), x)
+        one(causal(4), x)
+    assert torch.equal(layer.random.omega, other.random.omega)
+    assert not torch.equal(layer.random.omega, seen[-1])
+    layer.eval()
+    before = layer.random.omega.clone()
+    for _ in range(4):
+        layer(causal(4), x)
+    assert torch.equal(layer.random.omega, before)
+
+
+def test_each_layer_draws_its_own():
+    assert not torch.equal(PositiveFeatures(4).omega, PositiveFeatures(4).omega)
+
+
+def test_no_features_are_refused():
+    with pytest.raises(ConfigError, match="at least one"):
+        PositiveFeatures(4, 0)

@@ -1,0 +1,188 @@
+"""Relative positions against peers, and against their equations written out pair by pair in float64."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise import ConfigError, Graph, causal, complete, record, strided, window
+from edgewise.layers import (
+    ALiBiAttention,
+    Buckets,
+    KeyValueCache,
+    ShawAttention,
+    Sinusoidal,
+    T5Attention,
+    TransformerXLAttention,
+)
+from edgewise.layers.attention.relative import distances, slopes
+from layers.parity import assert_parity, leaf
+
+KINDS = {
+    "alibi": ALiBiAttention,
+    "t5": partial(T5Attention, buckets=Buckets(6, 5)),
+    "shaw": partial(ShawAttention, reach=2),
+    "transformer-xl": TransformerXLAttention,
+}
+GRAPHS = {
+    "complete": complete(6),
+    "causal": causal(6),
+    "window": window(6, 1),
+    "strided": strided(6, 2),
+    "edges": Graph.from_edge_index([[0, 5, 2, 4, 1, 3, 0], [1, 0, 0, 4, 3, 5, 5]], num_nodes=6),  # nobody speaks to 2
+}
+
+
+def strong(layer: nn.Module) -> nn.Module:
+    """Weights so large that every term of the score tells."""
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return layer.double()
+
+
+def written_out(name: str, layer: nn.Module, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    """The layer's equation for every pair (i, j), head by head, on senders that are the receivers."""
+    heads, shared, _ = layer.split
+    c, n = layer.channels, len(x)
+    q, k, v = layer.projection(x).split((heads * c, shared * c, shared * c), -1)
+    listens, outputs = graph.dense_mask(), []
+    for h in range(heads):
+        g = h * shared // heads
+        q_h, k_h, v_h = q[:, h * c : (h + 1) * c], k[:, g * c : (g + 1) * c], v[:, g * c : (g + 1) * c]
+        s = torch.zeros(n, n, dtype=torch.float64)
+        values = v_h.expand(n, n, c).clone()
+        for i in range(n):
+            for j in range(n):
+                s[i, j] = q_h[i] @ k_h[j]
+                if name == "alibi":
+                    s[i, j] -= math.sqrt(c) * slopes(heads)[h] * abs(i - j)
+                elif name == "t5":
+                    s[i, j] += math.sqrt(c) * layer.b[h, layer.buckets.of(torch.tensor(i - j))]
+                elif name == "shaw":
+                    row = max(-layer.reach, min(layer.reach, j - i)) + layer.reach
+                    s[i, j] = q_h[i] @ (k_h[j] + layer.a_key[row])
+                    values[i, j] += layer.a_value[row]
+                else:
+                    r = Sinusoidal(x.shape[1]).waves(torch.tensor([i - j]))[0]
+                    w_r = layer.relative.weight[h * c : (h + 1) * c] @ r
+                    s[i, j] += q_h[i] @ w_r + layer.u[h] @ k_h[j] + layer.v[h] @ w_r
+        weight = torch.where(listens, (s / math.sqrt(c)).exp(), 0)
+        p = weight / weight.sum(1, keepdim=True).clamp(min=1e-300)
+        outputs.append(torch.einsum("ij,ijc->ic", p, values))
+    return layer.output(torch.cat(outputs, -1))
+
+
+@pytest.mark.parametrize("shared", [4, 2])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", KINDS)
+def test_the_layer_is_its_equation(name, graph, shared):
+    layer, x = strong(KINDS[name](8, 4, key_value_heads=shared)), leaf(6, 8)
+    expected = written_out(name, layer, GRAPHS[graph], x)
+    assert_parity(layer, dict(layer.named_parameters()), (GRAPHS[graph], x), expected, [x, *layer.parameters()], 1e-10)
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize(("count", "reach"), [(32, 128), (8, 20), (6, 300)])
+def test_buckets_are_transformers(count, reach, both):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    d = torch.arange(-400, 401)
+    expected = t5.T5Attention._relative_position_bucket(-d, both, count, reach)
+    assert torch.equal(Buckets(count, reach, both).of(d), expected)
+
+
+@pytest.mark.parametrize("decoder", [True, False])
+def test_t5_attention_is_transformers(decoder):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    from transformers import T5Config
+
+    config = T5Config(
+        d_model=12, d_kv=4, num_heads=3, relative_attention_num_buckets=8, relative_attention_max_distance=6,
+        is_decoder=decoder, dropout_rate=0.0, attn_implementation="eager",
+    )  # fmt: skip
+    peer = strong(t5.T5Attention(config, has_relative_attention_bias=True, layer_idx=0))
+    x, graph = leaf(2, 10, 12), causal(10) if decoder else complete(10)
+    closed = torch.zeros(10, 10, dtype=torch.float64).masked_fill(~graph.dense_mask(), -torch.inf)
+    (expected, *_) = peer(x, mask=closed[None, None])
+    layer = T5Attention(12, 3, Buckets(8, 6, both=not decoder), bias=False).double()
+    weights = {
+        # T5 does not divide by √C
+        "projection.weight": torch.cat([peer.q.weight * 2, peer.k.weight, peer.v.weight]),
+        "output.weight": peer.o.weight,
+        "b": peer.relative_attention_bias.weight.T,
+    }
+    assert_parity(layer, weights, (graph, x), expected, [x, *peer.parameters()], 1e-10)
+
+
+@pytest.mark.parametrize("heads", [1, 3, 4, 6, 8, 12])
+def test_slopes_are_transformers(heads):
+    bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    alibi = bloom.build_alibi_tensor(torch.ones(1, 5), heads, torch.float64).view(heads, 5)
+    assert torch.allclose(torch.tensor(slopes(heads), dtype=torch.float64), alibi[:, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [[6], [1, 1, 1, 1, 1, 1], [3, 1, 2]])
+@pytest.mark.parametrize("name", KINDS)
+def test_cached_attention_is_attention(name, steps):
+    layer, x = strong(KINDS[name](8, 4, key_value_heads=2)), leaf(3, 6, 8).detach()
+    cache, found, start = KeyValueCache(), [], 0
+    for n in steps:
+        rows = window(start + n, 4, sides="past").rows(start, start + n)
+        with torch.no_grad():
+            found.append(layer(rows, x[:, start : start + n], cache=cache))
+        start += n
+    assert torch.allclose(torch.cat(found, 1), layer(window(6, 4, sides="past"), x), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_only_the_distance_counts(name):
+    """Receivers and senders that move together hear the same; a text in a batch hears what it hears alone."""
+    layer, x = strong(KINDS[name](8, 2)), leaf(7, 8)
+    near = layer(window(7, 2, sides="past"), x)
+    assert torch.allclose(layer(window(5, 2, sides="past"), x[2:])[2:], near[4:], atol=1e-12)
+    texts = Graph.batch([causal(4), causal(3)])
+    alone = torch.cat([layer(causal(4), x[:4]), layer(causal(3), x[4:])])
+    assert torch.allclose(layer(texts, x), alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_cross_attention_on_the_same_nodes_is_self_attention(name):
+    layer, x = strong(KINDS[name](8, 2)), leaf(5, 8)
+    assert torch.allclose(layer(complete(5, 5), x, x), layer(complete(5), x), atol=1e-12)
+    assert layer(complete(5, 9), x, leaf(9, 8)).shape == (5, 8)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_weights_can_be_recorded(name):
+    with record() as seen:
+        KINDS[name](8, 2)(causal(4), torch.randn(4, 8))
+    (one,) = seen
+    assert torch.allclose(one.weights.sum(0), torch.full((2,), 4.0))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_attention_weights_are_dropped_while_training_only(name):
+    layer, x = KINDS[name](8, 2, dropout=0.5), torch.randn(6, 8)
+    assert not torch.equal(layer(complete(6), x), layer(complete(6), x))
+    layer.eval()
+    assert torch.equal(layer(complete(6), x), layer(complete(6), x))
+
+
+def test_distances_count_the_offset():
+    assert distances(causal(4).rows(2, 4)).tolist() == [2, 1, 0, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Buckets(2, 128), "too few buckets"),
+        (lambda: Buckets(32, 8), "reach of no more than its 8"),
+        (lambda: ShawAttention(8, 2, reach=0), "at least 1"),
+        (lambda: TransformerXLAttention(9, 3), "must be even"),
+        (lambda: T5Attention(8, 3), "do not divide"),
+    ],
+)
+def test_impossible_settings_are_refused(build, message):
+    with pytest.raises(ConfigError, match=message):
+        build()

@@ -1,0 +1,121 @@
+import pytest
+import torch
+
+from edgewise import ConfigError, Graph
+from edgewise.layers import SchNet
+from edgewise.layers.geometric import schnet
+from edgewise.testing import assert_equivariant
+from layers.parity import assert_parity, leaf, messy_graph
+from layers.rigid import rotation, translation
+
+
+def test_schnet_is_pygs_interaction_block():
+    schnet = pytest.importorskip("torch_geometric.nn.models.schnet")
+    graph, h, x = messy_graph().remove_self_loops(), leaf(7, 5), leaf(7, 3, seed=1)
+    peer = schnet.InteractionBlock(5, num_gaussians=12, num_filters=6, cutoff=10.0).double()
+    smearing = schnet.GaussianSmearing(0.0, 10.0, 12).double()
+    r = (x[graph.receivers] - x[graph.senders]).norm(dim=-1)
+    weights = {
+        "into.weight": peer.conv.lin1.weight,
+        "filters.0.weight": peer.mlp[0].weight,
+        "filters.0.bias": peer.mlp[0].bias,
+        "filters.1.weight": peer.mlp[2].weight,
+        "filters.1.bias": peer.mlp[2].bias,
+        "first.weight": peer.conv.lin2.weight,
+        "first.bias": peer.conv.lin2.bias,
+        "second.weight": peer.lin.weight,
+        "second.bias": peer.lin.bias,
+    }
+    expected = h + peer(h, graph.edge_index(), r, smearing(r))
+    layer = SchNet(5, filters=6, gaussians=12, cutoff=10.0).double()
+    assert_parity(layer, weights, (graph, h, x), expected, [h, x, *weights.values()], tolerance=1e-6)
+
+
+def test_a_loop_among_pairs_is_heard():
+    """As on the same graph with one edge more, for which there are no pairs."""
+    graph = Graph.from_edge_index([[0, 1, 1], [1, 0, 1]], num_nodes=3)
+    one_way = Graph.from_edge_index([[0, 1, 1, 0], [1, 0, 1, 2]], num_nodes=3)
+    layer, h, x = SchNet(5, filters=6, gaussians=4, cutoff=9.0).double(), leaf(3, 5), leaf(3, 3, seed=1)
+    assert torch.allclose(layer(graph, h, x)[:2], layer(one_way, h, x)[:2], atol=1e-12)
+
+
+def test_schnet_is_equation_2_written_out():
+    graph, h, x = messy_graph(), leaf(7, 5), leaf(7, 3, seed=1)
+    layer = SchNet(5, filters=6, gaussians=4, cutoff=2.0).double()  # some pairs are beyond the cutoff
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn_like(parameter) / 2)
+    eye = torch.eye(7, dtype=torch.float64)
+    r = (((x[:, None] - x[None]) ** 2).sum(-1) + eye).sqrt() * (1 - eye)
+    centres = torch.linspace(0, 2, 4, dtype=torch.float64)
+    gamma = 0.5 / (centres[1] - centres[0]) ** 2
+    one, two = layer.filters
+    ssp = torch.nn.functional.softplus
+    shift = torch.log(torch.tensor(2.0, dtype=torch.float64))
+    z = torch.exp(-gamma * (r[..., None] - centres) ** 2) @ one.weight.T + one.bias
+    W = (ssp(z) - shift) @ two.weight.T + two.bias
+    W = W * (0.5 * (torch.cos(torch.pi * r / 2) + 1) * (r < 2))[..., None]
+    assert 0 < int(((r > 2) & graph.dense_mask()).sum()) < graph.num_edges
+    A = graph.multiplicity().double()[..., None]
+    y = (A * (h @ layer.into.weight.T)[None] * W).sum(1)
+    inner = ssp(y @ layer.first.weight.T + layer.first.bias) - shift
+    expected = h + inner @ layer.second.weight.T + layer.second.bias
+    weights = dict(layer.named_parameters())
+    assert_parity(layer, weights, (graph, h, x), expected, [h, x, *layer.parameters()])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("reflect", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+def test_no_rigid_motion_changes_the_features(reflect, dtype, tolerance, seed):
+    graph, layer = messy_graph(), SchNet(4, filters=8, gaussians=10, cutoff=5.0).to(dtype)
+    R, t = rotation(seed, reflect=reflect).to(dtype), translation(seed).to(dtype)
+    assert_equivariant(
+        lambda h, x: layer(graph, h, x),
+        lambda h, x: (h, x @ R + t),
+        lambda y: y,
+        torch.randn(7, 4, dtype=dtype),
+        torch.randn(7, 3, dtype=dtype),
+        tolerance=tolerance,
+    )
+
+
+def test_the_filter_ends_smoothly_at_the_cutoff():
+    layer = SchNet(2, filters=3, gaussians=5, cutoff=4.0).double()
+    r = torch.tensor([[3.999], [4.0], [7.0]], dtype=torch.float64, requires_grad=True)
+    graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3)
+    W = layer.filter(graph, r)
+    (slope,) = torch.autograd.grad(W.sum(), r)
+    assert W[0].abs().max() < 1e-6 and slope[0].abs() < 1e-2
+    assert torch.equal(W[1:], torch.zeros(2, 3, dtype=torch.float64))
+
+
+def test_the_second_derivative_is_right():
+    graph, layer = messy_graph(), SchNet(2, filters=3, gaussians=4, cutoff=4.0).double()
+    h = torch.randn(7, 2, dtype=torch.float64)
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda place: layer(graph, h, place).sum(), x)
+
+
+@pytest.mark.parametrize("cell", [None, torch.tensor(2.5, dtype=torch.float64)])
+def test_one_filter_serves_both_directions(monkeypatch, cell):
+    """Where all listen to one another, filters are made for pairs: the same as for every edge."""
+    graph = messy_graph().remove_self_loops().symmetrise()
+    layer, h, x = SchNet(5, filters=6, gaussians=8, cutoff=4.0).double(), leaf(7, 5), leaf(7, 3, seed=1)
+    made, make = [], layer.filter
+    layer.filter = lambda graph, r: made.append(len(r)) or make(graph, r)
+    found = []
+    for pairs in (True, False):
+        if not pairs:
+            monkeypatch.setattr(schnet, "_pairs", lambda graph: None)
+        y = layer(graph, h, x, cell)
+        found.append([y, *torch.autograd.grad(y.square().sum(), [h, x, *layer.parameters()])])
+    assert made == [graph.num_edges // 2, graph.num_edges]
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", [{"cutoff": 0.0}, {"cutoff": float("nan")}, {"gaussians": 1}])
+def test_impossible_filters_are_refused(options):
+    with pytest.raises(ConfigError, match="positive"):
+        SchNet(2, filters=3, **options)

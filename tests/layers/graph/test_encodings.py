@@ -1,0 +1,114 @@
+import networkx
+import pytest
+import torch
+
+from edgewise import Graph, GraphError, complete
+from edgewise.graphs.make.cliques import clique_counts
+from edgewise.graphs.make.spectral import laplacian_spectrum, random_walk_returns
+from edgewise.layers import (
+    CliqueEncoding,
+    EigenspaceEncoding,
+    LaplacianEncoding,
+    RandomWalkEncoding,
+    SignInvariantEncoding,
+)
+from edgewise.layers.graph.encodings import _lopsided
+
+CUBE = Graph.from_networkx(networkx.convert_node_labels_to_integers(networkx.hypercube_graph(3)))
+BATCH = Graph.batch([_lopsided(), CUBE, complete(2)])
+KINDS = [LaplacianEncoding, SignInvariantEncoding, EigenspaceEncoding, RandomWalkEncoding, CliqueEncoding]
+
+
+def test_laplacian_encoding_is_the_equation():
+    layer, x = LaplacianEncoding(4, count=3).double().eval(), torch.randn(16, 4, dtype=torch.float64)
+    v = laplacian_spectrum(BATCH, 4).vectors[:, 1:]
+    assert torch.allclose(layer(BATCH, x), x + v @ layer.linear.weight.T)
+
+
+def test_signs_are_drawn_for_each_graph_and_vector_while_training_only():
+    layer = LaplacianEncoding(3, count=3).double()
+    with torch.no_grad():
+        layer.linear.weight.copy_(torch.eye(3))
+    nothing, v = torch.zeros(16, 3, dtype=torch.float64), laplacian_spectrum(BATCH, 4).vectors[:, 1:]
+    seen = set()
+    for _ in range(100):
+        y = layer(BATCH, nothing)
+        assert torch.allclose(y.abs(), v.abs())
+        signs = [(part * of).sum(0).sign() for part, of in zip(y.split([6, 8, 2]), v.split([6, 8, 2]), strict=True)]
+        seen.add(tuple(torch.cat(signs[:2]).tolist()))
+    assert len(seen) > 30  # of 64
+    assert torch.equal(layer.eval()(BATCH, nothing), v)
+
+
+def test_a_sign_invariant_encoding_does_not_see_signs(monkeypatch):
+    layer, x = SignInvariantEncoding(4, count=3).double(), torch.randn(16, 4, dtype=torch.float64)
+    y, spectrum = layer(BATCH, x), laplacian_spectrum(BATCH, 4)
+    flipped = type(spectrum)(spectrum.values, spectrum.vectors * torch.tensor([1, -1, 1, -1]), spectrum.sizes)
+    monkeypatch.setattr("edgewise.layers.graph.encodings.spectrum_of", lambda graph, count: flipped)
+    assert torch.allclose(layer(BATCH, x), y, atol=1e-12)
+    halved = type(spectrum)(spectrum.values, spectrum.vectors / 2, spectrum.sizes)
+    monkeypatch.setattr("edgewise.layers.graph.encodings.spectrum_of", lambda graph, count: halved)
+    assert not torch.allclose(layer(BATCH, x), y, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [EigenspaceEncoding, RandomWalkEncoding, CliqueEncoding])
+def test_relabelling_a_graph_of_repeated_eigenvalues_relabels_its_encoding(kind):
+    layer, x = kind(4, 5).double(), torch.randn(8, 4, dtype=torch.float64)
+    for _ in range(20):
+        perm = torch.randperm(8)
+        assert torch.allclose(layer(CUBE.permute(perm), x[perm]), layer(CUBE, x)[perm], atol=1e-9)
+
+
+def test_an_eigenspace_that_is_not_whole_is_left_out():
+    """The cube has 0, then 2/3 three times: three eigenvalues of four hold one whole space, four hold two."""
+    x = torch.zeros(8, 4, dtype=torch.float64)
+    layers = [EigenspaceEncoding(4, count) for count in (1, 3, 4)]
+    for layer in layers:
+        layer.load_state_dict(layers[0].state_dict())
+    one, three, four = (layer.double()(CUBE, x) for layer in layers)
+    assert torch.allclose(one, three)
+    assert not torch.allclose(three, four)
+
+
+def test_an_eigenspace_encoding_tells_rings_with_chords_apart():
+    from edgewise.tasks.graphs.skip_links import SKIPS, ring_with_chords
+
+    layer, nothing = EigenspaceEncoding(4, count=16).double(), torch.zeros(41, 4, dtype=torch.float64)
+    y = torch.stack([layer(ring_with_chords(41, skip), nothing).mean(0) for skip in SKIPS])
+    assert (torch.cdist(y, y) + torch.eye(len(y))).min() > 1e-6
+
+
+def test_random_walk_encoding_is_the_equation():
+    layer, x = RandomWalkEncoding(4, steps=5).double(), torch.randn(16, 4, dtype=torch.float64)
+    expected = x + random_walk_returns(BATCH, 5) @ layer.linear.weight.T + layer.linear.bias
+    assert torch.allclose(layer(BATCH, x), expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cliques_are_counted_as_subsets_are(seed):
+    from itertools import combinations
+
+    drawn = networkx.gnp_random_graph(9, 0.6, seed=seed)
+    expected = torch.zeros(9, 3, dtype=torch.float64)
+    for size in (3, 4, 5):
+        for nodes in combinations(range(9), size):
+            if all(drawn.has_edge(*pair) for pair in combinations(nodes, 2)):
+                expected[list(nodes), size - 3] += 1
+    assert expected.any()
+    assert torch.equal(clique_counts(Graph.from_networkx(drawn), 5), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_follows_from_the_graph_is_computed_once(kind, monkeypatch):
+    graph = Graph.batch([_lopsided()])
+    layer = kind(4, 3).eval()
+    first = layer(graph, torch.zeros(6, 4))
+    for name in ("laplacian_spectrum", "random_walk_returns", "clique_counts"):
+        monkeypatch.setattr(f"edgewise.layers.graph.encodings.{name}", None)
+    assert torch.equal(layer(graph, torch.zeros(6, 4)), first)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_receivers_must_be_the_senders(kind):
+    with pytest.raises(GraphError):
+        kind(3, 3)(complete(2, 3), torch.zeros(2, 3))

@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from edgewise import Graph, GraphError, aggregate, complete
+from edgewise.layers import GCN, SparseFeatures, renormalised
+from edgewise.layers.graph import gcn
+from layers.parity import assert_parity, leaf, messy_graph
+
+
+@pytest.mark.parametrize("outputs", [3, 8], ids=["narrowing", "widening"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_gcn_is_pygs(outputs, bias):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    graph, x = messy_graph(), leaf(7, 5)
+    peer = pyg.GCNConv(5, outputs, bias=bias).double()
+    weights = {"linear.weight": peer.lin.weight} | ({"bias": peer.bias} if bias else {})
+    expected = peer(x, graph.edge_index())
+    assert_parity(GCN(5, outputs, bias).double(), weights, (graph, x), expected, [x, *peer.parameters()])
+
+
+def test_gcn_is_equations_5_2_and_5_4():
+    graph = Graph.from_edge_index([[0, 1, 1, 2, 3, 3], [1, 0, 2, 1, 3, 0]], num_nodes=5)
+    a = graph.dense_mask().double()
+    a = a + torch.diag((a.diagonal() == 0).double())  # A + I, for A without loops
+    d = torch.diag(a.sum(1) ** -0.5)
+    layer, x = GCN(4, 3).double(), leaf(5, 4)
+    assert torch.allclose(layer(graph, x), d @ a @ d @ x @ layer.linear.weight.T + layer.bias, atol=1e-12)
+    loops, entries = renormalised(graph, torch.float64)
+    dense = torch.zeros(5, 5, dtype=torch.float64).index_put((loops.receivers, loops.senders), entries)
+    assert torch.allclose(dense, d @ a @ d, atol=1e-12)
+
+
+def test_a_batch_of_graphs_is_a_block_diagonal_matrix():
+    """(5.5): every member as if it were alone."""
+    members, x = [messy_graph(), complete(3)], leaf(10, 4)
+    layer = GCN(4, 2).double()
+    alone = torch.cat([layer(members[0], x[:7]), layer(members[1], x[7:])])
+    assert torch.allclose(layer(Graph.batch(members), x), alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("outputs", [2, 9])
+def test_sparse_features_give_what_dense_ones_give(outputs):
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    dense = torch.rand(7, 4).where(torch.rand(7, 4) < 0.4, 0)
+    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()))
+    layer = GCN(4, outputs)
+    assert torch.allclose(layer(messy_graph(), sparse), layer(messy_graph(), dense), atol=1e-6)
+
+
+def test_entries_are_computed_once_per_graph_and_dtype():
+    graph = messy_graph()
+    first = renormalised(graph, torch.float32)
+    again = renormalised(graph, torch.float32)
+    assert first[0] is again[0]
+    assert first[1] is again[1]
+    assert renormalised(graph, torch.float64)[1].dtype == torch.float64
+
+
+@pytest.mark.parametrize("outputs", [3, 8])
+def test_edges_carry_the_narrower_of_inputs_and_outputs(outputs, monkeypatch):
+    carried = []
+    monkeypatch.setattr(gcn, "aggregate", lambda graph, x, w: carried.append(x.shape[-1]) or aggregate(graph, x, w))
+    GCN(5, outputs)(messy_graph(), torch.randn(7, 5))
+    assert carried == [min(5, outputs)]
+
+
+def test_receivers_must_be_the_senders():
+    with pytest.raises(GraphError):
+        GCN(3, 2)(complete(2, 3), torch.zeros(3, 3))

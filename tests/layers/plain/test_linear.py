@@ -1,0 +1,103 @@
+"""Sparse features: the same numbers as the dense ones, in every direction."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csc_matrix, csr_matrix
+
+from edgewise.errors import ShapeError
+from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
+
+DENSE = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 0.0]], dtype=torch.float64)
+
+
+@pytest.fixture
+def sparse() -> SparseFeatures:
+    return SparseFeatures.from_scipy(csr_matrix(DENSE.numpy()), dtype=torch.float64)
+
+
+def test_from_scipy_keeps_every_value(sparse: SparseFeatures) -> None:
+    assert torch.equal(sparse.to_dense(), DENSE)
+    assert sparse.shape == DENSE.shape
+    assert (sparse.dtype, sparse.device) == (DENSE.dtype, DENSE.device)
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csc_matrix])
+def test_from_scipy_reads_any_order_and_adds_duplicates_up(kind: type) -> None:
+    entries = ([1.0, 2.0, 5.0, 7.0], ([1, 0, 1, 1], [2, 1, 0, 2]))
+    matrix = kind(entries, shape=(2, 3))
+    if kind is csr_matrix:
+        matrix = csr_matrix((np.array([2.0, 1.0, 5.0, 7.0]), [1, 2, 0, 2], [0, 1, 4]), shape=(2, 3))
+    features = SparseFeatures.from_scipy(matrix)
+    assert features.to_dense().tolist() == [[0, 2, 0], [5, 0, 8]]
+    assert features.graph.num_edges == 3
+
+
+def test_from_scipy_leaves_the_matrix_as_it_was() -> None:
+    matrix = csr_matrix((np.array([1.0, 7.0]), [2, 2], [0, 2]), shape=(1, 3))
+    SparseFeatures.from_scipy(matrix)
+    assert matrix.nnz == 2
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_agrees_with_dense_forward_and_gradient(sparse: SparseFeatures, bias: bool) -> None:
+    linear = Linear(4, 5, bias=bias, dtype=torch.float64)
+    chosen = torch.randn(3, 5, dtype=torch.float64)
+    gradients = []
+    for x in (DENSE, sparse):
+        linear.zero_grad()
+        (linear(x) * chosen).sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in linear.parameters()])
+    torch.testing.assert_close(linear(sparse), linear(DENSE), rtol=0, atol=1e-12)
+    for dense_gradient, sparse_gradient in zip(*gradients, strict=True):
+        torch.testing.assert_close(sparse_gradient, dense_gradient, rtol=0, atol=1e-12)
+
+
+def test_linear_reaches_the_words_of_a_learned_bag(sparse: SparseFeatures) -> None:
+    weight = sparse.weight.clone().requires_grad_()
+    linear = Linear(4, 2, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda w: linear(SparseFeatures(sparse.graph, w)), (weight,))
+
+
+def test_linear_is_torchs_linear_for_tensors() -> None:
+    linear, theirs = Linear(4, 5, dtype=torch.float64), torch.nn.Linear(4, 5, dtype=torch.float64)
+    linear.load_state_dict(theirs.state_dict())
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    assert torch.equal(linear(x), theirs(x))
+
+
+def test_a_document_without_words_gives_the_bias(sparse: SparseFeatures) -> None:
+    linear = Linear(4, 5, dtype=torch.float64)
+    assert torch.equal(linear(sparse)[1], linear.bias)
+
+
+@pytest.mark.parametrize("x", [torch.ones(2, 3), SparseFeatures.from_scipy(csr_matrix(np.ones((2, 3))))])
+def test_another_width_is_named(x: torch.Tensor | SparseFeatures) -> None:
+    with pytest.raises(ShapeError, match=r"\[2, 3\].*\[\.\.\., 4\]"):
+        Linear(4, 5)(x)
+
+
+def test_one_number_per_word_is_required(sparse: SparseFeatures) -> None:
+    with pytest.raises(ShapeError, match=r"\[3\]; expected \[4\]"):
+        SparseFeatures(sparse.graph, torch.ones(3))
+
+
+def test_dropout_drops_the_same_share_and_keeps_the_mean() -> None:
+    words = SparseFeatures.from_scipy(csr_matrix(np.ones((100, 100))))
+    for x in (words, torch.ones(10_000)):
+        dropped = dropout(x, 0.2, training=True)
+        values = dropped.weight if isinstance(dropped, SparseFeatures) else dropped
+        assert values.unique().tolist() == [0.0, 1.25]
+        assert values.mean().item() == pytest.approx(1, abs=0.03)
+
+
+def test_dropout_does_nothing_outside_training(sparse: SparseFeatures) -> None:
+    assert dropout(sparse, 0.5, training=False) is sparse
+    assert dropout(sparse, 0.0, training=True) is sparse
+
+
+def test_to_changes_the_dtype_and_keeps_the_graph(sparse: SparseFeatures) -> None:
+    single = sparse.to(dtype=torch.float32)
+    assert single.dtype == torch.float32
+    assert single.graph is sparse.graph
+    assert sparse.to("cpu").graph.device == torch.device("cpu")

@@ -1,0 +1,86 @@
+import pytest
+import torch
+
+from edgewise import ConfigError, complete
+from edgewise.models import Particles, ParticlesSettings, Signature
+from edgewise.models.particles.particles import FORECASTS
+from edgewise.testing import assert_equivariant
+from layers.rigid import rotation, translation
+
+SIGNATURE = Signature(7, 3, space=3)
+GRAPH = complete(5).remove_self_loops()
+EQUIVARIANT = [name for name in FORECASTS if name != "message-network"]
+
+
+def turned(x, R, t):
+    return torch.cat([x[..., :3] @ R + t, x[..., 3:6] @ R, x[..., 6:]], -1)
+
+
+def model(layer, dtype=torch.float64):
+    return Particles(ParticlesSettings(layer, width=8, depth=2), SIGNATURE).to(dtype)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("reflect", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("layer", EQUIVARIANT)
+def test_a_forecast_turns_with_the_world(layer, dtype, tolerance, reflect, seed):
+    forecast = model(layer, dtype)
+    R, t = rotation(seed, reflect=reflect).to(dtype), translation(seed).to(dtype)
+    assert_equivariant(
+        lambda x: forecast(GRAPH, x),
+        lambda x: (turned(x, R, t),),
+        lambda y: y @ R + t,
+        torch.randn(2, 5, 7, dtype=dtype),
+        tolerance=tolerance,
+    )
+
+
+def test_message_passing_on_coordinates_does_not():
+    forecast, x, R = model("message-network"), torch.randn(5, 7).double(), rotation(0)
+    assert not torch.allclose(forecast(GRAPH, turned(x, R, 0)), forecast(GRAPH, x) @ R, atol=1e-3)
+
+
+@pytest.mark.parametrize("layer", FORECASTS)
+def test_the_order_of_the_particles_does_not_matter(layer):
+    forecast, x, perm = model(layer), torch.randn(5, 7).double(), torch.randperm(5)
+    assert torch.allclose(forecast(GRAPH, x[perm]), forecast(GRAPH, x)[perm], atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", FORECASTS)
+def test_every_weight_learns_and_evaluation_agrees(layer):
+    forecast, x = model(layer), torch.randn(2, 5, 7).double()
+    y = forecast(GRAPH, x)
+    y.square().sum().backward()
+    blind = {n for n, p in forecast.named_parameters() if p.grad is None or not p.grad.abs().sum()}
+    last = {"forecast.layers.1.phi_h"} if "egnn" in layer else {"forecast.energy.linears.1.bias"}
+    if layer in ("tfn", "se3-attention"):  # what the last layer says of numbers is not read
+        last = {f"forecast.layers.1.{name}.maps.0" for name in ("own", "heard", "output")}
+    assert all(name.startswith(tuple(last)) for name in blind)
+    with torch.no_grad():
+        assert torch.allclose(forecast(GRAPH, x), y)
+
+
+def test_schnet_forecasts_by_a_force():
+    """Its displacement has no curl: the Jacobian of a gradient is symmetric."""
+    forecast, now = model("schnet"), torch.randn(5, 7).double()
+    jacobian = torch.autograd.functional.jacobian(lambda x: forecast(GRAPH, torch.cat([x, now[:, 3:]], -1)), now[:, :3])
+    jacobian = jacobian.reshape(15, 15) - torch.eye(15)
+    assert jacobian.abs().max() > 1e-3
+    assert torch.allclose(jacobian, jacobian.T, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "signature", "message"),
+    [
+        (ParticlesSettings(), Signature(7, 3), "this task has none"),
+        (ParticlesSettings(), Signature(5, 3, space=3), "this task has none"),
+        (ParticlesSettings("egn"), SIGNATURE, "'egn' is unknown"),
+        (ParticlesSettings(width=0), SIGNATURE, "at least 1"),
+        (ParticlesSettings("tfn", types=0), SIGNATURE, "types of at least 1"),
+        (ParticlesSettings("tfn"), Signature(5, 2, space=2), "three dimensions"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, signature, message):
+    with pytest.raises(ConfigError, match=message):
+        Particles(settings, signature)

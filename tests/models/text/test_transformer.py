@@ -1,0 +1,141 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise import ConfigError, Graph, causal, complete, grid
+from edgewise.layers import NORMS, READOUTS
+from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
+
+TEXT = Signature(11, 11, tokens=True, length=8)
+IMAGE = Signature(4, 10, length=6, whole_graph=True)
+
+
+def _small(signature=TEXT, **options):
+    return Transformer(TransformerSettings(**({"width": 8, "depth": 2, "heads": 2} | options)), signature)
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+def test_every_choice_trains(order, positions, activation):
+    model = _small(order=order, positions=positions, activation=activation, key_value_heads=1, bias=False)
+    scores = model(causal(8), torch.randint(11, (3, 8)))
+    assert scores.shape == (3, 8, 11)
+    scores.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_attention_trains(attention):
+    model = _small(attention=attention)
+    model(causal(8), torch.randint(11, (3, 8))).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_every_norm_trains(norm):
+    _small(norm=norm)(causal(8), torch.randint(11, (3, 8))).sum().backward()
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_one_output_per_graph(readout):
+    model = _small(IMAGE, readout=readout)
+    assert model(grid(2, 3), torch.randn(5, 6, 4)).shape == (5, 1, 10)
+    assert model(Graph.batch([complete(6), complete(2)]), torch.randn(8, 4)).shape == (2, 10)
+
+
+def test_it_is_its_blocks_one_after_the_other():
+    """(4.3) and (4.6), then a linear map without bias."""
+    model, graph, tokens = _small(), causal(8), torch.randint(11, (2, 8))
+    x = model.embed.weight[tokens] + model.positions.weight
+    for block in model.blocks:
+        x = block(graph, x)
+    assert torch.allclose(model(graph, tokens), model.norm(x) @ model.head.weight.T, atol=1e-6)
+    assert model.head.bias is None
+
+
+def test_post_norm_has_no_last_norm_and_pre_norm_has_one():
+    assert isinstance(_small(order="post").norm, nn.Identity)
+    assert isinstance(_small(order="pre").norm, nn.LayerNorm)
+
+
+def test_nobody_hears_the_future_on_a_causal_graph():
+    model, tokens = _small(), torch.randint(11, (1, 8))
+    other = tokens.clone()
+    other[0, 5:] = (other[0, 5:] + 1) % 11
+    before, after = model(causal(8), tokens), model(causal(8), other)
+    assert torch.equal(before[0, :5], after[0, :5])
+    assert not torch.allclose(before[0, 5:], after[0, 5:])
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_positions_tell_the_order(positions):
+    model, tokens = _small(positions=positions).double(), torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8]])
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    moved = model(complete(8), tokens.roll(3, 1)).roll(-3, 1)
+    assert torch.allclose(model(complete(8), tokens), moved) == (positions == "none")
+
+
+def test_sequences_of_different_lengths_in_one_graph_are_read_as_if_alone():
+    model = _small(positions="learned").double()
+    texts = [torch.randint(11, (n,)) for n in (3, 8, 1)]
+    together = model(Graph.batch([causal(len(text)) for text in texts]), torch.cat(texts))
+    alone = torch.cat([model(causal(len(text)), text) for text in texts])
+    assert torch.allclose(together, alone, atol=1e-12)
+
+
+def test_weights_start_as_gpt2s():
+    model = _small(width=128, heads=4, depth=8)
+    for block in model.blocks:
+        for weight in (block.attention.output.weight, block.feed_forward.down.weight):
+            assert weight.std().item() == pytest.approx(0.02 / math.sqrt(16), rel=0.1)
+        assert block.attention.projection.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    for weight in (model.embed.weight, model.head.weight, model.positions.weight):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert all((p == 0).all() for name, p in model.named_parameters() if name.endswith("bias"))
+
+
+def test_the_tied_output_is_the_embedding():
+    tied, free = _small(tied=True), _small()
+    assert sum(p.numel() for p in free.parameters()) - sum(p.numel() for p in tied.parameters()) == 11 * 8
+    assert tied(causal(8), torch.randint(11, (1, 8))).shape == (1, 8, 11)
+    tensors = list(tied.state_dict().values())
+    assert len({t.data_ptr() for t in tensors}) == len(tensors)  # safetensors refuses shared ones
+
+
+def test_dropout_reaches_embeddings_weights_and_stages():
+    model, tokens = _small(dropout=0.3), torch.randint(11, (1, 8))
+    assert not torch.equal(model(causal(8), tokens), model(causal(8), tokens))
+    assert {module.dropout for module in model.modules() if hasattr(module, "dropout")} == {0.3}
+    model.eval()
+    assert torch.equal(model(causal(8), tokens), model(causal(8), tokens))
+
+
+@pytest.mark.parametrize(
+    ("signature", "options", "message"),
+    [
+        (TEXT, {"order": "middle"}, "order 'middle' is unknown: choose one of pre, post"),
+        (TEXT, {"positions": "absolute"}, "choose one of none, sinusoidal, learned, rotary"),
+        (TEXT, {"attention": "hashed"}, "choose one of softmax, strided-heads"),
+        (TEXT, {"attention": "linear", "positions": "t5"}, "choose none, sinusoidal, learned or rotary"),
+        (TEXT, {"attention": "fixed-heads", "key_value_heads": 1}, "leave key_value_heads out"),
+        (TEXT, {"attention": "fixed-heads", "heads": 1}, "1 heads need a number of patterns"),
+        (TEXT, {"activation": "swish"}, "choose one of relu"),
+        (TEXT, {"norm": "group"}, "choose one of layer"),
+        (TEXT, {"heads": 3}, "3 heads do not divide a width of 8"),
+        (TEXT, {"width": 0}, "at least 1"),
+        (TEXT, {"depth": -1}, "at least 0"),
+        (TEXT, {"readout": "mean"}, "one output per node"),
+        (IMAGE, {}, "choose a readout"),
+        (IMAGE, {"readout": "median"}, "choose one of mean, sum, max, attention"),
+        (IMAGE, {"readout": "mean", "tied": True}, "same tokens"),
+        (Signature(4, 2), {}, "largest length"),
+    ],
+)
+def test_impossible_settings_are_refused(signature, options, message):
+    with pytest.raises(ConfigError, match=message):
+        _small(signature, **options)

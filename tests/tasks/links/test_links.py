@@ -1,0 +1,190 @@
+"""Link prediction: loss, scores and answers, against other implementations."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import cut_links, window
+from edgewise.layers import GCN
+from edgewise.models import GNN, GNNSettings
+from edgewise.tasks import LinkPrediction, PatternChoice, citation_links
+from edgewise.tasks.links.links import divergence, inner_product, ranking_scores
+
+NODES = 40
+
+
+def task(variational: bool, width: int = 3) -> LinkPrediction:
+    cut = cut_links(window(NODES, 2), 0.1, 0.2, torch.Generator().manual_seed(0))
+    x = torch.randn(NODES, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return LinkPrediction("band", cut, x, width, variational)
+
+
+class Given(nn.Module):
+    """A model whose outputs are known."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, graph: object, x: object) -> Tensor:
+        return self.outputs
+
+
+def test_the_loss_of_an_auto_encoder_is_its_equation() -> None:
+    links = task(variational=False)
+    batch = links.train_batch(1000, torch.Generator().manual_seed(0))
+    z = torch.randn(NODES, 3, dtype=torch.float64, requires_grad=True)
+    A = torch.sigmoid(z @ z.T)
+    rows, columns = batch.pairs
+    chance = A[rows, columns]
+    linked = batch.target > 0
+    expected = -(chance[linked].log().mean() + (1 - chance[~linked]).log().mean()) / 2
+    found = links.loss(z, batch)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(*torch.autograd.grad(found, z), *torch.autograd.grad(expected, z), rtol=1e-9, atol=1e-12)
+
+
+def test_the_variational_loss_is_that_of_torch_distributions() -> None:
+    links = task(variational=True)
+    batch = links.train_batch(1000, torch.Generator().manual_seed(0))
+    outputs = torch.randn(NODES, 6, dtype=torch.float64, requires_grad=True)
+    mean, log_deviation = outputs[:, :3], outputs[:, 3:]
+    torch.manual_seed(3)
+    found = links.loss(outputs, batch)
+    torch.manual_seed(3)
+    z = mean + log_deviation.exp() * torch.randn(NODES, 3, dtype=torch.float64)
+    posterior = torch.distributions.Normal(mean, log_deviation.exp())
+    apart = torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, 1.0)).sum()
+    logits = (z @ z.T)[batch.pairs[0], batch.pairs[1]]
+    expected = functional.binary_cross_entropy_with_logits(logits, batch.target.double()) + apart / NODES**2
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    ours, theirs = torch.autograd.grad(found, outputs), torch.autograd.grad(expected, outputs)
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
+def test_the_peer_decodes_and_diverges_alike() -> None:
+    from torch_geometric.nn import VGAE, InnerProductDecoder
+
+    z, log_deviation = torch.randn(2, NODES, 3, dtype=torch.float64)
+    pairs = torch.randint(NODES, (2, 50))
+    torch.testing.assert_close(inner_product(z, pairs), InnerProductDecoder()(z, pairs, sigmoid=False))
+    theirs = VGAE(nn.Identity()).kl_loss(z, log_deviation)
+    torch.testing.assert_close(divergence(z, log_deviation).mean(), theirs)
+
+
+def test_gradients_are_right() -> None:
+    z, log_deviation = torch.randn(2, 6, 2, dtype=torch.float64).requires_grad_()
+    pairs = torch.tensor([[0, 1, 1], [2, 3, 5]])
+    assert torch.autograd.gradcheck(lambda z: inner_product(z, pairs), z)
+    assert torch.autograd.gradcheck(divergence, (z, log_deviation))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_scores_are_those_of_scikit_learn_and_of_their_definitions(ties: bool) -> None:
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    links, none = torch.randn(37).double() + 1, torch.randn(53).double()
+    if ties:
+        links, none = links.round(), none.round()
+    scores = ranking_scores(links, none, k=10)
+    together, target = torch.cat([links, none]), torch.cat([torch.ones(37), torch.zeros(53)])
+    assert scores["auc"].item() == pytest.approx(roc_auc_score(target, together), rel=1e-12)
+    assert scores["ap"].item() == pytest.approx(average_precision_score(target, together), rel=1e-12)
+    ranks = [1 + sum(other >= own for other in none.tolist()) for own in links.tolist()]
+    assert scores["mrr"].item() == pytest.approx(sum(1 / rank for rank in ranks) / 37)
+    assert scores["hits@10"].item() == pytest.approx(sum(rank <= 10 for rank in ranks) / 37)
+
+
+def test_a_model_that_tells_nothing_apart_ranks_last() -> None:
+    scores = ranking_scores(torch.zeros(5), torch.zeros(7), k=3)
+    assert scores["auc"].item() == 0.5
+    assert scores["ap"].item() == pytest.approx(5 / 12)
+    assert scores["mrr"].item() == pytest.approx(1 / 8)
+    assert scores["hits@3"].item() == 0
+
+
+def test_training_pairs_are_drawn_anew_and_held_out_ones_are_not_spared() -> None:
+    links = task(variational=True)
+    train = set(map(tuple, links.cut.train.T.tolist()))
+    held = set(map(tuple, torch.cat([links.cut.valid, links.cut.test], 1).T.tolist()))
+    drawn: set[tuple[int, int]] = set()
+    for seed in range(40):
+        batch = links.train_batch(1000, torch.Generator().manual_seed(seed))
+        linked = batch.target > 0
+        assert set(map(tuple, batch.pairs[:, linked].T.tolist())) == train
+        none = set(map(tuple, batch.pairs[:, ~linked].T.tolist()))
+        assert len(none) == len(train)
+        assert not none & train
+        drawn |= none
+    assert held & drawn
+    again = links.train_batch(1000, torch.Generator().manual_seed(39))
+    assert torch.equal(batch.pairs, again.pairs)
+    assert links.train_batch(8, torch.Generator()).size == 16
+
+
+def test_nothing_held_out_reaches_the_embeddings() -> None:
+    """The embedding of i has no gradient to the features of a node to which only a held-out link leads."""
+    links = task(variational=False)
+    model = GCN(5, 3).double()
+    x = links.x.clone().requires_grad_()
+    z = model(links.graph(), x)
+    for i, j in links.cut.test.T.tolist():
+        (to_x,) = torch.autograd.grad(z[i].sum(), x, retain_graph=True)
+        assert to_x[j].abs().sum() == 0
+
+
+def test_evaluation_reads_the_means_without_noise() -> None:
+    links = task(variational=True)
+    (batch,) = links.batches("test", 1)
+    outputs = torch.randn(NODES, 6, dtype=torch.float64)
+    scores = links.score(outputs, batch)
+    count = batch.size
+    linked = batch.target > 0
+    logits = inner_product(outputs[:, :3], batch.pairs)
+    assert count == 2 * links.cut.test.shape[1] == scores["count"]
+    for name, value in ranking_scores(logits[linked], logits[~linked]).items():
+        assert scores[name].item() == pytest.approx(count * value.item())
+    assert next(links.batches("test", 1)) is batch
+    assert set(map(tuple, batch.pairs[:, ~linked].T.tolist())) == set(map(tuple, links.cut.test_none.T.tolist()))
+
+
+def test_predict_one_pair_and_the_likeliest_new_links() -> None:
+    links = task(variational=False, width=1)
+    model = Given(torch.linspace(0, 3, NODES, dtype=torch.float64)[:, None])
+    i, j = links.cut.train[:, 0].tolist()
+    answer = links.predict(model, None, f"{i}, {j}", "cpu")
+    assert answer["training link"]
+    assert answer["probability"] == pytest.approx(1 / (1 + 2.718281828459045 ** -(i * j * 9 / 39**2)))
+    told = links.predict(model, None, "39", "cpu")["links"]
+    known = {a if b == 39 else b for a, b in links.cut.train.T.tolist() if 39 in (a, b)}
+    assert [link["node"] for link in told] == [n for n in range(38, -1, -1) if n not in known][:10]
+    for wrong in ("40", "-1", "1,2,3", "x", "", "1,"):
+        with pytest.raises(DataError, match="one or two numbers 0 to 39"):
+            links.predict(model, None, wrong, "cpu")
+
+
+def test_settings_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"task\.width"):
+        task(variational=True, width=0)
+
+
+def test_any_graph_over_the_nodes_can_stand_in() -> None:
+    links = task(variational=True)
+    (batch,) = links.batches("valid", 1, PatternChoice("complete"))
+    assert batch.graph.is_complete
+    assert batch.split(2) == [batch, batch]
+    model = GNN(GNNSettings("gcn", 4), links.signature).double()
+    assert model(batch.graph, batch.x).shape == (NODES, 6)
+
+
+def test_cora_has_the_shares_of_the_paper(data) -> None:
+    data("planetoid")
+    links = citation_links(fold=1)
+    assert (links.cut.valid.shape[1], links.cut.test.shape[1]) == (263, 527)
+    assert links.cut.train.shape[1] == 5278 - 263 - 527
+    assert links.graph().num_edges == 2 * links.cut.train.shape[1]
+    assert links.signature.outputs == 32
+    assert not torch.equal(links.cut.test, citation_links(fold=2).cut.test)

@@ -1,0 +1,164 @@
+import json
+
+import pytest
+import torch
+
+from edgewise import radius_graph
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.models import Simulator, SimulatorSettings
+from edgewise.tasks import PatternChoice, Rollout, Scene, Simulation
+from edgewise.tasks.particles.simulation import random_walk
+
+FALL = torch.tensor([0.0, -0.002], dtype=torch.float64)
+
+
+def scene(films=5, frames=20, particles=7):
+    """Discs that fall through one another, and through the floor: x_t = x_0 + t v_0 + t (t + 1) / 2 a."""
+    generator = torch.Generator().manual_seed(0)
+    first = torch.rand(films, 1, particles, 2, generator=generator, dtype=torch.float64)
+    moves = 0.02 * torch.randn(films, 1, particles, 2, generator=generator, dtype=torch.float64)
+    t = torch.arange(frames, dtype=torch.float64)[:, None, None]
+    return Scene(first + t * moves + t * (t + 1) / 2 * FALL, (1.0, 1.0), 0.05, 0.2, frame=0.01, gravity=20.0)
+
+
+SPLITS = {"train": torch.arange(3), "valid": torch.tensor([3]), "test": torch.tensor([4])}
+
+
+def task(noise=0.0, **options):
+    return Simulation("fall", scene(**options), SPLITS, noise=noise)
+
+
+class Newton(torch.nn.Module):
+    """What the discs do: no network could be better."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(FALL / 0.2)  # in units of the reach
+
+    def forward(self, graph, x):
+        return (x[:, :2].double() + x[:, 2:4].double() + self.a).float()
+
+
+def test_an_example_is_a_history_its_graph_and_the_next_frame():
+    fall = task()
+    assert len(fall.examples["train"]) == fall.epoch_size == 3 * 14 and len(fall.examples["test"]) == 14
+    batch = next(fall.batches("test", 3))
+    assert batch.x.shape == (21, fall.signature.inputs) and batch.target.shape == (21, 2)
+    film = fall.scene.positions[4]
+    for member, rows in enumerate(torch.arange(21).split(7)):
+        now = 5 + member
+        assert torch.allclose(batch.x[rows, :2], (film[now] / 0.2).float())
+        assert torch.allclose(batch.x[rows, 2:4], ((film[now] - film[now - 1]) / 0.2).float(), atol=1e-6)
+        assert torch.allclose(batch.target[rows], (film[now + 1] / 0.2).float())
+        oldest = (film[now - 4] - film[now - 5]) / 0.2 / fall.velocity
+        assert torch.allclose(batch.x[rows, 4:6], oldest.float(), atol=1e-5)
+    frames = film[5:8]
+    assert batch.graph == Graph.batch([radius_graph(frame / 0.2, 1.0) for frame in frames])
+
+
+def test_walls_are_told_by_clipped_distances_and_bells():
+    history = torch.tensor([0.5, 4.5]).double().expand(1, 6, 1, 2)  # at rest, in a box of 5
+    told = task().features(history)[0, 14:]
+    assert told[:4].tolist() == [0.5, 1.0, 1.0, 0.5]
+    bells = told[4:].view(4, 32)
+    assert torch.allclose(
+        bells, torch.exp(-((31 * torch.tensor([[0.5], [4.5], [4.5], [0.5]]) - torch.arange(32)) ** 2) / 2)
+    )
+    moving = history + torch.arange(-5.0, 1.0).view(1, 6, 1, 1) * torch.tensor([0.1, 0.0])
+    assert torch.allclose(
+        task().features(moving)[0, 18:50], torch.exp(-((31 * 0.6 - torch.arange(32)) ** 2) / 2), atol=1e-5
+    )
+
+
+def test_scores_compare_with_going_straight_on():
+    fall, exact = task(), Newton()
+    batch = next(fall.batches("valid", 14))
+    straight, right = batch.x[:, :2] + batch.x[:, 2:4], exact(batch.graph, batch.x)
+    assert fall.loss(straight, batch).item() == pytest.approx(
+        (FALL[1].item() / 0.2 / fall.acceleration) ** 2 / 2, rel=1e-3
+    )
+    for outputs, ratio in ((straight, 1.0), (right, 0.0)):
+        sums = fall.score(outputs, batch)
+        means = {name: float(value / sums["count"]) for name, value in sums.items()}
+        assert means["loss"] == pytest.approx(fall.loss(outputs, batch).item(), abs=1e-6)
+        assert fall.finish(means)["ratio"] == pytest.approx(ratio, abs=1e-5)
+
+
+def test_noise_is_a_random_walk_of_the_moves():
+    walk = random_walk(torch.Size([3000, 6, 2, 2]), 0.3, torch.Generator().manual_seed(0))
+    moves = walk.diff(dim=1)
+    assert (walk[:, 0] == 0).all()
+    for step in range(5):  # independent steps add up
+        assert moves[:, step].std().item() == pytest.approx(0.3 * ((step + 1) / 5) ** 0.5, rel=0.03)
+    steps = moves.diff(dim=1).flatten(2)
+    assert abs((steps[:, 0] * steps[:, 1]).mean() / steps[:, 0].var()) < 0.05
+
+
+def test_the_target_of_a_disturbed_history_undoes_the_wrong_velocity():
+    """The position that is read is wrong too, and the target moves along: a = x' - x - v undoes the noise of v."""
+    clean, noisy = (task(noise).train_batch(4, torch.Generator().manual_seed(1)) for noise in (0.0, 0.5))
+    place, move = (noisy.x[:, part] - clean.x[:, part] for part in (slice(0, 2), slice(2, 4)))
+    assert place.std() > 0 and move.std() > 0
+    assert torch.allclose(noisy.target - clean.target, place, atol=1e-6)
+    found, wanted = (batch.target - batch.x[:, :2] - batch.x[:, 2:4] for batch in (noisy, clean))
+    assert torch.allclose(found - wanted, -move, atol=1e-6)
+
+
+def test_a_training_batch_follows_from_its_generator_and_validation_has_no_noise():
+    noisy, same = (task(0.5).train_batch(4, torch.Generator().manual_seed(2)) for _ in range(2))
+    assert torch.equal(noisy.x, same.x) and torch.equal(noisy.target, same.target) and noisy.graph == same.graph
+    assert torch.equal(next(task(0.5).batches("valid", 3)).x, next(task().batches("valid", 3)).x)
+
+
+def test_a_perfect_model_rolls_out_the_truth():
+    fall = task()
+    rollout = fall.roll_out(Newton(), torch.tensor([4, 3]), steps=10)
+    assert rollout.forecast.shape == (2, 16, 7, 2) and rollout.given == 6
+    assert torch.allclose(rollout.forecast[:, :6], rollout.truth[:, :6], atol=1e-15)
+    assert torch.equal(rollout.truth, fall.scene.positions[[4, 3], :16])
+    assert (rollout.error() < 1e-5).all() and rollout.error()[15] > 0
+    assert fall.roll_out(Newton(), torch.tensor([4])).forecast.shape[1] == 20  # the film ends
+
+
+def test_films_are_rolled_out_side_by_side_as_alone():
+    fall = task()
+    model = Simulator(SimulatorSettings(width=8, depth=2), fall.signature).double()
+    model.forward = lambda graph, x, forward=model.forward: forward(graph, x.double())
+    both = fall.roll_out(model, torch.tensor([3, 4]), 5).forecast
+    for number, film in enumerate((3, 4)):
+        alone = fall.roll_out(model, torch.tensor([film]), 5).forecast
+        assert torch.allclose(both[number], alone[0], atol=1e-12)
+    assert (both[:, 6:] - fall.scene.positions[[3, 4], 6:11]).abs().max() > 1e-4
+
+
+def test_a_roll_out_is_measured():
+    rollout = task().roll_out(Newton(), torch.tensor([4]), 10)
+    kinetic, potential = rollout.energy(rollout.truth)
+    # 20 m/s² is what falls by 0.002 m a frame of 0.01 s gains: no energy is lost
+    assert torch.allclose((kinetic + potential), (kinetic + potential)[:, :1], rtol=1e-9)
+    assert kinetic.std() > 0
+    momentum = rollout.momentum(rollout.truth)
+    assert torch.allclose(momentum.diff(dim=1), (FALL / 0.01).expand(1, 14, 2), atol=1e-9)
+    for height, outside in ((0.97, 0.02), (0.9, -0.05)):
+        centres = torch.tensor([[[[0.5, height], [0.5, 0.5]]]]).double()
+        assert rollout.outside(centres) == pytest.approx(outside, abs=1e-7)
+    shifted = rollout.forecast + torch.tensor([0.03, 0.04]).double()
+    assert torch.allclose(Rollout(rollout.scene, shifted, rollout.forecast, 6).error(), torch.tensor(0.05).double())
+
+
+def test_a_roll_out_is_told_in_numbers():
+    answer = json.loads(json.dumps(task().predict(Newton(), None, "test:0", "cpu")))
+    assert answer["steps"] == 14 and answer["seconds"] == pytest.approx(0.14)
+    assert list(answer["distance_after_steps"]) == ["1", "10", "14"]
+    assert answer["forecast"]["energy_last"] == pytest.approx(answer["truth"]["energy_last"], rel=1e-3)
+    for request in ("test:1", "valid:-1", "7", "all"):
+        with pytest.raises(DataError):
+            task().predict(Newton(), None, request, "cpu")
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match="too few"):
+        task(frames=6)
+    with pytest.raises(ConfigError, match="from positions"):
+        next(task().batches("valid", 2, PatternChoice("complete")))

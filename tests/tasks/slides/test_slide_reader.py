@@ -1,0 +1,184 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise.errors import ConfigError, DataError, EdgewiseError
+from edgewise.tasks.slides import slide_reader
+from edgewise.tasks.slides.slide_reader import Tiling, in_parallel, lay_out, neighbours, overview, stream
+from edgewise.tasks.slides.slide_simulator import Level, encoded, write_pyramid
+
+openslide = pytest.importorskip("openslide")
+PURPLE = (150, 60, 160)
+
+
+def checkered(path, levels=(1, 2), mpp=0.5):
+    """512 × 768 pixels of glass, with tissue on three squares of 128: the second darker, the third half as wide."""
+    pixels = np.full((512, 768, 3), 245, dtype=np.uint8)
+    pixels[128:256, 256:384] = PURPLE
+    pixels[256:384, 384:512] = np.array(PURPLE) // 2
+    pixels[384:512, 640:704] = PURPLE
+    made = []
+    for coarser in levels:
+        smaller = pixels[::coarser, ::coarser]
+        height, width = smaller.shape[:2]
+        padded = np.pad(smaller, ((0, -height % 256), (0, -width % 256), (0, 0)), mode="edge")
+        made.append(Level(width, height, encoded(padded), coarser))
+    write_pyramid(path, made, mpp)
+    return path
+
+
+@pytest.mark.parametrize("levels", [(1,), (1, 2), (1, 4)])
+@pytest.mark.parametrize(("mpp", "size"), [(0.5, 128), (1.0, 64), (2.0, 32), (0.25, 256)])
+def test_tiles_hold_the_same_tissue_at_every_resolution_and_from_every_pyramid(tmp_path, levels, mpp, size):
+    tiling = Tiling(mpp, size, tissue=0.6, workers=0)
+    layout = lay_out(checkered(tmp_path / "a.tiff", levels), tiling)
+    assert layout.side == pytest.approx(128, rel=1e-3) and layout.extent == (512, 768)
+    assert layout.places.tolist() == [[1, 2], [2, 3]]
+    ((number, tiles),) = stream([layout], tiling)
+    assert number == 0 and tiles.shape == (2, size, size, 3) and tiles.dtype == torch.uint8
+    inner = slice(size // 8, -size // 8)
+    for tile, colour in zip(tiles, (np.array(PURPLE), np.array(PURPLE) // 2), strict=True):
+        assert np.abs(tile[inner, inner].numpy().reshape(-1, 3) - colour.astype(float)).max() < 12
+    assert layout.graph().edge_index().tolist() == [[1, 0], [0, 1]]
+
+
+def test_less_tissue_is_enough_where_asked(tmp_path):
+    layout = lay_out(checkered(tmp_path / "a.tiff"), Tiling(0.5, 128, tissue=0.4, workers=0))
+    assert layout.places.tolist() == [[1, 2], [2, 3], [3, 5]]
+
+
+def test_an_overview_is_the_slide_block_by_block(tmp_path, monkeypatch):
+    path, tiling = checkered(tmp_path / "a.tiff"), Tiling(0.5, 32, workers=0)
+    whole, side, extent = overview(path, tiling)
+    monkeypatch.setattr(slide_reader, "REGION", 200)
+    blocks, *_ = overview(path, tiling)
+    assert whole.shape == (16 * 16, 24 * 16, 3) and (round(side), extent) == (32, (512, 768))
+    assert np.array_equal(whole, blocks)
+    with openslide.OpenSlide(path) as slide:
+        expected = np.asarray(slide.read_region((0, 0), 1, (384, 256)).convert("RGB"), dtype=float)
+    assert np.abs(whole - expected).mean() < 1
+
+
+def test_workers_give_what_one_process_gives(tmp_path):
+    layouts = [lay_out(checkered(tmp_path / f"{n}.tiff"), Tiling(0.5, 32, workers=0)) for n in range(3)]
+    alone = list(stream(layouts, Tiling(0.5, 32, workers=0)))
+    together = list(stream(layouts, Tiling(0.5, 32, workers=2)))
+    assert [number for number, _ in together] == [number for number, _ in alone] == [0, 1, 2]
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(alone, together, strict=True))
+
+
+def square(number):
+    return number * number
+
+
+def test_jobs_come_back_in_order_and_none_is_fine():
+    assert list(in_parallel(square, [(n,) for n in range(7)], 2)) == [n * n for n in range(7)]
+    assert list(in_parallel(square, [], 2)) == []
+
+
+def test_neighbours_are_the_eight_around():
+    places = torch.cartesian_prod(torch.arange(4), torch.arange(5))[torch.randperm(20)]
+    near = (places[:, None] - places[None]).abs().amax(-1) == 1
+    assert torch.equal(neighbours(places).dense_mask(), near)
+    assert neighbours(places[:1]).num_edges == 0
+
+
+def test_the_real_slide_has_the_resolution_that_its_scanner_wrote(data):
+    layout = lay_out(data("slides") / "CMU-1-Small-Region.svs", Tiling(2.0, 64, workers=0))
+    assert layout.extent == (2967, 2220)
+    assert layout.side == pytest.approx(64 * 2.0 / 0.499)
+    assert 20 < len(layout.places) <= 8 * 11
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "no such file"), (b"", "cannot read"), (b"II*\0" + b"\xff" * 300, "cannot read"), (b"text", "cannot read")],
+)
+def test_what_is_no_slide_is_named(tmp_path, content, message):
+    path = tmp_path / "bad.svs"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"bad\.svs.*{message}"):
+        lay_out(path, Tiling(workers=0))
+
+
+def test_a_cut_slide_is_named_by_workers_too(tmp_path):
+    path = checkered(tmp_path / "cut.tiff")
+    layout = lay_out(path, Tiling(0.5, 32, workers=0))
+    content = bytearray(path.read_bytes())
+    content[100 : len(content) // 2] = bytes(len(content) // 2 - 100)
+    path.write_bytes(content)
+    for workers in (0, 1):
+        with pytest.raises(DataError, match=r"cut\.tiff"):
+            list(stream([layout], Tiling(0.5, 32, workers=workers)))
+
+
+def test_a_slide_without_tissue_or_resolution_is_refused(tmp_path):
+    glass = np.full((256, 256, 3), 240, dtype=np.uint8)
+    write_pyramid(tmp_path / "glass.tiff", [Level(256, 256, encoded(glass), 1)], 0.5)
+    with pytest.raises(DataError, match="no tile of 32 pixels has 50% of tissue"):
+        lay_out(tmp_path / "glass.tiff", Tiling(workers=0))
+    with pytest.raises(DataError, match="cannot be right"):
+        slide_reader.microns(type("S", (), {"properties": {"openslide.objective-power": "1e-9"}}), tmp_path)
+    with pytest.raises(DataError, match="neither its microns per pixel"):
+        slide_reader.microns(type("S", (), {"properties": {}}), tmp_path)
+    assert slide_reader.microns(type("S", (), {"properties": {"openslide.objective-power": "20"}}), tmp_path) == 0.5
+
+
+@pytest.mark.parametrize("options", [{"mpp": 0.0}, {"size": 4}, {"tissue": 1.5}, {"workers": -1}])
+def test_impossible_tilings_are_refused(options):
+    with pytest.raises(ConfigError, match="must be from"):
+        Tiling(**options)
+
+
+def test_without_openslide_the_extra_is_named(tmp_path, monkeypatch):
+    (tmp_path / "a.svs").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "openslide", None)
+    with pytest.raises(EdgewiseError, match=r"edgewise\[slides\]"):
+        lay_out(tmp_path / "a.svs", Tiling(workers=0))
+
+
+HUGE = """
+import resource, sys
+import numpy as np, torch
+from pathlib import Path
+from edgewise.layers import ResNet
+from edgewise.models import PooledTransformer, PooledTransformerSettings, Signature, relevance
+from edgewise.tasks.slides.slide_features import extract
+from edgewise.tasks.slides.slide_reader import Tiling, lay_out
+from edgewise.tasks.slides.slide_simulator import TILE, Level, draw, encoded, plan, write_pyramid
+
+torch.set_num_threads(1)
+path, side, tiling = Path(sys.argv[1]), 40_000, Tiling(mpp=2.0, size=64, workers=2)
+kinds = [list(encoded(draw(plan(n, 0), n, 0))) for n in range(4)]  # 16 tiles each
+def tiles(side):
+    count = -(-side // TILE)
+    return (kinds[(r // 4 + c // 4) % 4][4 * (r % 4) + c % 4] for r in range(count) for c in range(count))
+coarser = [1] if "one" in sys.argv else [1, 4, 16]
+write_pyramid(path, [Level(side // k, side // k, tiles(side // k), k) for k in coarser], 0.5)
+layout = lay_out(path, tiling)
+(x,) = extract(ResNet(64), [layout], tiling)
+model, graph = PooledTransformer(PooledTransformerSettings(), Signature(64, 2, whole_graph=True)), layout.graph()
+with torch.no_grad():
+    model.eval()(graph, x)
+heat = relevance(model, graph, x, 1)
+assert heat.isfinite().all() and len(heat) == len(layout.places) > 8_000
+peak = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(len(heat), peak[0] + tiling.workers * peak[1])
+"""
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("pyramid", ["one", "three"])
+def test_a_slide_of_40_000_by_40_000_pixels_takes_less_than_2_gb(tmp_path, pyramid):
+    """From file to heat map, on one level or three: the peak of this process and of each worker, added up."""
+    command = [sys.executable, "-c", HUGE, str(tmp_path / "huge.tiff"), pyramid]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    tiles, peak = map(int, done.stdout.split())
+    print(f"{tiles:,} tiles, {peak / 1e9:.2f} GB")
+    assert tiles > 8_000
+    assert peak <= 2e9, f"{peak / 1e9:.2f} GB"

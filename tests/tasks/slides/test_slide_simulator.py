@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from edgewise.tasks.slides.slide_simulator import SIDE, Level, draw, encoded, plan, simulate, write_pyramid
+
+openslide = pytest.importorskip("openslide")
+
+
+def test_what_is_planned_is_drawn_and_every_second_slide_has_a_region():
+    for number in range(2):
+        planned = plan(number, seed=5)
+        assert planned.region.any() == bool(number % 2)
+        assert planned.tissue.mean() >= 0.4
+        pixels = draw(planned, number, seed=5)
+        assert np.array_equal(pixels, draw(plan(number, seed=5), number, seed=5))
+        cells = pixels.reshape(64, 16, 64, 16, 3).mean((1, 3))
+        assert (cells[~planned.tissue].min(-1) > 200).mean() > 0.98  # glass
+        dark = cells.mean(-1)
+        if number:
+            inside = planned.region & planned.tissue
+            assert dark[inside].mean() < dark[planned.tissue & ~inside].mean() - 15
+    assert not np.array_equal(plan(1, 5).stain, plan(1, 6).stain)
+
+
+def test_neither_darkness_nor_density_tells_the_classes_apart():
+    """Immune cells are as dark as the planted region: the darkest tenth of the tissue is about as dark either way."""
+    darkest = []
+    for number in range(12):
+        planned = plan(number, seed=0)
+        cells = draw(planned, number, 0).mean(-1).reshape(16, 64, 16, 64).mean((1, 3))
+        covered = planned.tissue.reshape(16, 4, 16, 4).mean((1, 3)) > 0.9
+        stain = planned.stain[0].mean() - planned.stain[1].mean()
+        darkest.append(np.quantile((planned.stain[0].mean() - cells[covered]) / stain, 0.98))
+    healthy, planted = sorted(darkest[::2]), sorted(darkest[1::2])
+    assert healthy[-1] > planted[0]
+
+
+def test_a_written_pyramid_is_read_by_openslide(tmp_path):
+    pixels = np.zeros((512, 768, 3), dtype=np.uint8)
+    pixels[:256, :256], pixels[256:, 512:] = (250, 20, 30), (20, 60, 240)
+    smaller = np.pad(pixels[::2, ::2], ((0, 0), (0, 128), (0, 0)))
+    levels = [Level(768, 512, encoded(pixels), 1), Level(384, 256, encoded(smaller), 2)]
+    write_pyramid(tmp_path / "a.tiff", levels, 0.5)
+    with openslide.OpenSlide(tmp_path / "a.tiff") as slide:
+        assert slide.level_dimensions == ((768, 512), (384, 256))
+        assert slide.level_downsamples == (1, 2)
+        assert float(slide.properties["openslide.mpp-x"]) == pytest.approx(0.5, rel=1e-3)
+        for level, scale in enumerate((1, 2)):
+            read = np.asarray(slide.read_region((0, 0), level, (768 // scale, 512 // scale)).convert("RGB"))
+            inside = read[20 // scale : 230 // scale, 20 // scale : 230 // scale].reshape(-1, 3)
+            assert np.abs(inside - [250.0, 20, 30]).max() < 12
+            far = read[280 // scale : 500 // scale, 540 // scale : 750 // scale].reshape(-1, 3)
+            assert np.abs(far - [20.0, 60, 240]).max() < 12
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tiff"]
+
+
+def test_a_slide_that_is_there_is_not_drawn_again(tmp_path):
+    path = tmp_path / "slide.tiff"
+    assert simulate(str(path), 1, 0) == 1
+    with openslide.OpenSlide(path) as slide:
+        assert slide.dimensions == (SIDE, SIDE) and slide.level_count == 3
+    before = path.stat().st_mtime_ns
+    simulate(str(path), 1, 0)
+    assert path.stat().st_mtime_ns == before

@@ -1,0 +1,183 @@
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
+from edgewise.tasks import SlideClassification, read_slides, slides
+from edgewise.tasks.slides.slide_reader import Tiling
+from edgewise.tasks.slides.slide_simulator import plan, simulate
+from edgewise.tasks.slides.slides import Slides, auc, read_folder, stratified
+
+pytest.importorskip("openslide")
+module = sys.modules["edgewise.tasks.slides.slides"]  # its function has the same name
+TILING = Tiling(mpp=2.0, size=32, workers=0)
+
+
+def colours(tiles):
+    """An extractor of one's own, which needs no learning."""
+    pixels = tiles.float()
+    return torch.cat([pixels.mean((1, 2)), pixels.std((1, 2))], 1)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    place = tmp_path_factory.mktemp("slides")
+    for number in range(6):
+        simulate(str(place / f"{number}.tiff"), number, 0)
+    return place
+
+
+@pytest.fixture
+def task(files):
+    parts = {"train": [0, 1], "valid": [2, 3], "test": [4, 5]}
+    splits = {split: torch.tensor(part) for split, part in parts.items()}
+    paths = tuple(files / f"{number}.tiff" for number in range(6))
+    found = Slides(paths, torch.arange(6) % 2, ("healthy", "planted"), splits, lambda n: plan(n, 0).region)
+    return read_slides("mine", found, TILING, colours)
+
+
+def model(task, **options):
+    return PooledTransformer(PooledTransformerSettings(width=8, clusters=3, heads=2, **options), task.signature).eval()
+
+
+def test_a_slide_becomes_a_graph_of_its_tiles(task):
+    (batch,) = task.batches("train", 2)
+    assert task.signature.inputs == 6 and task.signature.outputs == 2 and task.epoch_size == 2
+    assert batch.graph.sizes.tolist() == [len(layout.places) for layout in task.layouts[:2]]
+    assert batch.target.tolist() == [0, 1]
+    first = task.layouts[0]
+    near = (first.places[:, None] - first.places[None]).abs().amax(-1) == 1
+    assert torch.equal(task.graphs.members[0].dense_mask(), near)
+
+
+def test_auc_is_the_share_of_pairs_in_the_right_order():
+    generator = torch.Generator().manual_seed(0)
+    chances = torch.rand(30, 3, generator=generator).softmax(-1)
+    targets = torch.randint(3, (30,), generator=generator)
+    shares = []
+    for k in range(3):
+        own, other = chances[targets == k, k].tolist(), chances[targets != k, k].tolist()
+        shares.append(sum((a > b) + (a == b) / 2 for a in own for b in other) / len(own) / len(other))
+    assert auc(chances, targets) == pytest.approx(sum(shares) / 3)
+
+
+def test_heat_points_where_the_answer_comes_from(task, monkeypatch):
+    """A heat map that is the region itself always points into it, one that avoids it never does."""
+    for sign, wanted in ((1.0, 1.0), (-1.0, 0.0)):
+
+        def heat(model, number, pattern, device, output, sign=sign):
+            layout, region = task.layouts[number], plan(number, 0).region
+            centre = ((layout.places.numpy() + 0.5) * layout.side / 1024 * 64).astype(int)
+            return sign * torch.from_numpy(region[tuple(centre.T)]).double()
+
+        monkeypatch.setattr(task, "heat", heat)
+        judged = task.judge(model(task), "test", None, "cpu")
+        assert judged["pointing"] == wanted and judged["auc"] in (0.0, 0.5, 1.0)
+    assert "pointing" not in task.judge(GNN(GNNSettings(readout="mean"), task.signature).eval(), "test", None, "cpu")
+
+
+def test_a_files_answer_is_that_of_the_slide_in_the_data(task, files):
+    one = model(task)
+    known = task.examine(one, None, "test:1", "cpu")
+    read = task.examine(one, None, str(files / "5.tiff"), "cpu")
+    assert known.answer["label"] == "planted" and "label" not in read.answer
+    assert read.answer["probabilities"] == pytest.approx(known.answer["probabilities"])
+    assert read.answer["tiles"] == len(read.heat) and torch.allclose(read.heat, known.heat, atol=1e-6)
+    hottest = read.answer["hottest tiles"][0]
+    row, column = read.layout.places[int(read.heat.argmax())].tolist()
+    assert hottest == {"x": column * 128, "y": row * 128, "side": 128}
+    assert task.predict(one, None, "test:1", "cpu") == known.answer
+    assert task.examine(GNN(GNNSettings(readout="mean"), task.signature), None, "test:1", "cpu").heat is None
+
+
+@pytest.mark.parametrize("request_", ["test:2", "test:x", "nowhere.svs"])
+def test_a_request_for_no_slide_is_named(task, request_):
+    with pytest.raises(DataError, match=request_[:4]):
+        task.predict(model(task), None, request_, "cpu")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    return tmp_path
+
+
+def test_simulated_slides_and_their_features_are_made_once(home, files, monkeypatch):
+    def copy(path, number, seed):
+        return Path(path).exists() or shutil.copy(files / f"{number % 6}.tiff", path)
+
+    monkeypatch.setattr(module, "simulate", copy)
+    options = {"count": 20, "mpp": 2.0, "width": 8, "steps": 1, "workers": 0}
+    made = slides(**options)
+    assert isinstance(made, SlideClassification) and made.epoch_size == 10
+    assert len(list(home.rglob("slide-*.tiff"))) == 20
+    monkeypatch.setattr(module, "learn_extractor", None)  # a call would fail
+    again = slides(**options)
+    assert torch.equal(made.graphs.x, again.graphs.x) and made.graphs.members == again.graphs.members
+    made.keep(home)
+    again.features.deviation += 1
+    again.features.extractor.stem.weight.data += 1
+    again.recall(home)
+    assert torch.equal(again.features.deviation, made.features.deviation)
+    batches = [next(iter(task.batches("valid", 2))) for task in (made, again)]
+    assert torch.allclose(batches[0].x, batches[1].x, atol=1e-5)
+    (home / "features.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(DataError, match="no weights of this extractor"):
+        again.recall(home)
+
+
+def test_slides_of_ones_own_come_from_a_folder(files, home):
+    mine = home / "mine"
+    shutil.copytree(files, mine)
+    table = ["slide,label,split"]
+    table += [f"{n}.tiff,{'b' if n % 2 else 'a'},{('train', 'valid', 'test')[n // 2]}" for n in range(6)]
+    (mine / "labels.csv").write_text("\n".join(table))
+    found = slides(folder=str(mine), mpp=2.0, width=8, steps=0, workers=0)
+    assert found.slides.classes == ("a", "b") and found.name == "mine" and found.slides.region is None
+    assert found.slides.splits["test"].tolist() == [4, 5]
+    assert "pointing" not in found.judge(model(found), "test", None, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("name,label\n0.tiff,a", "columns slide and label"),
+        ("slide,label", "at least one slide"),
+        ("slide,label\nno.tiff,a", "line 2: 'no.tiff' is no file"),
+        ("slide,label\n../mine/0.tiff,a", "is no file of this folder"),
+        ("slide,label\n0.tiff,", "line 2: a label"),
+        ("slide,label,split\n0.tiff,a,training", "train, valid or test"),
+    ],
+)
+def test_a_wrong_table_is_named_with_its_line(tmp_path, table, message):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "0.tiff").write_bytes(b"")
+    (mine / "labels.csv").write_text(table)
+    with pytest.raises(DataError, match=message):
+        read_folder(mine, 0)
+
+
+def test_splits_are_stratified_and_each_needs_every_class(task):
+    targets = torch.tensor([0] * 20 + [1] * 10)
+    splits = stratified(targets, 0)
+    assert {name: targets[chosen].bincount().tolist() for name, chosen in splits.items()} == {
+        "train": [12, 6],
+        "valid": [4, 2],
+        "test": [4, 2],
+    }
+    assert torch.cat(list(splits.values())).sort().values.tolist() == list(range(30))
+    lacking = Slides(task.slides.paths, task.slides.targets, ("a", "b"), {"train": torch.tensor([0, 2])})
+    with pytest.raises(DataError, match="no slide of the train split is 'b'"):
+        SlideClassification("x", lacking, task.layouts, [np.zeros(1)], task.features, TILING)
+
+
+@pytest.mark.parametrize("options", [{"count": 19}, {"width": 3}, {"steps": -1}, {"seed": -1}])
+def test_impossible_options_are_refused(options):
+    with pytest.raises(ConfigError, match="must be from"):
+        slides(**options)

@@ -1,0 +1,81 @@
+import pytest
+import torch
+from torch import nn
+
+from edgewise.errors import ConfigError
+from edgewise.training.optimizers.averaging import WeightAverage, update_batch_norm
+
+
+def network():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+
+
+def trained(start, every, steps=10, momentum=0.9):
+    """A model, its average, and the weights after every step."""
+    model, passed = network(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
+    average = WeightAverage(optimizer, start, every)
+    x, y = torch.randn(20, 3), torch.randn(20, 2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        optimizer.step()
+        passed.append([w.detach().clone() for w in model.parameters()])
+    return model, average, passed, x
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("start", [1, 4])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_average_is_that_of_the_weights_passed(start, every, momentum):
+    model, average, passed, _ = trained(start, every, momentum=momentum)
+    expected = [torch.stack(ws).mean(0) for ws in zip(*passed[start - 1 :: every], strict=True)]
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    with average.applied(model):
+        for w, mean in zip(model.parameters(), expected, strict=True):
+            assert torch.allclose(w, mean, atol=1e-6)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, own[name])
+
+
+def test_it_agrees_with_torchs_averaged_model_and_batch_norm_update():
+    from torch.optim.swa_utils import AveragedModel, update_bn
+
+    model, average, passed, x = trained(start=6, every=1)
+    peer = AveragedModel(network())
+    for weights in passed[5:]:
+        step = network()
+        with torch.no_grad():
+            for w, value in zip(step.parameters(), weights, strict=True):
+                w.copy_(value)
+        peer.update_parameters(step)
+    batches = [x[:10], x[10:]]
+    update_bn(batches, peer)
+    with average.applied(model, lambda: ((batch,) for batch in batches)):
+        assert torch.allclose(model.eval()(x), peer.eval()(x), atol=1e-5)
+        assert torch.allclose(model[1].running_var, peer.module[1].running_var, atol=1e-6)
+    assert model[1].momentum == 0.1
+
+
+def test_before_the_start_nothing_changes():
+    model, average, passed, _ = trained(start=11, every=1)
+    with average.applied(model):
+        assert all(torch.equal(w, last) for w, last in zip(model.parameters(), passed[-1], strict=True))
+
+
+def test_the_models_own_weights_come_back_after_an_error():
+    model, average, passed, _ = trained(start=1, every=1)
+    with pytest.raises(RuntimeError), average.applied(model):
+        raise RuntimeError
+    assert all(torch.equal(w, last) for w, last in zip(model.parameters(), passed[-1], strict=True))
+
+
+def test_a_model_without_batch_norms_reads_no_batch():
+    update_batch_norm(nn.Linear(2, 2), iter([1 / 1, "not a batch"]))
+
+
+@pytest.mark.parametrize("options", [{"start": 0}, {"start": 1, "every": 0}])
+def test_impossible_averages_are_refused(options):
+    with pytest.raises(ConfigError):
+        WeightAverage(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1), **options)
