@@ -242,9 +242,9 @@ COVERED_ELSEWHERE = {
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
     "tasks/core/classification": "tests/tasks/core/test_task.py",
-    "tasks/images/digits": "tests/tasks/images/test_images.py",
+    "tasks/images/digits": "tests/tasks/images/test_classification.py",
     "tasks/images/idx": "tests/tasks/images/test_mnist.py",
-    "tasks/nodes/karate": "tests/tasks/nodes/test_nodes.py",
+    "tasks/nodes/karate": "tests/tasks/nodes/test_classification.py",
     "tasks/nodes/planetoid": "tests/tasks/nodes/test_citation.py",
 }
 

@@ -12,7 +12,7 @@ from edgewise import LAYERS, Graph, attend, causal
 from edgewise.kernels.backends.cpu import native
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import PatternChoice
-from edgewise.tasks.text.text import Text
+from edgewise.tasks.text.language import Text
 from edgewise.testing import joined
 from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, load_run, resume, train
 from pretend import CARD, Card

@@ -14,8 +14,8 @@ from edgewise.apps import recipes
 from edgewise.errors import DataError
 from edgewise.layers import SparseFeatures
 from edgewise.tasks import TASKS
-from edgewise.tasks.nodes.nodes import NodeClassification, Nodes
-from edgewise.tasks.text.text import Text
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
+from edgewise.tasks.text.language import Text
 from edgewise.training import RunConfig
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer

@@ -6,7 +6,7 @@ import torch
 from edgewise import ConfigError, Graph, ShapeError
 from edgewise.graphs import sample_neighbors
 from edgewise.models import MODELS, Signature
-from edgewise.models.graph.graph_transformer import looped
+from edgewise.models.graph.transformer import looped
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2]], num_nodes=5)  # 4 is alone
 OTHER = Graph.from_edge_index([[0, 1, 1], [1, 0, 2]], num_nodes=3)

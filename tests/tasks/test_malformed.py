@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from edgewise.errors import DataError
 from edgewise.tasks import citation, mnist, text
-from edgewise.tasks.images.images import read_image
+from edgewise.tasks.images.classification import read_image
 from tasks.miniature import (
     NODES,
     PAPERS,

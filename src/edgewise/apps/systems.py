@@ -224,7 +224,7 @@ SYSTEMS = (
         "E6",
         "Whole slides",
         "slide → tiles → GCN → min-cut → attention → y",
-        "tasks/slides/slides.py",
+        "tasks/slides/classification.py",
         "slides-min-cut",
     ),
     System("F1", "SchNet", "h_i + φ(Σ_j W h_j ∘ φ_cf(‖x_i − x_j‖))", "layers/geometric/schnet.py", "nbody-schnet"),
@@ -271,20 +271,24 @@ SYSTEMS = (
     ),
     System("G1", "Node classification", "argmax_c f(G, X)_ic", "tasks/nodes/citation.py", "cora-gat"),
     System(
-        "G2", "Link prediction: graph auto-encoder, variational", "σ(z_iᵀ z_j)", "tasks/links/links.py", "cora-vgae"
+        "G2",
+        "Link prediction: graph auto-encoder, variational",
+        "σ(z_iᵀ z_j)",
+        "tasks/links/prediction.py",
+        "cora-vgae",
     ),
-    System("G3", "Graph classification", "W readout(GNN(diag(A_1, …, A_G), X))", "tasks/graphs/graphs.py", "mutag-gin"),
     System(
-        "G4", "Graph generation", "Π_t p(s_t | s_<t)", "tasks/graphs/graph_generation.py", "communities-transformer"
+        "G3", "Graph classification", "W readout(GNN(diag(A_1, …, A_G), X))", "tasks/graphs/prediction.py", "mutag-gin"
     ),
+    System("G4", "Graph generation", "Π_t p(s_t | s_<t)", "tasks/graphs/generation.py", "communities-transformer"),
     System(
         "G4",
         "Graph auto-encoder of whole graphs",
         "σ(b − ‖z_i − z_j‖²), z = EGNN(A, noise)",
-        "models/graph/graph_autoencoder.py",
+        "models/graph/autoencoder.py",
         "communities-autoencoder",
     ),
-    System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text/text.py", "shakespeare-gpt-cpu"),
+    System("G5", "Language modelling", "−Σ_t log p(x_t | x_<t)", "tasks/text/language.py", "shakespeare-gpt-cpu"),
     System("G5", "Image classification", "argmax_c f(patches)_c", "tasks/images/digits.py", "digits-vit"),
     System("G5", "Sequence classification", "argmax_c f(x_1 … x_T)_c", "tasks/text/listops.py", "listops-full"),
     System("G5", "Translation", "argmax_Y log p(Y | X) / lp(Y)", "tasks/text/translation.py", "multi30k-de-en"),

@@ -5,26 +5,26 @@ from typing import Any
 from torch import nn
 
 from edgewise.layers import chosen
+from edgewise.models.graph.autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
 from edgewise.models.graph.deep_sets import DeepSets, DeepSetsSettings
 from edgewise.models.graph.gnn import GNN, GRAPH_LAYERS, GNNSettings
-from edgewise.models.graph.graph_autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
-from edgewise.models.graph.graph_network import (
+from edgewise.models.graph.network import (
     GraphNetworkEnsemble,
     GraphNetworkEnsembleSettings,
     GraphNetworkModel,
     GraphNetworkSettings,
 )
-from edgewise.models.graph.graph_transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.graph.pooled_transformer import (
     PooledTransformer,
     PooledTransformerSettings,
     relevance,
 )
 from edgewise.models.graph.smoothing import energy_by_depth
+from edgewise.models.graph.transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.hub.hugging_face import from_hugging_face, to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
-from edgewise.models.particles.particles import Particles, ParticlesSettings
+from edgewise.models.particles.forecast import Particles, ParticlesSettings
 from edgewise.models.particles.potential import Potential, PotentialSettings
 from edgewise.models.particles.simulator import Simulator, SimulatorSettings
 from edgewise.models.signature import Penalised, Signature

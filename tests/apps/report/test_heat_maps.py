@@ -9,9 +9,9 @@ from edgewise.apps.report import figures
 from edgewise.apps.report.heat_maps import Seen, draw_slides, heat_maps, write_heat_map
 from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import read_slides
-from edgewise.tasks.slides.slide_reader import Tiling
-from edgewise.tasks.slides.slide_simulator import plan, simulate
-from edgewise.tasks.slides.slides import Examined, Slides
+from edgewise.tasks.slides.classification import Examined, Slides
+from edgewise.tasks.slides.reader import Tiling
+from edgewise.tasks.slides.simulator import plan, simulate
 from edgewise.training import LoadedRun
 
 pytest.importorskip("openslide")

@@ -141,7 +141,7 @@ def test_coras_hashes_are_those_of_its_files(data) -> None:
 
 
 def test_shakespeares_hash_is_that_of_its_file(data) -> None:
-    from edgewise.tasks.text.text import SHAKESPEARE
+    from edgewise.tasks.text.language import SHAKESPEARE
 
     content = (data("tinyshakespeare") / SHAKESPEARE.name).read_bytes()
     assert hashlib.sha256(content).hexdigest() == SHAKESPEARE.sha256

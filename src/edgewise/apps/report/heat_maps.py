@@ -16,8 +16,8 @@ from edgewise.apps.report import figures
 from edgewise.apps.report.attention import Drawing
 from edgewise.models import PooledTransformer
 from edgewise.tasks import SlideClassification
-from edgewise.tasks.slides.slide_reader import OVERVIEW, Tiling, overview
-from edgewise.tasks.slides.slides import Examined
+from edgewise.tasks.slides.classification import Examined
+from edgewise.tasks.slides.reader import OVERVIEW, Tiling, overview
 from edgewise.training import LoadedRun, write_file
 
 SLIDES = 4  # in a report

@@ -10,7 +10,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.layers import SparseFeatures, dirichlet_energy
 from edgewise.models.graph.gnn import GNN
-from edgewise.models.graph.graph_transformer import GraphTransformer
+from edgewise.models.graph.transformer import GraphTransformer
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs.make.neighbors import k_nearest
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.graphs.graphs import GraphClassification, Graphs
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
 Draw = Callable[[int, torch.Generator], Tensor]  # n points on the surface, [n, 3]
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from edgewise.errors import DataError, EdgewiseError
 from edgewise.graphs import Graph
-from edgewise.tasks.core.sources import local_folder, read_bytes
+from edgewise.tasks.core.source import local_folder, read_bytes
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.graphs.graphs import GraphRegression, Graphs
+from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 
 MAX_BYTES = 1 << 28
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")

@@ -16,7 +16,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
-from edgewise.tasks.core.sources import Remote, find_folder, read_bytes
+from edgewise.tasks.core.source import Remote, find_folder, read_bytes
 from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
 
 FILE = Remote(

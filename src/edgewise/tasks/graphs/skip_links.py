@@ -8,7 +8,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.graphs.graphs import GraphClassification, Graphs
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
 NODES = 41
 SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)

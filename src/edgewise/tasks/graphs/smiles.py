@@ -10,10 +10,10 @@ from torch import Generator
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.sources import local_folder
+from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.task import Batch, Pattern
-from edgewise.tasks.graphs.graphs import DisjointBatch, GraphRegression, Graphs
 from edgewise.tasks.graphs.molecules import random_cut, rdkit, read_table
+from edgewise.tasks.graphs.prediction import DisjointBatch, GraphRegression, Graphs
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
 from edgewise.tasks.text.tokenization import BEGIN, END, CharacterTokenizer
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
-from edgewise.tasks.core.sources import local_folder, read_bytes
+from edgewise.tasks.core.source import local_folder, read_bytes
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.graphs.graphs import GraphClassification, GraphRegression, Graphs
+from edgewise.tasks.graphs.prediction import GraphClassification, GraphRegression, Graphs
 
 MAX_BYTES = 1 << 30
 NEEDED = ("A", "graph_indicator")

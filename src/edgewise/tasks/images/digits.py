@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from edgewise.errors import ConfigError
-from edgewise.tasks.images.images import ImageClassification, Images
+from edgewise.tasks.images.classification import ImageClassification, Images
 
 TRAIN, VALID, TEST = 1297, 140, 360
 

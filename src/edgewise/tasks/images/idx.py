@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.errors import DataError
-from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.source import read_bytes
 
 MAX_BYTES = 1 << 28
 UNSIGNED_BYTES = 0x08

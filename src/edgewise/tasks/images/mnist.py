@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.tasks.core.sources import Remote, find_folder, unpacked
+from edgewise.tasks.core.source import Remote, find_folder, unpacked
+from edgewise.tasks.images.classification import ImageClassification, Images
 from edgewise.tasks.images.idx import read_idx
-from edgewise.tasks.images.images import ImageClassification, Images
 
 _ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FILES = {

@@ -12,9 +12,9 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
-from edgewise.tasks.core.sources import Remote, find_folder
+from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.nodes.nodes import NodeClassification, Nodes
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 from edgewise.tasks.nodes.planetoid import PARTS, read_planetoid
 
 _ADDRESS = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data/"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.nodes.nodes import NodeClassification, Nodes
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 
 def karate(loops: bool = False) -> NodeClassification:

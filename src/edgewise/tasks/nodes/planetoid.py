@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from edgewise.errors import DataError
-from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.nodes.pickles import read_pickle
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")

@@ -12,7 +12,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Sample, importance, sample_layers, sample_neighbors
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.tasks.core.task import Batch, Pattern, Split
-from edgewise.tasks.nodes.nodes import NodeClassification, Nodes
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 MOST_WORKERS = 64

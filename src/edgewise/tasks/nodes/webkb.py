@@ -14,9 +14,9 @@ from torch import Tensor
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
-from edgewise.tasks.core.sources import Remote, find_folder, local_folder, read_bytes
+from edgewise.tasks.core.source import Remote, find_folder, local_folder, read_bytes
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.nodes.nodes import NodeClassification, Nodes, read_arrays
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
 MAX_BYTES = 1 << 26
 FOLDS = 10

@@ -23,7 +23,7 @@ from edgewise.kernels import aggregate
 from edgewise.layers.plain.tables import chosen
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
-from edgewise.tasks.graphs.graphs import DisjointBatch
+from edgewise.tasks.graphs.prediction import DisjointBatch
 
 SPACE = 3
 KINETIC = 103.642696526805  # eV in 1 u Å²/fs²

@@ -16,7 +16,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
 from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
-from edgewise.tasks.graphs.graphs import DisjointBatch
+from edgewise.tasks.graphs.prediction import DisjointBatch
 from edgewise.tasks.text.noise import mask_tokens
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, Tokenizer
 

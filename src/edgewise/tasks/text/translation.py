@@ -18,7 +18,7 @@ from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Found, Signature, translate
 from edgewise.tasks.core.classification import classification_score
-from edgewise.tasks.core.sources import Remote, find_folder, read_bytes, unpacked
+from edgewise.tasks.core.source import Remote, find_folder, read_bytes, unpacked
 from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 

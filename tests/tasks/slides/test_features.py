@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from edgewise.errors import DataError, ShapeError
-from edgewise.tasks.slides import slide_features
-from edgewise.tasks.slides.slide_features import contrast, extract, fit_scale, learn_extractor, sample, view
-from edgewise.tasks.slides.slide_reader import Layout, Tiling
+from edgewise.tasks.slides import features
+from edgewise.tasks.slides.features import contrast, extract, fit_scale, learn_extractor, sample, view
+from edgewise.tasks.slides.reader import Layout, Tiling
 
 TILING = Tiling(size=16, workers=0)
 
@@ -34,7 +34,7 @@ def slides(monkeypatch):
         for number, layout in enumerate(layouts):
             yield from ((number, part) for part in textures(len(layout.places), int(layout.path.name)).split(256))
 
-    monkeypatch.setattr(slide_features, "stream", tiles)
+    monkeypatch.setattr(features, "stream", tiles)
     return layouts
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edgewise.tasks.slides.slide_simulator import SIDE, Level, draw, encoded, plan, simulate, write_pyramid
+from edgewise.tasks.slides.simulator import SIDE, Level, draw, encoded, plan, simulate, write_pyramid
 
 openslide = pytest.importorskip("openslide")
 

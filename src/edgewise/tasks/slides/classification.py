@@ -25,13 +25,13 @@ from edgewise.kernels import aggregate
 from edgewise.layers import ResNet
 from edgewise.models import PooledTransformer, relevance
 from edgewise.tasks.core.classification import class_probabilities
-from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.task import Pattern, Split, given, lay
-from edgewise.tasks.graphs.graphs import GraphClassification, Graphs
-from edgewise.tasks.links.links import ranking_scores
-from edgewise.tasks.slides.slide_features import Extractor, Features, extract, fit_scale, learn_extractor
-from edgewise.tasks.slides.slide_reader import Layout, Tiling, in_parallel, lay_out
-from edgewise.tasks.slides.slide_simulator import CELL, MPP, QUALITY, SIDE, plan, simulate
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
+from edgewise.tasks.links.prediction import ranking_scores
+from edgewise.tasks.slides.features import Extractor, Features, extract, fit_scale, learn_extractor
+from edgewise.tasks.slides.reader import Layout, Tiling, in_parallel, lay_out
+from edgewise.tasks.slides.simulator import CELL, MPP, QUALITY, SIDE, plan, simulate
 
 KEPT = "features.safetensors"
 MAX_BYTES = 1 << 26

@@ -19,7 +19,7 @@ from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
-from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
 
 MAX_BYTES = 1 << 32

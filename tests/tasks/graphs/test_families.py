@@ -4,7 +4,7 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.graphs.comparison import isomorphism_classes, random_alike, undirected
-from edgewise.tasks.graphs.graph_families import FAMILIES, Communities, Grids, connected, draw_splits, family_named
+from edgewise.tasks.graphs.families import FAMILIES, Communities, Grids, connected, draw_splits, family_named
 
 
 def members(name: str, count: int, seed: int = 0) -> list[Graph]:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError
-from edgewise.tasks.slides import slide_reader
-from edgewise.tasks.slides.slide_reader import Tiling, in_parallel, lay_out, neighbours, overview, stream
-from edgewise.tasks.slides.slide_simulator import Level, encoded, write_pyramid
+from edgewise.tasks.slides import reader
+from edgewise.tasks.slides.reader import Tiling, in_parallel, lay_out, neighbours, overview, stream
+from edgewise.tasks.slides.simulator import Level, encoded, write_pyramid
 
 openslide = pytest.importorskip("openslide")
 PURPLE = (150, 60, 160)
@@ -53,7 +53,7 @@ def test_less_tissue_is_enough_where_asked(tmp_path):
 def test_an_overview_is_the_slide_block_by_block(tmp_path, monkeypatch):
     path, tiling = checkered(tmp_path / "a.tiff"), Tiling(0.5, 32, workers=0)
     whole, side, extent = overview(path, tiling)
-    monkeypatch.setattr(slide_reader, "REGION", 200)
+    monkeypatch.setattr(reader, "REGION", 200)
     blocks, *_ = overview(path, tiling)
     assert whole.shape == (16 * 16, 24 * 16, 3) and (round(side), extent) == (32, (512, 768))
     assert np.array_equal(whole, blocks)
@@ -122,10 +122,10 @@ def test_a_slide_without_tissue_or_resolution_is_refused(tmp_path):
     with pytest.raises(DataError, match="no tile of 32 pixels has 50% of tissue"):
         lay_out(tmp_path / "glass.tiff", Tiling(workers=0))
     with pytest.raises(DataError, match="cannot be right"):
-        slide_reader.microns(type("S", (), {"properties": {"openslide.objective-power": "1e-9"}}), tmp_path)
+        reader.microns(type("S", (), {"properties": {"openslide.objective-power": "1e-9"}}), tmp_path)
     with pytest.raises(DataError, match="neither its microns per pixel"):
-        slide_reader.microns(type("S", (), {"properties": {}}), tmp_path)
-    assert slide_reader.microns(type("S", (), {"properties": {"openslide.objective-power": "20"}}), tmp_path) == 0.5
+        reader.microns(type("S", (), {"properties": {}}), tmp_path)
+    assert reader.microns(type("S", (), {"properties": {"openslide.objective-power": "20"}}), tmp_path) == 0.5
 
 
 @pytest.mark.parametrize("options", [{"mpp": 0.0}, {"size": 4}, {"tissue": 1.5}, {"workers": -1}])
@@ -147,9 +147,9 @@ import numpy as np, torch
 from pathlib import Path
 from edgewise.layers import ResNet
 from edgewise.models import PooledTransformer, PooledTransformerSettings, Signature, relevance
-from edgewise.tasks.slides.slide_features import extract
-from edgewise.tasks.slides.slide_reader import Tiling, lay_out
-from edgewise.tasks.slides.slide_simulator import TILE, Level, draw, encoded, plan, write_pyramid
+from edgewise.tasks.slides.features import extract
+from edgewise.tasks.slides.reader import Tiling, lay_out
+from edgewise.tasks.slides.simulator import TILE, Level, draw, encoded, plan, write_pyramid
 
 torch.set_num_threads(1)
 path, side, tiling = Path(sys.argv[1]), 40_000, Tiling(mpp=2.0, size=64, workers=2)

@@ -14,8 +14,8 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given
-from edgewise.tasks.graphs.graph_families import draw_splits, family_named
-from edgewise.tasks.links.links import PairBatch, pairs_of
+from edgewise.tasks.graphs.families import draw_splits, family_named
+from edgewise.tasks.links.prediction import PairBatch, pairs_of
 
 SURE = 10.0  # the logit of two nodes at one place
 

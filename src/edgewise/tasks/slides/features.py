@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from edgewise.errors import DataError, ShapeError
 from edgewise.layers import MLP, ResNet
-from edgewise.tasks.slides.slide_reader import Layout, Tiling, stream
+from edgewise.tasks.slides.reader import Layout, Tiling, stream
 
 RATE, BATCH, PROJECTED = 0.005, 96, 128
 CROP = 0.75  # of a tile's side, in training

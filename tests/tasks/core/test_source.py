@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.tasks.core.sources import Remote, fetch, find_folder, read_bytes, unpacked
+from edgewise.tasks.core.source import Remote, fetch, find_folder, read_bytes, unpacked
 
 CONTENT = b"real data" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -190,7 +190,7 @@ def test_all_places_are_named(places, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_download_fetches_what_is_missing(places, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     given, _, cache = places
     asked = []
-    monkeypatch.setattr("edgewise.tasks.core.sources.fetch", lambda *call: asked.append(call))
+    monkeypatch.setattr("edgewise.tasks.core.source.fetch", lambda *call: asked.append(call))
     folder = fill(given if where == "given" else cache, "a")
     assert find_folder("sub", FILES, str(given) if where == "given" else None, download=True) == folder
     assert asked == [("https://localhost/b.gz", SHA256, folder / "b.gz", 10)]
@@ -199,7 +199,7 @@ def test_download_fetches_what_is_missing(places, monkeypatch: pytest.MonkeyPatc
 def test_download_is_idle_where_all_is_there(places, monkeypatch: pytest.MonkeyPatch) -> None:
     _, environment, _ = places
     fill(environment, "a", "b.gz")
-    monkeypatch.setattr("edgewise.tasks.core.sources.fetch", lambda *call: pytest.fail("fetched"))
+    monkeypatch.setattr("edgewise.tasks.core.source.fetch", lambda *call: pytest.fail("fetched"))
     assert find_folder("sub", FILES, download=True) == environment
 
 

@@ -10,7 +10,7 @@ from edgewise.graphs import cut_links, window
 from edgewise.layers import GCN
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import LinkPrediction, PatternChoice, citation_links
-from edgewise.tasks.links.links import divergence, inner_product, ranking_scores
+from edgewise.tasks.links.prediction import divergence, inner_product, ranking_scores
 
 NODES = 40
 

@@ -11,7 +11,7 @@ from PIL import Image
 from edgewise.errors import ConfigError, DataError, ShapeError
 from edgewise.graphs import complete, grid
 from edgewise.tasks import ImageClassification, PatternChoice, digits
-from edgewise.tasks.images.images import cut, move, read_image
+from edgewise.tasks.images.classification import cut, move, read_image
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import causal, window
 from edgewise.tasks import PatternChoice, Text, text
-from edgewise.tasks.text.text import read_text
+from edgewise.tasks.text.language import read_text
 
 SENTENCE = "the quick brown fox jumps over the lazy dog. " * 20
 CAUSAL = PatternChoice("causal")

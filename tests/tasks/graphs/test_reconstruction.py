@@ -8,8 +8,8 @@ from edgewise.graphs import links_of
 from edgewise.models import GraphAutoEncoder, GraphAutoEncoderSettings
 from edgewise.tasks import graph_reconstruction
 from edgewise.tasks.core.task import PatternChoice
-from edgewise.tasks.graphs.graph_reconstruction import SURE, distance_logit
-from edgewise.tasks.links.links import pairs_of
+from edgewise.tasks.graphs.reconstruction import SURE, distance_logit
+from edgewise.tasks.links.prediction import pairs_of
 from edgewise.training import evaluate
 from layers.parity import leaf
 

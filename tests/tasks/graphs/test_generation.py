@@ -7,7 +7,7 @@ from edgewise.graphs import PATTERNS, links_of
 from edgewise.graphs.comparison import random_alike
 from edgewise.models import Transformer, TransformerSettings
 from edgewise.tasks import graph_generation
-from edgewise.tasks.graphs.graph_tokens import END, most_linked
+from edgewise.tasks.graphs.tokens import END, most_linked
 
 TASK = graph_generation(train=30, test=20, draws=12)
 GRIDS = graph_generation("grids", train=20, test=20, draws=8)

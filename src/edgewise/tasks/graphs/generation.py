@@ -21,9 +21,9 @@ from edgewise.models.signature import Signature
 from edgewise.models.text.generation import LanguageModel, generate
 from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
 from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
-from edgewise.tasks.graphs.graph_families import Family, draw_splits, family_named
-from edgewise.tasks.graphs.graph_tokens import END, ORDERS, GraphTokens
-from edgewise.tasks.graphs.graphs import DisjointBatch
+from edgewise.tasks.graphs.families import Family, draw_splits, family_named
+from edgewise.tasks.graphs.prediction import DisjointBatch
+from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
 
 Sequences = list[list[int]]
 AT_ONCE = 32  # tokens that are drawn before it is looked whether all graphs have ended

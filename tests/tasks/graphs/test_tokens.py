@@ -5,7 +5,7 @@ import torch
 from edgewise import Graph, complete
 from edgewise.errors import DataError
 from edgewise.graphs.comparison import isomorphism_classes
-from edgewise.tasks.graphs.graph_tokens import ORDERS, GraphTokens, breadth_first, most_linked
+from edgewise.tasks.graphs.tokens import ORDERS, GraphTokens, breadth_first, most_linked
 
 BRIDGED = Graph.from_networkx(networkx.barbell_graph(4, 2))
 

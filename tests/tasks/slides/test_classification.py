@@ -1,5 +1,4 @@
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +8,12 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, read_slides, slides
-from edgewise.tasks.slides.slide_reader import Tiling
-from edgewise.tasks.slides.slide_simulator import plan, simulate
-from edgewise.tasks.slides.slides import Slides, auc, read_folder, stratified
+from edgewise.tasks.slides import classification as module
+from edgewise.tasks.slides.classification import Slides, auc, read_folder, stratified
+from edgewise.tasks.slides.reader import Tiling
+from edgewise.tasks.slides.simulator import plan, simulate
 
 pytest.importorskip("openslide")
-module = sys.modules["edgewise.tasks.slides.slides"]  # its function has the same name
 TILING = Tiling(mpp=2.0, size=32, workers=0)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.errors import DataError, EdgewiseError
-from edgewise.tasks.core.sources import read_bytes
+from edgewise.tasks.core.source import read_bytes
 
 MAX_BYTES = 1 << 30
 MAX_CELLS = 1 << 29  # a Parquet file of a few bytes can claim any number of rows

@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, complete
 from edgewise.models import Particles, ParticlesSettings, Signature
-from edgewise.models.particles.particles import FORECASTS
+from edgewise.models.particles.forecast import FORECASTS
 from edgewise.testing import assert_equivariant
 from layers.rigid import rotation, translation
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Graph
-from edgewise.tasks.core.tables import Table, find_table, read_table
+from edgewise.tasks.core.table import Table, find_table, read_table
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.nodes.nodes import NodeClassification, Nodes, read_arrays
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 ARRAYS = ("edge_index", "x", "labels")

@@ -8,7 +8,7 @@ import pytest
 
 from edgewise.errors import DataError, EdgewiseError
 from edgewise.tasks.core import tables
-from edgewise.tasks.core.tables import find_table, read_table
+from edgewise.tasks.core.table import find_table, read_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, Graph
 from edgewise.models import GraphAutoEncoder, GraphAutoEncoderSettings, Signature
-from edgewise.models.graph.graph_autoencoder import ENCODERS, pairs_and_links
+from edgewise.models.graph.autoencoder import ENCODERS, pairs_and_links
 
 PLACES = Signature(3, 3)
 PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
