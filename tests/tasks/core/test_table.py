@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgewise.errors import DataError, EdgewiseError
-from edgewise.tasks.core import tables
+from edgewise.tasks.core import table
 from edgewise.tasks.core.table import find_table, read_table
 
 pa = pytest.importorskip("pyarrow")
@@ -80,7 +80,7 @@ def test_a_damaged_or_huge_file_is_refused(tmp_path, monkeypatch):
     path.write_bytes(content)
     with pytest.raises(DataError, match="expected weight, each once"):
         read_table(path, ["weight"])
-    monkeypatch.setattr(tables, "MAX_CELLS", 999)
+    monkeypatch.setattr(table, "MAX_CELLS", 999)
     with pytest.raises(DataError, match="1,000 rows of 1 columns are more than"):
         read_table(path, ["size"])
     with pytest.raises(DataError, match="cannot be read"):

@@ -9,7 +9,7 @@ import torch
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import webkb
-from edgewise.tasks.core import sources
+from edgewise.tasks.core import source
 from edgewise.tasks.nodes.webkb import remotes
 
 PAGES, WORDS = 12, 4
@@ -110,7 +110,7 @@ def test_what_is_missing_is_fetched_with_its_hash_and_the_other_universities_are
         if len(asked) == 1:
             write(tmp_path)
 
-    monkeypatch.setattr(sources, "fetch", fetch)
+    monkeypatch.setattr(source, "fetch", fetch)
     assert webkb(folder=str(tmp_path), download=True).name == "texas"
     assert asked == [(file.url, file.sha256, file.name) for file in remotes("texas", 0)]
     assert webkb(folder=str(tmp_path), download=True).name == "texas"
