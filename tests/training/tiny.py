@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 from edgewise.models import MODELS, Penalised, Signature
 from edgewise.tasks import TASKS, Batch
-from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
+from edgewise.tasks.core.classification import Classification
 from edgewise.training import Choice, OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
 
 Poison = Literal["none", "loss", "gradient", "rank", "valid", "stop", "power"]
 
 
-class Tiny:
+class Tiny(Classification):
     """Points with noise. From the `at`-th batch on, `poison` makes something go wrong."""
 
-    name, kind, metric, maximise, has_test, epoch_size = "tiny", "node", "accuracy", True, True, 64
+    name, epoch_size = "tiny", 64
     signature = Signature(inputs=2, outputs=3)
 
     def __init__(self, poison: Poison, at: int, double: bool, metric: str) -> None:
@@ -52,7 +52,7 @@ class Tiny:
             yield Batch(None, x, target)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        loss = mean_cross_entropy(outputs, batch)
+        loss = super().loss(outputs, batch)
         if self.drawn >= self.at:
             if self.poison == "loss":
                 loss = loss / 0
@@ -63,7 +63,7 @@ class Tiny:
         return loss
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        score = classification_score(outputs, batch)
+        score = super().score(outputs, batch)
         if self.poison == "valid" and self.drawn >= self.at:
             score["loss"] = score["loss"] * torch.nan
         return score

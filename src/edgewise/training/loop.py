@@ -16,7 +16,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise.errors import NonFiniteError
 from edgewise.models.signature import Penalised
-from edgewise.tasks.core.task import Batch, Prefetching, Split, Task
+from edgewise.tasks.core.task import Batch, Split, Task
 from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
@@ -86,7 +86,7 @@ class Trainer:
         with ExitStack() as opened:
             opened.enter_context(repeatable(settings.deterministic, settings.threads))
             self.restore(self.world.once(lambda: self.open(opened, told)))
-            if isinstance(self.task, Prefetching) and self.task.workers:
+            if self.task.workers:
                 ahead = Prefetch(self.make, settings.steps, self.task.workers)
                 self.made = opened.enter_context(closing(ahead))
             display = opened.enter_context(closing(Display(settings.steps, self.step, told)))

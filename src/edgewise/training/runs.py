@@ -14,7 +14,7 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.layers import adapt, chosen
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.task import Finishing, Judging, Keeping, Pattern, Split, Task
+from edgewise.tasks.core.task import Pattern, Split, Task
 from edgewise.training.checkpoint import load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say
@@ -86,7 +86,7 @@ def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
     """Make the run folder, with what the task keeps there; its configuration is what makes it a run."""
     try:
         run.mkdir(parents=True, exist_ok=True)
-        if isinstance(task, Keeping):
+        if task is not None:
             task.keep(run)
         write_file(run / "config.yaml", config.to_yaml().encode())
     except OSError as error:
@@ -142,10 +142,9 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     this run lacks, such as the output layer of another task, are trained whole.
     """
     task = build(chosen("task", config.task.name, TASKS), config.task.options, "task.options")
-    if isinstance(task, Keeping):
-        for folder in (config.start.run, run):  # weights fit the tokens that they were trained with
-            if folder:
-                task.recall(Path(folder))
+    for folder in (config.start.run, run):  # weights fit the tokens that they were trained with
+        if folder:
+            task.recall(Path(folder))
     settings, model = chosen("model", config.model.name, MODELS)
     if task.signature.edges and not getattr(model, "reads_edges", False):
         raise ConfigError(f"the model {config.model.name!r} reads no edge features, and {task.name} has some")
@@ -206,10 +205,10 @@ def evaluate(
             here = batch.to(device)
             for name, value in task.score(model(*here.inputs), here).items():
                 sums[name] = sums.get(name, 0) + value
-        judged = task.judge(model, split, pattern, device) if isinstance(task, Judging) else {}
+        judged = task.judge(model, split, pattern, device)
         model.train(training)
     count = float(sums.pop("count", 0))
     if count == 0:
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")
     means = {name: float(value) / count for name, value in sums.items()}
-    return (task.finish(means) if isinstance(task, Finishing) else means) | judged
+    return task.finish(means) | judged

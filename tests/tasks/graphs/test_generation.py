@@ -46,7 +46,7 @@ def test_a_batch_is_what_each_sequence_alone_would_be(task):
         assert torch.equal(inputs[1:], wanted[:-1])
         assert task.family.valid(task.tokens.decode([*inputs.tolist(), END])) or task is TASK
     model = small(task).eval()
-    alone = torch.cat([model(task.graph(None, len(inputs)), inputs[None])[0] for inputs in x])
+    alone = torch.cat([model(task.sequence_graph(None, len(inputs)), inputs[None])[0] for inputs in x])
     together = model(batch.graph, batch.x)
     assert torch.allclose(together, alone, atol=1e-5)
     parts = batch.split(2)
@@ -75,14 +75,14 @@ def test_the_order_of_nodes_is_the_one_that_was_chosen():
 def test_what_is_written_is_read_back():
     graph = TASK.splits["test"][0]
     sequence = TASK.tokens.encode(graph, range(graph.num_receivers))
-    drawn = TASK.draw(Reciter(TASK, sequence), 3, temperature=0.0)
+    drawn = TASK.sample(Reciter(TASK, sequence), 3, temperature=0.0)
     assert drawn == [graph] * 3
     everybody = TASK.tokens.encode(complete(20), range(20))
-    assert TASK.draw(Reciter(TASK, everybody), 2, temperature=0.0) == [None, None]  # it ends too late
+    assert TASK.sample(Reciter(TASK, everybody), 2, temperature=0.0) == [None, None]  # it ends too late
 
 
 def test_what_breaks_the_rules_has_no_chance():
-    (drawn,) = TASK.draw(Reciter(TASK, [END, 1, 3, 2, 30]), 1)  # node 3 before node 2, then a link to node 10
+    (drawn,) = TASK.sample(Reciter(TASK, [END, 1, 3, 2, 30]), 1)  # node 3 before node 2, then a link to node 10
     assert drawn is not None
     batch = TASK.train_batch(2, torch.Generator().manual_seed(0))
     outputs = torch.randn(len(batch.x), TASK.signature.outputs, dtype=torch.float64, requires_grad=True)
@@ -101,7 +101,7 @@ def test_what_breaks_the_rules_has_no_chance():
 
 def test_drawing_follows_from_the_seed():
     model = small(GRIDS)
-    ones, others = (GRIDS.draw(model, 4, seed=seed) for seed in (0, 0))
+    ones, others = (GRIDS.sample(model, 4, seed=seed) for seed in (0, 0))
     assert ones == others
     assert len(ones) == 4
 
@@ -146,7 +146,7 @@ def test_a_prediction_is_a_graph_with_its_links():
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="lets a token see"):
-        TASK.graph(PATTERNS["complete"])
+        TASK.sequence_graph(PATTERNS["complete"])
     with pytest.raises(ConfigError, match="draws"):
         graph_generation(train=10, test=10, draws=0)
     with pytest.raises(ConfigError, match="grids"):

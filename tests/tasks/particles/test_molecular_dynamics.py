@@ -144,7 +144,7 @@ def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(quick, tmp_pat
 def test_a_crystal_has_no_surface(quick):
     task = task_named(body="crystal", radius=3.5, training=1, held_out=1, frames=2)
     assert task.frames.cell.tolist() == pytest.approx([7.22] * 3)
-    assert 11 < task.graph(0).num_edges / 32 < 14  # the 12 nearest; without periodicity half of them were missing
+    assert 11 < task.frame_graph(0).num_edges / 32 < 14  # the 12 nearest; without periodicity half of them were missing
     assert task.frames.forces.sum(-2).abs().max() < 1e-9
 
 

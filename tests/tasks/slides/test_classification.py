@@ -82,8 +82,8 @@ def test_heat_points_where_the_answer_comes_from(task, monkeypatch):
 
 def test_a_files_answer_is_that_of_the_slide_in_the_data(task, files):
     one = model(task)
-    known = task.examine(one, None, "test:1", "cpu")
-    read = task.examine(one, None, str(files / "5.tiff"), "cpu")
+    known = task.examine_slide(one, None, "test:1", "cpu")
+    read = task.examine_slide(one, None, str(files / "5.tiff"), "cpu")
     assert known.answer["label"] == "planted" and "label" not in read.answer
     assert read.answer["probabilities"] == pytest.approx(known.answer["probabilities"])
     assert read.answer["tiles"] == len(read.heat) and torch.allclose(read.heat, known.heat, atol=1e-6)
@@ -91,7 +91,7 @@ def test_a_files_answer_is_that_of_the_slide_in_the_data(task, files):
     row, column = read.layout.places[int(read.heat.argmax())].tolist()
     assert hottest == {"x": column * 128, "y": row * 128, "side": 128}
     assert task.predict(one, None, "test:1", "cpu") == known.answer
-    assert task.examine(GNN(GNNSettings(readout="mean"), task.signature), None, "test:1", "cpu").heat is None
+    assert task.examine_slide(GNN(GNNSettings(readout="mean"), task.signature), None, "test:1", "cpu").heat is None
 
 
 @pytest.mark.parametrize("request_", ["test:2", "test:x", "nowhere.svs"])

@@ -243,5 +243,5 @@ def test_missing_files_are_named(tmp_path):
 
 def test_a_batch_of_pairs_is_a_batch():
     task = _task()
-    batch = PairBatch.of(task.pairs("test"), lambda n: task.graph(None, n))
+    batch = PairBatch.of(task.pairs("test"), lambda n: task.source_graph(None, n))
     assert batch.size == len(batch.target) == batch.graph.decoder.num_receivers

@@ -53,7 +53,7 @@ def _slide(loaded: LoadedRun, task: SlideClassification, run: Path, request: str
     """What a model says of a slide, and the file with its heat map."""
     from edgewise.apps.report.heat_maps import write_heat_map
 
-    examined = task.examine(loaded.model, loaded.pattern, request, device_of(loaded))
+    examined = task.examine_slide(loaded.model, loaded.pattern, request, device_of(loaded))
     path = write_heat_map(examined, task.tiling, run)
     return examined.answer | ({} if path is None else {"heat map": str(path)})
 

@@ -41,7 +41,7 @@ def drawings(loaded: LoadedRun) -> list[Drawing]:
     """Test graphs, and the first graphs that the model writes."""
     task = loaded.task
     assert isinstance(task, GraphGeneration)
-    drawn = task.draw(loaded.model, TRIES, loaded.pattern)
+    drawn = task.sample(loaded.model, TRIES, loaded.pattern)
     written = [graph for graph in drawn if graph is not None][: 2 * COLUMNS]
     shown = [*task.splits["test"][:COLUMNS], *written]
     good = [task.family.valid(graph) for graph in shown]
@@ -66,7 +66,7 @@ def generate_graphs(loaded: LoadedRun, run: Path, count: int, temperature: float
     task = loaded.task
     assert isinstance(task, GraphGeneration)
     device = next(loaded.model.parameters()).device
-    drawn = task.draw(loaded.model, count, loaded.pattern, device, temperature, seed)
+    drawn = task.sample(loaded.model, count, loaded.pattern, device, temperature, seed)
     described = [task.described(graph) for graph in drawn]
     for number, one in enumerate(described):
         size = f"{one['nodes']} nodes, {len(one['links'])} links" if "nodes" in one else "the sequence does not end"

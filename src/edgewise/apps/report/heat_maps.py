@@ -57,7 +57,7 @@ def heat_maps(loaded: LoadedRun) -> list[Drawing]:
     chosen = [*positive.nonzero()[:, 0].tolist()[: SLIDES - 1], *others.nonzero()[:, 0].tolist()[:1]]
     seen = []
     for number in chosen:
-        examined = task.examine(model, loaded.pattern, f"test:{number}", "cpu")
+        examined = task.examine_slide(model, loaded.pattern, f"test:{number}", "cpu")
         said, label = examined.answer["class"], examined.answer["label"]
         region = None if task.slides.region is None else task.slides.region(int(task.slides.splits["test"][number]))
         seen.append(Seen(examined, said if said == label else f"{said}, not {label}", region))

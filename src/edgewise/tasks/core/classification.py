@@ -1,12 +1,47 @@
-"""Loss and scores of every task that chooses one class per output: nodes, images and the next character."""
+"""Tasks that choose one class per output: of nodes, images, graphs, or the next token of a text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.tasks.core.task import Batch
+from edgewise.tasks.core.drawing import Confusion, Drawing, Section
+from edgewise.tasks.core.task import Batch, Pattern, Task
+
+
+class Classification(Task):
+    """A task that chooses one class per output: trained on the cross-entropy, measured by the accuracy.
+
+    Equation    loss = -1/M Σ_m log softmax(o_m)[t_m];  accuracy = 1/M Σ_m [argmax o_m = t_m]
+    Edge cases  without names of classes (`classes` is empty), no confusion matrix is drawn
+    """
+
+    metric = "accuracy"
+    maximise = True
+    classes: tuple[str, ...] = ()
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(outputs, batch)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return classification_score(outputs, batch)
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        if self.classes and self.has_test:
+            yield Section("Confusion matrix", lambda: [self.confusion(model, pattern)])
+
+    @torch.no_grad()
+    def confusion(self, model: nn.Module, pattern: Pattern) -> Drawing:
+        """How the test examples of each class were classified."""
+        counts = torch.zeros(len(self.classes), len(self.classes), dtype=torch.int64)
+        for batch in self.batches("test", 500, pattern):
+            predicted = batch.read(model(*batch.inputs)).argmax(-1)
+            counts.index_put_((batch.target.reshape(-1), predicted), torch.ones_like(predicted), accumulate=True)
+        correct = f"{int(counts.trace()):,} of {int(counts.sum()):,} test examples are classified correctly (diagonal)."
+        return Drawing("confusion", Confusion(counts.numpy(), self.classes), correct)
 
 
 def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
@@ -21,7 +56,7 @@ def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
 
 
 def classification_score(outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Sums over the batch: cross-entropy as "loss", right answers as "accuracy", and how many as "count".
+    """Sums over the batch: cross-entropy as "loss", correct predictions as "accuracy", and how many as "count".
 
     Example
         >>> batch = Batch(None, torch.zeros(2, 3), target=torch.tensor([2, 0]))

@@ -1,14 +1,15 @@
-"""What a task is: batches, a loss and a metric. And how it gets its graph: from the data, or from a named pattern."""
+"""What a task is: batches, a loss, a metric, and what to show of it. And its graph: the data's own, or a pattern."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,9 @@ from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.drawing import Output, Section
 
 Pattern = Callable[..., Graph] | None
-Kind = Literal["node", "image", "text", "graph", "link", "particles"]
 Split = Literal["train", "valid", "test"]
 
 
@@ -100,73 +101,123 @@ def moved(graph: Graph, device: torch.device) -> Graph:
     return graph.memo(("moved", device), lambda: graph.to(device))
 
 
-class Task(Protocol):
+@dataclass(frozen=True)
+class Sampling:
+    """How a model is to generate.
+
+    Args:
+        prompt: The text to continue.
+        steps: How many tokens to add to it.
+        count: How many graphs to write.
+        temperature: 0 takes the likeliest token; None: what suits the task.
+        top_k: Draw from so many of the likeliest tokens only.
+        cache: Keep the keys and values of earlier tokens instead of computing them anew.
+        seed: Of the random draws.
+    """
+
+    prompt: str = "\n"
+    steps: int = 200
+    count: int = 10
+    temperature: float | None = None
+    top_k: int | None = None
+    cache: bool = True
+    seed: int = 0
+
+
+class Task(ABC):
     """What a model is trained for. A task holds data and no training state: every batch follows from its arguments.
 
-    `pattern` is the recipe's graph: a `PatternChoice`, a function of `edgewise.graphs.PATTERNS` with its options bound,
-    or None for the data's own graph.
+    A subclass has the attributes and the abstract methods; the other methods have defaults. `pattern` is the recipe's
+    graph: a `PatternChoice`, a function of `edgewise.graphs.PATTERNS` with its options bound, or None for the data's
+    own graph.
     """
 
     name: str
-    kind: Kind
     signature: Signature
     metric: str
     """Which of the scores chooses the best checkpoint."""
-    maximise: bool
-    has_test: bool
+    maximise: bool = False
+    has_test: bool = True
     """Whether there is a test split; without one, a run's result is its validation score."""
     epoch_size: int
     """The number of training examples; 1 where all nodes of one graph are read at once."""
+    unit: str = "examples"
+    """What an example is, in the plural."""
+    workers: int = 0
+    """How many threads make the batches of the next steps while this one trains, which they do through `train_batch`;
+    0: each is made when it is needed."""
+    generates: str = ""
+    """Options of `edgewise generate` for this task, as a user would write them; empty where it generates nothing."""
 
+    @abstractmethod
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """Draw `size` training examples: a pure function of the generator, so that training resumes exactly."""
 
+    @abstractmethod
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every example of a split once, in a fixed order, `size` at a time."""
 
+    @abstractmethod
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The mean loss of a batch."""
 
+    @abstractmethod
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Sums over the batch's terms, and their number as "count"; a mean over batches is the ratio of their sums."""
 
+    @abstractmethod
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """Answer a user's request; the answer can be written as JSON."""
-
-
-@runtime_checkable
-class Finishing(Protocol):
-    """A task with a score that is no mean over examples, but follows from such means."""
+        """The prediction for an input that a user names; it can be written as JSON."""
 
     def finish(self, means: dict[str, float]) -> dict[str, float]:
-        """The scores of a split, from the means over its examples."""
-
-
-@runtime_checkable
-class Judging(Protocol):
-    """A task with scores that no single output decides: what a model writes has to be read as a whole."""
+        """The scores of a split from the means over its examples, for scores that are no such mean themselves."""
+        return means
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
-        """More scores of a split, of a model in evaluation mode."""
+        """More scores of a split, which no single output decides, of a model in evaluation mode."""
+        return {}
+
+    def keep(self, run: Path) -> None:  # noqa: B027 (nothing, unless a task learns from its data)
+        """Write into a new run folder what the task has learned from its data before training, such as tokens."""
+
+    def recall(self, run: Path) -> None:  # noqa: B027
+        """Take what `keep` wrote from a run folder, where there is any."""
+
+    def describe(self) -> str:
+        """The data in a line."""
+        return f"{self.name}: {self.epoch_size:,} {self.unit} to train on"
+
+    def graph(self, pattern: Pattern = None) -> Graph | None:
+        """The graph that all examples share; None where each has its own."""
+        return None
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """The scores to show over the steps of a training."""
+        return "loss", self.metric
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        """What a report shows of a trained model, in evaluation mode on the CPU; `scores` are those of its test split,
+        where it has been measured."""
+        yield from ()
+
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
+        """What `predict` gives, and drawings of it where the task has some."""
+        return Output(self.predict(model, pattern, request, device), {})
+
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+        """Let a model write something new; by default a ConfigError, since most tasks have nothing to write."""
+        raise ConfigError(f"{self.name} generates nothing: only texts and graphs are written")
 
 
-@runtime_checkable
-class Prefetching(Protocol):
-    """A task whose batches take time to make. Its `train_batch` may be called by several threads at once."""
+def sizes(splits: Mapping[Split, Sized]) -> str:
+    """How many examples each split has.
 
-    workers: int
-    """How many threads make the batches of the next steps while this one trains; 0: each is made when it is needed."""
-
-
-@runtime_checkable
-class Keeping(Protocol):
-    """A task that learns something from its data before training, such as tokens, which belongs to the run."""
-
-    def keep(self, run: Path) -> None:
-        """Write it into a new run folder."""
-
-    def recall(self, run: Path) -> None:
-        """Go on with what a run folder holds of it, if anything."""
+    Example
+        >>> sizes({"train": range(1000), "valid": range(5)})
+        '1,000 train, 5 valid'
+    """
+    return ", ".join(f"{len(examples):,} {split}" for split, examples in splits.items())
 
 
 @dataclass(frozen=True)

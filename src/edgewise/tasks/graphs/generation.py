@@ -19,8 +19,8 @@ from edgewise.graphs.comparison import (
 from edgewise.layers import chosen
 from edgewise.models.signature import Signature
 from edgewise.models.text.generation import LanguageModel, generate
-from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.classification import Classification
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
 from edgewise.tasks.graphs.prediction import DisjointBatch
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
@@ -35,7 +35,7 @@ class TokenBatch(DisjointBatch):
     per_node: ClassVar[bool] = True
 
 
-class GraphGeneration:
+class GraphGeneration(Classification):
     """Write a graph as the sequence of `GraphTokens`, its nodes in an order drawn anew every time.
 
     Equation    p(G, π) = Π_t p(s_t | s_<t), s = the tokens of G in the order π; loss = -mean_t log p(s_t | s_<t), the
@@ -52,10 +52,8 @@ class GraphGeneration:
     Reference   You et al., "GraphRNN: generating realistic graphs with deep auto-regressive models", 2018
     """
 
-    kind: Kind = "text"
     metric = "loss"
     maximise = False
-    has_test = True
 
     def __init__(
         self, name: str, family: Family, splits: dict[Split, list[Graph]], draws: int, order: str = "breadth-first"
@@ -69,7 +67,7 @@ class GraphGeneration:
         self._graphs: dict[tuple[Pattern, int], Graph] = {}
         self._written: dict[Split, Sequences] = {}
 
-    def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
+    def sequence_graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """Who listens to whom among the tokens of a sequence: causal, or a pattern in which none hears a later one."""
         length = self.length if length is None else length
         if (pattern, length) not in self._graphs:
@@ -97,7 +95,7 @@ class GraphGeneration:
         return self.tokens.encode(graph, self.order(graph, generator))
 
     def _batch(self, sequences: Sequences, pattern: Pattern) -> Batch:
-        members = tuple(self.graph(pattern, len(sequence) - 1) for sequence in sequences)
+        members = tuple(self.sequence_graph(pattern, len(sequence) - 1) for sequence in sequences)
         x = torch.tensor([token for sequence in sequences for token in sequence[:-1]])
         target = torch.tensor([token for sequence in sequences for token in sequence[1:]])
         return TokenBatch.of(members, x, target)
@@ -107,13 +105,13 @@ class GraphGeneration:
         return outputs.masked_fill(~self.tokens.allowed(cast(Tensor, batch.x)), -torch.inf)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(self.ruled(outputs, batch), batch)
+        return super().loss(self.ruled(outputs, batch), batch)
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(self.ruled(outputs, batch), batch)
+        return super().score(self.ruled(outputs, batch), batch)
 
     @torch.no_grad()
-    def draw(
+    def sample(
         self,
         model: nn.Module,
         count: int,
@@ -129,14 +127,14 @@ class GraphGeneration:
         while count and written.shape[1] <= self.length and not (written[:, 1:] == END).any(1).all():
             steps = min(AT_ONCE, self.length + 1 - written.shape[1])
             ruled: dict[str, Any] = {"generator": generator, "allowed": lambda t: self.tokens.allowed(t)[..., -1, :]}
-            written = generate(speaker, written, steps, lambda n: self.graph(pattern, n), temperature, **ruled)
+            written = generate(speaker, written, steps, lambda n: self.sequence_graph(pattern, n), temperature, **ruled)
         return [self.tokens.decode(sequence) for sequence in written.cpu()]
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
         """What the model's own graphs look like beside the test graphs: measured once, on the test split."""
         if split != "test":
             return {}
-        return self.compare(self.draw(model, self.draws, pattern, device))
+        return self.compare(self.sample(model, self.draws, pattern, device))
 
     def compare(self, drawn: Sequence[Graph | None]) -> dict[str, float]:
         """The scores of drawn graphs; the MMD are 2, their largest value, where there is none to compare."""
@@ -163,7 +161,7 @@ class GraphGeneration:
         """The graph that the model writes with a seed, given as a number: its links, and whether it is valid."""
         if not (request.strip().isascii() and request.strip().isdigit() and len(request.strip()) < 10):
             raise DataError(f"{request!r} is no seed: give a whole number, by which the graph is drawn")
-        (graph,) = self.draw(model, 1, pattern, device, seed=int(request))
+        (graph,) = self.sample(model, 1, pattern, device, seed=int(request))
         return self.described(graph)
 
     def described(self, graph: Graph | None) -> dict[str, Any]:

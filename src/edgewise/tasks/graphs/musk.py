@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
+from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 
 FILE = Remote(
     name="musk1.mat",
@@ -45,7 +45,7 @@ class Bags:
     classes: tuple[str, ...]
 
 
-class BagClassification:
+class BagClassification(Classification):
     """One answer for each bag; a batch of bags is one disjoint graph with flat nodes, without padding.
 
     Args:
@@ -57,11 +57,6 @@ class BagClassification:
 
     Errors      a fold that there is none of is a `ConfigError`.
     """
-
-    kind: Kind = "node"
-    metric = "accuracy"
-    maximise = True
-    has_test = True
 
     def __init__(self, name: str, bags: Bags, fold: int, seed: int) -> None:
         if not 0 <= fold < FOLDS or not 0 <= seed < 1 << 32:
@@ -76,7 +71,7 @@ class BagClassification:
         mean, deviation = seen.mean(0), seen.std(0).clamp(min=1e-6)
         self.bags = Bags(tuple((x - mean) / deviation for x in bags.x), bags.labels, bags.names, bags.classes)
 
-    def graph(self, sizes: list[int], pattern: Pattern = None) -> Graph:
+    def bags_graph(self, sizes: list[int], pattern: Pattern = None) -> Graph:
         """The pattern over the instances of each bag, side by side; by default every instance hears its whole bag."""
         chosen = complete if pattern is None or given(pattern) else pattern
         return Graph.batch([lay(chosen, size) for size in sizes])
@@ -93,14 +88,8 @@ class BagClassification:
 
     def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
         x = [self.bags.x[bag] for bag in chosen.tolist()]
-        graph = self.graph([len(instances) for instances in x], pattern)
+        graph = self.bags_graph([len(instances) for instances in x], pattern)
         return Batch(graph, torch.cat(x), self.bags.labels[chosen], torch.arange(len(chosen)))
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

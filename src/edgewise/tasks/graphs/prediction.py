@@ -15,8 +15,8 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class DisjointBatch(Batch):
         return list(made)
 
 
-class GraphClassification:
+class GraphClassification(Classification):
     """Each graph is one example, of any size: a batch is their disjoint union, read by a model with a readout.
 
     Equation    Ỹ = MLP(readout(GNN(G, X))), one row per graph of the block-diagonal batch    (5.5), (5.6)
@@ -88,10 +88,6 @@ class GraphClassification:
     Cost        a batch costs O(nodes + edges of its members): nothing is padded
     Reference   Baggag & Saad, §5.2
     """
-
-    kind: Kind = "graph"
-    metric = "accuracy"
-    maximise = True
 
     def __init__(self, name: str, graphs: Graphs) -> None:
         for split in ("train", "valid"):
@@ -143,12 +139,6 @@ class GraphClassification:
         e = None if self._e is None else torch.cat([self._e[number] for number in numbers])
         u = None if self.graphs.u is None else self.graphs.u[chosen]
         return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen], e, u)
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

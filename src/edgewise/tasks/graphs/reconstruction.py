@@ -13,7 +13,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given
+from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given
 from edgewise.tasks.graphs.families import draw_splits, family_named
 from edgewise.tasks.links.prediction import PairBatch, pairs_of
 
@@ -35,7 +35,7 @@ def distance_logit(z: Tensor, pairs: Tensor) -> Tensor:
     return SURE - (z[pairs[0]] - z[pairs[1]]).square().sum(-1)
 
 
-class GraphReconstruction:
+class GraphReconstruction(Task):
     """The model gives each node of a graph a place, and all links of the graph are to be told from the places alone.
 
     Equation    loss = mean over all pairs i < j of a graph of -log p(A_ij | z_i, z_j);  f1 = 2 TP / (2 TP + FP + FN), a
@@ -45,10 +45,8 @@ class GraphReconstruction:
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.2
     """
 
-    kind: Kind = "link"
     metric = "f1"
     maximise = True
-    has_test = True
 
     def __init__(self, name: str, splits: dict[Split, list[Graph]], width: int) -> None:
         if width < 1:

@@ -16,9 +16,9 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
+from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 
 MAX_BYTES = 1 << 24
 
@@ -70,7 +70,7 @@ def move(pixels: Tensor, moves: Tensor) -> Tensor:
     return padded[torch.arange(count)[:, None, None], y[:, :, None], x[:, None, :]]
 
 
-class ImageClassification:
+class ImageClassification(Classification):
     """Each image is one example: P patches [B, P, C] on one shared graph, one answer per image.
 
     Args:
@@ -81,11 +81,6 @@ class ImageClassification:
 
     Errors      a patch that does not divide the image, or a shift that could move all of it out, is a `ConfigError`.
     """
-
-    kind: Kind = "image"
-    metric = "accuracy"
-    maximise = True
-    has_test = True
 
     def __init__(self, name: str, images: Images, patch: int, shift: int = 0) -> None:
         height, width = images.pixels.shape[1:]
@@ -134,12 +129,6 @@ class ImageClassification:
     def _normalise(self, grey: Tensor) -> Tensor:
         # In place, because grey values are never float32 yet: a batch is one pass over memory less.
         return grey.float().sub_(self.images.mean).div_(self.images.deviation)
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

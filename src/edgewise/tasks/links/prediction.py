@@ -15,7 +15,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay, moved
+from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay, moved
 from edgewise.tasks.nodes.citation import citation
 
 VALID, TEST = 0.05, 0.1
@@ -69,7 +69,7 @@ def divergence(mean: Tensor, log_deviation: Tensor) -> Tensor:
     return -0.5 * (1 + 2 * log_deviation - mean.square() - (2 * log_deviation).exp()).sum(-1)
 
 
-class LinkPrediction:
+class LinkPrediction(Task):
     """The model embeds the nodes of the training graph, and the embeddings of two nodes say whether they are linked.
 
     Equation    L = 1/2 (mean of -log σ(z_iᵀ z_j) over links + mean of -log σ(-z_iᵀ z_j) over as many pairs without)
@@ -84,10 +84,8 @@ class LinkPrediction:
     Reference   Kipf & Welling, 2016
     """
 
-    kind: Kind = "link"
     metric = "auc"
     maximise = True
-    has_test = True
 
     def __init__(self, name: str, cut: LinkCut, x: Tensor | SparseFeatures, width: int, variational: bool) -> None:
         if width < 1:

@@ -18,9 +18,9 @@ from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
+from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 
 MAX_BYTES = 1 << 32
 
@@ -62,13 +62,9 @@ def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ())
         raise DataError(f"{path}: not a .npz file with the arrays that were expected ({error})") from error
 
 
-class NodeClassification:
+class NodeClassification(Classification):
     """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is built once."""
 
-    kind: Kind = "node"
-    metric = "accuracy"
-    maximise = True
-    has_test = True
     epoch_size = 1
 
     def __init__(self, name: str, nodes: Nodes) -> None:
@@ -99,12 +95,6 @@ class NodeClassification:
             rows = self.nodes.splits[split]
             self._batches[split, pattern] = Batch(self.graph(pattern), self.nodes.x, self.nodes.labels[rows], rows)
         return self._batches[split, pattern]
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

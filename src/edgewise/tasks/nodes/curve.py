@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay
 
 END, VALID, TEST = 3.0, 50, 200
 
 
-class CurveRegression:
+class CurveRegression(Task):
     """Noisy measurements of sin 2πx on [0, 3]; every node may use the training points' values, but not its own.
 
     The nodes are `points` training points, 50 validation points, both at random places and with noise, and 200 test
@@ -37,10 +37,7 @@ class CurveRegression:
         (2590, True)
     """
 
-    kind: Kind = "node"
     metric = "loss"
-    maximise = False
-    has_test = True
     epoch_size = 1
     name = "curve"
 

@@ -22,7 +22,7 @@ from edgewise.graphs import Graph, radius_graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.tables import chosen
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay
 from edgewise.tasks.graphs.prediction import DisjointBatch
 
 SPACE = 3
@@ -290,7 +290,7 @@ class NodeTargets(DisjointBatch):
     per_node: ClassVar[bool] = True
 
 
-class EnergiesAndForces:
+class EnergiesAndForces(Task):
     """Each frame is one example, a graph of the atoms near one another: what is its energy, which force on every atom?
 
     Equation    loss = 1/G Σ_g ((ΔE_g/N_g)/σ_e)² w + 1/3N Σ_i |ΔF_i|²/σ_F²;
@@ -304,10 +304,7 @@ class EnergiesAndForces:
     Cost        radius graphs are built once for each frame, when it is first read
     """
 
-    kind: Kind = "particles"
     metric = "force_error"
-    maximise = False
-    has_test = True
     ENERGY = 0.1
 
     def __init__(self, name: str, frames: Frames, splits: Mapping[Split, Tensor], radius: float) -> None:
@@ -331,7 +328,7 @@ class EnergiesAndForces:
         self._graphs: dict[int, Graph] = {}
         self._whole: dict[tuple[Split, int, Pattern], list[Batch]] = {}
 
-    def graph(self, number: int, pattern: Pattern = None) -> Graph:
+    def frame_graph(self, number: int, pattern: Pattern = None) -> Graph:
         """Who is within the radius of whom in a frame; or a pattern over the atoms."""
         if not (pattern is None or given(pattern)):
             return lay(pattern, self.x.shape[1])
@@ -352,7 +349,7 @@ class EnergiesAndForces:
         yield from self._whole[key]
 
     def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
-        members = tuple(self.graph(number, pattern) for number in chosen.tolist())
+        members = tuple(self.frame_graph(number, pattern) for number in chosen.tolist())
         return NodeTargets.of(members, self.x[chosen].flatten(0, 1), self.target[chosen].flatten(0, 1))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:

@@ -23,7 +23,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay
 
 Floats = NDArray[np.float64]
 
@@ -172,17 +172,14 @@ def _cached(sizes: Mapping[Split, int], particles: int, frames: tuple[int, ...],
     return trajectories
 
 
-class Forecast:
+class Forecast(Task):
     """Each trajectory is one example: the first frame is read, the positions of the last one are the target.
 
     The model reads x [B, N, 7] = position, velocity and charge on one shared graph; unless a pattern says otherwise,
     every particle listens to all others. With `turned`, training trajectories are turned at random.
     """
 
-    kind: Kind = "particles"
     metric = "mse"
-    maximise = False
-    has_test = True
 
     def __init__(
         self, name: str, trajectories: Trajectories, splits: Mapping[Split, Tensor], turned: bool = False

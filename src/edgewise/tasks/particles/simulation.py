@@ -16,7 +16,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given
+from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given
 
 BELLS = 32  # Gaussians in which the distance from a wall is told
 LONGEST = 200  # frames of a roll-out
@@ -78,7 +78,7 @@ class Rollout:
         return positions.diff(dim=1).mean(2) / self.scene.frame
 
 
-class Simulation:
+class Simulation(Task):
     """Each frame of a film is one example: the history before it is read, the positions in it are the target.
 
     The model reads [x ‖ v ‖ c] in units of the reach: position, last move, and what else is known: the last `history`
@@ -94,10 +94,7 @@ class Simulation:
     Reference   Sanchez-Gonzalez et al., "Learning to simulate complex physics with graph networks", 2020, §4
     """
 
-    kind: Kind = "particles"
     metric = "ratio"
-    maximise = False
-    has_test = True
 
     def __init__(
         self, name: str, scene: Scene, splits: Mapping[Split, Tensor], history: int = 5, noise: float = 0.0
@@ -120,7 +117,7 @@ class Simulation:
         """All examples of some films: [examples, 2], each a film and the frame to forecast."""
         return torch.cartesian_prod(films, torch.arange(self.history + 1, frames)).reshape(-1, 2)
 
-    def graph(self, positions: Tensor) -> Graph:
+    def frames_graph(self, positions: Tensor) -> Graph:
         """Who is within reach of whom in each frame: positions [B, N, D] -> a disjoint graph of B members."""
         count, particles = positions.shape[:2]
         sizes = torch.full((count,), particles)
@@ -154,7 +151,7 @@ class Simulation:
         if generator is not None and self.noise:
             walk = random_walk(history.shape, self.noise * self.velocity, generator)
             history, target = history + walk, target + walk[:, -1]
-        graph, rows = self.graph(history[:, -1]), torch.arange(target.shape[0] * target.shape[1])
+        graph, rows = self.frames_graph(history[:, -1]), torch.arange(target.shape[0] * target.shape[1])
         return Batch(graph, self.features(history), target.flatten(0, 1).float(), rows)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -184,7 +181,7 @@ class Simulation:
         model.eval()
         for _ in range(steps):
             history = torch.stack(frames[-start:], 1)
-            graph, x = self.graph(history[:, -1]).to(device), self.features(history).to(device)
+            graph, x = self.frames_graph(history[:, -1]).to(device), self.features(history).to(device)
             frames.append(model(graph, x).double().cpu().view_as(frames[-1]))
         forecast = torch.stack(frames, 1) * self.scene.reach
         return Rollout(self.scene, forecast, self.scene.positions[films, : start + steps], start)

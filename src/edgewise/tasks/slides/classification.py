@@ -159,10 +159,10 @@ class SlideClassification(GraphClassification):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The class of a slide: the path of a file that OpenSlide reads, or a split and a number in it: "test:7"."""
-        return self.examine(model, pattern, request, device).answer
+        return self.examine_slide(model, pattern, request, device).answer
 
     @torch.no_grad()
-    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Examined:
+    def examine_slide(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Examined:
         """What `predict` answers, and the heat map behind it."""
         if re.match(r"(train|valid|test):", request.strip()):
             number = self._parse(request)

@@ -14,9 +14,9 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph, hears_later
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
+from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 
 SHAKESPEARE = Remote(
     name="input.txt",
@@ -27,7 +27,7 @@ SHAKESPEARE = Remote(
 MAX_BYTES = 1 << 30
 
 
-class Text:
+class Text(Classification):
     """Next-character prediction on windows of `context` characters; the graph must not let a character see ahead.
 
     The vocabulary is the sorted set of the text's characters. The first 90 % of the text train, the rest validates:
@@ -49,7 +49,6 @@ class Text:
         ('bc', 'ca')
     """
 
-    kind: Kind = "text"
     metric = "loss"
     maximise = False
     has_test = False
@@ -101,12 +100,6 @@ class Text:
     def _batch(self, windows: Tensor, pattern: Pattern) -> Batch:
         windows = windows.long()
         return Batch(self.graph(pattern, windows.shape[1] - 1), windows[:, :-1], windows[:, 1:])
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     def encode(self, text: str) -> Tensor:
         """The characters' numbers [N]; one that the vocabulary lacks is a DataError with its position."""

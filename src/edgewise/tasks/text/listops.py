@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.classification import class_probabilities, classification_score, mean_cross_entropy
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
@@ -29,7 +29,7 @@ NESTED = 0.25  # how often an element is a list
 PATIENCE = 100_000  # expressions drawn in vain, of which none had a length in the range
 
 
-class ListOps:
+class ListOps(Classification):
     """The value of an expression, 0 to 9; a batch of expressions is one disjoint graph with flat nodes, no padding.
 
     Every training batch is drawn anew, so that nothing can be learned by heart; `examples` of them validate and as many
@@ -45,11 +45,6 @@ class ListOps:
 
     Errors      settings that no expression fits are a `ConfigError`.
     """
-
-    kind: Kind = "graph"
-    metric = "accuracy"
-    maximise = True
-    has_test = True
 
     def __init__(self, shortest: int, longest: int, depth: int, arguments: int, examples: int, seed: int) -> None:
         if not (4 <= shortest <= longest and depth >= 1 and arguments >= 2 and examples >= 1):
@@ -84,12 +79,6 @@ class ListOps:
         graph = Graph.batch([lay(chosen, len(tokens)) for tokens in expressions])
         x = torch.tensor([NUMBERS[token] for tokens in expressions for token in tokens])
         return Batch(graph, x, torch.tensor([value(tokens) for tokens in expressions]), torch.arange(len(expressions)))
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

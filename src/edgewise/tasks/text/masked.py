@@ -14,8 +14,8 @@ from torch import Generator, Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.classification import classification_score, mean_cross_entropy
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.classification import Classification
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 from edgewise.tasks.graphs.prediction import DisjointBatch
 from edgewise.tasks.text.noise import mask_tokens
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, Tokenizer
@@ -43,7 +43,7 @@ class MaskedBatch(DisjointBatch):
         return list(made)
 
 
-class MaskedTokens:
+class MaskedTokens(Classification):
     """Guess masked tokens from those on both sides: an encoder learns what texts are like without any label (BERT).
 
     Equation    loss = −1/M Σ_m log p(x_m | the text with some of it masked), over the M tokens that were chosen
@@ -65,7 +65,6 @@ class MaskedTokens:
         ([0, 3, 4, 2, 1], [3], [5])
     """
 
-    kind: Kind = "text"
     metric = "loss"
     maximise = False
 
@@ -109,12 +108,6 @@ class MaskedTokens:
         whole, members = torch.cat(list(texts)), tuple(text_graph(pattern, len(text)) for text in texts)
         x, rows = mask_tokens(whole, self.tokenizer.size, self.share, generator)
         return MaskedBatch(Graph.batch(members), x, whole[rows], rows, members=members)
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

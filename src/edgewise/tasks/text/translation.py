@@ -17,9 +17,9 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Found, Signature, translate
-from edgewise.tasks.core.classification import classification_score
+from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes, unpacked
-from edgewise.tasks.core.task import Batch, Kind, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
 MAX_BYTES = 1 << 28
@@ -100,7 +100,7 @@ class Manner:
             raise ConfigError(f"beam={self.beam} must be at least 1 and penalty={self.penalty} not negative")
 
 
-class Translation:
+class Translation(Classification):
     """Write the target of a source, token by token: trained on its likelihood, judged by BLEU.
 
     Equation    loss = −1/T Σ_t Σ_w q_t(w) log p(w | y_<t, x),  q_t = (1 − ε) [w = y_t] + ε / V;
@@ -114,10 +114,7 @@ class Translation:
     Reference   Vaswani et al., 2017; Papineni et al., 2002; Post, 2018 (sacrebleu, tokenisation 13a)
     """
 
-    kind: Kind = "text"
     metric = "bleu"
-    maximise = True
-    has_test = True
 
     def __init__(
         self,
@@ -166,7 +163,7 @@ class Translation:
             content = read_bytes(run / TOKENIZER, MAX_BYTES).decode("utf-8", "replace")
             self.use(tokenizer_from_json(content, str(run / TOKENIZER)))
 
-    def graph(self, pattern: Pattern, length: int) -> Graph:
+    def source_graph(self, pattern: Pattern, length: int) -> Graph:
         """The encoder's graph over a source; the data's own is complete."""
         if (pattern, length) not in self._graphs:
             laid = complete(length) if pattern is None or given(pattern) else lay(pattern, length)
@@ -185,14 +182,11 @@ class Translation:
             yield self._batch(pairs[first : first + size], pattern)
 
     def _batch(self, pairs: Sequence[Pair], pattern: Pattern) -> Batch:
-        return PairBatch.of(pairs, partial(self.graph, pattern))
+        return PairBatch.of(pairs, partial(self.source_graph, pattern))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         smoothing = self.manner.smoothing
         return functional.cross_entropy(batch.read(outputs), batch.target, label_smoothing=smoothing)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
         """The BLEU of what the model writes for a split."""
@@ -209,7 +203,7 @@ class Translation:
         found: list[Found | None] = [None] * len(tokens)
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
-            beam, penalty, encoder = self.manner.beam, self.manner.penalty, partial(self.graph, pattern)
+            beam, penalty, encoder = self.manner.beam, self.manner.penalty, partial(self.source_graph, pattern)
             results = translate(model, [tokens[n] for n in some], (BEGIN, END), beam, penalty, pattern=encoder)
             for number, result in zip(some, results, strict=True):
                 found[number] = result

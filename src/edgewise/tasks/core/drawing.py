@@ -1,0 +1,214 @@
+"""What a task shows of a trained model, as plain data: figures, tables and texts, for a report to render."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgewise.graphs import Graph
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Colour = Literal["accent", "warm", "muted"]  # of the page: the model, what it is compared with, what is least
+
+
+class Curve(NamedTuple):
+    """Values over places, named at the curve's end."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: Colour
+
+
+class Panel(NamedTuple):
+    """Curves over one axis, and the points (x, y) that they should run through where there are any."""
+
+    title: str
+    curves: Sequence[Curve]
+    axis: str = "step"
+    points: tuple[Sequence[float], Sequence[float]] = ((), ())
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Panels of curves side by side; `mark` is a place that a dotted line marks in each of them."""
+
+    panels: Sequence[Panel]
+    mark: float | None = None
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Predictions over true values, both [N], in some unit: on the diagonal where they agree."""
+
+    truth: Array
+    predicted: Array
+    unit: str
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often an example of each class (row) was given each class (column): [K, K]."""
+
+    counts: Labels
+    classes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A graph, each node in the colour of its class.
+
+    Args:
+        graph: N nodes, E edges.
+        classes: The class of each node [N].
+        legend: The classes' names; none: there is no legend.
+        weights: Attention of each edge's receiver to its sender [E], in the graph's order; None: plain edges.
+        wrong: Nodes to cross out [N].
+        names: What to write at each node.
+        centre: A node to circle.
+    """
+
+    graph: Graph
+    classes: Labels
+    legend: Sequence[str] = ()
+    weights: Array | None = None
+    wrong: Flags | None = None
+    names: Sequence[str] = ()
+    centre: int | None = None
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Small graphs in rows of `columns`, their nodes coloured by class, with titles above some of them."""
+
+    members: Sequence[tuple[Graph, Labels]]
+    titles: Sequence[str]
+    columns: int
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Attention weights [H, N, N] of each head among N labelled positions: a row for each receiver."""
+
+    weights: Array
+    labels: Sequence[str]
+
+
+class Heat(NamedTuple):
+    """A row of heat maps [P, a, b] over P images, and in each the cell to outline, where there is one."""
+
+    label: str
+    values: Array
+    cells: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True)
+class Images:
+    """Grey images [P, h, w] from 0 to 1 in a row, their titles in another colour where `wrong`, and rows of heat."""
+
+    pixels: Array
+    titles: Sequence[str]
+    wrong: Sequence[bool]
+    heat: Sequence[Heat] = ()
+
+
+class HeatMap(NamedTuple):
+    """A picture [h, w, 3] from 0 to 1, the heat [a, b] from 0 to 1 of its cells, and a region [*, *] to outline."""
+
+    title: str
+    picture: Array
+    heat: Array
+    region: Flags | None = None
+
+
+@dataclass(frozen=True)
+class HeatMaps:
+    """Pictures in a row, and below each the same in grey under its heat."""
+
+    maps: Sequence[HeatMap]
+
+
+@dataclass(frozen=True)
+class Films:
+    """Discs that move in a box, in films of the same frames side by side.
+
+    Args:
+        films: Name and centres [T, N, 2] in metres of each.
+        classes: Which colour each disc has [N].
+        box: Width and height in metres.
+        radius: Of a disc, in metres.
+        frame: Seconds between two frames.
+    """
+
+    films: Sequence[tuple[str, Array]]
+    classes: Labels
+    box: tuple[float, ...]
+    radius: float
+    frame: float
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Films at a few evenly spaced moments, one film in a row."""
+
+    films: Films
+
+
+@dataclass(frozen=True)
+class Animation:
+    """Films that play side by side."""
+
+    films: Films
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, the name of its file and what it shows."""
+
+    name: str
+    figure: Curves | Parity | Confusion | Network | Networks | Matrix | Images | HeatMaps | Strip | Animation
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of texts under a row of headings."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text, and what a model adds to it."""
+
+    prompt: str
+    continuation: str
+    caption: str
+
+
+class Section(NamedTuple):
+    """A titled part of a report. Its contents are made when they are asked for, so that one that fails costs no other.
+
+    Example
+        >>> section = Section("Fit", lambda: [TextTable(["x", "y"], [["0", "1"]])])
+        >>> [table.head for table in section.make()]
+        [['x', 'y']]
+    """
+
+    title: str
+    make: Callable[[], Iterable[Drawing | TextTable | Passage]]
+
+
+class Output(NamedTuple):
+    """What a command gives: values that JSON can hold, drawings by name, and a text to print."""
+
+    values: dict[str, Any]
+    drawings: dict[str, Drawing]
+    text: str = ""
