@@ -232,6 +232,7 @@ COVERED_ELSEWHERE = {
     "apps/numbers": "tests/apps/command/test_runs.py",
     "apps/command/planning": "tests/apps/command/test_main.py",
     "errors": "tests/apps/test_malformed.py",
+    "graphs/adjacency": "tests/graphs/test_graph.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
     "kernels/operator/second_derivatives": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/call": "tests/kernels/test_verbs.py",

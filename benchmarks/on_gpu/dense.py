@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from edgewise.graphs import Graph, patterns
+from edgewise.graphs import PATTERNS, Graph, complete
+from edgewise.graphs.patterns import line
 from on_gpu.problems import Contender, Leaves, Prepared, Problem, Race, Refusal, Row, ours
 from on_gpu.timing import Device, reason
 
@@ -39,7 +40,7 @@ def plain(graph: str, n: int, device: Device) -> list[Row]:
     """Complete or causal attention of n tokens, 16 heads of 64, 32,768 tokens in the batch."""
     n = min(n, 32) if device.toy else n
     heads, channels, batch = (2, 16, 2) if device.toy else (16, 64, max(1, 32_768 // n))
-    built = patterns.PATTERNS[graph](n).to(device.kind)
+    built = PATTERNS[graph](n).to(device.kind)
     race = Race(
         Problem(f"{graph} {n}, batch {batch}, {heads} × {channels}", built, heads, channels, HALF, (batch,)), device
     )
@@ -77,7 +78,7 @@ def window(n: int, radius: int, device: Device) -> list[Row]:
     heads, channels = (2, 16) if device.toy else (16, 64)
     problem = Problem(
         f"window ±{radius} of {n}, {heads} × {channels}",
-        patterns.window(n, radius).to(device.kind),
+        line.window(n, radius).to(device.kind),
         heads,
         channels,
         HALF,
@@ -106,7 +107,7 @@ def _building(backend: str | None, n: int, radius: int, leaves: Leaves, device: 
     inputs = [leaves[name] for name in ("q", "k", "v")]
     beyond = []
     for _ in range(3):
-        graph = patterns.window(n, radius).to(device.kind)
+        graph = line.window(n, radius).to(device.kind)
         problem = Problem("", graph, *leaves["q"].shape[-2:], HALF)
         step = partial(_step, problem, backend, inputs, leaves["dy"])
         first = device.waited(step)
@@ -174,7 +175,7 @@ def molecules(device: Device) -> list[Row]:
     generator = torch.Generator().manual_seed(0)
     count, most, heads, channels = (4, 16, 2, 16) if device.toy else (512, 40, 8, 32)
     sizes = tuple(torch.randint(10, most + 1, (count,), generator=generator).tolist())
-    graph = Graph.batch([patterns.complete(size) for size in sizes]).to(device.kind)
+    graph = Graph.batch([complete(size) for size in sizes]).to(device.kind)
     name = f"{count} molecules of 10 to {most} atoms, {heads} × {channels}, bias on edges"
     race = Race(Problem(name, graph, heads, channels, HALF, biased=True, sizes=sizes), device)
     own = map(ours, ("ragged", None, "triton", "segment"))

@@ -12,6 +12,7 @@ from edgewise.graphs import (
     causal,
     complete,
     disc,
+    draw,
     fixed,
     fixed_parts,
     grid,
@@ -20,7 +21,7 @@ from edgewise.graphs import (
     strided_parts,
     window,
 )
-from edgewise.graphs.patterns import Causal, Strided, Window
+from edgewise.graphs.patterns.line import Causal, Strided, Window
 from edgewise.graphs.rule import Both, Complete, Either, Itself, Others
 
 RULES: list[Rule] = [
@@ -107,3 +108,8 @@ def random_graphs(number: int = 40, square: bool = True) -> Iterator[Graph]:
     for seed in range(number):
         edges, senders, receivers = random_edges(seed, square)
         yield Graph.from_edge_index(edges, senders, receivers if not square else None)
+
+
+def assert_drawn(graph: Graph, *rows: str) -> None:
+    assert draw(graph).splitlines() == list(rows)
+    assert draw(Graph.from_edge_index(graph.edge_index(), graph.num_senders, graph.num_receivers)) == draw(graph)

@@ -22,7 +22,8 @@ from edgewise.graphs import (
     strided,
     window,
 )
-from edgewise.graphs.patterns import Causal, Grid
+from edgewise.graphs.patterns.line import Causal
+from edgewise.graphs.patterns.plane import Grid
 
 SQUARE = Graph.from_edge_index([[0, 1], [1, 2]], 3)
 ACROSS = Graph.from_edge_index([[0, 1], [1, 2]], 2, 3)
@@ -210,7 +211,11 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
         "less than half of the cell's shortest",
     ),
     ("networkx from a list", lambda: Graph.from_networkx([(0, 1)]), "from_networkx takes a networkx graph, not list"),
-    ("networkx from across", lambda: ACROSS.to_networkx(), "a networkx graph has one kind of node"),
+    (
+        "networkx from across",
+        lambda: ACROSS.to_networkx(),
+        "a networkx graph needs receivers and senders to be the same nodes",
+    ),
     ("scipy from a tensor", lambda: Graph.from_scipy(torch.eye(2)), "takes a two-dimensional scipy.sparse matrix"),
     ("PyG from a list", lambda: Graph.from_pyg([]), "edge_index and num_nodes, which this list lacks"),
     (

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from edgewise.graphs import Graph, bipartite, blocks, causal, complete, grid, window
-from edgewise.graphs.patterns import Causal
+from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks, Complete
 from graphs.examples import PATTERNED, random_edges, random_graphs
 

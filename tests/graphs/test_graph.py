@@ -9,7 +9,7 @@ import torch
 
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph, blocks, causal, complete, grid, window
-from edgewise.graphs.patterns import Causal
+from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks
 from graphs.examples import PATTERNED, random_edges, random_graphs
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from edgewise.graphs import Graph, Rule
-from edgewise.graphs.patterns import Causal, Strided, Window
+from edgewise.graphs.patterns.line import Causal, Strided, Window
 from edgewise.graphs.rule import Blocks, Both, Complete, Either, Itself
 from graphs.examples import PATTERNED, RULES
 

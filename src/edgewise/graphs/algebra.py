@@ -1,8 +1,9 @@
-"""Graphs from graphs: transposes, unions, loops, subgraphs, batches. A rule stays a rule where the answer is one."""
+"""Graphs from graphs: transposes, unions, loops, subgraphs, batches. A rule stays a rule where the result has one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -10,140 +11,205 @@ from torch import Tensor
 from edgewise.errors import GraphError
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
+from edgewise.graphs.adjacency import Adjacency
+from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Blocks, Both, Complete, Either, Itself, Others, Rule
 
-if TYPE_CHECKING:
-    from edgewise.graphs.graph import Graph
-
-Forms = dict[str, Any]  # what `Graph._of` takes: rule, _ranges, or offsets and senders; sizes, _order
+Forms = dict[str, Any]  # what `Adjacency._of` takes: rule, _ranges, or offsets and senders; sizes, _order
 
 
-def transpose(graph: Graph) -> tuple[Graph, Tensor]:
-    shape = graph.num_receivers, graph.num_senders
-    offsets, receivers, by_sender = lowering.transposed_edges(graph.senders, graph.receivers, shape)
-    forms: Forms = {"offsets": offsets, "senders": receivers}
-    if graph.rule is not None and graph.offset == 0:
-        forms["rule"] = graph.rule.transposed()
-    if graph._order is not None:
-        forms["_order"] = graph._order[by_sender]
-    if graph.is_square:
-        forms["sizes"] = graph.sizes
-    return graph._of(graph.num_senders, graph.num_receivers, device=graph.device, **forms), by_sender
+class Algebra(Adjacency):
+    """The operations on a graph, or on several, whose result is a graph."""
+
+    @derived
+    def _transposed(self) -> tuple[Self, Tensor]:
+        shape = self.num_receivers, self.num_senders
+        offsets, receivers, by_sender = lowering.transposed_edges(self.senders, self.receivers, shape)
+        forms: Forms = {"offsets": offsets, "senders": receivers}
+        if self.rule is not None and self.offset == 0:
+            forms["rule"] = self.rule.transposed()
+        if self._order is not None:
+            forms["_order"] = self._order[by_sender]
+        if self.is_square:
+            forms["sizes"] = self.sizes
+        return self._of(self.num_senders, self.num_receivers, device=self.device, **forms), by_sender
+
+    def transpose(self) -> tuple[Self, Tensor]:
+        """The graph with every edge reversed, and perm [E]: its edge e is edge perm[e] of this graph. Cached.
+
+        >>> from edgewise.graphs import Graph
+        >>> graph, perm = Graph.from_edge_index([[0, 0, 1], [1, 2, 2]], num_nodes=3).transpose()
+        >>> graph.edge_index().tolist(), perm.tolist()
+        ([[1, 2, 2], [0, 0, 1]], [0, 1, 2])
+        """
+        return self._transposed
+
+    @derived
+    def _looped(self) -> Self:
+        if self.rule is not None:
+            return self._with_rule(_either(self.rule, Itself()), self.sizes)
+        looped = lowering.counts(self.senders[self.senders == self.receivers], self.num_senders)
+        missing = (looped == 0).nonzero().flatten()
+        receivers, senders = torch.cat([self.receivers, missing]), torch.cat([self.senders, missing])
+        return self._with_edges(receivers, senders, self.sizes)
+
+    def add_self_loops(self) -> Self:
+        """Every node listens to itself too; one that does already gets no second loop. Cached."""
+        self._needs_square("add_self_loops")
+        return self if self.has_self_loops else self._looped
+
+    def remove_self_loops(self) -> Self:
+        """No node listens to itself."""
+        self._needs_square("remove_self_loops")
+        if self.rule is not None:
+            return self._with_rule(_both(self.rule, Others()), self.sizes)
+        others = self.receivers != self.senders
+        return self if bool(others.all()) else self.keep_edges(others)
+
+    def symmetrise(self) -> Self:
+        """i listens to j wherever j listens to i; without parallel edges."""
+        self._needs_square("symmetrise")
+        reverse = self.rule.transposed() if self.rule is not None else None
+        if self.rule is not None and reverse is not None:
+            return self._with_rule(_either(self.rule, reverse), self.sizes)
+        receivers, senders = torch.cat([self.receivers, self.senders]), torch.cat([self.senders, self.receivers])
+        return self._with_edges(receivers, senders, self.sizes).coalesce()
+
+    def coalesce(self) -> Self:
+        """One edge for each set of parallel edges."""
+        if not self.has_duplicates:
+            return self
+        distinct = lowering.distinct_edges(self.offsets, self.senders)
+        if distinct is not None:
+            return self._with(self.sizes, offsets=distinct[0], senders=distinct[1])
+        return self.keep_edges(~self._repeated())
+
+    def union(self, other: Self) -> Self:
+        """i listens to j in one graph or the other; without parallel edges."""
+        sizes = _common_sizes(self, other, "union")
+        if self.is_complete or other.is_complete:
+            return self._with_rule(Complete(), sizes)
+        if self.rule is not None and other.rule is not None:
+            return self._with_rule(_either(self.rule, other.rule), sizes)
+        return self._together_with(other, sizes).coalesce()
+
+    def intersection(self, other: Self) -> Self:
+        """i listens to j in both graphs; without parallel edges."""
+        sizes = _common_sizes(self, other, "intersection")
+        if self.rule is not None and other.rule is not None:
+            return self._with_rule(_both(self.rule, other.rule), sizes)
+        together = self.coalesce()._together_with(other.coalesce(), sizes)
+        return together.keep_edges(together._repeated())  # the second of two equal edges is in both graphs
+
+    def permute(self, perm: Any) -> Self:
+        """Node k of the result is node perm[k] of this graph, so features follow as x[perm].
+
+        A batch stays a batch where perm keeps its members whole and in order; else the result is one graph.
+        """
+        self._needs_square("permute")
+        nodes = checks.node_list(perm, self.num_receivers)
+        if len(nodes) != self.num_receivers:
+            raise GraphError(f"a permutation must list all {self.num_receivers} nodes, not {len(nodes)} of them")
+        return self.subgraph(nodes)
+
+    def subgraph(self, nodes: Any) -> Self:
+        """The induced graph on distinct nodes (indices, or a bool mask [N]): features follow as x[nodes].
+
+        A batch stays a batch, under the same condition as in `permute`.
+        """
+        self._needs_square("subgraph")
+        nodes = checks.node_list(nodes, self.num_receivers).to(self.device)
+        if self.is_complete and len(self.sizes) == 1:
+            return self._of(len(nodes), len(nodes), device=self.device, rule=Complete())
+        place = torch.full((self.num_receivers,), -1, device=self.device)
+        place[nodes] = torch.arange(len(nodes), device=self.device)
+        receivers, senders = place[self.receivers], place[self.senders]
+        inside = (receivers >= 0) & (senders >= 0)
+        offsets, senders, _ = lowering.sorted_edges(receivers[inside], senders[inside], (len(nodes), len(nodes)))
+        forms: Forms = {"offsets": offsets, "senders": senders}
+        members = torch.repeat_interleave(self.sizes)[nodes]
+        if bool((members.diff() >= 0).all()):
+            forms["sizes"] = lowering.counts(members, len(self.sizes))
+        return self._of(len(nodes), len(nodes), device=self.device, **forms)
+
+    def rows(self, start: int, stop: int) -> Self:
+        """The same graph for receivers start, ..., stop - 1 alone; they keep their positions.
+
+        >>> from edgewise.graphs import causal
+        >>> causal(5).rows(3, 4)  # one step of cached decoding
+        Graph(1 receivers at offset 3, 5 senders, Causal())
+        """
+        start, stop = checks.whole_number(start, "start"), checks.whole_number(stop, "stop")
+        if not start <= stop <= self.num_receivers:
+            raise GraphError(f"rows {start} to {stop} are out of range: the graph has {self.num_receivers} receivers")
+        forms: Forms = {"rule": self.rule}
+        if self.rule is None and self._ranges is not None:
+            forms["_ranges"] = tuple(bounds[start:stop] for bounds in self._ranges)
+        elif self.rule is None:
+            offsets = self.offsets[start : stop + 1]
+            forms |= {"offsets": offsets - offsets[0], "senders": self.senders[int(offsets[0]) : int(offsets[-1])]}
+        return self._of(stop - start, self.num_senders, self.offset + start, self.device, **forms)
+
+    def keep_edges(self, mask: Tensor) -> Self:
+        """The graph of those edges for which a bool mask [E], in the graph's order, is true."""
+        degrees = lowering.counts(self.receivers[mask], self.num_receivers)
+        return self._with(self.sizes, offsets=lowering.offsets_of(degrees), senders=self.senders[mask])
+
+    @classmethod
+    def batch(cls, graphs: Iterable[Self]) -> Self:
+        """One disjoint graph: the members' nodes and edges one after the other, and no edge in between.
+
+        Errors      no graphs; members with an offset, or on different devices
+        Edge cases  complete members stay symbolic, members with ranges give ranges; where every member remembers its
+                    caller's order, `sort_edges` takes their edge tensors, concatenated
+
+        >>> from edgewise.graphs import Graph, complete
+        >>> Graph.batch([complete(2), complete(3)])
+        Graph(5 receivers, 5 senders, Blocks(receivers=(2, 3), senders=(2, 3)))
+        """
+        members = list(graphs)
+        if not members:
+            raise GraphError("a batch needs at least one graph")
+        for number, graph in enumerate(members):
+            if not isinstance(graph, Adjacency):
+                raise GraphError(f"graph {number} of the batch is a {type(graph).__name__}, not a Graph")
+            if graph.offset:
+                raise GraphError(f"graph {number} of the batch has offset {graph.offset}: only offset 0 can be batched")
+            if graph.device != members[0].device:
+                device = members[0].device
+                raise GraphError(f"graph {number} of the batch is on {graph.device}, but graph 0 is on {device}")
+        receivers, senders = sum(g.num_receivers for g in members), sum(g.num_senders for g in members)
+        forms = _batch_of_blocks(members) or _batch_of_ranges(members) or _batch_of_edges(members)
+        forms["sizes"] = torch.cat([g.sizes for g in members])
+        return cls._of(receivers, senders, device=members[0].device, **forms)
+
+    def _with(self, sizes: Tensor | None, **forms: Any) -> Self:
+        """The graph of other forms on the same nodes; sizes = None where it is no batch any more."""
+        if sizes is not None:
+            forms["sizes"] = sizes
+        return self._of(self.num_receivers, self.num_senders, self.offset, self.device, **forms)
+
+    def _with_rule(self, rule: Rule, sizes: Tensor | None) -> Self:
+        return self if rule == self.rule and sizes is not None else self._with(sizes, rule=rule)
+
+    def _with_edges(self, receivers: Tensor, senders: Tensor, sizes: Tensor | None) -> Self:
+        """Edges in any order."""
+        offsets, senders, _ = lowering.sorted_edges(receivers, senders, (self.num_receivers, self.num_senders))
+        return self._with(sizes, offsets=offsets, senders=senders)
+
+    def _together_with(self, other: Self, sizes: Tensor | None) -> Self:
+        """The edges of both graphs, side by side."""
+        receivers, senders = torch.cat([self.receivers, other.receivers]), torch.cat([self.senders, other.senders])
+        return self._with_edges(receivers, senders, sizes)
+
+    def _repeated(self) -> Tensor:
+        """bool [E]: the edge is parallel to the one in front of it."""
+        repeated = torch.zeros_like(self.senders, dtype=torch.bool)
+        repeated[1:] = (self.senders[1:] == self.senders[:-1]) & (self.receivers[1:] == self.receivers[:-1])
+        return repeated
 
 
-def add_self_loops(graph: Graph) -> Graph:
-    _needs_square(graph, "add_self_loops")
-    if graph.rule is not None:
-        return _with_rule(graph, _either(graph.rule, Itself()), graph.sizes)
-    looped = lowering.counts(graph.senders[graph.senders == graph.receivers], graph.num_senders)
-    missing = (looped == 0).nonzero().flatten()
-    receivers, senders = torch.cat([graph.receivers, missing]), torch.cat([graph.senders, missing])
-    return _with_edges(graph, receivers, senders, graph.sizes)
-
-
-def remove_self_loops(graph: Graph) -> Graph:
-    _needs_square(graph, "remove_self_loops")
-    if graph.rule is not None:
-        return _with_rule(graph, _both(graph.rule, Others()), graph.sizes)
-    kept = graph.receivers != graph.senders
-    return graph if bool(kept.all()) else keep_edges(graph, kept)
-
-
-def symmetrise(graph: Graph) -> Graph:
-    _needs_square(graph, "symmetrise")
-    reverse = graph.rule.transposed() if graph.rule is not None else None
-    if graph.rule is not None and reverse is not None:
-        return _with_rule(graph, _either(graph.rule, reverse), graph.sizes)
-    receivers, senders = torch.cat([graph.receivers, graph.senders]), torch.cat([graph.senders, graph.receivers])
-    return coalesce(_with_edges(graph, receivers, senders, graph.sizes))
-
-
-def coalesce(graph: Graph) -> Graph:
-    if not graph.has_duplicates:
-        return graph
-    distinct = lowering.distinct_edges(graph.offsets, graph.senders)
-    if distinct is not None:
-        return _of(graph, graph.sizes, offsets=distinct[0], senders=distinct[1])
-    first = torch.ones_like(graph.senders, dtype=torch.bool)
-    first[1:] = (graph.senders[1:] != graph.senders[:-1]) | (graph.receivers[1:] != graph.receivers[:-1])
-    return keep_edges(graph, first)
-
-
-def union(graph: Graph, other: Graph) -> Graph:
-    sizes = _common_sizes(graph, other, "union")
-    if graph.is_complete or other.is_complete:
-        return _with_rule(graph, Complete(), sizes)
-    if graph.rule is not None and other.rule is not None:
-        return _with_rule(graph, _either(graph.rule, other.rule), sizes)
-    receivers = torch.cat([graph.receivers, other.receivers])
-    return coalesce(_with_edges(graph, receivers, torch.cat([graph.senders, other.senders]), sizes))
-
-
-def intersection(graph: Graph, other: Graph) -> Graph:
-    sizes = _common_sizes(graph, other, "intersection")
-    if graph.rule is not None and other.rule is not None:
-        return _with_rule(graph, _both(graph.rule, other.rule), sizes)
-    graph, other = coalesce(graph), coalesce(other)
-    receivers = torch.cat([graph.receivers, other.receivers])
-    together = _with_edges(graph, receivers, torch.cat([graph.senders, other.senders]), sizes)
-    again = torch.zeros_like(together.senders, dtype=torch.bool)  # the second of two equal edges: in both graphs
-    again[1:] = (together.senders[1:] == together.senders[:-1]) & (together.receivers[1:] == together.receivers[:-1])
-    return keep_edges(together, again)
-
-
-def permute(graph: Graph, perm: Any) -> Graph:
-    _needs_square(graph, "permute")
-    nodes = checks.node_list(perm, graph.num_receivers)
-    if len(nodes) != graph.num_receivers:
-        raise GraphError(f"a permutation must list all {graph.num_receivers} nodes, not {len(nodes)} of them")
-    return subgraph(graph, nodes)
-
-
-def subgraph(graph: Graph, nodes: Any) -> Graph:
-    _needs_square(graph, "subgraph")
-    nodes = checks.node_list(nodes, graph.num_receivers).to(graph.device)
-    if graph.is_complete and len(graph.sizes) == 1:
-        return graph._of(len(nodes), len(nodes), device=graph.device, rule=Complete())
-    place = torch.full((graph.num_receivers,), -1, device=graph.device)
-    place[nodes] = torch.arange(len(nodes), device=graph.device)
-    receivers, senders = place[graph.receivers], place[graph.senders]
-    inside = (receivers >= 0) & (senders >= 0)
-    offsets, senders, _ = lowering.sorted_edges(receivers[inside], senders[inside], (len(nodes), len(nodes)))
-    forms: Forms = {"offsets": offsets, "senders": senders}
-    members = torch.repeat_interleave(graph.sizes)[nodes]
-    if bool((members.diff() >= 0).all()):
-        forms["sizes"] = lowering.counts(members, len(graph.sizes))
-    return graph._of(len(nodes), len(nodes), device=graph.device, **forms)
-
-
-def rows(graph: Graph, start: int, stop: int) -> Graph:
-    start, stop = checks.whole_number(start, "start"), checks.whole_number(stop, "stop")
-    if not start <= stop <= graph.num_receivers:
-        raise GraphError(f"rows {start} to {stop} are out of range: the graph has {graph.num_receivers} receivers")
-    forms: Forms = {"rule": graph.rule}
-    if graph.rule is None and graph._ranges is not None:
-        forms["_ranges"] = tuple(bounds[start:stop] for bounds in graph._ranges)
-    elif graph.rule is None:
-        offsets = graph.offsets[start : stop + 1]
-        forms |= {"offsets": offsets - offsets[0], "senders": graph.senders[int(offsets[0]) : int(offsets[-1])]}
-    return graph._of(stop - start, graph.num_senders, graph.offset + start, graph.device, **forms)
-
-
-def batch(graphs: list[Graph]) -> Graph:
-    if not graphs:
-        raise GraphError("a batch needs at least one graph")
-    device = graphs[0].device
-    for number, graph in enumerate(graphs):
-        if graph.offset:
-            raise GraphError(f"graph {number} of the batch has offset {graph.offset}: only offset 0 can be batched")
-        if graph.device != device:
-            raise GraphError(f"graph {number} of the batch is on {graph.device}, but graph 0 is on {device}")
-    receivers, senders = sum(g.num_receivers for g in graphs), sum(g.num_senders for g in graphs)
-    forms = _batch_of_blocks(graphs) or _batch_of_ranges(graphs) or _batch_of_edges(graphs)
-    return graphs[0]._of(receivers, senders, device=device, sizes=torch.cat([g.sizes for g in graphs]), **forms)
-
-
-def _batch_of_blocks(graphs: list[Graph]) -> Forms | None:
+def _batch_of_blocks(graphs: Sequence[Adjacency]) -> Forms | None:
     receivers: list[int] = []
     senders: list[int] = []
     for graph in graphs:
@@ -158,7 +224,7 @@ def _batch_of_blocks(graphs: list[Graph]) -> Forms | None:
     return {"rule": Blocks(tuple(receivers), tuple(senders))}
 
 
-def _batch_of_ranges(graphs: list[Graph]) -> Forms | None:
+def _batch_of_ranges(graphs: Sequence[Adjacency]) -> Forms | None:
     ranges = [r for r in (graph.ranges() for graph in graphs) if r is not None]
     if len(ranges) < len(graphs):
         return None
@@ -173,7 +239,7 @@ def _batch_of_ranges(graphs: list[Graph]) -> Forms | None:
     return {"_ranges": (torch.cat(all_starts), torch.cat(all_stops))}
 
 
-def _batch_of_edges(graphs: list[Graph]) -> Forms:
+def _batch_of_edges(graphs: Sequence[Adjacency]) -> Forms:
     sizes = torch.tensor([[g.num_senders, g.num_edges] for g in graphs], device=graphs[0].device)
     first_sender, first_edge = (sizes.cumsum(0) - sizes).repeat_interleave(sizes[:, 1], dim=0).T
     forms: Forms = {
@@ -198,33 +264,7 @@ def _both(first: Rule, second: Rule) -> Rule:
     return second if isinstance(first, Complete) else Both(first, second)
 
 
-def _with_rule(graph: Graph, rule: Rule, sizes: Tensor | None) -> Graph:
-    """The graph of another rule on the same nodes."""
-    if rule == graph.rule and sizes is not None:
-        return graph
-    return _of(graph, sizes, rule=rule)
-
-
-def _with_edges(graph: Graph, receivers: Tensor, senders: Tensor, sizes: Tensor | None) -> Graph:
-    """The graph of other edges, in any order, on the same nodes."""
-    shape = graph.num_receivers, graph.num_senders
-    offsets, senders, _ = lowering.sorted_edges(receivers, senders, shape)
-    return _of(graph, sizes, offsets=offsets, senders=senders)
-
-
-def keep_edges(graph: Graph, kept: Tensor) -> Graph:
-    """The graph of those edges that a mask [E] keeps: they are in order already."""
-    degrees = lowering.counts(graph.receivers[kept], graph.num_receivers)
-    return _of(graph, graph.sizes, offsets=lowering.offsets_of(degrees), senders=graph.senders[kept])
-
-
-def _of(graph: Graph, sizes: Tensor | None, **forms: Any) -> Graph:
-    if sizes is not None:
-        forms["sizes"] = sizes
-    return graph._of(graph.num_receivers, graph.num_senders, graph.offset, graph.device, **forms)
-
-
-def _common_sizes(graph: Graph, other: Graph, verb: str) -> Tensor | None:
+def _common_sizes(graph: Adjacency, other: Adjacency, verb: str) -> Tensor | None:
     """The sizes of both graphs, if those agree; the graphs must be on the same nodes."""
     mine, theirs = (
         f"{g.num_receivers} receivers at offset {g.offset} and {g.num_senders} senders on {g.device}"
@@ -233,9 +273,3 @@ def _common_sizes(graph: Graph, other: Graph, verb: str) -> Tensor | None:
     if mine != theirs:
         raise GraphError(f"{verb} needs graphs on the same nodes: one has {mine}, the other {theirs}")
     return graph.sizes if torch.equal(graph.sizes, other.sizes) else None
-
-
-def _needs_square(graph: Graph, verb: str) -> None:
-    if not graph.is_square:
-        nodes = f"{graph.num_receivers} receivers at offset {graph.offset} and {graph.num_senders} senders"
-        raise GraphError(f"{verb} needs receivers and senders to be the same nodes: this graph has {nodes}")

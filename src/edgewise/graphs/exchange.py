@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import checks
-from edgewise.graphs.graph import Graph
+from edgewise.graphs.adjacency import Adjacency
 
 if TYPE_CHECKING:
     import networkx
@@ -18,120 +18,124 @@ if TYPE_CHECKING:
     import torch_geometric.data
 
 
-def from_networkx(graph: networkx.Graph[Any]) -> Graph:
-    """The graph of a networkx graph: an edge u -> v means that v listens to u.
+class Exchange(Adjacency):
+    """Graphs from other libraries, and to them."""
 
-    Edge cases  nodes are numbered in the order of `graph.nodes`; an undirected edge goes both ways (a self-loop is one
-                edge); a multigraph's parallel edges stay parallel; attributes are left behind
-                `sort_edges` takes values in the order of `graph.edges`; for an undirected graph, those of all edges as
-                listed, then those of all reversed edges without the self-loops
+    @classmethod
+    def from_networkx(cls, graph: networkx.Graph[Any]) -> Self:
+        """The graph of a networkx graph: an edge u -> v means that v listens to u.
 
-    >>> import networkx
-    >>> Graph.from_networkx(networkx.path_graph(["a", "b", "c"])).edge_index().tolist()
-    [[1, 0, 2, 1], [0, 1, 1, 2]]
-    """
-    if not (hasattr(graph, "nodes") and hasattr(graph, "edges") and hasattr(graph, "is_directed")):
-        raise GraphError(f"from_networkx takes a networkx graph, not {type(graph).__name__}")
-    number = {node: i for i, node in enumerate(graph.nodes)}
-    pairs = [(number[edge[0]], number[edge[1]]) for edge in graph.edges]  # edge[2] is a multigraph's key
-    if not graph.is_directed():
-        pairs += [(v, u) for u, v in pairs if u != v]
-    edges = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
-    return Graph.from_edge_index(edges, len(number))
+        Edge cases  nodes are numbered in the order of `graph.nodes`; an undirected edge goes both ways (a self-loop is
+                    one edge); a multigraph's parallel edges stay parallel; attributes are left behind
+                    `sort_edges` takes values in the order of `graph.edges`; for an undirected graph, those of all edges
+                    as listed, then those of all reversed edges without the self-loops
 
+        >>> import networkx
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_networkx(networkx.path_graph(["a", "b", "c"])).edge_index().tolist()
+        [[1, 0, 2, 1], [0, 1, 1, 2]]
+        """
+        if not (hasattr(graph, "nodes") and hasattr(graph, "edges") and hasattr(graph, "is_directed")):
+            raise GraphError(f"from_networkx takes a networkx graph, not {type(graph).__name__}")
+        number = {node: i for i, node in enumerate(graph.nodes)}
+        pairs = [(number[edge[0]], number[edge[1]]) for edge in graph.edges]  # edge[2] is a multigraph's key
+        if not graph.is_directed():
+            pairs += [(v, u) for u, v in pairs if u != v]
+        edges = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
+        return cls.from_edge_index(edges, len(number))
 
-def to_networkx(graph: Graph) -> networkx.DiGraph[int] | networkx.MultiDiGraph[int]:
-    """A directed networkx graph on the nodes 0, 1, ...: j -> i where i listens to j; with parallel edges, a multigraph.
+    def to_networkx(self) -> networkx.DiGraph[int] | networkx.MultiDiGraph[int]:
+        """A directed networkx graph on the nodes 0, 1, ...: j -> i where i listens to j; a multigraph if edges repeat.
 
-    >>> sorted(Graph.from_edge_index([[0, 1], [1, 1]], num_nodes=2).to_networkx().edges)
-    [(0, 1), (1, 1)]
-    """
-    import networkx
+        >>> from edgewise.graphs import Graph
+        >>> sorted(Graph.from_edge_index([[0, 1], [1, 1]], num_nodes=2).to_networkx().edges)
+        [(0, 1), (1, 1)]
+        """
+        import networkx
 
-    _needs_square(graph, "a networkx graph")
-    result: networkx.DiGraph[int] = networkx.MultiDiGraph() if graph.has_duplicates else networkx.DiGraph()
-    result.add_nodes_from(range(graph.num_receivers))
-    result.add_edges_from(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True))
-    return result
+        self._needs_square("a networkx graph")
+        result: networkx.DiGraph[int] = networkx.MultiDiGraph() if self.has_duplicates else networkx.DiGraph()
+        result.add_nodes_from(range(self.num_receivers))
+        result.add_edges_from(zip(self.senders.tolist(), self.receivers.tolist(), strict=True))
+        return result
 
+    @classmethod
+    def from_scipy(cls, matrix: scipy.sparse.sparray | scipy.sparse.spmatrix) -> Self:
+        """The graph of a sparse matrix A [I, J]: i listens to j where A[i, j] is stored.
 
-def from_scipy(matrix: Any) -> Graph:
-    """The graph of a sparse matrix A [I, J]: i listens to j where A[i, j] is stored.
+        Edge cases  an entry that is stored is an edge, even if its value is 0 (`A.eliminate_zeros()` drops those), and
+                    two entries stored in one place are two edges; `sort_edges` takes `A.tocoo().data`
 
-    Edge cases  an entry that is stored is an edge, even if its value is 0 (`A.eliminate_zeros()` drops those), and two
-                entries stored in one place are two edges; `sort_edges` takes `A.tocoo().data`
+        >>> import scipy.sparse
+        >>> from edgewise.graphs import Graph
+        >>> A = scipy.sparse.coo_array(([0.5, 2.0], ([1, 0], [0, 2])), shape=(2, 3))
+        >>> graph = Graph.from_scipy(A)
+        >>> graph.edge_index().tolist(), graph.sort_edges(torch.from_numpy(A.tocoo().data)).tolist()
+        ([[2, 0], [0, 1]], [2.0, 0.5])
+        """
+        if not hasattr(matrix, "tocoo") or len(getattr(matrix, "shape", ())) != 2:
+            raise GraphError(f"from_scipy takes a two-dimensional scipy.sparse matrix, not {type(matrix).__name__}")
+        entries = matrix.tocoo()
+        edges = numpy.stack([entries.col, entries.row])
+        return cls.from_edge_index(edges, num_nodes=entries.shape[1], num_receivers=entries.shape[0])
 
-    >>> import scipy.sparse
-    >>> A = scipy.sparse.coo_array(([0.5, 2.0], ([1, 0], [0, 2])), shape=(2, 3))
-    >>> graph = Graph.from_scipy(A)
-    >>> graph.edge_index().tolist(), graph.sort_edges(torch.from_numpy(A.tocoo().data)).tolist()
-    ([[2, 0], [0, 1]], [2.0, 0.5])
-    """
-    if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
-        raise GraphError(f"from_scipy takes a two-dimensional scipy.sparse matrix, not {type(matrix).__name__}")
-    entries = matrix.tocoo()
-    edges = numpy.stack([entries.col, entries.row])
-    return Graph.from_edge_index(edges, num_nodes=entries.shape[1], num_receivers=entries.shape[0])
+    def to_scipy(self, weight: Tensor | None = None) -> scipy.sparse.csr_array:
+        """The matrix A [I, J] with one entry per edge: A[i, j] = weight [E], in the graph's order, or 1.
 
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_edge_index([[0, 1], [1, 1]], num_nodes=2).to_scipy().toarray().tolist()
+        [[0.0, 0.0], [1.0, 1.0]]
+        """
+        import scipy.sparse
 
-def to_scipy(graph: Graph, weight: Tensor | None = None) -> scipy.sparse.csr_array:
-    """The matrix A [I, J] with one entry per edge: A[i, j] = weight [E], in the graph's order, or 1.
+        if weight is None:
+            weight = torch.ones(self.num_edges)
+        if weight.shape != (self.num_edges,):
+            raise ShapeError(f"weight must have shape [{self.num_edges}], one for each edge, not {list(weight.shape)}")
+        values, senders, offsets = (t.detach().cpu().numpy() for t in (weight, self.senders, self.offsets))
+        return scipy.sparse.csr_array(
+            (values, senders, offsets), shape=(self.num_receivers, self.num_senders), copy=True
+        )
 
-    >>> Graph.from_edge_index([[0, 1], [1, 1]], num_nodes=2).to_scipy().toarray().tolist()
-    [[0.0, 0.0], [1.0, 1.0]]
-    """
-    import scipy.sparse
+    @classmethod
+    def from_pyg(cls, data: Any) -> Self:
+        """The graph of a PyTorch Geometric `Data` or `Batch`, or of anything with `edge_index` and `num_nodes`.
 
-    if weight is None:
-        weight = torch.ones(graph.num_edges)
-    if weight.shape != (graph.num_edges,):
-        raise ShapeError(f"weight must have shape [{graph.num_edges}], one for each edge, not {list(weight.shape)}")
-    values, senders, offsets = (t.detach().cpu().numpy() for t in (weight, graph.senders, graph.offsets))
-    return scipy.sparse.csr_array((values, senders, offsets), shape=(graph.num_receivers, graph.num_senders), copy=True)
+        Edge cases  `sort_edges` takes `data.edge_attr`; a `Batch` gives a batch: `sizes` are read from its `ptr`
 
+        >>> from types import SimpleNamespace
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_pyg(SimpleNamespace(edge_index=torch.tensor([[0], [1]]), num_nodes=2))
+        Graph(2 receivers, 2 senders, 1 edges)
+        """
+        edges, nodes = getattr(data, "edge_index", None), getattr(data, "num_nodes", None)
+        if edges is None or nodes is None:
+            raise GraphError(
+                f"from_pyg takes data with edge_index and num_nodes, which this {type(data).__name__} lacks"
+            )
+        graph, ptr = cls.from_edge_index(edges, nodes), getattr(data, "ptr", None)
+        if ptr is None:
+            return graph
+        sizes = checks.index_tensor(ptr, "ptr", axes=1).diff()
+        if int(sizes.sum()) != graph.num_receivers or bool((sizes < 0).any()):
+            raise GraphError(f"ptr must rise from 0 to the number of nodes, {graph.num_receivers}, not {ptr.tolist()}")
+        member = torch.repeat_interleave(sizes)
+        across = (member[graph.senders] != member[graph.receivers]).nonzero()
+        if len(across):
+            j, i = graph.edge_index()[:, across[0, 0]].tolist()
+            raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: ptr or edge_index is wrong")
+        forms = {"offsets": graph.offsets, "senders": graph.senders, "_order": graph._order, "sizes": sizes}
+        return cls._of(graph.num_receivers, graph.num_senders, 0, graph.device, **forms)
 
-def from_pyg(data: Any) -> Graph:
-    """The graph of a PyTorch Geometric `Data` or `Batch`, or of anything with `edge_index` and `num_nodes`.
-
-    Edge cases  `sort_edges` takes `data.edge_attr`; a `Batch` gives a batch: `sizes` are read from its `ptr`
-
-    >>> from types import SimpleNamespace
-    >>> Graph.from_pyg(SimpleNamespace(edge_index=torch.tensor([[0], [1]]), num_nodes=2))
-    Graph(2 receivers, 2 senders, 1 edges)
-    """
-    edges, nodes = getattr(data, "edge_index", None), getattr(data, "num_nodes", None)
-    if edges is None or nodes is None:
-        raise GraphError(f"from_pyg takes data with edge_index and num_nodes, which this {type(data).__name__} lacks")
-    graph, ptr = Graph.from_edge_index(edges, nodes), getattr(data, "ptr", None)
-    if ptr is None:
-        return graph
-    sizes = checks.index_tensor(ptr, "ptr", axes=1).diff()
-    if int(sizes.sum()) != graph.num_receivers or bool((sizes < 0).any()):
-        raise GraphError(f"ptr must rise from 0 to the number of nodes, {graph.num_receivers}, not {ptr.tolist()}")
-    member = torch.repeat_interleave(sizes)
-    across = (member[graph.senders] != member[graph.receivers]).nonzero()
-    if len(across):
-        j, i = graph.edge_index()[:, across[0, 0]].tolist()
-        raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: ptr or edge_index is wrong")
-    forms = {"offsets": graph.offsets, "senders": graph.senders, "_order": graph._order, "sizes": sizes}
-    return Graph._of(graph.num_receivers, graph.num_senders, 0, graph.device, **forms)
-
-
-def to_pyg(graph: Graph) -> torch_geometric.data.Data:
-    """A PyTorch Geometric `Data`: edge_index in the graph's order, num_nodes; for a batch also batch and ptr."""
-    try:
-        from torch_geometric.data import Data
-    except ModuleNotFoundError:
-        raise ConfigError("to_pyg needs PyTorch Geometric: pip install 'edgewise[pyg]'") from None
-    _needs_square(graph, "a PyTorch Geometric Data")
-    data = Data(edge_index=graph.edge_index(), num_nodes=graph.num_receivers)
-    if len(graph.sizes) > 1:
-        data.batch = torch.repeat_interleave(graph.sizes)
-        data.ptr = torch.nn.functional.pad(graph.sizes.cumsum(0), (1, 0))
-    return data
-
-
-def _needs_square(graph: Graph, what: str) -> None:
-    if not graph.is_square:
-        nodes = f"{graph.num_receivers} receivers at offset {graph.offset} and {graph.num_senders} senders"
-        raise GraphError(f"{what} has one kind of node, but this graph has {nodes}")
+    def to_pyg(self) -> torch_geometric.data.Data:
+        """A PyTorch Geometric `Data`: edge_index in the graph's order, num_nodes; for a batch also batch and ptr."""
+        try:
+            from torch_geometric.data import Data
+        except ModuleNotFoundError:
+            raise ConfigError("to_pyg needs PyTorch Geometric: pip install 'edgewise[pyg]'") from None
+        self._needs_square("a PyTorch Geometric Data")
+        data = Data(edge_index=self.edge_index(), num_nodes=self.num_receivers)
+        if len(self.sizes) > 1:
+            data.batch = torch.repeat_interleave(self.sizes)
+            data.ptr = torch.nn.functional.pad(self.sizes.cumsum(0), (1, 0))
+        return data

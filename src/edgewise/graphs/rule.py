@@ -135,48 +135,6 @@ class Blocks(Rule):
 
 
 @dataclass(frozen=True)
-class Squares(Symmetric):
-    """Pixels of a height x width image, row by row: listen to one's own square of size x size, and to oneself."""
-
-    height: int
-    width: int
-    size: int
-    shift: int = 0
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        return self.height * self.width, self.height * self.width
-
-    def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        down = (i // self.width - self.shift) // self.size == (j // self.width - self.shift) // self.size
-        return down & ((i % self.width - self.shift) // self.size == (j % self.width - self.shift) // self.size)
-
-    def intervals(self, i: Tensor, senders: int) -> Intervals:
-        if self.width == 0:
-            return i.new_zeros(0, 1), i.new_zeros(0, 1)
-        (top, bottom), (left, right) = (
-            (first.clamp(min=0), (first + self.size).clamp(max=extent))
-            for position, extent in ((i // self.width, self.height), (i % self.width, self.width))
-            for first in ((position - self.shift) // self.size * self.size + self.shift,)
-        )
-        rows = top[:, None] + torch.arange(self.size, device=i.device)
-        starts, stops = rows * self.width + left[:, None], rows * self.width + right[:, None]
-        inside = rows < bottom[:, None]
-        end = (bottom * self.width)[:, None]
-        return clip(torch.where(inside, starts, end), torch.where(inside, stops, end), senders)
-
-    def by_block(self) -> tuple[list[int], Blocks]:
-        first = self.shift - self.size if self.shift else 0
-        down, across = (
-            [range(max(0, at), min(at + self.size, extent)) for at in range(first, extent, self.size)]
-            for extent in (self.height, self.width)
-        )
-        order = [y * self.width + x for rows in down for columns in across for y in rows for x in columns]
-        sizes = tuple(len(rows) * len(columns) for rows in down for columns in across)
-        return order, Blocks(sizes, sizes)
-
-
-@dataclass(frozen=True)
 class Either(Rule):
     """Union: i listens to j by one rule or by the other."""
 

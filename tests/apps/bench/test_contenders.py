@@ -17,13 +17,13 @@ from edgewise.apps.bench.contenders import (
 )
 from edgewise.apps.bench.contenders import gather_compiled as gathered
 from edgewise.apps.bench.exact import errors
-from edgewise.graphs import patterns
+from edgewise.graphs import causal
 from edgewise.kernels import Dot
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
 
-SMALL = inputs.attention(patterns.causal(4), 1, 2, Dot())
-SAMPLING = inputs.Sampling(patterns.causal(4), patterns.causal(4).senders[:1], (2,))
+SMALL = inputs.attention(causal(4), 1, 2, Dot())
+SAMPLING = inputs.Sampling(causal(4), causal(4).senders[:1], (2,))
 
 
 @pytest.mark.parametrize(("module", "case"), [(pyg, SMALL), (compiled, SMALL), (numba_sampling, SAMPLING)])

@@ -3,7 +3,7 @@ import torch
 
 from edgewise.apps.bench import exact, inputs
 from edgewise.apps.bench.exact import checked_gradient, errors, solve
-from edgewise.graphs import Graph, patterns
+from edgewise.graphs import Graph, causal
 from edgewise.kernels import Additive, Dot, GatedAdditive, Score, attend
 
 SCORES: list[Score] = [Dot(), Additive(), GatedAdditive(torch.randn(2, 4, generator=torch.Generator().manual_seed(0)))]
@@ -20,7 +20,7 @@ def test_the_oracle_agrees_with_the_reference_backend(graph: str, score: Score) 
 
 
 def test_chunks_and_a_batch_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = inputs.attention(patterns.causal(6), 2, 4, Dot(), (3,))
+    case = inputs.attention(causal(6), 2, 4, Dot(), (3,))
     whole = solve(case)
     monkeypatch.setattr(exact, "CHUNK", 4)
     assert all(torch.allclose(found, whole[name]) for name, found in solve(case).items())

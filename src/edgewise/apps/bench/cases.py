@@ -9,7 +9,8 @@ import torch
 
 from edgewise.apps.bench import inputs
 from edgewise.apps.bench.inputs import Inputs, Sampling
-from edgewise.graphs import Graph, patterns
+from edgewise.graphs import Graph, causal, complete
+from edgewise.graphs.patterns import line
 from edgewise.kernels import Additive, Dot, GatedAdditive, Score
 
 
@@ -60,7 +61,7 @@ def spmm(channels: int) -> Callable[[float], Inputs]:
 
 def window(n: int) -> Callable[[float], Inputs]:
     """A window of 128 to both sides; a smaller size has a smaller window too."""
-    return lambda size: inputs.attention(patterns.window(scaled(n, size), scaled(128, size, 8)), 4, 32, Dot())
+    return lambda size: inputs.attention(line.window(scaled(n, size), scaled(128, size, 8)), 4, 32, Dot())
 
 
 def rule(graph: Callable[[int], Graph], n: int, heads: int, channels: int, batch: tuple[int, ...] = ()) -> Part:
@@ -70,7 +71,7 @@ def rule(graph: Callable[[int], Graph], n: int, heads: int, channels: int, batch
 
 def molecules_complete(size: float) -> Inputs:
     """Every molecule a complete graph."""
-    graphs = [patterns.complete(n) for n in inputs.molecule_sizes(scaled(256, size, 8))]
+    graphs = [complete(n) for n in inputs.molecule_sizes(scaled(256, size, 8))]
     return inputs.attention(Graph.batch(graphs), 4, 32, Dot())
 
 
@@ -133,19 +134,19 @@ CASES: dict[str, Case] = {
     ),
     "complete-1024": Case(
         "attention of everyone to everyone, 1024 nodes, 8 × 16",
-        {"": rule(patterns.complete, 1024, 8, 16)},
+        {"": rule(complete, 1024, 8, 16)},
         ("sdpa",),
         quick=0.125,
     ),
     "causal-1024": Case(
         "attention to the past, 1024 nodes, 8 × 16",
-        {"": rule(patterns.causal, 1024, 8, 16)},
+        {"": rule(causal, 1024, 8, 16)},
         ("sdpa", "flex"),
         quick=0.125,
     ),
     "small-causal": Case(
         "attention to the past, 12 texts of 64 tokens, 4 × 32",
-        {"": rule(patterns.causal, 64, 4, 32, (12,))},
+        {"": rule(causal, 64, 4, 32, (12,))},
         ("sdpa",),
         quick=0.5,
     ),

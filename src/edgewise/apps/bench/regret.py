@@ -13,7 +13,7 @@ import torch
 
 from edgewise.apps.bench import inputs
 from edgewise.apps.bench.inputs import Attention
-from edgewise.graphs import Graph, patterns
+from edgewise.graphs import Graph, causal, complete, window
 from edgewise.kernels import BACKENDS, Dot, attend
 from edgewise.kernels.call import Attend
 from edgewise.kernels.choose.dispatch import by_name_only, candidates
@@ -75,16 +75,16 @@ def _graphs(*, quick: bool) -> Iterator[tuple[dict[str, Any], Callable[[], Graph
             if n * density >= 1:
                 yield {"graph": "random", "n": n, "density": density}, lambda n=n, d=density: random(n, d)  # type: ignore[misc]
         if n <= 1024:
-            yield {"graph": "complete", "n": n}, lambda n=n: patterns.complete(n)  # type: ignore[misc]
-            yield {"graph": "causal", "n": n}, lambda n=n: patterns.causal(n)  # type: ignore[misc]
+            yield {"graph": "complete", "n": n}, lambda n=n: complete(n)  # type: ignore[misc]
+            yield {"graph": "causal", "n": n}, lambda n=n: causal(n)  # type: ignore[misc]
         for radius in (8, 32, 128):
             if 2 * radius < n and n >= 256:
-                yield {"graph": f"window {radius}", "n": n}, lambda n=n, r=radius: patterns.window(n, r)  # type: ignore[misc]
+                yield {"graph": f"window {radius}", "n": n}, lambda n=n, r=radius: window(n, r)  # type: ignore[misc]
     for count in (8, 64) if quick else (8, 64, 256):
         sizes = inputs.molecule_sizes(count)
         yield (
             {"graph": f"{count} complete molecules", "n": sum(sizes)},
-            lambda sizes=sizes: Graph.batch([patterns.complete(n) for n in sizes]),  # type: ignore[misc]
+            lambda sizes=sizes: Graph.batch([complete(n) for n in sizes]),  # type: ignore[misc]
         )
         yield {"graph": f"{count} molecules' bonds", "n": sum(sizes)}, lambda count=count: inputs.molecules(count)  # type: ignore[misc]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, patterns
+from edgewise.graphs import Graph, complete
 from edgewise.kernels.backends.torch import dense, segment
 from edgewise.kernels.call import Attend
 from edgewise.kernels.choose.planner import MACHINES, Cost, Machine, kind_of
@@ -184,7 +184,7 @@ class Bench:
             bandwidth=bandwidth,
             gather=2 * 4 * 64 * few.shape[0] / self._seconds(lambda: rows.index_select(0, few)),
             gather_fresh=2 * 4 * 64 * many.shape[0] / self._seconds(lambda: rows.index_select(0, many)),
-            flops=self._rate(self._call(patterns.complete(n), heads, channels), dense, lambda cost: cost.flops, launch),
+            flops=self._rate(self._call(complete(n), heads, channels), dense, lambda cost: cost.flops, launch),
         )
 
     def _launch(self) -> float:
@@ -193,7 +193,7 @@ class Bench:
             one = torch.zeros(1)
             # An operation of a call has autograd around it.
             return self._seconds(lambda: [one.add(1) for _ in range(100)]) / 100 * 5
-        call = self._call(patterns.complete(8), 1, 16)  # nothing to compute: what takes time is to ask for it
+        call = self._call(complete(8), 1, 16)  # nothing to compute: what takes time is to ask for it
         segment.run(call)
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -205,7 +205,7 @@ class Bench:
     def _with_kernels(self, machine: Machine) -> Machine:
         """The speeds of this library's kernels, where they run."""
         count, size = self.probes.blocks
-        tiled = self._call(Graph.batch([patterns.complete(size)] * count) if count > 1 else patterns.complete(size))
+        tiled = self._call(Graph.batch([complete(size)] * count) if count > 1 else complete(size))
         if (tiles := _runs(self.probes.tiles, tiled)) is not None:
             machine = replace(machine, tiles=self._rate(tiled, tiles, lambda cost: cost.tiles, machine.launch))
         near = self._call(self._random(*self.probes.near))

@@ -12,7 +12,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph, causal, hears_later, laid_out
 from edgewise.graphs import forms as lowering
-from edgewise.graphs.patterns import Causal
+from edgewise.graphs.patterns.line import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Rotary

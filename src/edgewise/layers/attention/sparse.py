@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
-from edgewise.graphs.patterns import strided_parts
+from edgewise.graphs.patterns.line import strided_parts
 from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Rotary

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns import Disc
+from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
 

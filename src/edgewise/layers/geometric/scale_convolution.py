@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns import Disc
+from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.geometric.group_convolution import lattice_points, over_pixels

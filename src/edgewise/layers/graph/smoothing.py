@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.graphs.algebra import keep_edges
 from edgewise.kernels import aggregate
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
@@ -152,4 +151,4 @@ def drop_edges(graph: Graph, p: float) -> Graph:
     """
     if not 0 <= p <= 1:
         raise ConfigError(f"p={p} must be a probability, from 0 to 1")
-    return keep_edges(graph, torch.rand(graph.num_edges, device=graph.device) >= p)
+    return graph.keep_edges(torch.rand(graph.num_edges, device=graph.device) >= p)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns import Causal
+from edgewise.graphs.patterns.line import Causal
 from edgewise.layers import Linear, chosen
 from edgewise.models.signature import Signature
 from edgewise.models.text.generation import generate

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns import Disc, disc
+from edgewise.graphs.patterns.plane import Disc, disc
 from edgewise.kernels import dropout
 from edgewise.layers import BatchNorm, GroupConvolution, GroupPooling, LiftingConvolution, MeanReadout, PlaneGroup
 from edgewise.models.signature import Signature

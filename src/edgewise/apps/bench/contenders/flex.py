@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.apps.bench.contenders.sdpa import heads_first
 from edgewise.apps.bench.inputs import Attention, Inputs
-from edgewise.graphs.patterns import Causal, Window
+from edgewise.graphs.patterns.line import Causal, Window
 
 
 def refuses(inputs: Inputs) -> str | None:

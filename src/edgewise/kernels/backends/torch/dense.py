@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns import Causal
+from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.choose.planner import Cost

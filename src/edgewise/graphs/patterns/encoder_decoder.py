@@ -10,7 +10,8 @@ import torch
 
 from edgewise.errors import GraphError
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.patterns import causal, complete
+from edgewise.graphs.patterns.blocks import complete
+from edgewise.graphs.patterns.line import causal
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,361 @@
+"""Adjacency: the exact forms of a graph (rule, ranges, edges), what is counted on them and cached with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Self, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import GraphError, ShapeError
+from edgewise.graphs import checks
+from edgewise.graphs import forms as lowering
+from edgewise.graphs.derived import derived
+from edgewise.graphs.rule import Complete, Intervals, Rule
+
+T = TypeVar("T")
+
+
+class Adjacency:
+    """Who listens to whom in three exact forms, each lowered to the next on demand; what every `Graph` is.
+
+    A rule is a predicate on positions; ranges are a few sender intervals per receiver; edges are CSR.
+    """
+
+    num_receivers: int
+    num_senders: int
+    offset: int
+    device: torch.device
+    rule: Rule | None
+    is_complete: bool  # the rule says that everyone listens to everyone
+    is_square: bool  # receivers and senders are the same nodes
+    _order: Tensor | None  # edge e is edge _order[e] of the caller's
+    _definition: tuple[str, ...]  # the names of the fields that were not derived
+    _memo: dict[Hashable, Any]
+
+    def __init__(self, rule: Rule, receivers: int | None = None, senders: int | None = None, offset: int = 0) -> None:
+        """The graph of a rule: receivers at positions offset, offset + 1, ..., senders at 0, 1, ...
+
+        Sizes which are not given are those that the rule covers; else there is a sender for every receiver's position.
+        """
+        if not isinstance(rule, Rule):
+            what = type(rule).__name__
+            raise GraphError(f"Graph takes a rule, not {what}: for edges there are from_edge_index and from_csr")
+        offset, extent = checks.whole_number(offset, "offset"), rule.extent
+        if receivers is None:
+            if extent is None:
+                raise GraphError(f"{rule} fits any number of nodes: say how many receivers")
+            receivers = extent[0] - offset
+        receivers = checks.whole_number(receivers, "receivers")
+        if senders is None:
+            senders = extent[1] if extent else offset + receivers
+        senders = checks.whole_number(senders, "senders")
+        if extent and (offset + receivers > extent[0] or senders > extent[1]):
+            raise GraphError(
+                f"{rule} covers {extent[0]} receivers and {extent[1]} senders, which is too few for {receivers} "
+                f"receivers at offset {offset} and {senders} senders"
+            )
+        self._define(receivers, senders, offset, rule=rule)
+
+    @classmethod
+    def from_rule(cls, rule: Rule, receivers: int | None = None, senders: int | None = None, offset: int = 0) -> Self:
+        """`Graph(rule, receivers, senders, offset)`, beside the other forms.
+
+        >>> from edgewise.graphs import Graph
+        >>> from edgewise.graphs.patterns.line import Causal
+        >>> Graph.from_rule(Causal(), receivers=2, offset=3)
+        Graph(2 receivers at offset 3, 5 senders, Causal())
+        """
+        return cls(rule, receivers, senders, offset)
+
+    @classmethod
+    def from_ranges(cls, starts: Any, stops: Any, num_senders: int) -> Self:
+        """Receiver i listens to the j with starts[i, r] <= j < stops[i, r] for one r.
+
+        Shapes      starts, stops [I, R] integers
+        Errors      a range out of bounds, reversed, or not after the one in front of it: receiver and range are named
+        Edge cases  a range with start = stop is empty, wherever it is
+
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_ranges([[0, 3]], [[2, 4]], num_senders=4).senders.tolist()
+        [0, 1, 3]
+        """
+        num_senders = checks.whole_number(num_senders, "num_senders")
+        starts, stops = checks.ranges(starts, stops, num_senders)
+        return cls._of(starts.shape[0], num_senders, device=starts.device, _ranges=(starts, stops))
+
+    @classmethod
+    def from_csr(cls, offsets: Any, senders: Any, num_senders: int) -> Self:
+        """Receiver i listens to senders[offsets[i]], ..., senders[offsets[i + 1] - 1].
+
+        Shapes      offsets [I + 1], senders [E] integers
+        Errors      offsets that do not start at 0, fall, or do not end at E; a sender out of range
+        Edge cases  senders need not ascend; `sort_edges` then brings edge tensors into the graph's order
+
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_csr([0, 2, 2], [4, 1], num_senders=5).senders.tolist()
+        [1, 4]
+        """
+        num_senders = checks.whole_number(num_senders, "num_senders")
+        offsets, senders = checks.csr(offsets, senders, num_senders)
+        receivers = lowering.receivers_of(offsets, senders.shape[0])
+        return cls._of_edges(receivers, senders, offsets.shape[0] - 1, num_senders)
+
+    @classmethod
+    def from_edge_index(cls, edge_index: Any, num_nodes: int, num_receivers: int | None = None) -> Self:
+        """The ecosystem's [2, E]: row 0 the senders, row 1 the receivers, in any order.
+
+        Shapes      edge_index [2, E] integers -> num_nodes receivers and senders; with num_receivers given, that many
+                    receivers and num_nodes senders
+        Errors      a wrong shape or dtype; an index out of range: the edge and the bound are named
+        Edge cases  `sort_edges` brings the caller's edge tensors into the graph's order
+
+        >>> from edgewise.graphs import Graph
+        >>> graph = Graph.from_edge_index([[1, 0], [2, 0]], num_nodes=3)
+        >>> graph.sort_edges(torch.tensor([10.0, 20.0]))  # the edge from 0 to 0 comes first
+        tensor([20., 10.])
+        """
+        num_senders = checks.whole_number(num_nodes, "num_nodes")
+        receivers = num_senders if num_receivers is None else checks.whole_number(num_receivers, "num_receivers")
+        index = checks.edge_index(edge_index, receivers, num_senders, square=num_receivers is None)
+        return cls._of_edges(index[1], index[0], receivers, num_senders)
+
+    @classmethod
+    def _of_edges(cls, receivers: Tensor, senders: Tensor, num_receivers: int, num_senders: int) -> Self:
+        offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
+        forms = {"offsets": offsets, "senders": senders, "_order": order}
+        return cls._of(num_receivers, num_senders, 0, senders.device, **forms)
+
+    @classmethod
+    def _of(
+        cls, num_receivers: int, num_senders: int, offset: int = 0, device: torch.device | str = "cpu", **forms: Any
+    ) -> Self:
+        """A graph from forms that are known to be right: `rule`, `_ranges`, or `offsets` and `senders`; and `sizes`."""
+        graph = cls.__new__(cls)
+        graph._define(num_receivers, num_senders, offset, device, **forms)
+        return graph
+
+    def _define(
+        self, num_receivers: int, num_senders: int, offset: int, device: torch.device | str = "cpu", **forms: Any
+    ) -> None:
+        fields = {"num_receivers": num_receivers, "num_senders": num_senders, "offset": offset}
+        fields |= {"device": torch.device(device), "rule": None, "_order": None} | forms
+        fields["is_complete"] = isinstance(fields["rule"], Complete)
+        fields["is_square"] = num_receivers == num_senders and offset == 0
+        self.__dict__.update(fields, _definition=tuple(fields), _memo={})
+
+    # Forms. One that was given at construction is an attribute already and hides the property that would derive it.
+
+    @derived
+    def _ranges(self) -> Intervals | None:
+        return None if self.rule is None else lowering.few_intervals(self.rule, self._positions(), self.num_senders)
+
+    def _intervals(self) -> Iterator[Intervals]:
+        if self._ranges is not None:
+            return iter([self._ranges])
+        return lowering.interval_chunks(cast(Rule, self.rule), self._positions(), self.num_senders)
+
+    def _positions(self) -> Tensor:
+        return lowering.positions(self.num_receivers, self.offset, self.device)
+
+    def _has_edges(self) -> bool:
+        return "senders" in self.__dict__
+
+    @derived
+    def offsets(self) -> Tensor:
+        """Row offsets [I + 1]: the edges of receiver i are offsets[i], ..., offsets[i + 1] - 1."""
+        return lowering.offsets_of(self.in_degrees())
+
+    @derived
+    def senders(self) -> Tensor:
+        """The sender of each edge [E], ascending inside a receiver's row."""
+        if self._ranges is not None:
+            return lowering.senders_of(*self._ranges, self.num_edges)
+        return torch.cat([lowering.senders_of(starts, stops) for starts, stops in self._intervals()])
+
+    @derived
+    def receivers(self) -> Tensor:
+        """The receiver of each edge [E]."""
+        return lowering.receivers_of(self.offsets, self.num_edges)
+
+    @derived
+    def num_edges(self) -> int:
+        """E, counted from the rule or the ranges where there are no edges yet."""
+        if self.is_complete:
+            return self.num_receivers * self.num_senders
+        if self._has_edges():
+            return int(self.senders.shape[0])
+        if self.rule is not None:
+            return lowering.count_edges(self.rule, self.num_receivers, self.num_senders, self.offset)
+        return int(self.in_degrees().sum())
+
+    def ranges(self) -> Intervals | None:
+        """Ascending sender intervals (starts, stops) [I, R]; None where there is no form with few of them."""
+        return self._ranges
+
+    def edge_index(self) -> Tensor:
+        """[2, E] in the graph's own order: row 0 the senders, row 1 the receivers."""
+        return torch.stack([self.senders, self.receivers])
+
+    def sort_edges(self, t: Tensor) -> Tensor:
+        """Bring an edge tensor [E, ...] from the order in which the caller gave the edges into the graph's order."""
+        if self._order is None:
+            raise GraphError(
+                "this graph has no caller's edge order: only graphs made from a list of edges remember one, and of "
+                "the graphs made from those, to, transpose and batch keep it; here edge_index() is the order"
+            )
+        if t.dim() == 0 or t.shape[0] != self.num_edges:
+            raise ShapeError(f"an edge tensor of this graph has shape [{self.num_edges}, ...], not {list(t.shape)}")
+        return t.index_select(0, self._order)
+
+    # What follows from the forms
+
+    @derived
+    def _in_degrees(self) -> Tensor:
+        if "offsets" in self.__dict__:
+            return self.offsets.diff()
+        return torch.cat([(stops - starts).sum(1) for starts, stops in self._intervals()])
+
+    def in_degrees(self) -> Tensor:
+        """How many edges each receiver has [I]."""
+        return self._in_degrees
+
+    @derived
+    def _out_degrees(self) -> Tensor:
+        return lowering.counts(self.senders, self.num_senders)
+
+    def out_degrees(self) -> Tensor:
+        """How many edges each sender has [J]."""
+        return self._out_degrees
+
+    @derived
+    def density(self) -> float:
+        """E / (I * J), and 0 for a graph without pairs."""
+        pairs = self.num_receivers * self.num_senders
+        return self.num_edges / pairs if pairs else 0.0
+
+    @derived
+    def has_duplicates(self) -> bool:
+        """Some i listens to some j more than once."""
+        if self.rule is not None or self._ranges is not None:
+            return False
+        return lowering.repeats_an_edge(self.offsets, self.senders)
+
+    @derived
+    def has_self_loops(self) -> bool:
+        """Every node listens to itself; False where receivers and senders are not the same nodes."""
+        if not self.is_square:
+            return False
+        if self.rule is not None:
+            return bool(self.rule.listens(self._positions(), self._positions()).all())
+        return bool((lowering.counts(self.senders[self.senders == self.receivers], self.num_senders) > 0).all())
+
+    def dense_mask(self) -> Tensor:
+        """bool [I, J]: does i listen to j?
+
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_csr([0, 1, 1], [2], num_senders=3).dense_mask().int().tolist()
+        [[0, 0, 1], [0, 0, 0]]
+        """
+        if self.rule is None:
+            return self.multiplicity() > 0
+        j = torch.arange(self.num_senders, device=self.device)
+        return self.rule.listens(self._positions()[:, None], j)
+
+    def multiplicity(self) -> Tensor:
+        """int64 [I, J]: how many edges lead from j to i."""
+        pair = self.receivers * self.num_senders + self.senders
+        return lowering.counts(pair, self.num_receivers * self.num_senders).view(self.num_receivers, self.num_senders)
+
+    def block_counts(self, block: int) -> Tensor:
+        """How many edges lie in each tile of block x block pairs: int64 [ceil(I / block), ceil(J / block)].
+
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_csr([0, 1, 3], [2, 0, 1], num_senders=3).block_counts(2).tolist()
+        [[2, 1]]
+        """
+        block, shape = checks.whole_number(block, "block", least=1), (self.num_receivers, self.num_senders)
+        if self.rule is None and self._ranges is None:
+            return lowering.block_counts_of_edges(self.receivers, self.senders, shape, block)
+        return lowering.block_counts_of_ranges(self._intervals(), shape, block)
+
+    @derived
+    def sizes(self) -> Tensor:
+        """Nodes of each member of a batch, int64 [G]; [I] for a single graph. Where I and J differ: receivers."""
+        return torch.tensor([self.num_receivers], device=self.device)
+
+    @derived
+    def _membership(self) -> Self:
+        if self.sizes.shape[0] == 1:
+            return self._of(1, self.num_receivers, device=self.device, rule=Complete())
+        stops = self.sizes.cumsum(0)[:, None]
+        ranges = stops - self.sizes[:, None], stops
+        return self._of(self.sizes.shape[0], self.num_receivers, device=self.device, _ranges=ranges)
+
+    def membership(self) -> Self:
+        """The graph in which each member of a batch listens to its own nodes: a readout is an `aggregate` over it."""
+        return self._membership
+
+    def memo(self, key: Hashable, build: Callable[[], T]) -> T:
+        """A value that follows from this graph, built once: `graph.memo("gcn", lambda: weights(graph))`."""
+        if key not in self._memo:
+            with torch.inference_mode(False):  # as in `derived`: it may serve a backward pass later
+                self._memo[key] = build()
+        return cast(T, self._memo[key])
+
+    def to(self, device: torch.device | str) -> Self:
+        """This graph on a device, with every form it has by now; this very graph if it is there already."""
+        device = torch.empty(0, device=device).device  # cuda -> cuda:0
+        if device == self.device:
+            return self
+        graph = type(self).__new__(type(self))
+        moved = {name: _moved(value, device) for name, value in self.__dict__.items()}
+        graph.__dict__.update(moved, device=device, _memo={})
+        return graph
+
+    def _needs_square(self, what: str) -> None:
+        if not self.is_square:
+            nodes = f"{self.num_receivers} receivers at offset {self.offset} and {self.num_senders} senders"
+            raise GraphError(f"{what} needs receivers and senders to be the same nodes: this graph has {nodes}")
+
+    # An immutable value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise GraphError(f"a Graph is immutable: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise GraphError(f"a Graph is immutable: {name} cannot be deleted")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What defines the graph, and no more: a data-loader worker derives the rest faster than it would receive it.
+        return {name: self.__dict__[name] for name in (*self._definition, "_definition")} | {"_memo": {}}
+
+    def _nodes(self) -> tuple[int, int, int]:
+        return self.num_receivers, self.num_senders, self.offset
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Adjacency):
+            return NotImplemented
+        if self._nodes() != other._nodes():
+            return False
+        if self.rule is not None and self.rule == other.rule:
+            return True
+        other = other.to(self.device)
+        return self.num_edges == other.num_edges and bool(
+            torch.equal(self.offsets, other.offsets) and torch.equal(self.senders, other.senders)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._nodes())  # the same for equal graphs; reads no edge
+
+    def __repr__(self) -> str:
+        at = f" at offset {self.offset}" if self.offset else ""
+        what = f"{self.num_edges} edges" if self.rule is None else str(self.rule)
+        return f"Graph({self.num_receivers} receivers{at}, {self.num_senders} senders, {what})"
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor | Adjacency):
+        return value.to(device)
+    return tuple(_moved(part, device) for part in value) if isinstance(value, tuple) else value

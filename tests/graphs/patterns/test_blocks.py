@@ -1,0 +1,31 @@
+"""Patterns of blocks, drawn: row = receiver, column = sender."""
+
+import torch
+
+from edgewise.graphs import Graph, bipartite, blocks, causal, complete
+from graphs.examples import assert_drawn
+
+
+def test_complete() -> None:
+    assert_drawn(complete(5), "#####", "#####", "#####", "#####", "#####")
+    assert_drawn(complete(2, 5), "#####", "#####")
+
+
+def test_blocks() -> None:
+    assert_drawn(blocks(5, 2), "##...", "##...", "..##.", "..##.", "....#")
+    assert_drawn(blocks([3, 0, 2]), "###..", "###..", "###..", "...##", "...##")
+    assert_drawn(blocks([1, 2], senders=[2, 3]), "##...", "..###", "..###")
+    assert blocks(torch.tensor([3, 2])) == blocks([3, 2]) == blocks((3, 2))
+
+
+def test_bipartite() -> None:
+    assert_drawn(bipartite(2, 3), "..###", "..###", "##...", "##...", "##...")
+
+
+def test_a_large_complete_graph_costs_nothing() -> None:
+    graph = complete(10**9)
+    assert (graph.num_edges, graph.density, graph.has_duplicates) == (10**18, 1.0, False)
+    assert graph.rows(5, 10**8).num_edges == (10**8 - 5) * 10**9
+    assert graph.union(causal(10**9)) == graph
+    assert graph.intersection(causal(10**9)) == causal(10**9)
+    assert Graph.batch([graph, complete(10**9, 7)]).num_senders == 10**9 + 7

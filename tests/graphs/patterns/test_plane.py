@@ -1,0 +1,53 @@
+"""Patterns in the plane, drawn: row = receiver, column = sender."""
+
+import pytest
+import torch
+
+from edgewise import GraphError
+from edgewise.graphs import Graph, disc, draw, grid, squares
+from graphs.examples import assert_drawn
+
+
+def test_grid() -> None:
+    assert_drawn(grid(1, 5), "##...", "###..", ".###.", "..###", "...##")
+    assert_drawn(grid(5, 1, neighbors=4), "##...", "###..", ".###.", "..###", "...##")
+    assert_drawn(grid(2, 3, neighbors=4), "##.#..", "###.#.", ".##..#", "#..##.", ".#.###", "..#.##")
+    assert_drawn(grid(2, 3, neighbors=8, loops=False), ".#.##.", "#.####", ".#..##", "##..#.", "####.#", ".##.#.")
+    # The middle pixel of a 3 x 3 image sees all nine, or the cross.
+    assert draw(grid(3, 3)).splitlines()[4] == "#########"
+    assert draw(grid(3, 3, neighbors=4, loops=False)).splitlines()[4] == ".#.#.#.#."
+
+
+def test_squares() -> None:
+    assert_drawn(squares(2, 3, 2), "##.##.", "##.##.", "..#..#", "##.##.", "##.##.", "..#..#")
+    assert_drawn(squares(2, 3, 2, shift=1), "#.....", ".##...", ".##...", "...#..", "....##", "....##")
+    assert squares(4, 6, 9).num_edges == 24 * 24
+    with pytest.raises(GraphError, match="shift=2 must be below size=2"):
+        squares(4, 4, 2, shift=2)
+
+
+@pytest.mark.parametrize(
+    "shape", [(14, 14, 7, 0), (14, 14, 7, 3), (5, 4, 3, 1), (2, 9, 4, 3), (3, 3, 7, 0), (0, 3, 2, 1)]
+)
+def test_in_another_order_squares_are_blocks(shape: tuple[int, int, int, int]) -> None:
+    graph = squares(*shape)
+    assert graph.rule is not None
+    found = graph.rule.by_block()
+    assert found is not None
+    order, blocks = found
+    assert sorted(order) == list(range(graph.num_receivers))
+    assert torch.equal(graph.dense_mask()[order][:, order], Graph(blocks).dense_mask())
+
+
+def test_disc() -> None:
+    assert_drawn(disc(2, 3, radius=1), "##.#..", "###.#.", ".##..#", "#..##.", ".#.###", "..#.##")
+    assert_drawn(disc(1, 5, radius=1, torus=False), "##...", "###..", ".###.", "..###", "...##")
+    assert disc(4, 5) == grid(4, 5)
+    middle = disc(5, 5, radius=2.3).dense_mask()[12].view(5, 5)
+    assert middle.int().tolist() == [[0, 1, 1, 1, 0], [1] * 5, [1] * 5, [1] * 5, [0, 1, 1, 1, 0]]
+    corner = disc(5, 5, radius=2, torus=True).dense_mask()[0].view(5, 5)
+    assert corner.int().tolist() == [[1] * 5, [1, 1, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 0, 1]]
+    everywhere = disc(6, 7, radius=2.3, torus=True)
+    assert everywhere.in_degrees().tolist() == [21] * 42
+    assert everywhere.rule is not None
+    assert everywhere.transpose()[0] == everywhere
