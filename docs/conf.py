@@ -10,6 +10,8 @@ from edgewise.apps.systems import systems_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from reference import filled
+
 project = "Edgewise"
 author = copyright = "The Edgewise authors"  # noqa: A001 (Sphinx's name)
 release = version = __version__
@@ -31,7 +33,7 @@ autodoc_preserve_defaults = True
 
 
 def fill_table(app: Any, page: str, source: list[str]) -> None:
-    source[0] = re.sub(r"<!-- systems -->", lambda _: systems_table("../src/edgewise"), source[0])
+    source[0] = re.sub(r"<!-- systems -->", lambda _: systems_table("../src/edgewise"), filled(source[0]))
 
 
 def setup(app: Any) -> None:

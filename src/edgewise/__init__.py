@@ -8,6 +8,9 @@ to a graph. The names below load on first use, so `import edgewise` costs nothin
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
 """
 
+import re
+import sys
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -60,69 +63,25 @@ if TYPE_CHECKING:
     from edgewise.models import MODELS as MODELS
     from edgewise.tasks import TASKS as TASKS
 
-_NAMES = {
-    "edgewise.errors": (
-        "BackendRefusal",
-        "CheckpointError",
-        "ConfigError",
-        "DataError",
-        "EdgewiseError",
-        "GraphError",
-        "NonFiniteError",
-        "ShapeError",
-    ),
-    "edgewise.graphs": (
-        "PATTERNS",
-        "Graph",
-        "Sample",
-        "bipartite",
-        "blocks",
-        "causal",
-        "complete",
-        "disc",
-        "draw",
-        "fixed",
-        "grid",
-        "k_nearest",
-        "radius_graph",
-        "sample_neighbors",
-        "strided",
-        "window",
-    ),
-    "edgewise.kernels": (
-        "BACKENDS",
-        "Additive",
-        "Dot",
-        "EdgeBias",
-        "EdgeVectors",
-        "GatedAdditive",
-        "Gaussian",
-        "Kernel",
-        "RelativeBias",
-        "SenderBias",
-        "Uniform",
-        "aggregate",
-        "attend",
-        "collect",
-        "ends",
-        "plan",
-        "record",
-        "use_backend",
-    ),
-    "edgewise.layers": ("LAYERS",),
-    "edgewise.models": ("MODELS",),
-    "edgewise.tasks": ("TASKS",),
-}
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+@cache
+def _homes() -> dict[str, str]:
+    """Where each public name is defined, read off the imports above, which are its one entry."""
+    from inspect import getsource
+
+    lines = re.findall(
+        r"^    from (edgewise[\w.]*) import (\w+) as \2$", getsource(sys.modules[__name__]), re.MULTILINE
+    )
+    return {name: home for home, name in lines}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    home = None if name.startswith("_") else _homes().get(name)
+    if home is None:
         raise AttributeError(f"module 'edgewise' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
+    globals()[name] = value = getattr(import_module(home), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({"__version__", *_HOME, *(name for name in globals() if name.startswith("__"))})
+    return sorted({"__version__", *_homes(), *(name for name in globals() if name.startswith("__"))})

@@ -22,30 +22,30 @@ def test_layer_compiles(name):
 
 def test_only_layers_of_positions_and_of_an_order_depend_on_the_numbering():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "equivariant", True)}
-    relative = {"alibi-attention", "t5-attention", "shaw-attention", "transformer-xl-attention"}
+    relative = {"ALiBiAttention", "T5Attention", "ShawAttention", "TransformerXLAttention"}
     others = {
-        "sinusoidal",
-        "learned",
-        "rotary",
-        "factorised-attention",
-        "window-attention",
-        "sage-lstm",
-        "first-readout",
-        "laplacian-encoding",
+        "Sinusoidal",
+        "Learned",
+        "Rotary",
+        "FactorisedAttention",
+        "WindowAttention",
+        "SAGELSTM",
+        "FirstReadout",
+        "LaplacianEncoding",
     }
-    of_content = {"lsh-attention", "routing-attention", "sinkhorn-attention"}
-    assert stated == others | relative | of_content | {"laplacian-encoding"}
+    of_content = {"LSHAttention", "RoutingAttention", "SinkhornAttention"}
+    assert stated == others | relative | of_content | {"LaplacianEncoding"}
 
 
 def test_only_layers_with_a_graph_of_their_own_hear_beyond_the_given_one():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "local", True)}
     assert stated == {
-        "dynamic-edge-conv",
-        "graphormer-attention",
-        "hadamard-attention",
-        "gps",
-        "pair-norm",
-        "virtual-node",
+        "DynamicEdgeConv",
+        "GraphormerAttention",
+        "HadamardAttention",
+        "GPS",
+        "PairNorm",
+        "VirtualNode",
     }
 
 

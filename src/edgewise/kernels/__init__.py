@@ -1,51 +1,29 @@
 """Floor 2: scores, the three verbs, the planner and one file per backend."""
 
-from edgewise.kernels.backends.cpu.networks import aggregate_both_ways, edge_network, gaussians, shifted_softplus
-from edgewise.kernels.choose.dispatch import BACKENDS, Recorded, record, use_backend
-from edgewise.kernels.choose.planner import Plan
-from edgewise.kernels.messages import collect_messages
-from edgewise.kernels.operator.dropout import dropout
-from edgewise.kernels.scores import (
-    Additive,
-    Dot,
-    EdgeBias,
-    EdgeVectors,
-    GatedAdditive,
-    Gaussian,
-    Kernel,
-    RelativeBias,
-    Score,
-    SenderBias,
-    Uniform,
-)
-from edgewise.kernels.verbs import aggregate, attend, collect, ends, plan
-
-__all__ = [
-    "BACKENDS",
-    "Additive",
-    "Dot",
-    "EdgeBias",
-    "EdgeVectors",
-    "GatedAdditive",
-    "Gaussian",
-    "Kernel",
-    "Plan",
-    "Recorded",
-    "RelativeBias",
-    "Score",
-    "SenderBias",
-    "Uniform",
-    "aggregate",
-    "aggregate_both_ways",
-    "attend",
-    "collect",
-    "collect_messages",
-    "dropout",
-    "edge_network",
-    "ends",
-    "gaussians",
-    "plan",
-    "record",
-    "shifted_softplus",
-    "use_backend",
-]
+from edgewise.kernels.backends.cpu.networks import aggregate_both_ways as aggregate_both_ways
+from edgewise.kernels.backends.cpu.networks import edge_network as edge_network
+from edgewise.kernels.backends.cpu.networks import gaussians as gaussians
+from edgewise.kernels.backends.cpu.networks import shifted_softplus as shifted_softplus
+from edgewise.kernels.choose.dispatch import BACKENDS as BACKENDS
+from edgewise.kernels.choose.dispatch import Recorded as Recorded
+from edgewise.kernels.choose.dispatch import record as record
+from edgewise.kernels.choose.dispatch import use_backend as use_backend
+from edgewise.kernels.choose.planner import Plan as Plan
+from edgewise.kernels.messages import collect_messages as collect_messages
+from edgewise.kernels.operator.dropout import dropout as dropout
+from edgewise.kernels.scores import Additive as Additive
+from edgewise.kernels.scores import Dot as Dot
+from edgewise.kernels.scores import EdgeBias as EdgeBias
+from edgewise.kernels.scores import EdgeVectors as EdgeVectors
+from edgewise.kernels.scores import GatedAdditive as GatedAdditive
+from edgewise.kernels.scores import Gaussian as Gaussian
+from edgewise.kernels.scores import Kernel as Kernel
+from edgewise.kernels.scores import RelativeBias as RelativeBias
+from edgewise.kernels.scores import Score as Score
+from edgewise.kernels.scores import SenderBias as SenderBias
+from edgewise.kernels.scores import Uniform as Uniform
+from edgewise.kernels.verbs import aggregate as aggregate
+from edgewise.kernels.verbs import attend as attend
+from edgewise.kernels.verbs import collect as collect
+from edgewise.kernels.verbs import ends as ends
+from edgewise.kernels.verbs import plan as plan

@@ -1,310 +1,149 @@
-"""Floor 3: layers, one file per family, each class one paper; all are called `layer(graph, x)`."""
+"""Floor 3: layers, one file per family, each class one paper; all are called `layer(graph, x)`.
+
+A line below is a public name's one entry: `LAYERS` holds the classes that have an `example`, by their names.
+"""
 
 from torch import nn
 
-from edgewise.layers.attention.attention import Cache, Heard, KeyValueCache, MultiHeadAttention, RecurrentState
-from edgewise.layers.attention.hopfield import (
-    ClassicalHopfield,
-    ContinuousHopfield,
-    DenseHopfield,
-    HopfieldAttention,
-    HopfieldLookup,
-    HopfieldPooling,
-    retrieve,
-)
-from edgewise.layers.attention.kernel_regression import KernelRegression
-from edgewise.layers.attention.linear_attention import (
-    LinearAttention,
-    PerformerAttention,
-    PositiveFeatures,
-    ReLUFeatures,
-    TrigonometricFeatures,
-)
-from edgewise.layers.attention.lsh import AngularHash, LSHAttention
-from edgewise.layers.attention.positions import Learned, Rotary, Sinusoidal, positions
-from edgewise.layers.attention.relative import (
-    ALiBiAttention,
-    Buckets,
-    ShawAttention,
-    T5Attention,
-    TransformerXLAttention,
-)
-from edgewise.layers.attention.routing import Centroids, RoutingAttention
-from edgewise.layers.attention.sinkhorn import BlockSort, SinkhornAttention, sinkhorn
-from edgewise.layers.attention.sparse import FactorisedAttention
-from edgewise.layers.attention.swin import PatchMerging, WindowAttention
-from edgewise.layers.attention.transformer import (
-    NORMS,
-    BatchNorm,
-    FeedForward,
-    GatedFeedForward,
-    PostNormBlock,
-    PostNormDecoderBlock,
-    PreNormBlock,
-    PreNormDecoderBlock,
-)
-from edgewise.layers.geometric.edge_conv import DynamicEdgeConv, EdgeConv
-from edgewise.layers.geometric.egnn import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, VelocityEGNN
-from edgewise.layers.geometric.geometry import angles, displacements, edge_pairs, lengths, log_lengths, squared_lengths
-from edgewise.layers.geometric.group_convolution import GroupConvolution, GroupPooling, LiftingConvolution, PlaneGroup
-from edgewise.layers.geometric.monet import DegreeCoordinates, MoNet
-from edgewise.layers.geometric.radial import RadialField
-from edgewise.layers.geometric.scale_convolution import ScaleConvolution, ScaleSpace
-from edgewise.layers.geometric.schnet import SchNet
-from edgewise.layers.geometric.spherical import (
-    Basis,
-    Coupling,
-    Gate,
-    RadialWeights,
-    TypedLinear,
-    by_type,
-    edges_as_senders,
-    harmonics,
-)
-from edgewise.layers.geometric.tensor_field import TFN, SE3Attention
-from edgewise.layers.graph.encodings import (
-    CliqueEncoding,
-    EigenspaceEncoding,
-    LaplacianEncoding,
-    RandomWalkEncoding,
-    SignInvariantEncoding,
-)
-from edgewise.layers.graph.fastgcn import FastGCN
-from edgewise.layers.graph.gat import GAT, GATv2
-from edgewise.layers.graph.gated_gcn import GatedGCN
-from edgewise.layers.graph.gcn import GCN, renormalised
-from edgewise.layers.graph.gin import GIN, GINE
-from edgewise.layers.graph.gps import GPS
-from edgewise.layers.graph.graph_attention import (
-    CentralityEncoding,
-    EdgeTransformerBlock,
-    GraphAttention,
-    GraphormerAttention,
-    HadamardAttention,
-    KernelAttention,
-)
-from edgewise.layers.graph.graph_network import EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
-from edgewise.layers.graph.min_cut import ClusterAssignment, Pooled, min_cut_pool
-from edgewise.layers.graph.readout import READOUTS, AttentionReadout, FirstReadout, MaxReadout, MeanReadout, SumReadout
-from edgewise.layers.graph.sage import SAGELSTM, SAGEMean, SAGEPool, at_receivers
-from edgewise.layers.graph.smoothing import JumpingKnowledge, PairNorm, VirtualNode, dirichlet_energy, drop_edges
-from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
-from edgewise.layers.plain.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
-from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, probabilities
-from edgewise.layers.plain.randomized import RandomizedLinear, RandomizedMLP
-from edgewise.layers.plain.resnet import ResidualBlock, ResNet
-from edgewise.layers.plain.tables import chosen
+from edgewise.layers.attention.attention import Cache as Cache
+from edgewise.layers.attention.attention import Heard as Heard
+from edgewise.layers.attention.attention import KeyValueCache as KeyValueCache
+from edgewise.layers.attention.attention import MultiHeadAttention as MultiHeadAttention
+from edgewise.layers.attention.attention import RecurrentState as RecurrentState
+from edgewise.layers.attention.hopfield import ClassicalHopfield as ClassicalHopfield
+from edgewise.layers.attention.hopfield import ContinuousHopfield as ContinuousHopfield
+from edgewise.layers.attention.hopfield import DenseHopfield as DenseHopfield
+from edgewise.layers.attention.hopfield import HopfieldAttention as HopfieldAttention
+from edgewise.layers.attention.hopfield import HopfieldLookup as HopfieldLookup
+from edgewise.layers.attention.hopfield import HopfieldPooling as HopfieldPooling
+from edgewise.layers.attention.hopfield import retrieve as retrieve
+from edgewise.layers.attention.kernel_regression import KernelRegression as KernelRegression
+from edgewise.layers.attention.linear_attention import LinearAttention as LinearAttention
+from edgewise.layers.attention.linear_attention import PerformerAttention as PerformerAttention
+from edgewise.layers.attention.linear_attention import PositiveFeatures as PositiveFeatures
+from edgewise.layers.attention.linear_attention import ReLUFeatures as ReLUFeatures
+from edgewise.layers.attention.linear_attention import TrigonometricFeatures as TrigonometricFeatures
+from edgewise.layers.attention.lsh import AngularHash as AngularHash
+from edgewise.layers.attention.lsh import LSHAttention as LSHAttention
+from edgewise.layers.attention.positions import Learned as Learned
+from edgewise.layers.attention.positions import Rotary as Rotary
+from edgewise.layers.attention.positions import Sinusoidal as Sinusoidal
+from edgewise.layers.attention.positions import positions as positions
+from edgewise.layers.attention.relative import ALiBiAttention as ALiBiAttention
+from edgewise.layers.attention.relative import Buckets as Buckets
+from edgewise.layers.attention.relative import ShawAttention as ShawAttention
+from edgewise.layers.attention.relative import T5Attention as T5Attention
+from edgewise.layers.attention.relative import TransformerXLAttention as TransformerXLAttention
+from edgewise.layers.attention.routing import Centroids as Centroids
+from edgewise.layers.attention.routing import RoutingAttention as RoutingAttention
+from edgewise.layers.attention.sinkhorn import BlockSort as BlockSort
+from edgewise.layers.attention.sinkhorn import SinkhornAttention as SinkhornAttention
+from edgewise.layers.attention.sinkhorn import sinkhorn as sinkhorn
+from edgewise.layers.attention.sparse import FactorisedAttention as FactorisedAttention
+from edgewise.layers.attention.swin import PatchMerging as PatchMerging
+from edgewise.layers.attention.swin import WindowAttention as WindowAttention
+from edgewise.layers.attention.transformer import NORMS as NORMS
+from edgewise.layers.attention.transformer import BatchNorm as BatchNorm
+from edgewise.layers.attention.transformer import FeedForward as FeedForward
+from edgewise.layers.attention.transformer import GatedFeedForward as GatedFeedForward
+from edgewise.layers.attention.transformer import PostNormBlock as PostNormBlock
+from edgewise.layers.attention.transformer import PostNormDecoderBlock as PostNormDecoderBlock
+from edgewise.layers.attention.transformer import PreNormBlock as PreNormBlock
+from edgewise.layers.attention.transformer import PreNormDecoderBlock as PreNormDecoderBlock
+from edgewise.layers.geometric.edge_conv import DynamicEdgeConv as DynamicEdgeConv
+from edgewise.layers.geometric.edge_conv import EdgeConv as EdgeConv
+from edgewise.layers.geometric.egnn import EGNN as EGNN
+from edgewise.layers.geometric.egnn import AttentionEGNN as AttentionEGNN
+from edgewise.layers.geometric.egnn import EdgeMLP as EdgeMLP
+from edgewise.layers.geometric.egnn import MessageNetwork as MessageNetwork
+from edgewise.layers.geometric.egnn import VelocityEGNN as VelocityEGNN
+from edgewise.layers.geometric.geometry import angles as angles
+from edgewise.layers.geometric.geometry import displacements as displacements
+from edgewise.layers.geometric.geometry import edge_pairs as edge_pairs
+from edgewise.layers.geometric.geometry import lengths as lengths
+from edgewise.layers.geometric.geometry import log_lengths as log_lengths
+from edgewise.layers.geometric.geometry import squared_lengths as squared_lengths
+from edgewise.layers.geometric.group_convolution import GroupConvolution as GroupConvolution
+from edgewise.layers.geometric.group_convolution import GroupPooling as GroupPooling
+from edgewise.layers.geometric.group_convolution import LiftingConvolution as LiftingConvolution
+from edgewise.layers.geometric.group_convolution import PlaneGroup as PlaneGroup
+from edgewise.layers.geometric.monet import DegreeCoordinates as DegreeCoordinates
+from edgewise.layers.geometric.monet import MoNet as MoNet
+from edgewise.layers.geometric.radial import RadialField as RadialField
+from edgewise.layers.geometric.scale_convolution import ScaleConvolution as ScaleConvolution
+from edgewise.layers.geometric.scale_convolution import ScaleSpace as ScaleSpace
+from edgewise.layers.geometric.schnet import SchNet as SchNet
+from edgewise.layers.geometric.spherical import Basis as Basis
+from edgewise.layers.geometric.spherical import Coupling as Coupling
+from edgewise.layers.geometric.spherical import Gate as Gate
+from edgewise.layers.geometric.spherical import RadialWeights as RadialWeights
+from edgewise.layers.geometric.spherical import TypedLinear as TypedLinear
+from edgewise.layers.geometric.spherical import by_type as by_type
+from edgewise.layers.geometric.spherical import edges_as_senders as edges_as_senders
+from edgewise.layers.geometric.spherical import harmonics as harmonics
+from edgewise.layers.geometric.tensor_field import TFN as TFN
+from edgewise.layers.geometric.tensor_field import SE3Attention as SE3Attention
+from edgewise.layers.graph.encodings import CliqueEncoding as CliqueEncoding
+from edgewise.layers.graph.encodings import EigenspaceEncoding as EigenspaceEncoding
+from edgewise.layers.graph.encodings import LaplacianEncoding as LaplacianEncoding
+from edgewise.layers.graph.encodings import RandomWalkEncoding as RandomWalkEncoding
+from edgewise.layers.graph.encodings import SignInvariantEncoding as SignInvariantEncoding
+from edgewise.layers.graph.fastgcn import FastGCN as FastGCN
+from edgewise.layers.graph.gat import GAT as GAT
+from edgewise.layers.graph.gat import GATv2 as GATv2
+from edgewise.layers.graph.gated_gcn import GatedGCN as GatedGCN
+from edgewise.layers.graph.gcn import GCN as GCN
+from edgewise.layers.graph.gcn import renormalised as renormalised
+from edgewise.layers.graph.gin import GIN as GIN
+from edgewise.layers.graph.gin import GINE as GINE
+from edgewise.layers.graph.gps import GPS as GPS
+from edgewise.layers.graph.graph_attention import CentralityEncoding as CentralityEncoding
+from edgewise.layers.graph.graph_attention import EdgeTransformerBlock as EdgeTransformerBlock
+from edgewise.layers.graph.graph_attention import GraphAttention as GraphAttention
+from edgewise.layers.graph.graph_attention import GraphormerAttention as GraphormerAttention
+from edgewise.layers.graph.graph_attention import HadamardAttention as HadamardAttention
+from edgewise.layers.graph.graph_attention import KernelAttention as KernelAttention
+from edgewise.layers.graph.graph_network import EdgeUpdate as EdgeUpdate
+from edgewise.layers.graph.graph_network import GraphNetwork as GraphNetwork
+from edgewise.layers.graph.graph_network import NodeUpdate as NodeUpdate
+from edgewise.layers.graph.graph_network import WholeUpdate as WholeUpdate
+from edgewise.layers.graph.min_cut import ClusterAssignment as ClusterAssignment
+from edgewise.layers.graph.min_cut import Pooled as Pooled
+from edgewise.layers.graph.min_cut import min_cut_pool as min_cut_pool
+from edgewise.layers.graph.readout import READOUTS as READOUTS
+from edgewise.layers.graph.readout import AttentionReadout as AttentionReadout
+from edgewise.layers.graph.readout import FirstReadout as FirstReadout
+from edgewise.layers.graph.readout import MaxReadout as MaxReadout
+from edgewise.layers.graph.readout import MeanReadout as MeanReadout
+from edgewise.layers.graph.readout import SumReadout as SumReadout
+from edgewise.layers.graph.sage import SAGELSTM as SAGELSTM
+from edgewise.layers.graph.sage import SAGEMean as SAGEMean
+from edgewise.layers.graph.sage import SAGEPool as SAGEPool
+from edgewise.layers.graph.sage import at_receivers as at_receivers
+from edgewise.layers.graph.smoothing import JumpingKnowledge as JumpingKnowledge
+from edgewise.layers.graph.smoothing import PairNorm as PairNorm
+from edgewise.layers.graph.smoothing import VirtualNode as VirtualNode
+from edgewise.layers.graph.smoothing import dirichlet_energy as dirichlet_energy
+from edgewise.layers.graph.smoothing import drop_edges as drop_edges
+from edgewise.layers.plain.linear import Linear as Linear
+from edgewise.layers.plain.linear import SparseFeatures as SparseFeatures
+from edgewise.layers.plain.linear import dropout as dropout
+from edgewise.layers.plain.low_rank import LowRank as LowRank
+from edgewise.layers.plain.low_rank import adapt as adapt
+from edgewise.layers.plain.low_rank import adapters as adapters
+from edgewise.layers.plain.low_rank import load_adapters as load_adapters
+from edgewise.layers.plain.low_rank import merge as merge
+from edgewise.layers.plain.low_rank import settle as settle
+from edgewise.layers.plain.low_rank import unmerge as unmerge
+from edgewise.layers.plain.mlp import ACTIVATIONS as ACTIVATIONS
+from edgewise.layers.plain.mlp import MLP as MLP
+from edgewise.layers.plain.mlp import probabilities as probabilities
+from edgewise.layers.plain.randomized import RandomizedLinear as RandomizedLinear
+from edgewise.layers.plain.randomized import RandomizedMLP as RandomizedMLP
+from edgewise.layers.plain.resnet import ResidualBlock as ResidualBlock
+from edgewise.layers.plain.resnet import ResNet as ResNet
+from edgewise.layers.plain.tables import chosen as chosen
 
 LAYERS: dict[str, type[nn.Module]] = {
-    "multi-head-attention": MultiHeadAttention,
-    "pre-norm-block": PreNormBlock,
-    "post-norm-block": PostNormBlock,
-    "pre-norm-decoder-block": PreNormDecoderBlock,
-    "post-norm-decoder-block": PostNormDecoderBlock,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rotary": Rotary,
-    "alibi-attention": ALiBiAttention,
-    "t5-attention": T5Attention,
-    "shaw-attention": ShawAttention,
-    "transformer-xl-attention": TransformerXLAttention,
-    "window-attention": WindowAttention,
-    "factorised-attention": FactorisedAttention,
-    "lsh-attention": LSHAttention,
-    "routing-attention": RoutingAttention,
-    "sinkhorn-attention": SinkhornAttention,
-    "linear-attention": LinearAttention,
-    "performer-attention": PerformerAttention,
-    "kernel-regression": KernelRegression,
-    "hopfield-attention": HopfieldAttention,
-    "hopfield-pooling": HopfieldPooling,
-    "hopfield-lookup": HopfieldLookup,
-    "gcn": GCN,
-    "fast-gcn": FastGCN,
-    "sage-mean": SAGEMean,
-    "sage-pool": SAGEPool,
-    "sage-lstm": SAGELSTM,
-    "gat": GAT,
-    "gatv2": GATv2,
-    "gin": GIN,
-    "gine": GINE,
-    "gated-gcn": GatedGCN,
-    "monet": MoNet,
-    "edge-conv": EdgeConv,
-    "dynamic-edge-conv": DynamicEdgeConv,
-    "graph-network": GraphNetwork,
-    "laplacian-encoding": LaplacianEncoding,
-    "sign-invariant-encoding": SignInvariantEncoding,
-    "eigenspace-encoding": EigenspaceEncoding,
-    "random-walk-encoding": RandomWalkEncoding,
-    "clique-encoding": CliqueEncoding,
-    "centrality-encoding": CentralityEncoding,
-    "graph-attention": GraphAttention,
-    "graphormer-attention": GraphormerAttention,
-    "kernel-attention": KernelAttention,
-    "hadamard-attention": HadamardAttention,
-    "gps": GPS,
-    "pair-norm": PairNorm,
-    "virtual-node": VirtualNode,
-    "cluster-assignment": ClusterAssignment,
-    "mean-readout": MeanReadout,
-    "sum-readout": SumReadout,
-    "max-readout": MaxReadout,
-    "first-readout": FirstReadout,
-    "attention-readout": AttentionReadout,
-    "message-network": MessageNetwork,
-    "egnn": EGNN,
-    "velocity-egnn": VelocityEGNN,
-    "attention-egnn": AttentionEGNN,
-    "radial-field": RadialField,
-    "schnet": SchNet,
-    "lifting-convolution": LiftingConvolution,
-    "group-convolution": GroupConvolution,
-    "group-pooling": GroupPooling,
-    "scale-space": ScaleSpace,
-    "scale-convolution": ScaleConvolution,
-    "tfn": TFN,
-    "se3-attention": SE3Attention,
+    name: layer for name, layer in tuple(globals().items()) if isinstance(layer, type) and "example" in vars(layer)
 }
-
-__all__ = [
-    "ACTIVATIONS",
-    "EGNN",
-    "GAT",
-    "GCN",
-    "GIN",
-    "GINE",
-    "GPS",
-    "LAYERS",
-    "MLP",
-    "NORMS",
-    "READOUTS",
-    "SAGELSTM",
-    "TFN",
-    "ALiBiAttention",
-    "AngularHash",
-    "AttentionEGNN",
-    "AttentionReadout",
-    "Basis",
-    "BatchNorm",
-    "BlockSort",
-    "Buckets",
-    "Cache",
-    "CentralityEncoding",
-    "Centroids",
-    "ClassicalHopfield",
-    "CliqueEncoding",
-    "ClusterAssignment",
-    "ContinuousHopfield",
-    "Coupling",
-    "DegreeCoordinates",
-    "DenseHopfield",
-    "DynamicEdgeConv",
-    "EdgeConv",
-    "EdgeMLP",
-    "EdgeTransformerBlock",
-    "EdgeUpdate",
-    "EigenspaceEncoding",
-    "FactorisedAttention",
-    "FastGCN",
-    "FeedForward",
-    "FirstReadout",
-    "GATv2",
-    "Gate",
-    "GatedFeedForward",
-    "GatedGCN",
-    "GraphAttention",
-    "GraphNetwork",
-    "GraphormerAttention",
-    "GroupConvolution",
-    "GroupPooling",
-    "HadamardAttention",
-    "Heard",
-    "HopfieldAttention",
-    "HopfieldLookup",
-    "HopfieldPooling",
-    "JumpingKnowledge",
-    "KernelAttention",
-    "KernelRegression",
-    "KeyValueCache",
-    "LSHAttention",
-    "LaplacianEncoding",
-    "Learned",
-    "LiftingConvolution",
-    "Linear",
-    "LinearAttention",
-    "LowRank",
-    "MaxReadout",
-    "MeanReadout",
-    "MessageNetwork",
-    "MoNet",
-    "MultiHeadAttention",
-    "NodeUpdate",
-    "PairNorm",
-    "PatchMerging",
-    "PerformerAttention",
-    "PlaneGroup",
-    "Pooled",
-    "PositiveFeatures",
-    "PostNormBlock",
-    "PostNormDecoderBlock",
-    "PreNormBlock",
-    "PreNormDecoderBlock",
-    "RadialField",
-    "RadialWeights",
-    "RandomWalkEncoding",
-    "RandomizedLinear",
-    "RandomizedMLP",
-    "ReLUFeatures",
-    "RecurrentState",
-    "ResNet",
-    "ResidualBlock",
-    "Rotary",
-    "RoutingAttention",
-    "SAGEMean",
-    "SAGEPool",
-    "SE3Attention",
-    "ScaleConvolution",
-    "ScaleSpace",
-    "SchNet",
-    "ShawAttention",
-    "SignInvariantEncoding",
-    "SinkhornAttention",
-    "Sinusoidal",
-    "SparseFeatures",
-    "SumReadout",
-    "T5Attention",
-    "TransformerXLAttention",
-    "TrigonometricFeatures",
-    "TypedLinear",
-    "VelocityEGNN",
-    "VirtualNode",
-    "WholeUpdate",
-    "WindowAttention",
-    "adapt",
-    "adapters",
-    "angles",
-    "at_receivers",
-    "by_type",
-    "chosen",
-    "dirichlet_energy",
-    "displacements",
-    "drop_edges",
-    "dropout",
-    "edge_pairs",
-    "edges_as_senders",
-    "harmonics",
-    "lengths",
-    "load_adapters",
-    "log_lengths",
-    "merge",
-    "min_cut_pool",
-    "positions",
-    "probabilities",
-    "renormalised",
-    "retrieve",
-    "settle",
-    "sinkhorn",
-    "squared_lengths",
-    "unmerge",
-]

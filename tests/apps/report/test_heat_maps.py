@@ -8,8 +8,7 @@ from edgewise.apps.command import answers
 from edgewise.apps.report import figures
 from edgewise.apps.report.heat_maps import Seen, draw_slides, heat_maps, write_heat_map
 from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
-from edgewise.tasks import read_slides
-from edgewise.tasks.slides.classification import Examined, Slides
+from edgewise.tasks.slides.classification import Examined, Slides, read_slides
 from edgewise.tasks.slides.reader import Tiling
 from edgewise.tasks.slides.simulator import plan, simulate
 from edgewise.training import LoadedRun

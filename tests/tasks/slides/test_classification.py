@@ -7,9 +7,9 @@ import torch
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
-from edgewise.tasks import SlideClassification, read_slides, slides
+from edgewise.tasks import SlideClassification, slides
 from edgewise.tasks.slides import classification as module
-from edgewise.tasks.slides.classification import Slides, auc, read_folder, stratified
+from edgewise.tasks.slides.classification import Slides, auc, read_folder, read_slides, stratified
 from edgewise.tasks.slides.reader import Tiling
 from edgewise.tasks.slides.simulator import plan, simulate
 
