@@ -27,7 +27,7 @@ lint: $(TOOLS)
 
 # Every case of the benchmark at small sizes: does each contender run, and give the right numbers?
 bench: $(TOOLS)
-	$(BIN)/edgewise bench all --quick
+	$(BIN)/python -m benchmarks all --quick
 
 docs: $(TOOLS)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build

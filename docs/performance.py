@@ -1,14 +1,14 @@
-"""Writes docs/performance.md from what `edgewise bench all --out FOLDER` and `benchmarks/gpu.py --out FOLDER` measured.
+"""Writes docs/performance.md from what `python -m benchmarks all --out FOLDER` measured on either device.
 
-python docs/performance.py FOLDER/results.json         all but the section on GPUs, which stays as it is
-python docs/performance.py --gpu FOLDER/table.md       the section on GPUs alone
+PYTHONPATH=. python docs/performance.py FOLDER/results.json         all but the section on GPUs, which stays as it is
+PYTHONPATH=. python docs/performance.py --gpu FOLDER/table.md       the section on GPUs alone
 """
 
 import json
 import sys
 from pathlib import Path
 
-from edgewise.apps.bench.page import on_a_gpu, page, section_on_gpus
+from benchmarks.page import on_a_gpu, page, section_on_gpus
 
 if __name__ == "__main__":
     path = Path(__file__).parent / "performance.md"

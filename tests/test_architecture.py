@@ -211,23 +211,6 @@ def test_names_are_the_fields_own() -> None:
 # Every file has its test
 
 COVERED_ELSEWHERE = {
-    "apps/bench/contenders/compiled": "tests/apps/bench/test_contenders.py",
-    "apps/bench/contenders/cora": "tests/apps/bench/test_contenders.py",
-    "apps/bench/contenders/flex": "tests/apps/bench/test_contenders.py",
-    "apps/bench/contenders/gather_compiled": "tests/apps/bench/test_contenders.py",
-    "apps/bench/contenders/gpt": "tests/apps/bench/test_contenders.py",
-    "apps/bench/contenders/numba_sampling": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/ours": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/particles": "tests/apps/bench/test_contenders.py",
-    "apps/bench/contenders/plain": "tests/apps/bench/test_contenders.py",
-    "apps/bench/contenders/pyg": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/sdpa": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/sdpa_blocks": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/sdpa_grouped": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/sdpa_masked": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/sparse_csr": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/spmm_reduce": "tests/apps/bench/test_cases.py",
-    "apps/bench/contenders/tensor_field": "tests/apps/bench/test_contenders.py",
     "apps/command/listing": "tests/apps/command/test_main.py",
     "apps/numbers": "tests/apps/command/test_runs.py",
     "apps/command/planning": "tests/apps/command/test_main.py",
@@ -258,6 +241,15 @@ def test_every_file_has_its_test() -> None:
     assert sorted(file for file, test in mirrored.items() if test not in tests and file not in COVERED_ELSEWHERE) == []
     assert sorted(file for file in COVERED_ELSEWHERE if mirrored.get(file) in tests) == []
     assert sorted(test for test in COVERED_ELSEWHERE.values() if not (ROOT / test).is_file()) == []
+
+
+def test_the_benchmarks_stay_outside_and_have_their_tests() -> None:
+    assert [
+        name_of(path) for path in SOURCES if any(re.match(r"benchmarks\b", m) for m in imported(tree_of(path)))
+    ] == []
+    files = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__"}
+    tests = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "benchmarks").glob("test_*.py")}
+    assert {file.strip("_") for file in files} - tests == set()
 
 
 # The tables

@@ -13,6 +13,7 @@ from textwrap import dedent
 
 import pytest
 
+from benchmarks import __main__ as benchmarks
 from edgewise.apps import options, recipes
 from edgewise.apps.command import main as command_line
 from edgewise.graphs import PATTERNS
@@ -52,6 +53,10 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda part: part)
 def test_a_command_is_one_that_edgewise_takes(page: str, line: str) -> None:
+    if line.startswith("python -m benchmarks"):
+        asked = benchmarks.build_parser().parse_args(shlex.split(line)[3:])
+        assert set(asked.cases) <= {*benchmarks.CASES, *benchmarks.ALSO}
+        return
     program, *words = shlex.split(line)
     assert program == "edgewise"
     if "--help" in words and "train" not in words:

@@ -65,7 +65,7 @@ def unknown(name):
 importlib.metadata.distribution = unknown
 import torch
 from edgewise import Graph, attend, complete
-from edgewise.apps.bench import report
+from benchmarks import __main__ as benchmarks, report
 from edgewise.apps.command.main import main
 from edgewise.training import Choice, RunConfig, TrainSettings, train
 
@@ -80,13 +80,15 @@ with warnings.catch_warnings(record=True) as told:
         attend(graph, x, x, x)
     assert len(told) == 1 and "without its C++ kernels" in str(told[0].message)
 assert report.surroundings()["edgewise"]
-assert main(["plan", "causal", "n=8"]) == 0 and main(["bench"]) == 0
+assert main(["plan", "causal", "n=8"]) == 0 and benchmarks.main([]) == 0
 train(RunConfig(Choice("karate"), Choice("gnn", {"layer": "gat"}), train=TrainSettings(steps=2)), sys.argv[1])
 """
 
 
 def test_it_runs_from_its_sources_without_a_build_and_without_what_is_optional(tmp_path: Path) -> None:
-    source = str(Path(edgewise.__file__).parents[1])
+    places = [str(Path(edgewise.__file__).parents[1]), str(Path(__file__).parents[2])]
     command = [sys.executable, "-c", FROM_THE_SOURCES, str(tmp_path / "run")]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": source}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": os.pathsep.join(places)}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

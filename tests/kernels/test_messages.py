@@ -4,8 +4,8 @@ from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
+from benchmarks.memory import CLEAR, peak_above
 from edgewise import Graph, ShapeError, causal
-from edgewise.apps.bench.memory import CLEAR, peak_above
 from edgewise.kernels import collect, collect_messages, ends, messages
 from edgewise.layers import EGNN, AttentionEGNN, MessageNetwork, RadialField, VelocityEGNN
 

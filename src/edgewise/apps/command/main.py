@@ -25,7 +25,6 @@ examples:
   edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
   edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
   edgewise plan window n=4096 radius=64 --heads 8  which backend would run, and why
-  edgewise bench csr-4x16                          Edgewise beside its peers, here and now
 """
 
 
@@ -180,27 +179,6 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     check.add_argument("what", metavar="WHAT", choices=("expressiveness",), help="expressiveness")
     check.add_argument("model", metavar="MODEL", help="a name of `edgewise list models`")
     check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
-
-    bench = add("bench", "time Edgewise beside its peers on this machine", BENCH)
-    bench.add_argument("case", nargs="?", metavar="CASE", help="a case, or `all`; without one, list them")
-    bench.add_argument(
-        "--quick", action="store_true", help="small sizes, two rounds, one thread, nothing that compiles"
-    )
-    bench.add_argument(
-        "--threads", type=whole(1, 1024), nargs="+", default=[], metavar="N", help="numbers of threads (default: 1 2)"
-    )
-    bench.add_argument(
-        "--seconds", type=whole(1), default=20, metavar="S", help="to measure each part for (default: 20)"
-    )
-    bench.add_argument("--rounds", type=whole(1, 10_000), metavar="N", help="measure N rounds instead")
-    bench.add_argument(
-        "--memory", type=whole(1), default=16, metavar="GB", help="what one process may allocate (default: 16)"
-    )
-    bench.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="these contenders only")
-    bench.add_argument("--out", metavar="FOLDER", help="write table.md, results.json and times.svg here")
-    bench.add_argument(
-        "--device", default="cpu", choices=("cpu", "cuda"), help="of `regret`; the other cases are the CPU's (default)"
-    )
     return parser, made
 
 
@@ -222,16 +200,6 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
 CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
 
     edgewise check expressiveness gnn layer=gin depth=5"""
-
-BENCH = """Time Edgewise beside its peers: each in its own process, checked against float64 first, rounds interleaved.
-
-    edgewise bench                                   the cases and the contenders
-    edgewise bench csr-4x16 --threads 2
-    edgewise bench window-4096 --only edgewise sdpa-blocks
-    edgewise bench all --out results
-
-One thread is measured in processor time, several by the clock (in `threads` one too); memory is the peak above what
-was resident before."""
 
 
 def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -308,13 +276,6 @@ def run(args: argparse.Namespace) -> Answer:
             from edgewise.apps.command.expressiveness import check
 
             return check(args.model, args.options)
-        case "bench":
-            from edgewise.apps.bench.command import bench
-            from edgewise.apps.bench.harness import Budget
-
-            budget = Budget(seconds=args.seconds, rounds=args.rounds, gigabytes=args.memory)
-            asked = {"only": args.only, "out": args.out, "device": args.device}
-            return bench(args.case, quick=args.quick, threads=args.threads, budget=budget, **asked)
         case _:
             from edgewise.apps.command.planning import plan
 

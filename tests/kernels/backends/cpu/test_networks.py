@@ -9,8 +9,8 @@ from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional
 
+from benchmarks.memory import CLEAR, peak_above
 from edgewise import Graph, ShapeError
-from edgewise.apps.bench.memory import CLEAR, peak_above
 from edgewise.kernels import aggregate_both_ways, edge_network, ends, gaussians, shifted_softplus
 from edgewise.kernels.backends.cpu import networks
 from edgewise.native import library

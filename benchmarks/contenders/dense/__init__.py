@@ -1,0 +1,1 @@
+"""Contenders of attention where most pairs count: complete, causal and windowed."""

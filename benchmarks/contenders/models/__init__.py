@@ -1,0 +1,1 @@
+"""Contenders of whole models and layers: what they share, and their peers."""

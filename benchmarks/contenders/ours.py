@@ -1,0 +1,89 @@
+"""Edgewise itself: the planner's own choice, or one backend by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.contenders.models import cora, gpt, particles
+from benchmarks.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling, SmallGPT, TensorField
+from edgewise.graphs import causal
+from edgewise.graphs.make.sampling import sample_neighbors
+from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
+from edgewise.kernels.call import Aggregate, Attend
+from edgewise.models import GNN, GNNSettings, Signature, Transformer, TransformerSettings
+
+
+def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
+    """The backend's own reason; the planner has none."""
+
+    def reason(inputs: Inputs) -> str | None:
+        if isinstance(inputs, Sampling):
+            return None if backend is None else "the sampler has no backends"
+        if backend is None or isinstance(inputs, Epoch | SmallGPT):
+            return None
+        if isinstance(inputs, TensorField | Particles):
+            return "a whole layer: the planner chooses for each of its verbs"
+        if isinstance(inputs, Product):
+            return BACKENDS[backend].refuses(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
+        call = Attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score)
+        return BACKENDS[backend].refuses(call.lowered())
+
+    return reason
+
+
+def prepare(backend: str | None) -> Callable[[Inputs], Callable[[], Any]]:
+    """The case through the public verbs."""
+
+    def ready(inputs: Inputs) -> Callable[[], Any]:
+        match inputs:
+            case Attention():
+                return lambda: attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score, backend=backend)
+            case Product():
+                return lambda: aggregate(inputs.graph, inputs.x, inputs.weight, backend=backend)
+            case TensorField():
+                return lambda: inputs.layer(inputs.graph, inputs.h, inputs.x)
+            case Epoch():
+                return _epoch(inputs, backend)
+            case SmallGPT():
+                return _small_gpt(backend)
+            case Particles():
+                return _on(backend, particles.ours(inputs))
+            case Sampling():
+                return _sample(inputs)
+
+    return ready
+
+
+SETTINGS: dict[str, GNNSettings] = {
+    "gcn": GNNSettings(layer="gcn", width=16, depth=2, dropout=0.5),
+    "gat": GNNSettings(layer="gat", width=64, heads=8, depth=2, dropout=0.6, attention_dropout=0.6, activation="elu"),
+}
+
+
+def _epoch(inputs: Epoch, backend: str | None) -> Callable[[], Any]:
+    data = cora.load()
+    model = GNN(SETTINGS[inputs.layer], data.signature)
+    return _on(backend, cora.epoch(data, inputs.layer, model, lambda: model(data.graph, data.x)))
+
+
+def _small_gpt(backend: str | None) -> Callable[[], Any]:
+    settings = TransformerSettings(width=gpt.WIDTH, depth=gpt.DEPTH, heads=gpt.HEADS, bias=False, tied=True)
+    model = Transformer(settings, Signature(gpt.VOCABULARY, gpt.VOCABULARY, tokens=True, length=gpt.CONTEXT))
+    graph = causal(gpt.CONTEXT)
+    return _on(backend, gpt.training_step(model, lambda tokens: model(graph, tokens)))
+
+
+def _on(backend: str | None, step: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        with use_backend(backend):
+            return step()
+
+    return run
+
+
+def _sample(inputs: Sampling) -> Callable[[], Any]:
+    generator = torch.Generator().manual_seed(6)
+    return lambda: sample_neighbors(inputs.graph, inputs.seeds, inputs.fanouts, generator)

@@ -1,0 +1,1 @@
+"""Contenders of attention, sums and samples on the edges of a graph."""

@@ -1,0 +1,106 @@
+"""What the machine can do, and how near to it a case comes: bytes and operations per second."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.harness import Budget, context_of, environment, environment_of
+
+FORMULAS = {
+    "csr": (
+        "bytes: E(2w + 8) + 2Nw forward (k_j and v_j of every edge, its index; q read, y written), "
+        "E(6w + 24) + 10Nw a step (k_j, v_j again by receiver, q_i, dy_i by sender); operations: 4EHC and 14EHC"
+    ),
+    "gat": (
+        "bytes: E(w + 4H + 8) + 2Nw forward (v_j, its score and index), E(3w + 24H + 24) + 6Nw a step; "
+        "operations: 2EHC and 6EHC"
+    ),
+    "gatv2": (
+        "bytes: E(w + 8) + 2Nw forward (k_j serves score and value), E(4w + 24) + 8Nw a step; "
+        "operations: 6EHC and 20EHC"
+    ),
+    "spmm": "bytes: E(w + 12) + Nw forward (x_j, its weight and index), twice that a step; operations: 2EHC and 4EHC",
+    "window": "bytes: 4Nw forward and 12Nw a step (nothing is gathered); operations: 4EHC and 14EHC on the E pairs",
+    "pairs": "bytes: 4Nw forward and 12Nw a step (nothing is gathered); operations: 4EHC and 14EHC on the E pairs",
+}
+SYMBOLS = "w = 4HC bytes of a node's row; E edges, N nodes, H heads, C channels"
+
+
+def traffic(formula: str, kind: str, edges: int, nodes: int, heads: int, channels: int) -> tuple[int, int]:
+    """Compulsory bytes and operations of a forward pass or a step, by the formulas of `FORMULAS`.
+
+    Example
+        >>> traffic("spmm", "forward", edges=10, nodes=2, heads=1, channels=4)
+        (312, 80)
+    """
+    e, n, h, w, hc = edges, nodes, heads, 4 * heads * channels, heads * channels
+    table = {
+        ("csr", "forward"): (e * (2 * w + 8) + 2 * n * w, 4 * e * hc),
+        ("csr", "step"): (e * (6 * w + 24) + 10 * n * w, 14 * e * hc),
+        ("gat", "forward"): (e * (w + 4 * h + 8) + 2 * n * w, 2 * e * hc),
+        ("gat", "step"): (e * (3 * w + 24 * h + 24) + 6 * n * w, 6 * e * hc),
+        ("gatv2", "forward"): (e * (w + 8) + 2 * n * w, 6 * e * hc),
+        ("gatv2", "step"): (e * (4 * w + 24) + 8 * n * w, 20 * e * hc),
+        ("spmm", "forward"): (e * (w + 12) + n * w, 2 * e * hc),
+        ("spmm", "step"): (2 * (e * (w + 12) + n * w), 4 * e * hc),
+        ("window", "forward"): (4 * n * w, 4 * e * hc),
+        ("window", "step"): (12 * n * w, 14 * e * hc),
+    }
+    return table["window" if formula == "pairs" else formula, kind]
+
+
+def work(case: str, part: str, size: float) -> dict[str, tuple[int, int]]:
+    """Compulsory bytes and operations of a part by kind; empty for a part without a formula."""
+    from benchmarks.cases import CASES
+    from benchmarks.inputs import Attention, Product
+
+    chosen = CASES[case].parts[part]
+    if chosen.traffic is None:
+        return {}
+    inputs = chosen.make(size)
+    assert isinstance(inputs, Attention | Product)
+    graph, shape = inputs.graph, inputs.gradient.shape
+    heads, channels = (1, shape[-1]) if isinstance(inputs, Product) else (shape[-2], shape[-1])
+    copies = math.prod(shape[: inputs.node_axis])  # a leading batch shares the graph
+    counts = (copies * graph.num_edges, copies * graph.num_receivers, heads, channels)
+    return {kind: traffic(chosen.traffic, kind, *counts) for kind in ("forward", "step")}
+
+
+def machine(threads: tuple[int, ...] = (1, 2), budget: Budget = Budget()) -> dict[str, dict[str, float]]:  # noqa: B008
+    """Copy bandwidth and sgemm speed by number of threads, each measured in a process of its own."""
+    found = {}
+    for count in threads:
+        context = context_of(budget)
+        pipe, far_end = context.Pipe(duplex=False)
+        with environment(environment_of(count)):
+            process = context.Process(target=_measure, args=(count, 0.1 if budget.quick else 1.0, far_end))
+            process.start()
+        found[str(count)] = pipe.recv()
+        process.join()
+    return found
+
+
+def _measure(threads: int, size: float, pipe: Any) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    source = torch.ones(int(size * 2**26))
+    target = torch.empty_like(source)
+    side = max(256, int(2048 * size))
+    a, b, c = (torch.ones(side, side) for _ in range(3))
+    copied = _best(lambda: target.copy_(source))
+    multiplied = _best(lambda: torch.mm(a, b, out=c))
+    pipe.send({"bytes": 2 * 4 * source.numel() / copied, "flops": 2 * side**3 / multiplied})
+
+
+def _best(run: Callable[[], object], rounds: int = 9) -> float:
+    run()
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

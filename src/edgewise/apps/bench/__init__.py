@@ -1,1 +1,0 @@
-"""`edgewise bench`: cases, contenders, and a harness that times them side by side."""

@@ -1,0 +1,30 @@
+import sys
+
+import pytest
+import torch
+
+from benchmarks import memory
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux resets its high-water mark")
+@pytest.mark.parametrize("megabytes", [64, 256])
+def test_a_known_allocation_is_seen(megabytes: int) -> None:
+    def step() -> None:
+        torch.ones(megabytes * 2**20, dtype=torch.uint8)
+
+    step()
+    assert memory.peak_above(step) == pytest.approx(megabytes, abs=8)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux resets its high-water mark")
+def test_an_earlier_peak_does_not_count() -> None:
+    torch.ones(200 * 2**20, dtype=torch.uint8)
+    assert memory.peak_above(lambda: None) < 8
+
+
+def test_the_size_of_what_is_returned_is_that_of_its_tensors() -> None:
+    assert memory.size((torch.zeros(2**18), (torch.zeros(2**17), None), [0.5])) == pytest.approx(1.5)
+
+
+def test_a_process_is_in_memory() -> None:
+    assert memory.resident() > 10
