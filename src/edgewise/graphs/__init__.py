@@ -1,50 +1,44 @@
-"""Floor 1: graphs. Who listens to whom, and nothing else."""
+"""Floor 1: graphs. Who listens to whom, and nothing else.
 
-from edgewise.graphs.graph import Graph, draw
-from edgewise.graphs.make.content import Gathered, alike, clusters, hears_later, laid_out
-from edgewise.graphs.make.importance import LayerSample, importance, sample_layers
-from edgewise.graphs.make.links import LinkCut, cut_links, links_of, sample_non_links
-from edgewise.graphs.make.neighbors import k_nearest, radius_graph
-from edgewise.graphs.make.sampling import Sample, sample_neighbors
-from edgewise.graphs.patterns import PATTERNS
-from edgewise.graphs.patterns.blocks import bipartite, blocks, complete
-from edgewise.graphs.patterns.encoder_decoder import EncoderDecoderGraph
-from edgewise.graphs.patterns.line import causal, fixed, fixed_parts, strided, strided_parts, window
-from edgewise.graphs.patterns.plane import disc, grid, squares
-from edgewise.graphs.rule import Rule
+A line below is a public name's one entry: `PATTERNS` holds the functions of `patterns/`, by their names.
+"""
 
-__all__ = [
-    "PATTERNS",
-    "EncoderDecoderGraph",
-    "Gathered",
-    "Graph",
-    "LayerSample",
-    "LinkCut",
-    "Rule",
-    "Sample",
-    "alike",
-    "bipartite",
-    "blocks",
-    "causal",
-    "clusters",
-    "complete",
-    "cut_links",
-    "disc",
-    "draw",
-    "fixed",
-    "fixed_parts",
-    "grid",
-    "hears_later",
-    "importance",
-    "k_nearest",
-    "laid_out",
-    "links_of",
-    "radius_graph",
-    "sample_layers",
-    "sample_neighbors",
-    "sample_non_links",
-    "squares",
-    "strided",
-    "strided_parts",
-    "window",
-]
+from collections.abc import Callable
+from types import FunctionType
+
+from edgewise.graphs.graph import Graph as Graph
+from edgewise.graphs.graph import draw as draw
+from edgewise.graphs.make.content import Gathered as Gathered
+from edgewise.graphs.make.content import alike as alike
+from edgewise.graphs.make.content import clusters as clusters
+from edgewise.graphs.make.content import hears_later as hears_later
+from edgewise.graphs.make.content import laid_out as laid_out
+from edgewise.graphs.make.importance import LayerSample as LayerSample
+from edgewise.graphs.make.importance import importance as importance
+from edgewise.graphs.make.importance import sample_layers as sample_layers
+from edgewise.graphs.make.links import LinkCut as LinkCut
+from edgewise.graphs.make.links import cut_links as cut_links
+from edgewise.graphs.make.links import links_of as links_of
+from edgewise.graphs.make.links import sample_non_links as sample_non_links
+from edgewise.graphs.make.neighbors import k_nearest as k_nearest
+from edgewise.graphs.make.neighbors import radius_graph as radius_graph
+from edgewise.graphs.make.sampling import Sample as Sample
+from edgewise.graphs.make.sampling import sample_neighbors as sample_neighbors
+from edgewise.graphs.patterns.blocks import bipartite as bipartite
+from edgewise.graphs.patterns.blocks import blocks as blocks
+from edgewise.graphs.patterns.blocks import complete as complete
+from edgewise.graphs.patterns.encoder_decoder import EncoderDecoderGraph as EncoderDecoderGraph
+from edgewise.graphs.patterns.line import causal as causal
+from edgewise.graphs.patterns.line import fixed as fixed
+from edgewise.graphs.patterns.line import strided as strided
+from edgewise.graphs.patterns.line import window as window
+from edgewise.graphs.patterns.plane import disc as disc
+from edgewise.graphs.patterns.plane import grid as grid
+from edgewise.graphs.patterns.plane import squares as squares
+from edgewise.graphs.rule import Rule as Rule
+
+PATTERNS: dict[str, Callable[..., Graph]] = {
+    name: pattern
+    for name, pattern in tuple(globals().items())
+    if isinstance(pattern, FunctionType) and pattern.__module__.startswith("edgewise.graphs.patterns.")
+}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from edgewise.graphs import Graph, causal, draw, fixed, fixed_parts, strided, strided_parts, window
-from edgewise.graphs.patterns.line import Window
+from edgewise.graphs import Graph, causal, draw, fixed, strided, window
+from edgewise.graphs.patterns.line import Window, fixed_parts, strided_parts
 from graphs.examples import assert_drawn
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise import ConfigError, Graph, causal, complete, window
-from edgewise.graphs import fixed_parts, strided_parts
+from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.layers import FactorisedAttention, KeyValueCache, MultiHeadAttention, Rotary
 from layers.parity import assert_parity, leaf
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, complete, fixed_parts, strided_parts
+from edgewise.graphs import Graph, complete
+from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.kernels import dropout
 from edgewise.layers import (
     NORMS,
