@@ -225,7 +225,7 @@ COVERED_ELSEWHERE = {
     "kernels/backends/cuda/programs/absent": "tests/kernels/backends/cuda/programs/test_bitmap.py",
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
-    "tasks/core/classification": "tests/tasks/core/test_task.py",
+    "tasks/core/classification": "tests/tasks/core/test_batch.py",
     "tasks/core/drawing": "tests/apps/report/test_figures.py",
     "tasks/images/digits": "tests/tasks/images/test_classification.py",
     "tasks/images/idx": "tests/tasks/images/test_mnist.py",

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from edgewise.graphs import complete
 from edgewise.models import MODELS, Penalised, Signature
 from edgewise.tasks import TASKS, Batch
 from edgewise.tasks.core.classification import Classification
@@ -43,13 +44,13 @@ class Tiny(Classification):
                 raise KeyboardInterrupt
             if self.poison == "rank":
                 x = x.index_fill(0, torch.tensor([size - 1]), torch.nan)
-        return Batch(None, x, self.labels[chosen])
+        return Batch(complete(1), x, self.labels[chosen])
 
     def batches(self, split: str, size: int, pattern: Any = None) -> Iterator[Batch]:
         self.read.append(split)
         part = {"train": slice(0, 64), "valid": slice(64, 112), "test": slice(112, 160)}[split]
         for x, target in zip(self.x[part].split(size), self.labels[part].split(size), strict=True):
-            yield Batch(None, x, target)
+            yield Batch(complete(1), x, target)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         loss = super().loss(outputs, batch)

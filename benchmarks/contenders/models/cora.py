@@ -34,7 +34,7 @@ def load() -> Cora:
     """Cora from $EDGEWISE_DATA."""
     task = TASKS["citation"]()
     train, valid = task.train_batch(1, torch.Generator()), next(iter(task.batches("valid", 1)))
-    assert train.graph is not None and train.rows is not None and valid.rows is not None
+    assert isinstance(train.graph, Graph) and train.rows is not None and valid.rows is not None
     return Cora(train.graph, train.x, task.signature, train.rows, train.target, valid.rows, valid.target)
 
 

@@ -1,4 +1,4 @@
-"""Batches and pattern choices."""
+"""Pattern choices."""
 
 import inspect
 from functools import partial
@@ -6,82 +6,11 @@ from functools import partial
 import docstring_parser
 import pytest
 import torch
-from scipy.sparse import eye
-from torch.nn import functional
 
-from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import PATTERNS, complete, grid, window
-from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.classification import mean_cross_entropy
-from edgewise.tasks.core.task import Batch, PatternChoice, given, lay
-
-
-def examples(count: int) -> Batch:
-    return Batch(complete(3), torch.randn(count, 3, 4), torch.arange(count) % 2)
-
-
-@pytest.mark.parametrize(("count", "parts"), [(6, 2), (7, 3), (4, 4), (5, 1)])
-def test_split_gives_every_example_once(count: int, parts: int) -> None:
-    batch = examples(count)
-    pieces = batch.split(parts)
-    assert len(pieces) == parts
-    assert torch.equal(torch.cat([piece.x for piece in pieces]), batch.x)
-    assert torch.equal(torch.cat([piece.target for piece in pieces]), batch.target)
-    assert max(piece.size for piece in pieces) - min(piece.size for piece in pieces) <= 1
-    assert all(piece.graph is batch.graph for piece in pieces)
-
-
-def test_split_losses_weighted_by_size_are_the_whole_loss() -> None:
-    batch, weight = examples(7), torch.randn(4, 2)
-    whole = mean_cross_entropy((batch.x @ weight).mean(1), batch)
-    parts = sum(mean_cross_entropy((p.x @ weight).mean(1), p) * p.size for p in batch.split(3)) / batch.size
-    torch.testing.assert_close(parts, whole)
-
-
-def test_what_cannot_be_split_comes_whole_every_time() -> None:
-    rows = torch.tensor([0, 2])
-    node_batch = Batch(complete(3), torch.randn(3, 4), torch.zeros(2), rows)
-    sparse_batch = Batch(complete(3), SparseFeatures.from_scipy(eye(3)), torch.zeros(3))
-    for batch in (node_batch, sparse_batch, examples(2)):
-        pieces = batch.split(3)
-        assert len(pieces) == 3
-        assert all(piece is batch for piece in pieces)
-
-
-def test_read_takes_the_rows_or_everything() -> None:
-    outputs = torch.randn(3, 5)
-    batch = Batch(complete(3), torch.randn(3, 4), torch.tensor([1, 4]), rows=torch.tensor([2, 0]))
-    assert torch.equal(batch.read(outputs), outputs[[2, 0]])
-    assert batch.size == 2
-    windows = Batch(None, torch.zeros(2, 3), torch.zeros(2, 3))
-    assert windows.read(torch.randn(2, 3, 5)).shape == (6, 5)
-    assert examples(4).read(torch.randn(4, 1, 2)).shape == (4, 2)
-
-
-def test_read_names_outputs_that_do_not_fit() -> None:
-    with pytest.raises(ShapeError, match=r"\[4, 3, 2\].*\[4\].*one output row per target"):
-        examples(4).read(torch.randn(4, 3, 2))
-
-
-def test_to_the_same_device_is_the_same_batch() -> None:
-    batch = examples(2)
-    assert batch.to("cpu") is batch
-
-
-def test_a_whole_graph_is_moved_once() -> None:
-    batch = Batch(complete(3), torch.randn(3, 4), torch.zeros(2), rows=torch.tensor([0, 1]))
-    there = batch.to("meta")
-    assert there.x.device.type == there.target.device.type == there.rows.device.type == "meta"
-    assert there.graph.device.type == "meta"
-    assert batch.to("meta") is there
-
-
-def test_examples_move_each_time_but_their_graph_once() -> None:
-    batch = examples(2)
-    first, second = batch.to("meta"), batch.to("meta")
-    assert first is not second
-    assert first.graph is second.graph
+from edgewise.tasks.core.task import PatternChoice, given, lay
 
 
 @pytest.mark.parametrize(
@@ -160,11 +89,6 @@ def test_equal_choices_are_one_key() -> None:
     )
     assert len({one, other}) == 1
     assert PatternChoice("window", {"radius": 1}) != one
-
-
-def test_mean_cross_entropy_is_torchs() -> None:
-    outputs, batch = torch.randn(6, 2), examples(6)
-    assert torch.equal(mean_cross_entropy(outputs, batch), functional.cross_entropy(outputs, batch.target))
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -12,7 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.layers import GIN, MLP, SumReadout
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice
-from edgewise.tasks.core.task import Batch
+from edgewise.tasks.core.batch import Batch
 from edgewise.training import evaluate
 
 SIZES = [3, 1, 4, 2, 5, 3]

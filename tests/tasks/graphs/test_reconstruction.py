@@ -9,7 +9,6 @@ from edgewise.models import GraphAutoEncoder, GraphAutoEncoderSettings
 from edgewise.tasks import graph_reconstruction
 from edgewise.tasks.core.task import PatternChoice
 from edgewise.tasks.graphs.reconstruction import SURE, distance_logit
-from edgewise.tasks.links.prediction import pairs_of
 from edgewise.training import evaluate
 from layers.parity import leaf
 
@@ -27,7 +26,7 @@ def test_the_decoder_is_its_equation():
 
 def test_pairs_are_all_pairs_of_each_graph_and_targets_are_its_links():
     batch = TASK.train_batch(4, torch.Generator().manual_seed(0))
-    pairs, a = pairs_of(batch), batch.graph.dense_mask()
+    pairs, a = batch.pairs, batch.graph.dense_mask()
     sizes = batch.graph.sizes
     assert pairs.shape[1] == int((sizes * (sizes - 1) // 2).sum()) == batch.size
     assert torch.equal(batch.target > 0, a[pairs[0], pairs[1]])

@@ -42,11 +42,11 @@ def draw_attention(task: Task, pattern: Pattern, model: nn.Module) -> Drawing | 
     return _text(task, pattern, model) if isinstance(task, Text) else None
 
 
-def watch(model: nn.Module, graph: Graph | None, x: object) -> tuple[Tensor, Recorded | None]:
+def watch(model: nn.Module, graph: Graph, x: object) -> tuple[Tensor, Recorded | None]:
     """A model's outputs, and its last call of `attend` if it makes any among the graph's own nodes."""
     with record() as seen:
         outputs = model(graph, x)
-    own = None if graph is None else (graph.num_receivers, graph.num_senders)
+    own = graph.num_receivers, graph.num_senders
     among = [one for one in seen if (one.graph.num_receivers, one.graph.num_senders) == own]
     return outputs, among[-1] if among else None
 
@@ -164,7 +164,7 @@ def _images(task: ImageClassification, pattern: Pattern, model: nn.Module) -> Dr
     batch = next(iter(task.batches("test", 64, pattern)))
     labels = batch.target.reshape(-1)
     chosen = _one_of_each(labels, IMAGES)
-    outputs, seen = watch(model, batch.graph, tensor(batch)[chosen])
+    outputs, seen = watch(model, task.graph(pattern), tensor(batch)[chosen])
     predicted = outputs.reshape(len(chosen), -1).argmax(-1)
     pixels = task.images.pixels[task.images.splits["test"][chosen]].double().numpy()
     images = pixels / max(float(pixels.max()), 1.0)

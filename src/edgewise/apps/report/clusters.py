@@ -21,7 +21,6 @@ def draw_clusters(task: Task, pattern: Pattern, model: nn.Module) -> Drawing | N
     if not isinstance(task, GraphClassification) or not isinstance(model, PooledTransformer) or not task.has_test:
         return None
     batch = next(iter(task.batches("test", 100, pattern)))
-    assert batch.graph is not None
     cluster = model.clusters(batch.graph, tensor(batch)).argmax(-1).numpy()
     sizes = batch.graph.sizes.numpy()
     first = np.cumsum(sizes) - sizes

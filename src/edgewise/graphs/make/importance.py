@@ -30,6 +30,11 @@ class LayerSample:
     graphs: tuple[Graph, ...]
     weights: tuple[Tensor, ...]
 
+    def to(self, device: torch.device | str) -> LayerSample:
+        """The same sample on a device."""
+        graphs = tuple(graph.to(device) for graph in self.graphs)
+        return LayerSample(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.weights))
+
 
 def importance(graph: Graph, weight: Tensor, power: float = 2.0) -> Tensor:
     """How likely to draw each sender: the more, the more it counts for all receivers together.

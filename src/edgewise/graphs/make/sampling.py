@@ -37,6 +37,11 @@ class Sample:
     graphs: tuple[Graph, ...]
     edges: tuple[Tensor, ...]
 
+    def to(self, device: torch.device | str) -> Sample:
+        """The same sample on a device."""
+        graphs = tuple(graph.to(device) for graph in self.graphs)
+        return Sample(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.edges))
+
 
 def sample_neighbors(
     graph: Graph,

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
-from edgewise.tasks.core.task import Batch, Pattern, Task
+from edgewise.tasks.core.task import Pattern, Task
 
 
 class Classification(Task):
@@ -48,7 +49,8 @@ def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
     """-1/M Σ_m log softmax(o_m)[t_m] over the batch's M targets.
 
     Example
-        >>> batch = Batch(None, torch.zeros(1, 3), target=torch.tensor([2]))
+        >>> from edgewise.graphs import complete
+        >>> batch = Batch(complete(1), torch.zeros(1, 3), target=torch.tensor([2]))
         >>> mean_cross_entropy(torch.tensor([[0.0, 0.0, 0.0]]), batch)  # log 3
         tensor(1.0986)
     """
@@ -59,7 +61,8 @@ def classification_score(outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Sums over the batch: cross-entropy as "loss", correct predictions as "accuracy", and how many as "count".
 
     Example
-        >>> batch = Batch(None, torch.zeros(2, 3), target=torch.tensor([2, 0]))
+        >>> from edgewise.graphs import complete
+        >>> batch = Batch(complete(1), torch.zeros(2, 3), target=torch.tensor([2, 0]))
         >>> score = classification_score(torch.tensor([[0.0, 0.0, 9.0], [0.0, 9.0, 0.0]]), batch)
         >>> score["accuracy"].item(), score["count"].item()
         (1.0, 2.0)

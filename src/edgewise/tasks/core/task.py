@@ -14,91 +14,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import PATTERNS, Graph
-from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
 
 Pattern = Callable[..., Graph] | None
 Split = Literal["train", "valid", "test"]
-
-
-@dataclass
-class Batch:
-    """What a model reads at once, and what its loss compares.
-
-    Args:
-        graph: The graph of all examples; None when the model reads none.
-        x: [*, N, C] features, [*, N] tokens, or sparse features [N, C].
-        target: What the outputs should be, one term of the mean loss per element.
-        rows: Output rows that the loss reads, one per target: the batch is one graph whose other nodes only listen and
-            speak. None: the loss reads every output, and the first axis of `x` and `target` holds independent examples.
-        e: What is known of the edges [E, D], in the graph's own order; None where nothing is.
-        u: What is known of each graph as a whole [G, U]; None where nothing is.
-    """
-
-    graph: Graph | None
-    x: Tensor | SparseFeatures
-    target: Tensor
-    rows: Tensor | None = None
-    e: Tensor | None = None
-    u: Tensor | None = None
-    _moved: dict[torch.device, Batch] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """What a model is called with, `model(*batch.inputs)`: (graph, x), with e or u also e, with u also u."""
-        if self.u is not None:
-            return self.graph, self.x, self.e, self.u
-        return (self.graph, self.x) if self.e is None else (self.graph, self.x, self.e)
-
-    @property
-    def size(self) -> int:
-        """The number of terms in the mean loss."""
-        return self.target.numel()
-
-    def read(self, outputs: Tensor) -> Tensor:
-        """The outputs that the loss compares with `target`, one row per term: [size, classes]."""
-        read = outputs if self.rows is None else outputs[..., self.rows, :]
-        if read.numel() != self.size * outputs.shape[-1]:
-            shapes = f"the outputs are {list(outputs.shape)} and the targets {list(self.target.shape)}"
-            raise ShapeError(f"{shapes}; expected one output row per target")
-        return read.reshape(self.size, outputs.shape[-1])
-
-    def to(self, device: torch.device | str) -> Batch:
-        """The same batch on a device. A whole graph is moved once and kept there, with all that its graph caches."""
-        device = torch.device(device)
-        if device == self.x.device:
-            return self
-        if device in self._moved:
-            return self._moved[device]
-        graph = None if self.graph is None else moved(self.graph, device)
-        rows = None if self.rows is None else self.rows.to(device)
-        e, u = (None if known is None else known.to(device) for known in (self.e, self.u))
-        batch = Batch(graph, self.x.to(device), self.target.to(device), rows, e, u)
-        if rows is not None:
-            self._moved[device] = batch
-        return batch
-
-    def split(self, parts: int) -> list[Batch]:
-        """Cut into `parts` batches whose sizes differ by at most one example.
-
-        A batch that cannot be cut so (one whole graph, or fewer examples than parts) is returned `parts` times: the
-        mean of the parts' losses, weighted by their sizes, is the batch's loss either way.
-        """
-        one = any(part is not None for part in (self.rows, self.e, self.u))
-        if one or isinstance(self.x, SparseFeatures) or len(self.x) < parts:
-            return [self] * parts
-        pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
-        return [Batch(self.graph, x, target) for x, target in pairs]
-
-
-def moved(graph: Graph, device: torch.device) -> Graph:
-    """The graph on a device, the same object every time, so that what it caches there survives from step to step."""
-    if graph.device == device:
-        return graph
-    return graph.memo(("moved", device), lambda: graph.to(device))
 
 
 @dataclass(frozen=True)

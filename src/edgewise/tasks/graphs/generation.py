@@ -19,10 +19,10 @@ from edgewise.graphs.comparison import (
 from edgewise.layers import chosen
 from edgewise.models.signature import Signature
 from edgewise.models.text.generation import LanguageModel, generate
+from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
-from edgewise.tasks.graphs.prediction import DisjointBatch
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
 
 Sequences = list[list[int]]
@@ -102,7 +102,7 @@ class GraphGeneration(Classification):
 
     def ruled(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The outputs [N, C], -∞ for tokens that break the rules."""
-        return outputs.masked_fill(~self.tokens.allowed(cast(Tensor, batch.x)), -torch.inf)
+        return outputs.masked_fill(~self.tokens.allowed(batch_of(TokenBatch, batch).x), -torch.inf)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return super().loss(self.ruled(outputs, batch), batch)

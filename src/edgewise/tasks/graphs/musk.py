@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 
 FILE = Remote(
     name="musk1.mat",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, ClassVar, Self, cast
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +14,9 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 
 
 @dataclass(frozen=True)
@@ -44,42 +44,6 @@ class Graphs:
     u: Tensor | None = None
 
 
-@dataclass
-class DisjointBatch(Batch):
-    """Some graphs side by side as one graph: no edge in between, no padding.
-
-    Args:
-        members: The graphs, in the order of their nodes in `x`, of their edges in `e`, of `u` and of `target`.
-    """
-
-    members: tuple[Graph, ...] = field(default=())
-    per_node: ClassVar[bool] = False  # whether the target has a row for each node instead of each graph
-
-    @classmethod
-    def of(
-        cls, members: tuple[Graph, ...], x: Tensor, target: Tensor, e: Tensor | None = None, u: Tensor | None = None
-    ) -> Self:
-        return cls(Graph.batch(members), x, target, e=e, u=u, members=members)
-
-    def split(self, parts: int) -> list[Batch]:
-        """Cut between graphs: each part has whole ones, and their numbers differ by at most one."""
-        if len(self.members) < parts:
-            return [self] * parts
-        x = cast(Tensor, self.x)
-        cuts = [len(self.members) * part // parts for part in range(parts + 1)]
-        made, node, edge = [], 0, 0
-        for first, last in pairwise(cuts):
-            members = self.members[first:last]
-            nodes = sum(member.num_receivers for member in members)
-            edges = sum(member.num_edges for member in members) if self.e is not None else 0
-            mine, wanted = slice(node, node + nodes), slice(first, last)
-            e = None if self.e is None else self.e[edge : edge + edges]
-            u = None if self.u is None else self.u[wanted]
-            made.append(type(self).of(members, x[mine], self.target[mine if self.per_node else wanted], e, u))
-            node, edge = node + nodes, edge + edges
-        return list(made)
-
-
 class GraphClassification(Classification):
     """Each graph is one example, of any size: a batch is their disjoint union, read by a model with a readout.
 
@@ -102,7 +66,7 @@ class GraphClassification(Classification):
         self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
         self._x = graphs.x.split([member.num_receivers for member in graphs.members])
         self._members: dict[Pattern, tuple[Graph, ...]] = {}
-        self._whole: dict[tuple[Split, int, Pattern], list[Batch]] = {}
+        self._whole: dict[tuple[Split, int, Pattern], list[DisjointBatch]] = {}
 
     @property
     def outputs(self) -> int:
@@ -121,19 +85,19 @@ class GraphClassification(Classification):
             self._members[pattern] = tuple(laid[size] for size in sizes)
         return self._members[pattern]
 
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> DisjointBatch:
         """`size` different training graphs, or all of them where there are fewer."""
         chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
         return self._batch(self.graphs.splits["train"][chosen], pattern)
 
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[DisjointBatch]:
         """Every graph of a split once, in the data's order; put together once, for all evaluations."""
         key = (split, size, pattern)
         if key not in self._whole:
             self._whole[key] = [self._batch(chosen, pattern) for chosen in self.graphs.splits[split].split(size)]
         yield from self._whole[key]
 
-    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
+    def _batch(self, chosen: Tensor, pattern: Pattern) -> DisjointBatch:
         members, numbers = self.members(pattern), chosen.tolist()
         x = torch.cat([self._x[number] for number in numbers])
         e = None if self._e is None else torch.cat([self._e[number] for number in numbers])

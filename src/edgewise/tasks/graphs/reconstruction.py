@@ -13,9 +13,10 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given
+from edgewise.tasks.core.batch import Batch, batch_of
+from edgewise.tasks.core.task import Pattern, Split, Task, given
 from edgewise.tasks.graphs.families import draw_splits, family_named
-from edgewise.tasks.links.prediction import PairBatch, pairs_of
+from edgewise.tasks.links.prediction import PairBatch
 
 SURE = 10.0  # the logit of two nodes at one place
 
@@ -83,11 +84,11 @@ class GraphReconstruction(Task):
         return PairBatch(together, torch.randn(n, self.width, generator=generator), target, pairs=pairs)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        logits = distance_logit(outputs, pairs_of(batch))
+        logits = distance_logit(outputs, batch_of(PairBatch, batch).pairs)
         return functional.binary_cross_entropy_with_logits(logits, batch.target.to(logits.dtype))
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        logits, linked = distance_logit(outputs.detach().double(), pairs_of(batch)), batch.target > 0
+        logits, linked = distance_logit(outputs.detach().double(), batch_of(PairBatch, batch).pairs), batch.target > 0
         called = logits > 0
         return {
             "loss": functional.binary_cross_entropy_with_logits(logits, batch.target.double(), reduction="sum"),
@@ -114,7 +115,7 @@ class GraphReconstruction(Task):
                 f"no graph {request!r} in {self.name}: give a split and a number in it, as 'test:7' ({sizes})"
             )
         batch = self._batch([graphs[int(named[2])]], torch.Generator().manual_seed(0), pattern).to(device)
-        z, pairs = model.eval()(batch.graph, batch.x), pairs_of(batch)
+        z, pairs = model.eval()(batch.graph, batch.x), batch_of(PairBatch, batch).pairs
         told = pairs[:, distance_logit(z, pairs) > 0]
         return {"graph": request, "links": links_of(graphs[int(named[2])]).T.tolist(), "told": told.T.tolist()}
 

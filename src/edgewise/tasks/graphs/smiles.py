@@ -10,10 +10,11 @@ from torch import Generator
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import DisjointBatch
 from edgewise.tasks.core.source import local_folder
-from edgewise.tasks.core.task import Batch, Pattern
+from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.molecules import random_cut, rdkit, read_table
-from edgewise.tasks.graphs.prediction import DisjointBatch, GraphRegression, Graphs
+from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
 from edgewise.tasks.text.tokenization import BEGIN, END, CharacterTokenizer
 
@@ -71,7 +72,7 @@ class SmilesRegression(GraphRegression):
         self.respell = respell
         self.signature = Signature(TOKENIZER.size, self.outputs, tokens=True, length=length, whole_graph=True)
 
-    def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
+    def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> DisjointBatch:
         """`size` different training molecules, or all of them where there are fewer, each respelt."""
         chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
         numbers = self.graphs.splits["train"][chosen]

@@ -16,9 +16,10 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 
 MAX_BYTES = 1 << 24
 

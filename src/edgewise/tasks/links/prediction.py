@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,8 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay, moved
+from edgewise.tasks.core.batch import Batch, batch_of, moved
+from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
 from edgewise.tasks.nodes.citation import citation
 
 VALID, TEST = 0.05, 0.1
@@ -31,14 +32,7 @@ class PairBatch(Batch):
 
     pairs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
 
-    def to(self, device: torch.device | str) -> PairBatch:
-        device = torch.device(device)
-        if device == self.x.device:
-            return self
-        graph = None if self.graph is None else moved(self.graph, device)
-        return PairBatch(graph, self.x.to(device), self.target.to(device), pairs=self.pairs.to(device))
-
-    def split(self, parts: int) -> list[Batch]:
+    def split(self, parts: int) -> list[Self]:
         return [self] * parts
 
 
@@ -134,7 +128,7 @@ class LinkPrediction(Task):
         return self._reconstruction(z, batch) + divergence(mean, log_deviation).mean() / len(mean)
 
     def _reconstruction(self, z: Tensor, batch: Batch) -> Tensor:
-        logits = inner_product(z, pairs_of(batch))
+        logits = inner_product(z, batch_of(PairBatch, batch).pairs)
         return functional.binary_cross_entropy_with_logits(logits, batch.target.to(logits.dtype))
 
     def embeddings(self, outputs: Tensor) -> Tensor:
@@ -143,7 +137,7 @@ class LinkPrediction(Task):
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         z = self.embeddings(outputs.detach()).double()
-        logits, linked = inner_product(z, pairs_of(batch)), batch.target > 0
+        logits, linked = inner_product(z, batch_of(PairBatch, batch).pairs), batch.target > 0
         scores = ranking_scores(logits[linked], logits[~linked]) | {"loss": self._reconstruction(z, batch)}
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=z.device)
         return {name: value * count for name, value in scores.items()} | {"count": count}
@@ -171,13 +165,6 @@ class LinkPrediction(Task):
         if not known or len(parts) > 2:
             raise DataError(f"no nodes {request!r} in {self.name}: give one or two numbers 0 to {count - 1}")
         return [int(part) for part in parts]
-
-
-def pairs_of(batch: Batch) -> Tensor:
-    """The pairs that a batch of link prediction asks about."""
-    if not isinstance(batch, PairBatch):
-        raise ConfigError("link prediction reads batches of pairs")
-    return batch.pairs
 
 
 def ranking_scores(links: Tensor, none: Tensor, k: int = 20) -> dict[str, Tensor]:

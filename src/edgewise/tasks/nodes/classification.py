@@ -18,9 +18,10 @@ from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 
 MAX_BYTES = 1 << 32
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
 
 END, VALID, TEST = 3.0, 50, 200
 

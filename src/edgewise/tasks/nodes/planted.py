@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Sample, importance, sample_layers, sample_neighbors
 from edgewise.layers.graph.gcn import renormalised
-from edgewise.tasks.core.task import Batch, Pattern, Split
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.task import Pattern, Split
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
@@ -22,21 +23,12 @@ MOST_WORKERS = 64
 class SampledBatch(Batch):
     """Some nodes and, for each layer, some of the neighbours that it listens to.
 
-    `graph` is a `Sample` or a `LayerSample`, `x` holds the features of its nodes, and the outputs are those of the
-    seeds, in order.
+    `x` holds the features of the sample's nodes, and the outputs are those of the seeds, in order.
     """
 
-    def to(self, device: torch.device | str) -> SampledBatch:
-        device = torch.device(device)
-        if device == self.x.device:
-            return self
-        sample = cast(Sample | LayerSample, self.graph)
-        beside = sample.edges if isinstance(sample, Sample) else sample.weights
-        parts = (tuple(part.to(device) for part in parts) for parts in (sample.graphs, beside))
-        there = type(sample)(sample.nodes.to(device), *parts)  # type: ignore[arg-type]
-        return SampledBatch(cast(Any, there), self.x.to(device), self.target.to(device))
+    graph: Sample | LayerSample
 
-    def split(self, parts: int) -> list[Batch]:
+    def split(self, parts: int) -> list[Self]:
         return [self] * parts
 
 
@@ -100,7 +92,7 @@ class SampledNodes(NodeClassification):
             sample = sample_layers(loops, entries, chance, seeds, self.fanouts, generator)
         else:
             sample = sample_neighbors(graph, seeds, self.fanouts, generator)
-        return SampledBatch(cast(Any, sample), x[sample.nodes], labels[seeds])
+        return SampledBatch(sample, x[sample.nodes], labels[seeds])
 
 
 def planted(

@@ -22,8 +22,8 @@ from edgewise.graphs import Graph, radius_graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.tables import chosen
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay
-from edgewise.tasks.graphs.prediction import DisjointBatch
+from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
+from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
 
 SPACE = 3
 KINETIC = 103.642696526805  # eV in 1 u Å²/fs²
@@ -386,8 +386,7 @@ class EnergiesAndForces(Task):
         return self._by_frame(batch, error)[:, 0].square(), self._by_frame(batch, error.square())[:, 1:].mean(-1)
 
     def _by_frame(self, batch: Batch, rows: Tensor) -> Tensor:
-        assert batch.graph is not None
-        return aggregate(batch.graph.membership(), rows, reduce="mean")
+        return aggregate(batch_of(NodeTargets, batch).graph.membership(), rows, reduce="mean")
 
     def frame(self, request: str) -> int:
         """The number of a frame named by a split and a number in it, as in "test:7"."""

@@ -23,7 +23,8 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given, lay
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,8 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
 from edgewise.models.signature import Signature
-from edgewise.tasks.core.task import Batch, Pattern, Split, Task, given
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.task import Pattern, Split, Task, given
 
 BELLS = 32  # Gaussians in which the distance from a wall is told
 LONGEST = 200  # frames of a roll-out

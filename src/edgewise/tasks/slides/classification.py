@@ -154,7 +154,6 @@ class SlideClassification(GraphClassification):
     ) -> Tensor:
         """How much each tile of a slide speaks for a class [M]."""
         batch = self._batch(torch.tensor([number]), pattern).to(device)
-        assert batch.graph is not None and isinstance(batch.x, Tensor)
         return _around(batch.graph, relevance(model, batch.graph, batch.x, output)).cpu()
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from torch import nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -14,9 +14,9 @@ from torch import Generator, Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
-from edgewise.tasks.graphs.prediction import DisjointBatch
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 from edgewise.tasks.text.noise import mask_tokens
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, Tokenizer
 
@@ -28,19 +28,22 @@ Reword = Callable[[str, Generator], str]
 class MaskedBatch(DisjointBatch):
     """Some texts side by side as one graph; `rows` are the tokens to guess, `target` what they were."""
 
-    def split(self, parts: int) -> list[Batch]:
+    rows: Tensor
+
+    def split(self, parts: int) -> list[Self]:
         """Cut between texts; where a part would have nothing to guess, each part is the whole batch."""
         ends = torch.tensor([0] + [member.num_receivers for member in self.members]).cumsum(0)
         cuts = [len(self.members) * part // parts for part in range(parts + 1)]
-        rows, made = cast(Tensor, self.rows), []
+        made = []
         for first, last in pairwise(cuts):
             start, stop = int(ends[first]), int(ends[last])
-            mine = (rows >= start) & (rows < stop)
+            mine = (self.rows >= start) & (self.rows < stop)
             if not mine.any():
                 return [self] * parts
-            members, x = self.members[first:last], cast(Tensor, self.x)[start:stop]
-            made.append(MaskedBatch(Graph.batch(members), x, self.target[mine], rows[mine] - start, members=members))
-        return list(made)
+            members, rows = self.members[first:last], self.rows[mine] - start
+            graph = Graph.batch(members)
+            made.append(type(self)(graph, self.x[start:stop], self.target[mine], rows, members=members))
+        return made
 
 
 class MaskedTokens(Classification):

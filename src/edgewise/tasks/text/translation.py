@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,10 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Found, Signature, translate
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes, unpacked
-from edgewise.tasks.core.task import Batch, Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
 MAX_BYTES = 1 << 28
@@ -40,37 +41,31 @@ Pair = tuple[Tensor, Tensor]  # a source, and a target from BEGIN to END
 
 @dataclass
 class PairBatch(Batch):
-    """Some pairs side by side: `graph` is an `EncoderDecoderGraph`, `x` all sources and then all targets.
+    """Some pairs side by side: `x` holds all sources and then all targets.
 
     Args:
         pairs: The pairs, in the order of their tokens.
         encoder: The encoder's graph over a source.
     """
 
-    pairs: tuple[Pair, ...] = field(default=())
-    encoder: Any = complete
+    graph: EncoderDecoderGraph
+    pairs: tuple[Pair, ...] = ()
+    encoder: Callable[[int], Graph] = complete
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair], encoder: Any) -> PairBatch:
+    def of(cls, pairs: Sequence[Pair], encoder: Callable[[int], Graph]) -> Self:
         """A target's tokens but the last are read; the outputs are compared with all but the first."""
         graph = EncoderDecoderGraph.of([len(x) for x, _ in pairs], [len(y) - 1 for _, y in pairs], encoder)
         x = torch.cat([source for source, _ in pairs] + [target[:-1] for _, target in pairs])
         target = torch.cat([target[1:] for _, target in pairs])
-        return cls(cast(Any, graph), x, target, pairs=tuple(pairs), encoder=encoder)
+        return cls(graph, x, target, pairs=tuple(pairs), encoder=encoder)
 
-    def to(self, device: torch.device | str) -> Batch:
-        device = torch.device(device)
-        if device == self.x.device:
-            return self
-        graph = cast(EncoderDecoderGraph, self.graph).to(device)
-        return Batch(cast(Any, graph), self.x.to(device), self.target.to(device))
-
-    def split(self, parts: int) -> list[Batch]:
+    def split(self, parts: int) -> list[Self]:
         """Cut between pairs."""
         if len(self.pairs) < parts:
             return [self] * parts
         cuts = pairwise(len(self.pairs) * part // parts for part in range(parts + 1))
-        return [PairBatch.of(self.pairs[first:last], self.encoder) for first, last in cuts]
+        return [self.of(self.pairs[first:last], self.encoder) for first, last in cuts]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,155 @@
+"""What a model reads at once, and what its loss compares; many graphs are read side by side, without padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from typing import Any, ClassVar, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError, ShapeError
+from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Sample
+from edgewise.graphs.derived import cached
+from edgewise.layers.plain.linear import SparseFeatures
+
+AnyGraph = Graph | EncoderDecoderGraph | Sample | LayerSample
+
+
+@dataclass
+class Batch:
+    """What a model reads at once, and what its loss compares.
+
+    Args:
+        graph: The graph of all examples.
+        x: [*, N, C] features, [*, N] tokens, or sparse features [N, C].
+        target: What the outputs should be, one term of the mean loss per element.
+        rows: Output rows that the loss reads, one per target: the batch is one graph whose other nodes are context.
+            None: the loss reads every output, and the first axis of `x` and `target` holds independent examples.
+        e: Features of the edges [E, D], in the graph's own order; None where there are none.
+        u: Features of each graph as a whole [G, U]; None where there are none.
+    """
+
+    graph: AnyGraph
+    x: Tensor | SparseFeatures
+    target: Tensor
+    rows: Tensor | None = None
+    e: Tensor | None = None
+    u: Tensor | None = None
+    _moved: dict[torch.device, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What a model is called with, `model(*batch.inputs)`: (graph, x), with e or u also e, with u also u."""
+        if self.u is not None:
+            return self.graph, self.x, self.e, self.u
+        return (self.graph, self.x) if self.e is None else (self.graph, self.x, self.e)
+
+    @property
+    def size(self) -> int:
+        """The number of terms in the mean loss."""
+        return self.target.numel()
+
+    def read(self, outputs: Tensor) -> Tensor:
+        """The outputs that the loss compares with `target`, one row per term: [size, classes]."""
+        read = outputs if self.rows is None else outputs[..., self.rows, :]
+        if read.numel() != self.size * outputs.shape[-1]:
+            shapes = f"the outputs are {list(outputs.shape)} and the targets {list(self.target.shape)}"
+            raise ShapeError(f"{shapes}; expected one output row per target")
+        return read.reshape(self.size, outputs.shape[-1])
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on a device. A whole graph is moved once and cached, with all that its graph caches."""
+        device = torch.device(device)
+        if device == self.x.device:
+            return self
+        if device in self._moved:
+            return self._moved[device]
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        batch = type(self)(**{name: _moved(part, device) for name, part in parts.items()})
+        if self.rows is not None:
+            self._moved[device] = batch
+        return batch
+
+    def split(self, parts: int) -> list[Self]:
+        """Cut into `parts` batches whose sizes differ by at most one example.
+
+        A batch that cannot be cut so (one whole graph, or fewer examples than parts) is returned `parts` times: the
+        mean of the parts' losses, weighted by their sizes, is the batch's loss either way.
+        """
+        whole = any(part is not None for part in (self.rows, self.e, self.u))
+        if whole or isinstance(self.x, SparseFeatures) or len(self.x) < parts:
+            return [self] * parts
+        pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
+        return [type(self)(self.graph, x, target) for x, target in pairs]
+
+
+@dataclass
+class DisjointBatch(Batch):
+    """Some graphs side by side as one graph: no edge in between, no padding.
+
+    Args:
+        members: The graphs, in the order of their nodes in `x`, of their edges in `e`, of `u` and of `target`.
+    """
+
+    graph: Graph
+    x: Tensor
+    members: tuple[Graph, ...] = ()
+    per_node: ClassVar[bool] = False  # whether the target has a row for each node instead of each graph
+
+    @classmethod
+    def of(
+        cls, members: tuple[Graph, ...], x: Tensor, target: Tensor, e: Tensor | None = None, u: Tensor | None = None
+    ) -> Self:
+        return cls(Graph.batch(members), x, target, e=e, u=u, members=members)
+
+    def split(self, parts: int) -> list[Self]:
+        """Cut between graphs: each part has whole ones, and their numbers differ by at most one."""
+        if len(self.members) < parts:
+            return [self] * parts
+        cuts = [len(self.members) * part // parts for part in range(parts + 1)]
+        made, node, edge = [], 0, 0
+        for first, last in pairwise(cuts):
+            members = self.members[first:last]
+            nodes = sum(member.num_receivers for member in members)
+            edges = sum(member.num_edges for member in members) if self.e is not None else 0
+            mine, wanted = slice(node, node + nodes), slice(first, last)
+            e = None if self.e is None else self.e[edge : edge + edges]
+            u = None if self.u is None else self.u[wanted]
+            made.append(self.of(members, self.x[mine], self.target[mine if self.per_node else wanted], e, u))
+            node, edge = node + nodes, edge + edges
+        return made
+
+
+B = TypeVar("B", bound=Batch)
+
+
+def batch_of(kind: type[B], batch: Batch) -> B:
+    """A batch of the kind that a task makes; any other is a `ConfigError`.
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> batch_of(DisjointBatch, Batch(complete(1), torch.zeros(1, 3), torch.zeros(1)))
+        Traceback (most recent call last):
+        edgewise.errors.ConfigError: this task reads batches of the kind DisjointBatch, not Batch
+    """
+    if not isinstance(batch, kind):
+        raise ConfigError(f"this task reads batches of the kind {kind.__name__}, not {type(batch).__name__}")
+    return batch
+
+
+def moved(graph: Graph, device: torch.device) -> Graph:
+    """The graph on a device, the same object every time, so that what it caches there survives from step to step."""
+    return graph if graph.device == device else _copied(graph, device)
+
+
+@cached
+def _copied(graph: Graph, device: torch.device) -> Graph:
+    return graph.to(device)
+
+
+def _moved(part: Any, device: torch.device) -> Any:
+    if isinstance(part, Graph):
+        return moved(part, device)
+    return part.to(device) if isinstance(part, Tensor | SparseFeatures | AnyGraph) else part
