@@ -1,6 +1,7 @@
 import torch
 
-from edgewise.graphs.derived import derived
+from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached, derived
 
 
 class Square:
@@ -28,3 +29,23 @@ def test_a_value_first_read_in_inference_mode_can_be_saved_for_backward() -> Non
     square = Square()
     with torch.inference_mode():
         assert not square.area.is_inference()
+
+
+def test_a_cached_function_is_computed_once_for_each_graph_and_arguments() -> None:
+    calls = []
+
+    @cached
+    def scaled(graph: Graph, factor: float) -> float:
+        calls.append(factor)
+        return factor * graph.num_edges
+
+    one, other = complete(2), complete(3)
+    assert [scaled(one, 2.0), scaled(one, 2.0), scaled(one, 0.5), scaled(other, 2.0)] == [8, 8, 2, 18]
+    assert calls == [2.0, 0.5, 2.0]
+
+
+def test_two_cached_functions_of_one_name_in_two_modules_do_not_share_values() -> None:
+    first, second = (lambda graph: "first"), (lambda graph: "second")
+    first.__module__, second.__module__ = "one", "other"
+    graph = complete(2)
+    assert (cached(first)(graph), cached(second)(graph)) == ("first", "second")

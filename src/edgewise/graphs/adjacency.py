@@ -298,7 +298,7 @@ class Adjacency:
         return self._membership
 
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
-        """A value that follows from this graph, built once: `graph.memo("gcn", lambda: weights(graph))`."""
+        """A value that follows from this graph, built once; `cached` makes the key of the function that builds it."""
         if key not in self._memo:
             with torch.inference_mode(False):  # as in `derived`: it may serve a backward pass later
                 self._memo[key] = build()

@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 class Caching(Protocol):
-    """What keeps derived values: a `Graph`."""
+    """What caches derived values: a `Graph`."""
 
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
         """The value under a key, built at the first call."""
@@ -23,7 +23,7 @@ G = TypeVar("G", bound=Caching)
 
 
 def cached(build: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
-    """A function of a graph (and of further hashable arguments) whose value is computed once and kept with the graph.
+    """A function of a graph (and of further hashable arguments) whose value is computed once and cached with the graph.
 
     The function is its own key, so that what is cached has one name, one type and one place.
 
@@ -41,8 +41,7 @@ def cached(build: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P],
 
     @wraps(build)
     def value(graph: G, /, *arguments: P.args, **named: P.kwargs) -> T:
-        assert not named, "the arguments of a cached function are positional"
-        return graph.memo((name, *arguments), lambda: build(graph, *arguments, **named))
+        return graph.memo((name, *arguments, *named.items()), lambda: build(graph, *arguments, **named))
 
     return value
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise import native
+from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Intervals, Rule
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
@@ -64,6 +66,12 @@ def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> T
     first_edge = lengths.cumsum(0) - lengths
     senders = torch.repeat_interleave(starts - first_edge, lengths, output_size=num_edges)
     return senders.add_(torch.arange(senders.shape[0], device=senders.device))
+
+
+@cached
+def compact_edges(graph: Any) -> tuple[Tensor, Tensor]:
+    """(offsets [I + 1] int64, senders [E] int32), contiguous: the edges as the C++ reads them."""
+    return graph.offsets.contiguous(), graph.senders.to(torch.int32)
 
 
 def receivers_of(offsets: Tensor, num_edges: int) -> Tensor:

@@ -13,10 +13,10 @@ from edgewise.layers import (
     Buckets,
     KeyValueCache,
     ShawAttention,
-    Sinusoidal,
     T5Attention,
     TransformerXLAttention,
 )
+from edgewise.layers.attention.positions import sinusoids
 from edgewise.layers.attention.relative import distances, slopes
 from layers.parity import assert_parity, leaf
 
@@ -65,7 +65,7 @@ def written_out(name: str, layer: nn.Module, graph: Graph, x: torch.Tensor) -> t
                     s[i, j] = q_h[i] @ (k_h[j] + layer.a_key[row])
                     values[i, j] += layer.a_value[row]
                 else:
-                    r = Sinusoidal(x.shape[1]).waves(torch.tensor([i - j]))[0]
+                    r = sinusoids(torch.tensor([i - j]), x.shape[1])[0]
                     w_r = layer.relative.weight[h * c : (h + 1) * c] @ r
                     s[i, j] += q_h[i] @ w_r + layer.u[h] @ k_h[j] + layer.v[h] @ w_r
         weight = torch.where(listens, (s / math.sqrt(c)).exp(), 0)

@@ -4,6 +4,7 @@ import torch
 from edgewise import ConfigError, Graph, ShapeError, window
 from edgewise.graphs import squares
 from edgewise.layers import PatchMerging, WindowAttention
+from edgewise.layers.attention.swin import column_of
 from layers.parity import assert_parity, leaf
 
 
@@ -51,7 +52,7 @@ def test_windows_are_a_graph():
 def test_pixels_far_apart_share_the_ends_of_the_table():
     layer = WindowAttention(4, 1, columns=5, size=2)
     line = Graph.from_edge_index([[0, 1, 4], [2, 2, 2]], num_nodes=5)
-    two, one, minus_two = layer.b[0, layer.column(line)]
+    two, one, minus_two = layer.b[0, column_of(line, columns=5, size=2)]
     assert two == one == layer.b[0, 5] and minus_two == layer.b[0, 3]  # [0, 1] and [0, −1]
 
 

@@ -15,6 +15,7 @@ from torch.nn import functional
 from edgewise.errors import GraphError
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import whole_number
+from edgewise.graphs.derived import cached
 from edgewise.graphs.graph import Graph
 
 
@@ -142,12 +143,9 @@ def laid_out(sizes: Tensor, multiple: int = 1) -> Tensor:
     return torch.where(step < sizes[:, None], first[:, None] + step, sizes.sum())
 
 
+@cached
 def hears_later(graph: Graph) -> bool:
-    """Whether somebody listens to a later position; kept with the graph."""
-    return graph.memo("hears later", lambda: _hears_later(graph))
-
-
-def _hears_later(graph: Graph) -> bool:
+    """Whether some receiver listens to a later position; cached with the graph."""
     ranges = graph.ranges()
     if ranges is not None:
         starts, stops = ranges

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
+from edgewise.graphs.derived import cached
 from edgewise.graphs.graph import Graph
 
 FEW_PAIRS = 1 << 16  # so few pairs of nodes are all listed; of more, pairs are drawn
@@ -37,8 +38,9 @@ class LinkCut:
     test_none: Tensor
 
 
+@cached
 def links_of(graph: Graph) -> Tensor:
-    """Each pair of different nodes with an edge between them, once: [2, M] with i < j, in ascending order.
+    """Each pair of different nodes with an edge between them, once: [2, M] with i < j, in ascending order. Cached.
 
     Example
         >>> links_of(Graph.from_edge_index([[0, 1, 2, 2], [1, 0, 2, 0]], num_nodes=3)).tolist()
@@ -63,7 +65,7 @@ def sample_non_links(graph: Graph, count: int, generator: torch.Generator | None
         [[0, 0, 1], [2, 3, 3]]
     """
     nodes, count = graph.num_receivers, whole_number(count, "count")
-    linked = graph.memo("links", lambda: links_of(graph))
+    linked = links_of(graph)
     linked = linked[0] * nodes + linked[1]
     free = nodes * (nodes - 1) // 2 - len(linked)
     drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}

@@ -14,6 +14,7 @@ from edgewise import native
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
+from edgewise.graphs.derived import cached
 from edgewise.graphs.graph import Graph
 
 MOST_NODES = 2**31 - 2  # of a graph that the C++ samples: it numbers nodes in 32 bits
@@ -96,20 +97,23 @@ def sample_neighbors(
         return _sample_in_torch(graph, seeds, counts, seed, weight)
 
 
+@cached
+def _idle_samplers(graph: Graph) -> list[Any]:
+    """Samplers that no thread uses; each remembers the place of every node in the sample."""
+    return []
+
+
 def _sample_in_c(
     library: ModuleType, graph: Graph, seeds: Tensor, fanouts: list[int], seed: int, weight: Tensor | None
 ) -> Sample:
-    # A sampler remembers the place of each node in the sample, for one thread at a time; a list is safe to share.
-    idle: list[Any] = graph.memo("idle samplers", list)
+    idle = _idle_samplers(graph)
     try:  # not by asking first: another thread may take the last one in between
         sampler = idle.pop()
     except IndexError:
         sampler = library.Sampler(graph.num_receivers)
     if sampler.begin(seeds.data_ptr(), len(seeds)) >= 0:
         _check_seeds(graph, seeds)
-    # The same form as the kernels use, so that a graph has it once: senders in 32 bits.
-    all_edges = graph.memo("native edges", lambda: (graph.offsets.contiguous(), graph.senders.to(torch.int32)))
-    at = *(t.data_ptr() for t in all_edges), 0 if weight is None else weight.data_ptr()
+    at = *(t.data_ptr() for t in lowering.compact_edges(graph)), 0 if weight is None else weight.data_ptr()
     known, graphs, chosen = len(seeds), [], []
     for number, fanout in enumerate(fanouts):
         hop = library.Hop(native.threads(), *at, weight is not None and weight.dtype == torch.float64, fanout)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
@@ -298,12 +299,18 @@ class HopfieldLookup(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         memories, heads, channels = self.stored.shape
-        asks = graph.memo(("lookup", memories), lambda: complete(graph.num_receivers, memories).to(graph.device))
+        lookup = _lookup(graph, memories)
         q = self.query(x).unflatten(-1, (heads, channels))
         k, v = (memory.to(q.dtype).expand(*x.shape[:-2], -1, -1, -1) for memory in (self.stored, self.answers))
-        q = retrieve(asks, q, k, self.beta, self.steps - 1)
-        return attend(asks, q, k, v, Dot(scale=self.beta)).flatten(-2)
+        q = retrieve(lookup, q, k, self.beta, self.steps - 1)
+        return attend(lookup, q, k, v, Dot(scale=self.beta)).flatten(-2)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return HopfieldLookup(4, 2, memories=3, steps=2), complete(5), (torch.randn(5, 4),)
+
+
+@cached
+def _lookup(graph: Graph, memories: int) -> Graph:
+    """The graph in which every node listens to every memory."""
+    return complete(graph.num_receivers, memories).to(graph.device)

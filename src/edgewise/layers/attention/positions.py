@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
+from edgewise.graphs.derived import cached
 
 
+@cached
 def positions(graph: Graph) -> Tensor:
     """The position of every receiver, int64 [I], computed once per graph.
 
@@ -22,16 +24,11 @@ def positions(graph: Graph) -> Tensor:
         >>> positions(Graph.batch([causal(2), causal(3)])).tolist()
         [0, 1, 0, 1, 2]
     """
-
-    def build() -> Tensor:
-        i = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
-        if len(graph.sizes) == 1:
-            return i
-        first = graph.sizes.cumsum(0) - graph.sizes
-        return i - first.repeat_interleave(graph.sizes)
-
-    result: Tensor = graph.memo("positions", build)
-    return result
+    i = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
+    if len(graph.sizes) == 1:
+        return i
+    first = graph.sizes.cumsum(0) - graph.sizes
+    return i - first.repeat_interleave(graph.sizes)
 
 
 class Sinusoidal(nn.Module):
@@ -62,13 +59,7 @@ class Sinusoidal(nn.Module):
         self.base = base
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        waves: Tensor = graph.memo(("sinusoidal", self.channels, self.base), lambda: self.waves(positions(graph)))
-        return x + waves.to(x.dtype)
-
-    def waves(self, p: Tensor) -> Tensor:
-        """PE at positions p [I], in float64: [I, d]."""
-        angles = _angles(p, self.channels, self.base)
-        return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+        return x + _waves(graph, self.channels, self.base).to(x.dtype)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -105,7 +96,7 @@ class Learned(nn.Module):
             start, stop = graph.offset, graph.offset + graph.num_receivers
             self._check(stop)
             return x + self.weight[start:stop]  # a slice, because it costs less than a gather in both directions
-        self._check(graph.memo("longest member", lambda: int(graph.sizes.max()) if len(graph.sizes) else 0))
+        self._check(_longest(graph))
         return x + self.weight[positions(graph)]
 
     def _check(self, stop: int) -> None:
@@ -148,22 +139,43 @@ class Rotary(nn.Module):
         self.base = base
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        key = ("rotary", self.channels, self.base, x.dtype)
-        cos, sin = graph.memo(key, lambda: self.angles(positions(graph), x.dtype))
-        return _turn(x, cos, sin)
+        return _turned(x, *_turns(graph, self.channels, self.base, x.dtype))
 
     def at(self, p: Tensor, x: Tensor) -> Tensor:
         """x turned at positions p [N]: for the senders of a cross-attention."""
-        return _turn(x, *self.angles(p, x.dtype))
-
-    def angles(self, p: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of p θ, each [N, 1, d/2], in float64 until the last moment: p θ can be large."""
-        angles = _angles(p, self.channels, self.base)[:, None]
-        return angles.cos().to(dtype), angles.sin().to(dtype)
+        return _turned(x, *turns(p, self.channels, self.base, x.dtype))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return Rotary(4), causal(5), (torch.randn(5, 2, 4),)
+
+
+def sinusoids(p: Tensor, channels: int, base: float = 10000.0) -> Tensor:
+    """PE at positions p [I], in float64: [I, d]."""
+    angles = _angles(p, channels, base)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+
+
+def turns(p: Tensor, channels: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of p θ, each [N, 1, d/2], in float64 until the last moment: p θ can be large."""
+    angles = _angles(p, channels, base)[:, None]
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+@cached
+def _waves(graph: Graph, channels: int, base: float) -> Tensor:
+    return sinusoids(positions(graph), channels, base)
+
+
+@cached
+def _turns(graph: Graph, channels: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    return turns(positions(graph), channels, base, dtype)
+
+
+@cached
+def _longest(graph: Graph) -> int:
+    """How many nodes the largest member has."""
+    return int(graph.sizes.max()) if len(graph.sizes) else 0
 
 
 def _angles(p: Tensor, channels: int, base: float) -> Tensor:
@@ -171,6 +183,6 @@ def _angles(p: Tensor, channels: int, base: float) -> Tensor:
     return p.to(torch.float64)[:, None] * base ** (-c / channels)
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)

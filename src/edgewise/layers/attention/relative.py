@@ -15,12 +15,14 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
+from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
-from edgewise.layers.attention.positions import Sinusoidal
+from edgewise.layers.attention.positions import Sinusoidal, sinusoids
 
 
+@cached
 def distances(graph: Graph) -> Tensor:
     """i − j of every edge, int64 [E], computed once per graph: positive where the sender lies in the past.
 
@@ -28,8 +30,7 @@ def distances(graph: Graph) -> Tensor:
         >>> distances(causal(3).rows(2, 3)).tolist()
         [2, 1, 0]
     """
-    result: Tensor = graph.memo("distances", lambda: graph.receivers + graph.offset - graph.senders)
-    return result
+    return graph.receivers + graph.offset - graph.senders
 
 
 def at_distance(graph: Graph, values: Tensor, column: Tensor) -> Tensor:
@@ -73,19 +74,20 @@ class ALiBiAttention(MultiHeadAttention):
         super().__init__(width, heads, key_value_heads=key_value_heads, bias=bias, dropout=dropout)
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
-        heads, reach = q.shape[-2], max(graph.offset + graph.num_receivers, graph.num_senders)
-
         dtype = torch.promote_types(q.dtype, torch.float32)  # a far distance has many digits
-
-        def table() -> Tensor:
-            d = torch.arange(-reach, reach + 1, device=q.device)
-            return -torch.tensor(slopes(heads), dtype=dtype, device=q.device)[:, None] * d.abs()
-
-        return Dot() + RelativeBias(graph.memo(("alibi", heads, dtype), table))
+        return Dot() + RelativeBias(_sloping(graph, q.shape[-2], dtype))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return ALiBiAttention(6, 3), causal(5), (torch.randn(5, 6),)
+
+
+@cached
+def _sloping(graph: Graph, heads: int, dtype: torch.dtype) -> Tensor:
+    """−m_h |d| at every distance d that the graph can have, [H, 2 reach + 1]."""
+    reach = max(graph.offset + graph.num_receivers, graph.num_senders)
+    d = torch.arange(-reach, reach + 1, device=graph.device)
+    return -torch.tensor(slopes(heads), dtype=dtype, device=graph.device)[:, None] * d.abs()
 
 
 def slopes(heads: int) -> list[float]:
@@ -233,31 +235,32 @@ class ShawAttention(MultiHeadAttention):
         nn.init.xavier_uniform_(self.a_value)
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
-        return Dot() + EdgeBias(at_distance(graph, q @ self.a_key.T * self.channels**-0.5, self.column(graph)))
+        return Dot() + EdgeBias(at_distance(graph, q @ self.a_key.T * self.channels**-0.5, _rows(graph, self.reach)))
 
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         y, p = attend(graph, q, k, v, self.score(graph, q, k), dropout=dropout, return_weights=True)
-        to_distances, order = graph.memo(("shaw", self.reach), lambda: self.listening(graph))
+        to_distances, order = _to_distances(graph, self.reach)
         a = self.a_value.to(v.dtype).unsqueeze(1).expand(*v.shape[:-3], -1, q.shape[-2], -1)  # [*, D, H, C]
         return y + aggregate(to_distances, a, p.index_select(-2, order).to(v.dtype))
-
-    def column(self, graph: Graph) -> Tensor:
-        """The row of a^K and a^V that each edge reads."""
-        column: Tensor = graph.memo(
-            ("shaw column", self.reach), lambda: (-distances(graph)).clamp(-self.reach, self.reach) + self.reach
-        )
-        return column
-
-    def listening(self, graph: Graph) -> tuple[Graph, Tensor]:
-        """Who listens to which distance, one edge for each edge of the graph, and the order of those edges there."""
-        ends = torch.stack([self.column(graph), graph.receivers])
-        to_distances = Graph.from_edge_index(ends, 2 * self.reach + 1, graph.num_receivers)
-        return to_distances, to_distances.sort_edges(torch.arange(graph.num_edges, device=graph.device))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return ShawAttention(6, 3, reach=2), causal(5), (torch.randn(5, 6),)
+
+
+@cached
+def _rows(graph: Graph, reach: int) -> Tensor:
+    """The row of a^K and a^V that each edge reads, [E]."""
+    return (-distances(graph)).clamp(-reach, reach) + reach
+
+
+@cached
+def _to_distances(graph: Graph, reach: int) -> tuple[Graph, Tensor]:
+    """Who listens to which distance, one edge for each edge of the graph, and the order of those edges there."""
+    ends = torch.stack([_rows(graph, reach), graph.receivers])
+    to_distances = Graph.from_edge_index(ends, 2 * reach + 1, graph.num_receivers)
+    return to_distances, to_distances.sort_edges(torch.arange(graph.num_edges, device=graph.device))
 
 
 class TransformerXLAttention(MultiHeadAttention):
@@ -299,7 +302,7 @@ class TransformerXLAttention(MultiHeadAttention):
         nn.init.normal_(self.v, std=0.02)
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
-        r, column = graph.memo(("transformer-xl", self.waves.channels, q.dtype), lambda: self.of_distances(graph, q))
+        r, column = _sinusoids_of_distances(graph, self.waves.channels, q.dtype)
         w_r = self.relative(r).unflatten(-1, self.u.shape)  # [D, H, C]
         by_distance = torch.einsum("...ihc,dhc->...ihd", q + self.v, w_r)  # the second and the fourth term
         u = self.u.unflatten(0, (k.shape[-2], -1))  # [G, H/G, C]: the query heads of each key head
@@ -307,12 +310,14 @@ class TransformerXLAttention(MultiHeadAttention):
         scale = self.channels**-0.5
         return Dot() + EdgeBias(scale * at_distance(graph, by_distance, column)) + SenderBias(scale * by_sender)
 
-    def of_distances(self, graph: Graph, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The sinusoids [D, width] of all distances from the graph's least to its largest, and each edge's row."""
-        d = distances(graph)
-        least, most = (int(d.min()), int(d.max())) if len(d) else (0, 0)
-        return self.waves.waves(torch.arange(least, most + 1, device=like.device)).to(like.dtype), d - least
-
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return TransformerXLAttention(6, 3), causal(5), (torch.randn(5, 6),)
+
+
+@cached
+def _sinusoids_of_distances(graph: Graph, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The sinusoids [D, width] of all distances from the graph's least to its largest, and each edge's row."""
+    d = distances(graph)
+    least, most = (int(d.min()), int(d.max())) if len(d) else (0, 0)
+    return sinusoids(torch.arange(least, most + 1, device=d.device), width).to(dtype), d - least

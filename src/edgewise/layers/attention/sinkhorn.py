@@ -12,6 +12,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph, causal, hears_later, laid_out
 from edgewise.graphs import forms as lowering
+from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import MultiHeadAttention
@@ -95,21 +96,21 @@ class Blocking:
     past: bool
     graph: Graph
 
-    @classmethod
-    def of(cls, graph: Graph, block: int) -> Blocking:
-        whole = _square(graph)
-        nodes = laid_out(whole.sizes, block).unflatten(1, (-1, block))
-        sizes = (nodes < whole.num_senders).sum(-1)
-        first = torch.cat([whole.sizes.new_zeros(1), whole.sizes.cumsum(0)])
-        member = torch.repeat_interleave(whole.sizes)
-        number = (
-            member * sizes.shape[1] + (torch.arange(whole.num_senders, device=graph.device) - first[member]) // block
-        )
-        allowed, past = _full(whole, number, nodes[..., 0], sizes), not hears_later(whole)
-        allowed = allowed.tril(-1) if past else allowed
-        length = (allowed * sizes[:, None]).amax(-1) if sizes.numel() else sizes
-        own = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
-        return cls(nodes, sizes, allowed, past, _with_mixed(graph, number, number[own], length.flatten(), block))
+
+@cached
+def blocking_of(graph: Graph, block: int) -> Blocking:
+    """A graph's nodes in blocks of one size."""
+    whole = _square(graph)
+    nodes = laid_out(whole.sizes, block).unflatten(1, (-1, block))
+    sizes = (nodes < whole.num_senders).sum(-1)
+    first = torch.cat([whole.sizes.new_zeros(1), whole.sizes.cumsum(0)])
+    member = torch.repeat_interleave(whole.sizes)
+    number = member * sizes.shape[1] + (torch.arange(whole.num_senders, device=graph.device) - first[member]) // block
+    allowed, past = _full(whole, number, nodes[..., 0], sizes), not hears_later(whole)
+    allowed = allowed.tril(-1) if past else allowed
+    length = (allowed * sizes[:, None]).amax(-1) if sizes.numel() else sizes
+    own = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
+    return Blocking(nodes, sizes, allowed, past, _with_mixed(graph, number, number[own], length.flatten(), block))
 
 
 def _square(graph: Graph) -> Graph:
@@ -202,7 +203,7 @@ class SinkhornAttention(MultiHeadAttention):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        blocking: Blocking = graph.memo(("blocking", self.block), lambda: Blocking.of(graph, self.block))
+        blocking = blocking_of(graph, self.block)
         k_b, v_b = (functional.pad(x, (0, 0, 0, 0, 0, 1))[..., blocking.nodes, :, :] for x in (k, v))
         S = self.sorting(v_b, blocking.sizes, blocking.allowed, blocking.past)  # [*, G, H, A, A]
         mixed = (torch.einsum("...hab,...bthc->...athc", S, x).flatten(-5, -3) for x in (k_b, v_b))

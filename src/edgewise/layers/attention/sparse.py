@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
+from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import strided_parts
 from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import MultiHeadAttention
@@ -60,24 +61,23 @@ class FactorisedAttention(MultiHeadAttention):
         self.parts = parts
 
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        graphs = self.heard(graph)
+        graphs = self.within(graph)
         groups = zip(graphs, *(x.chunk(len(graphs), -2) for x in (q, k, v)), strict=True)
         return torch.cat([super(FactorisedAttention, self).average(*group) for group in groups], -2)
 
     # Not traced: the compiler cannot guard on a key that holds a function.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def heard(self, graph: Graph) -> tuple[Graph, ...]:
-        """The graph within each pattern, once per graph."""
-        result: tuple[Graph, ...] = graph.memo(("parts", self.parts), lambda: within(graph, self.parts))
-        return result
+    def within(self, graph: Graph) -> tuple[Graph, ...]:
+        return within(graph, self.parts)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return FactorisedAttention(4, 2, partial(strided_parts, stride=2)), causal(5), (torch.randn(5, 4),)
 
 
+@cached
 def within(graph: Graph, parts: Parts) -> tuple[Graph, ...]:
-    """The graph within each pattern, at the positions where its nodes stand.
+    """The graph within each pattern, at the positions where its nodes stand. Cached.
 
     Example
         >>> near, far = within(causal(4), partial(strided_parts, stride=2))

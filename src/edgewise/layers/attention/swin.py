@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, squares
+from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
@@ -52,24 +53,22 @@ class WindowAttention(MultiHeadAttention):
         nn.init.trunc_normal_(self.b, std=0.02)
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
-        return Dot() + EdgeBias(self.b.T.index_select(0, self.column(graph)))
-
-    def column(self, graph: Graph) -> Tensor:
-        """Which of the biases each edge reads, int64 [E], computed once per graph."""
-        column: Tensor = graph.memo(("window bias", self.columns, self.size), lambda: self._column(graph))
-        return column
-
-    def _column(self, graph: Graph) -> Tensor:
-        if graph.num_receivers % self.columns or graph.num_senders % self.columns:
-            raise ShapeError(f"{graph.num_receivers} pixels do not make rows of {self.columns}")
-        i, j, farthest = graph.receivers, graph.senders, self.size - 1
-        down, across = i // self.columns - j // self.columns, i % self.columns - j % self.columns
-        down, across = down.clamp(-farthest, farthest), across.clamp(-farthest, farthest)
-        return (down + farthest) * (2 * self.size - 1) + across + farthest
+        return Dot() + EdgeBias(self.b.T.index_select(0, column_of(graph, self.columns, self.size)))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return WindowAttention(6, 3, columns=4, size=2), squares(2, 4, 2, shift=1), (torch.randn(8, 6),)
+
+
+@cached
+def column_of(graph: Graph, columns: int, size: int) -> Tensor:
+    """Which of the biases each edge reads, int64 [E]."""
+    if graph.num_receivers % columns or graph.num_senders % columns:
+        raise ShapeError(f"{graph.num_receivers} pixels do not make rows of {columns}")
+    i, j, farthest = graph.receivers, graph.senders, size - 1
+    down, across = i // columns - j // columns, i % columns - j % columns
+    down, across = down.clamp(-farthest, farthest), across.clamp(-farthest, farthest)
+    return (down + farthest) * (2 * size - 1) + across + farthest
 
 
 class PatchMerging(nn.Module):

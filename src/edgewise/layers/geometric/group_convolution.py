@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
@@ -78,6 +79,22 @@ def over_pixels(rule: Disc, x: Tensor, bank: Tensor, dilation: int = 1) -> Tenso
     return y.permute(0, 2, 3, 1).reshape(*x.shape[:-1], len(bank))
 
 
+def weights_at(p: Tensor, group: PlaneGroup, radius: float) -> Tensor:
+    """How much each filter point counts at p, seen from every pose: p [*, 2] -> [*, |G|, K]."""
+    seen = torch.einsum("...e,ged->...gd", p, group.matrices().to(p))  # pᵀ g = (g⁻¹ p)ᵀ
+    apart = seen.unsqueeze(-2) - lattice_points(radius).to(p)
+    return (1 - apart.abs()).clamp(min=0).prod(-1)
+
+
+@cached
+def _weights_over_disc(graph: Graph, rule: Disc, group: PlaneGroup, radius: float, dtype: torch.dtype) -> Tensor:
+    """The filter points' weights at the square of pixels around one, inside of the disc: [|G|, P, K]."""
+    side = torch.arange(-rule.reach, rule.reach + 1, dtype=torch.float64, device=graph.device)
+    square = torch.cartesian_prod(side, side).view(-1, 2)
+    inside = square.square().sum(-1) <= rule.radius**2 + 1e-9
+    return (weights_at(square, group, radius) * inside[:, None, None]).transpose(0, 1).to(dtype)
+
+
 class _PlaneConvolution(nn.Module):
     """Filters on the lattice points within a radius, evaluated wherever a neighbour is seen, from every pose."""
 
@@ -91,12 +108,6 @@ class _PlaneConvolution(nn.Module):
         bound = max(1, self.weight[..., 0].numel()) ** -0.5
         for weight in self.parameters():
             nn.init.uniform_(weight, -bound, bound)
-
-    def weights_at(self, p: Tensor) -> Tensor:
-        """How much each filter point counts at p, seen from every pose: p [*, 2] -> [*, |G|, K]."""
-        seen = torch.einsum("...e,ged->...gd", p, self.group.matrices().to(p))  # pᵀ g = (g⁻¹ p)ᵀ
-        apart = seen.unsqueeze(-2) - lattice_points(self.radius).to(p)
-        return (1 - apart.abs()).clamp(min=0).prod(-1)
 
     def convolve(self, graph: Graph, x: Tensor, W: Tensor, p: Tensor | None, cell: Tensor | None) -> Tensor:
         """Σ_j Σ_h W(g⁻¹(p_j - p_i), g, h) x_j(h) + b, for x [*, N, H, inputs] and W [K, |G|, H, inputs, outputs]."""
@@ -114,21 +125,14 @@ class _PlaneConvolution(nn.Module):
 
     def _over_lattice(self, graph: Graph, rule: Disc, x: Tensor, W: Tensor) -> Tensor:
         """The same weights at every pixel: a bank of transformed filters, and torch's convolution."""
-        b = graph.memo(("poses", self.group, self.radius, x.dtype), lambda: self._over_disc(rule).to(x))
+        b = _weights_over_disc(graph, rule, self.group, self.radius, x.dtype)
         bank = torch.einsum("gpk,kghio->gohip", b, W).flatten(2, 3).flatten(0, 1)
         bank = bank.unflatten(-1, (2 * rule.reach + 1, 2 * rule.reach + 1))
         return over_pixels(rule, x.flatten(-2), bank).unflatten(-1, (W.shape[1], W.shape[-1]))
 
-    def _over_disc(self, rule: Disc) -> Tensor:
-        """The filter points' weights at the square of pixels around one, as far as it hears them: [|G|, P, K]."""
-        side = torch.arange(-rule.reach, rule.reach + 1, dtype=torch.float64)
-        square = torch.cartesian_prod(side, side).view(-1, 2)
-        heard = square.square().sum(-1) <= rule.radius**2 + 1e-9
-        return (self.weights_at(square) * heard[:, None, None]).transpose(0, 1)
-
     def _over_edges(self, graph: Graph, x: Tensor, W: Tensor, p_ij: Tensor) -> Tensor:
         """Any positions: weigh the senders for every pose and filter point, then sum over the points."""
-        b = self.weights_at(p_ij)  # [*, E, |G|, K]
+        b = weights_at(p_ij, self.group, self.radius)  # [*, E, |G|, K]
         copies = x.flatten(-2).unsqueeze(-2).expand(*x.shape[:-2], b.shape[-2] * b.shape[-1], -1)
         weighed = aggregate(graph, copies, b.flatten(-2)).unflatten(-2, b.shape[-2:]).unflatten(-1, x.shape[-2:])
         return torch.einsum("...gkhi,kghio->...go", weighed, W.to(weighed))

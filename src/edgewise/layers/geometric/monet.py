@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
@@ -33,12 +34,14 @@ class DegreeCoordinates(nn.Module):
         self.linear = nn.Linear(2, dimensions)
 
     def forward(self, graph: Graph, dtype: torch.dtype) -> Tensor:
-        def build() -> Tensor:
-            d = graph.in_degrees().clamp(min=1).double().rsqrt()
-            return torch.stack([d[graph.receivers], d[graph.senders]], -1).to(dtype)
+        return torch.tanh(self.linear(_degrees_of_ends(graph, dtype)))
 
-        degrees: Tensor = graph.memo(("degree coordinates", dtype), build)
-        return torch.tanh(self.linear(degrees))
+
+@cached
+def _degrees_of_ends(graph: Graph, dtype: torch.dtype) -> Tensor:
+    """d^-½ of each edge's receiver and sender, [E, 2]."""
+    d = graph.in_degrees().clamp(min=1).double().rsqrt()
+    return torch.stack([d[graph.receivers], d[graph.senders]], -1).to(dtype)
 
 
 class MoNet(nn.Module):

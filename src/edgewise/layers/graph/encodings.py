@@ -6,16 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, laplacian_spectrum, random_walk_returns
 from edgewise.layers.plain.mlp import MLP
 
+_spectrum, _returns, _counts = cached(laplacian_spectrum), cached(random_walk_returns), cached(clique_counts)
+
 
 @torch.compiler.disable  # type: ignore[untyped-decorator] # the solvers are not PyTorch's
 def spectrum_of(graph: Graph, count: int) -> Spectrum:
-    """The spectrum of each graph, computed once and kept with the batch."""
-    found: Spectrum = graph.memo(("laplacian", count), lambda: laplacian_spectrum(graph, count))
-    return found
+    """The spectrum of each graph, computed once and cached with the batch."""
+    return _spectrum(graph, count)
 
 
 class LaplacianEncoding(nn.Module):
@@ -161,8 +163,7 @@ class RandomWalkEncoding(nn.Module):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def returns(self, graph: Graph) -> Tensor:
         """The probabilities [N, steps], computed once for each batch."""
-        found: Tensor = graph.memo(("walks", self.steps), lambda: random_walk_returns(graph, self.steps))
-        return found
+        return _returns(graph, self.steps)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -199,8 +200,7 @@ class CliqueEncoding(nn.Module):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def counts(self, graph: Graph) -> Tensor:
         """The counts [N, largest - 2], computed once for each batch."""
-        found: Tensor = graph.memo(("cliques", self.largest), lambda: clique_counts(graph, self.largest))
-        return found
+        return _counts(graph, self.largest)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

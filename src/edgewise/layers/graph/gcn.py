@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
@@ -21,13 +22,13 @@ def renormalised(graph: Graph, dtype: torch.dtype) -> tuple[Graph, Tensor]:
         [0.5, 0.5, 0.5, 0.5]
     """
     loops = graph.add_self_loops()
+    return loops, _entries(loops, dtype)
 
-    def build() -> Tensor:
-        d = loops.in_degrees()
-        return (d[loops.receivers] * d[loops.senders]).double().rsqrt().to(dtype)
 
-    entries: Tensor = loops.memo(("renormalised", dtype), build)
-    return loops, entries
+@cached
+def _entries(loops: Graph, dtype: torch.dtype) -> Tensor:
+    d = loops.in_degrees()
+    return (d[loops.receivers] * d[loops.senders]).double().rsqrt().to(dtype)
 
 
 class GCN(nn.Module):

@@ -10,7 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.graph.gin import GIN
-from edgewise.layers.graph.graph_attention import everyone
+from edgewise.layers.graph.graph_attention import all_pairs
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.tables import chosen
 
@@ -57,7 +57,7 @@ class GPS(nn.Module):
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
         messages = self.messages(graph, x) if e is None else self.messages(graph, x, e)
         near = self.norm_1(x + self._drop(messages))
-        far = self.norm_2(x + self._drop(self.attention(everyone(graph), x)))
+        far = self.norm_2(x + self._drop(self.attention(all_pairs(graph), x)))
         y = near + far
         return self.norm_3(y + self._drop(self.feed_forward(y)))
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, blocks
+from edgewise.graphs.derived import cached
 from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, aggregate, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
@@ -16,10 +17,29 @@ from edgewise.layers.plain.tables import chosen
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
 
 
-def everyone(graph: Graph) -> Graph:
-    """The graph in which all nodes of each member listen to one another; kept."""
-    pairs: Graph = graph.memo("everyone", lambda: blocks(graph.sizes.tolist()).to(graph.device))
-    return pairs
+@cached
+def all_pairs(graph: Graph) -> Graph:
+    """The graph in which all nodes of each member listen to one another."""
+    return blocks(graph.sizes.tolist()).to(graph.device)
+
+
+_hops, _path_edges = cached(hops), cached(path_edges)
+
+
+@cached
+def kernel_pairs(graph: Graph, beta: float, steps: int) -> tuple[Graph, Tensor]:
+    """The graph of the pairs where the `laplacian_kernel` K is not 0, and log K of its edges [E', 1]."""
+    k = laplacian_kernel(graph, beta, steps)
+    positive = k > SMALLEST
+    near = Graph.from_edge_index(all_pairs(graph).edge_index()[:, positive], graph.num_senders)
+    return near, k[positive].log().unsqueeze(-1)
+
+
+@cached
+def places_among_pairs(graph: Graph) -> Tensor:
+    """Which edge of `all_pairs` each edge of the graph is, [E]."""
+    first = (graph.sizes.cumsum(0) - graph.sizes).repeat_interleave(graph.sizes)  # of each node's member
+    return all_pairs(graph).offsets[graph.receivers] + graph.senders - first[graph.receivers]
 
 
 class GraphAttention(MultiHeadAttention):
@@ -174,7 +194,7 @@ class GraphormerAttention(MultiHeadAttention):
         """c_ij of all pairs, [E', H]."""
         if e is None or self.path is None or e.shape != (graph.num_edges, self.path.shape[1]):
             raise ShapeError("a layer with a path bias needs e [E, edges], in the graph's edge order")
-        edges: Tensor = graph.memo(("paths", self.most), lambda: path_edges(graph, self.most))  # [E', most], -1 beyond
+        edges = _path_edges(graph, self.most)  # [E', most], -1 beyond
         of_edge = torch.einsum("ed,ndh->neh", e, self.path)  # every edge at every place of a path
         found = of_edge[torch.arange(self.most, device=e.device), edges.clamp(min=0)]  # [E', most, H]
         inside = (edges >= 0).unsqueeze(-1)
@@ -182,9 +202,8 @@ class GraphormerAttention(MultiHeadAttention):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def hops(self, graph: Graph) -> tuple[Graph, Tensor]:
-        """The graph of all pairs, and how far apart they are; found once for each batch."""
-        found: tuple[Graph, Tensor] = graph.memo(("hops", self.most), lambda: hops(graph, self.most))
-        return everyone(graph), found[1]
+        """The graph of all pairs, and how far apart they are; computed once for each batch."""
+        return all_pairs(graph), _hops(graph, self.most)[1]
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -269,16 +288,7 @@ class KernelAttention(MultiHeadAttention):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def weighted(self, graph: Graph) -> tuple[Graph, Tensor]:
         """The graph of the pairs where K is not 0, and log K of its edges [E', 1]; computed once for each batch."""
-        _, beta, steps = self.kernel
-
-        def build() -> tuple[Graph, Tensor]:
-            pairs, k = everyone(graph), laplacian_kernel(graph, beta, steps)
-            heard = k > SMALLEST
-            near = Graph.from_edge_index(pairs.edge_index()[:, heard], graph.num_senders)
-            return near, k[heard].log().unsqueeze(-1)
-
-        found: tuple[Graph, Tensor] = graph.memo(("kernel", *self.kernel), build)
-        return found
+        return kernel_pairs(graph, *self.kernel[1:])
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -316,26 +326,9 @@ class HadamardAttention(MultiHeadAttention):
         self, graph: Graph, x: Tensor, cache: Cache | None = None
     ) -> Tensor:
         q, k, v = self._self_ends(graph, x)
-        pairs, dropout = everyone(graph), self.dropout if self.training else 0.0
-        _, weights = attend(pairs, q, k, v, Dot(), dropout=dropout, return_weights=True)
-        weights = weights.to(v.dtype) * self.adjacency(graph).to(v.dtype).unsqueeze(-1)
-        return self.output(aggregate(pairs, v, weights).flatten(-2))
-
-    def adjacency(self, graph: Graph) -> Tensor:
-        """a_ij of all pairs, [E'], computed once for each batch."""
-
-        def build() -> Tensor:
-            first = graph.sizes.cumsum(0) - graph.sizes
-            squares = graph.sizes.square()
-            member = torch.repeat_interleave(graph.sizes)
-            i = graph.receivers - first[member[graph.receivers]]
-            j = graph.senders - first[member[graph.receivers]]
-            sizes = graph.sizes[member[graph.receivers]]
-            place = (squares.cumsum(0) - squares)[member[graph.receivers]] + i * sizes + j
-            return torch.bincount(place, minlength=int(squares.sum()))
-
-        found: Tensor = graph.memo("adjacency of all pairs", build)
-        return found
+        _, p = attend(all_pairs(graph), q, k, torch.zeros_like(k[..., :1]), Dot(), return_weights=True)
+        p_ij = dropout(p.index_select(-2, places_among_pairs(graph)), self.dropout, self.training)
+        return self.output(aggregate(graph, v, p_ij.to(v.dtype)).flatten(-2))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.linear import Linear
 
@@ -100,12 +101,18 @@ def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = Non
     orthogonality = torch.linalg.norm(_ratio(overlap, _length(overlap)) - eye / clusters**0.5, dim=(-2, -1))
     links = _normalised(among * (1 - eye))
     return Pooled(
-        graph.memo(("clusters", clusters), lambda: Graph.batch([complete(clusters)] * len(graph.sizes)).to(x.device)),
+        _graph_of_clusters(graph, clusters),
         pooled.flatten(-3, -2),
         links.flatten(-3),
         -_ratio(inside, ends),
         orthogonality,
     )
+
+
+@cached
+def _graph_of_clusters(graph: Graph, clusters: int) -> Graph:
+    """For each graph of a batch the complete graph of its clusters."""
+    return Graph.batch([complete(clusters)] * len(graph.sizes)).to(graph.device)
 
 
 def _products(graph: Graph, s: Tensor, y: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
@@ -151,7 +152,7 @@ class SAGELSTM(nn.Module):
 
     def _read(self, graph: Graph, x: Tensor) -> Tensor:
         """The last state of every receiver, [*, I, hidden]: the members of * are more sequences, side by side."""
-        edges, together, rows = graph.memo("reading order", lambda: reading_order(graph))
+        edges, together, rows = reading_order(graph)
         batch = x.shape[:-2].numel()
         y = x.new_zeros(batch, graph.num_receivers, self.lstm.hidden_size)
         if len(rows) == 0 or batch == 0:
@@ -167,6 +168,7 @@ class SAGELSTM(nn.Module):
         return SAGELSTM(3, 4, hidden=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
 
 
+@cached
 def reading_order(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """How to read all rows of a graph side by side: first every first sender, then every second one, and so on.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks
+from edgewise.graphs.derived import cached
 from edgewise.layers import EGNN, Linear, MessageNetwork, chosen
 from edgewise.models.signature import Signature
 
@@ -103,10 +104,11 @@ class GraphAutoEncoder(nn.Module):
         self.encoder = chosen("layer", settings.layer, ENCODERS)(settings, signature)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        pairs, linked = graph.memo("pairs and links", lambda: pairs_and_links(graph))
+        pairs, linked = pairs_and_links(graph)
         return self.encoder(pairs, x, linked.to(x.dtype))
 
 
+@cached
 def pairs_and_links(graph: Graph) -> tuple[Graph, Tensor]:
     """The complete graph on each member, and for each of its edges [E', 1] whether the graph has it.
 

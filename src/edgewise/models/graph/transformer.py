@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.layers import (
     GIN,
     GINE,
@@ -170,8 +171,9 @@ class GraphTransformer(nn.Module):
         return h
 
 
+@cached
 def looped(graph: Graph) -> tuple[Graph, int]:
-    """`graph.add_self_loops()` that knows its edges' order: those of the graph, then the loops that were missing; kept.
+    """`graph.add_self_loops()` that knows its edges' order: those of the graph, then the loops that were missing.
 
     Example
         >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
@@ -179,16 +181,11 @@ def looped(graph: Graph) -> tuple[Graph, int]:
         >>> with_loops.edge_index().tolist(), with_loops.sort_edges(torch.tensor([5.0, 0.0, 0.0])).tolist()
         ([[0, 0, 1], [0, 1, 1]], [0.0, 5.0, 0.0])
     """
-
-    def build() -> tuple[Graph, int]:
-        alone = torch.ones(graph.num_senders, dtype=torch.bool, device=graph.device)
-        alone[graph.senders[graph.senders == graph.receivers]] = False
-        loops = alone.nonzero().flatten().expand(2, -1)
-        edges = torch.cat([graph.edge_index(), loops], 1)
-        return Graph.from_edge_index(edges, graph.num_senders), loops.shape[1]
-
-    found: tuple[Graph, int] = graph.memo("looped, in order", build)
-    return found
+    alone = torch.ones(graph.num_senders, dtype=torch.bool, device=graph.device)
+    alone[graph.senders[graph.senders == graph.receivers]] = False
+    loops = alone.nonzero().flatten().expand(2, -1)
+    edges = torch.cat([graph.edge_index(), loops], 1)
+    return Graph.from_edge_index(edges, graph.num_senders), loops.shape[1]
 
 
 def _block(settings: GraphTransformerSettings, edges: bool) -> nn.Module:

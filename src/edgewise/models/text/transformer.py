@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.kernels import dropout
 from edgewise.layers import (
@@ -158,7 +159,7 @@ class Transformer(nn.Module):
             raise ConfigError(f"readout='class' adds a node that joins all: it needs a complete graph, not {graph}")
         assert self.class_node is not None
         node = self.class_node.expand(*h.shape[:-2], 1, -1)
-        return graph.memo("with a class node", lambda: complete(graph.num_receivers + 1)), torch.cat([node, h], -2)
+        return _one_more(graph), torch.cat([node, h], -2)
 
     def caches(self, graph: Graph) -> list[Cache]:
         """What each block remembers while it decodes on that kind of graph, still empty."""
@@ -287,6 +288,11 @@ POSITIONS: dict[str, Callable[[TransformerSettings, Signature], nn.Module | None
     "learned": _learned,
     "rotary": lambda settings, signature: None,
 } | dict.fromkeys(RELATIVE, lambda settings, signature: None)
+
+
+@cached
+def _one_more(graph: Graph) -> Graph:
+    return complete(graph.num_receivers + 1)
 
 
 def _check(settings: TransformerSettings, signature: Signature) -> None:

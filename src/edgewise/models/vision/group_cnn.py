@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc, disc
 from edgewise.kernels import dropout
 from edgewise.layers import BatchNorm, GroupConvolution, GroupPooling, LiftingConvolution, MeanReadout, PlaneGroup
@@ -98,9 +99,12 @@ def halved(graph: Graph, x: Tensor) -> tuple[Graph, Tensor]:
     rule = graph.rule
     if not isinstance(rule, Disc) or rule.height % 2 or rule.width % 2:
         raise GraphError(f"only a disc of even height and width is halved, not {graph}")
-    smaller: Graph = graph.memo(
-        "halved", lambda: disc(rule.height // 2, rule.width // 2, rule.radius, rule.torus).to(graph.device)
-    )
+    smaller = _halved(graph, rule)
     images = x.reshape(-1, rule.height, rule.width, x.shape[-2] * x.shape[-1]).permute(0, 3, 1, 2)
     pooled = functional.max_pool2d(images, 2).permute(0, 2, 3, 1)
     return smaller, pooled.reshape(*x.shape[:-3], smaller.num_receivers, *x.shape[-2:])
+
+
+@cached
+def _halved(graph: Graph, rule: Disc) -> Graph:
+    return disc(rule.height // 2, rule.width // 2, rule.radius, rule.torus).to(graph.device)

@@ -10,8 +10,15 @@ from torch import Tensor
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.comparison import undirected
+from edgewise.graphs.derived import cached
 
 END = 0  # before the first node and after the last one
+
+
+@cached
+def _lists(graph: Graph) -> tuple[list[int], list[int]]:
+    """Senders and offsets, for loops in Python."""
+    return graph.senders.tolist(), graph.offsets.tolist()
 
 
 def breadth_first(graph: Graph, generator: torch.Generator | None = None) -> list[int]:
@@ -25,7 +32,7 @@ def breadth_first(graph: Graph, generator: torch.Generator | None = None) -> lis
     True
     """
     rank = torch.randperm(graph.num_receivers, generator=generator).tolist()
-    senders, offsets = graph.memo("lists", lambda: (graph.senders.tolist(), graph.offsets.tolist()))
+    senders, offsets = _lists(graph)
     order: list[int] = []
     met = [False] * len(rank)
     for start in sorted(range(len(rank)), key=rank.__getitem__):
@@ -54,7 +61,7 @@ def most_linked(graph: Graph, generator: torch.Generator | None = None) -> list[
     True
     """
     tie = torch.rand(graph.num_receivers, generator=generator).tolist()
-    senders, offsets = graph.memo("lists", lambda: (graph.senders.tolist(), graph.offsets.tolist()))
+    senders, offsets = _lists(graph)
     links = dict.fromkeys(range(graph.num_receivers), 0)  # of each node that is left, to the nodes before it
     order: list[int] = []
     while links:
@@ -92,7 +99,7 @@ class GraphTokens:
         """The sequence of a graph, its nodes in that order; more than `most` nodes are a DataError."""
         if graph.num_receivers > self.most:
             raise DataError(f"a graph of {graph.num_receivers} nodes has no tokens: there are those of {self.most}")
-        senders, offsets = graph.memo("lists", lambda: (graph.senders.tolist(), graph.offsets.tolist()))
+        senders, offsets = _lists(graph)
         place = {node: k for k, node in enumerate(order, 1)}
         tokens = [END]
         for node, k in place.items():

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Sample, importance, sample_layers, sample_neighbors
+from edgewise.graphs.derived import cached
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Pattern, Split
@@ -88,11 +89,15 @@ class SampledNodes(NodeClassification):
         sample: Sample | LayerSample
         if self.layerwise:
             loops, entries = renormalised(graph, x.dtype)
-            chance = loops.memo("importance", lambda: importance(loops, entries))
-            sample = sample_layers(loops, entries, chance, seeds, self.fanouts, generator)
+            sample = sample_layers(loops, entries, _importance(loops, x.dtype), seeds, self.fanouts, generator)
         else:
             sample = sample_neighbors(graph, seeds, self.fanouts, generator)
         return SampledBatch(sample, x[sample.nodes], labels[seeds])
+
+
+@cached
+def _importance(loops: Graph, dtype: torch.dtype) -> Tensor:
+    return importance(*renormalised(loops, dtype))
 
 
 def planted(

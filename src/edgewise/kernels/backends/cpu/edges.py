@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.forms import compact_edges
 from edgewise.kernels.call import Attend
 from edgewise.kernels.operator.operator import DTYPES, Operator
 from edgewise.kernels.operator.products import (
@@ -34,8 +35,8 @@ Reverse = tuple[Tensor, Tensor, Tensor, Tensor]  # the same of the transpose; it
 
 
 def structure_of(graph: Graph) -> Structure:
-    """The graph's edges as the kernels read them, kept with the graph."""
-    return graph.memo("native edges", lambda: (graph.offsets.contiguous(), graph.senders.to(torch.int32)))
+    """The graph's edges as the kernels read them, cached with the graph."""
+    return compact_edges(graph)
 
 
 def reverse_of(graph: Graph) -> Reverse:
