@@ -172,6 +172,43 @@ def test_nothing_supplied_by_a_user_is_run_or_unpickled() -> None:
     assert [f"{name_of(path)}: {call}" for path in SOURCES for call in dangers(tree_of(path))] == []
 
 
+def kinds_asked(tree: ast.Module) -> list[str]:
+    """Each `isinstance` or `issubclass` whose class was imported from tasks or models."""
+    classes = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and re.match(r"edgewise\.(tasks|models)\b", node.module or "")
+        for alias in node.names
+    }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 2]
+    tests = [node for node in calls if ast.unparse(node.func) in ("isinstance", "issubclass")]
+    modules = re.compile(r"edgewise\.(tasks|models)\b")
+    return [
+        ast.unparse(node)
+        for node in tests
+        if modules.search(ast.unparse(node.args[1]))
+        or classes & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("from edgewise.tasks import Text\nisinstance(task, Text)", 1),
+        ("def f(x):\n    from edgewise.models.graph.gnn import GNN as G\n    return isinstance(x, G | int)", 1),
+        ("import edgewise.tasks\nisinstance(task, edgewise.tasks.Text)", 1),
+        ("from edgewise import models\nfrom edgewise.graphs import Graph\nisinstance(x, Graph)", 0),
+    ],
+)
+def test_the_checker_sees_what_asks_for_a_kind_of_task_or_model(code: str, count: int) -> None:
+    assert len(kinds_asked(ast.parse(code))) == count
+
+
+def test_apps_ask_no_task_or_model_what_kind_it_is() -> None:
+    apps = [path for path in SOURCES if "apps" in path.relative_to(PACKAGE).parts]
+    assert [f"{name_of(path)}: {test}" for path in apps for test in kinds_asked(tree_of(path))] == []
+
+
 def test_no_file_is_longer_than_500_lines() -> None:
     lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
     assert {name: length for name, length in lengths.items() if length > 500} == {}
@@ -226,7 +263,8 @@ COVERED_ELSEWHERE = {
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
     "tasks/core/classification": "tests/tasks/core/test_batch.py",
-    "tasks/core/drawing": "tests/apps/report/test_figures.py",
+    "tasks/core/drawing": "tests/apps/report/test_render.py",
+    "models/capabilities": "tests/tasks/text/test_language.py",
     "tasks/images/digits": "tests/tasks/images/test_classification.py",
     "tasks/images/idx": "tests/tasks/images/test_mnist.py",
     "tasks/nodes/karate": "tests/tasks/nodes/test_classification.py",

@@ -14,11 +14,7 @@ from edgewise.models.graph.network import (
     GraphNetworkModel,
     GraphNetworkSettings,
 )
-from edgewise.models.graph.pooled_transformer import (
-    PooledTransformer,
-    PooledTransformerSettings,
-    relevance,
-)
+from edgewise.models.graph.pooled_transformer import PooledTransformer, PooledTransformerSettings
 from edgewise.models.graph.smoothing import energy_by_depth
 from edgewise.models.graph.transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.hub.hugging_face import from_hugging_face, to_hugging_face
@@ -113,7 +109,6 @@ __all__ = [
     "energy_by_depth",
     "from_hugging_face",
     "model_named",
-    "relevance",
     "to_hugging_face",
     "translate",
 ]

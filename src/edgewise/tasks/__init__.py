@@ -50,8 +50,8 @@ from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces as Ene
 from edgewise.tasks.particles.molecular_dynamics import molecular_dynamics as molecular_dynamics
 from edgewise.tasks.particles.nbody import Forecast as Forecast
 from edgewise.tasks.particles.nbody import nbody as nbody
-from edgewise.tasks.particles.simulation import Rollout as Rollout
-from edgewise.tasks.particles.simulation import Scene as Scene
+from edgewise.tasks.particles.rollout import Rollout as Rollout
+from edgewise.tasks.particles.rollout import Scene as Scene
 from edgewise.tasks.particles.simulation import Simulation as Simulation
 from edgewise.tasks.slides.classification import SlideClassification as SlideClassification
 from edgewise.tasks.slides.classification import Slides as Slides

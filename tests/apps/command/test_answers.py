@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from edgewise import training
+from edgewise.apps.command.answers import written
 from edgewise.apps.command.main import main
+from edgewise.tasks.core.drawing import Confusion, Drawing, Output
 
 
 def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict:
@@ -73,3 +75,28 @@ def test_generation_draws_from_the_most_likely_only(trained, capsys) -> None:
     arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", "10"]
     greedy = answer([*arguments, "--temperature", "0"], capsys)["text"]
     assert answer([*arguments, "--top-k", "1"], capsys)["text"] == greedy
+
+
+def test_a_run_writes_graphs_and_draws_them(own, capsys) -> None:
+    run = own("graphs")
+    arguments = ["generate", str(run), "--count", "3", "--seed", "5"]
+    answers = [answer(arguments, capsys) for _ in range(2)]
+    for one in answers:
+        del one["seconds"]
+    assert answers[0] == answers[1]
+    assert len(answers[0]["graphs"]) == 3
+    path = run / "figures" / "generated-5.svg"
+    assert answers[0].get("drawing", str(path)) == str(path)
+
+
+def test_a_task_that_generates_nothing_says_so(trained, capsys) -> None:
+    assert main(["generate", str(trained("karate"))]) == 2
+    assert "karate generates nothing" in capsys.readouterr().err
+
+
+def test_a_predictions_drawings_are_written_into_the_run(tmp_path: Path) -> None:
+    drawing = Drawing("heat-1", Confusion(np.eye(2, dtype=int), ["a", "b"]))
+    path = tmp_path / "figures" / "heat-1.svg"
+    assert written(Output({}, {"heat map": drawing}), tmp_path) == {"heat map": str(path)}
+    assert path.read_text(encoding="utf-8").startswith("<?xml")
+    assert written(Output({}, {}), tmp_path) == {}

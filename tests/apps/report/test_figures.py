@@ -5,58 +5,81 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from edgewise.apps.report import figures
+from edgewise.apps.report import figures, networks
 from edgewise.apps.report.pages import DARK, LIGHT
+from edgewise.graphs import Graph, complete
+from edgewise.tasks.core.drawing import (
+    Confusion,
+    Curve,
+    Curves,
+    Heat,
+    HeatMap,
+    HeatMaps,
+    Matrix,
+    Network,
+    Networks,
+    Panel,
+    Parity,
+    Pictures,
+)
 
 GENERATOR = np.random.default_rng(0)
 
 
 def curves() -> Figure:
-    lines = [("train", [1, 2, 3], [3.0, 2.0, 1.0], figures.ACCENT), ("valid", [3], [1.5], figures.WARM)]
-    return figures.curves([("loss", lines)], best=2)
+    train = Curve("train", [1, 2, 3], [3.0, 2.0, 1.0], "accent")
+    valid = Curve("<valid>", [3], [1.5], "warm")
+    return figures.curves(Curves([Panel("loss", [train, valid]), Panel("fit", [train], "x", ([1], [2]))], mark=2))
 
 
 def confusion() -> Figure:
-    return figures.confusion(np.array([[3, 1], [0, 4]]), ["<cats>", "dogs"])
+    return figures.confusion(Confusion(np.array([[3, 1], [0, 4]]), ["<cats>", "dogs"]))
 
 
 def network() -> Figure:
-    places = GENERATOR.normal(size=(4, 2))
-    receivers, senders = np.array([0, 1, 2, 3, 3]), np.array([1, 0, 3, 2, 3])
+    graph = Graph.from_edge_index([[1, 0, 3, 2, 3], [0, 1, 2, 3, 3]], num_nodes=4)
     weights = np.array([0.2, 1.0, 0.5, 0.5, 0.5])
     wrong = np.array([False, True, False, False])
-    names = ["a", "b", "c", "d"]
-    return figures.network(places, receivers, senders, weights, np.array([0, 1, 1, 0]), wrong, names, 2, ["x", "y"])
+    shown = Network(graph, np.array([0, 1, 1, 0]), ["x", "y"], weights, wrong, ["a", "b", "c", "d"], 2)
+    return networks.network(shown)
 
 
 def bare_network() -> Figure:
-    none = np.zeros(1, dtype=bool)
-    return figures.network(np.zeros((1, 2)), np.array([], int), np.array([], int), None, np.array([0]), none)
+    return networks.network(Network(Graph.from_edge_index(np.zeros((2, 0), int), 1), np.array([0])))
+
+
+def small_networks() -> Figure:
+    pair = complete(2), np.array([0, 11])
+    return networks.networks(Networks([pair, pair], ["<one>", ""], columns=3))
 
 
 def tokens() -> Figure:
-    return figures.token_matrix(np.tril(np.ones((5, 3, 3))), ["<", "b", "␣"])
+    return figures.matrix(Matrix(np.tril(np.ones((5, 3, 3))), ["<", "b", "␣"]))
 
 
-def images() -> Figure:
+def pictures() -> Figure:
     heat = GENERATOR.random((2, 4, 4))
-    return figures.image_attention(GENERATOR.random((2, 8, 8)), heat, heat, [(0, 0), (3, 3)], ["1", "2, not 3"])
+    rows = [Heat("attention", heat), Heat("of the patch", heat, [(0, 0), (3, 3)])]
+    return figures.pictures(Pictures(GENERATOR.random((2, 8, 8)), ["1", "2, not 3"], [False, True], rows))
 
 
 def examples() -> Figure:
-    return figures.examples(GENERATOR.random((2, 8, 8)), ["1", "2, not 3"], np.array([False, True]))
+    return figures.pictures(Pictures(GENERATOR.random((2, 8, 8)), ["1", "2, not 3"], [False, True]))
 
 
-def fits() -> Figure:
-    x = np.linspace(0, 1, 5)
-    return figures.fits(x, x**2, [("a < b", [0.0, 1.0], [0.0, 1.0], figures.ACCENT)])
+def heat_maps() -> Figure:
+    region = np.zeros((4, 4), dtype=bool)
+    region[:2] = True
+    one = HeatMap("<slide>", GENERATOR.random((8, 12, 3)), GENERATOR.random((2, 3)), region, (2.0, 3.0))
+    return figures.heat_maps(HeatMaps([one, one._replace(region=None)]))
 
 
 def parity() -> Figure:
-    return figures.parity(np.array([-1.0, 0.0, 2.0]), np.array([-1.1, 0.1, 2.0]), "eV/Å")
+    return figures.parity(Parity(np.array([-1.0, 0.0, 2.0]), np.array([-1.1, 0.1, 2.0]), "eV/Å"))
 
 
-DRAWINGS = [curves, fits, parity, confusion, network, bare_network, tokens, images, examples]
+DRAWINGS = [curves, parity, confusion, network, bare_network, small_networks]
+DRAWINGS += [tokens, pictures, examples, heat_maps]
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
@@ -107,3 +130,24 @@ def test_a_file_of_its_own_carries_the_page_colours() -> None:
 def test_shades_are_one_colour_as_opaque_as_the_weight() -> None:
     made = figures.shades(np.array([[0.0, 0.5]]), "#ff0000", 0.8)
     np.testing.assert_allclose(made, [[[1, 0, 0, 0], [1, 0, 0, 0.4]]])
+
+
+def test_a_picture_is_drawn_with_its_heat_and_the_outline_of_its_region() -> None:
+    figure = heat_maps()
+    assert [len(axes.images) for axes in figure.axes] == [1, 1, 2, 2]
+    below = figure.axes[2]
+    assert below.images[1].get_extent() == [0, 3, 2, 0]  # in cells of the heat
+    assert len(below.collections) == 1 and not figure.axes[3].collections
+    lines = np.concatenate([path.vertices for path in below.collections[0].get_paths()])
+    np.testing.assert_allclose(lines[:, 1], 1)  # the region is the upper half of two cells
+
+
+def test_a_wrong_prediction_has_a_title_of_its_own_colour() -> None:
+    right, wrong = examples().axes
+    assert (right.title.get_color(), wrong.title.get_color()) == (figures.INK, figures.WARM)
+
+
+def test_measured_points_stand_beside_their_curve() -> None:
+    points, line = curves().axes[1].lines[:2]
+    assert (points.get_xdata().tolist(), points.get_ydata().tolist()) == ([1], [2])
+    assert line.get_color() == figures.ACCENT

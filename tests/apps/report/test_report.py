@@ -11,20 +11,18 @@ from edgewise.apps.options import configure
 from edgewise.apps.recipes import parse, read
 from edgewise.apps.report import report as module
 from edgewise.apps.report.report import changes, layers_of, report
-from edgewise.models import Potential, PotentialSettings
-from edgewise.tasks import EnergiesAndForces, karate
-from edgewise.tasks.particles.molecular_dynamics import Frames
-from edgewise.training import LoadedRun
+from edgewise.tasks import NodeClassification
 from tasks.miniature import write_multi30k
 
 EXPECTED = {
-    # run: headings of its page, figures in its folder
-    "karate": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"attention"}),
-    "digits": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"attention"}),
-    "text": (["What was trained", "Training", "Who listens to whom", "What it writes", "Again"], {"attention"}),
-    "gnn": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"graph"}),
-    "granular": (["What was trained", "Training", "Going on by itself", "Again"], {"rollout", "laws"}),
-    "mlp": (["What was trained", "Training", "Who listens to whom", "Right and wrong", "Again"], {"examples"}),
+    # run: headings of its page between "Training" and "Reproduction", figures in its folder
+    "karate": (["Attention", "Confusion matrix"], {"attention", "confusion"}),
+    "digits": (["Attention", "Confusion matrix"], {"attention", "confusion"}),
+    "text": (["Attention", "Generated text"], {"attention"}),
+    "gnn": (["Attention", "Confusion matrix"], {"graph", "confusion"}),
+    "granular": (["Roll-out"], {"animation", "rollout", "laws"}),
+    "graphs": (["Generated graphs"], {"generated"}),
+    "mlp": (["Attention", "Confusion matrix"], {"examples", "confusion"}),
 }
 
 
@@ -75,13 +73,13 @@ def test_a_page_stands_alone_and_holds_its_parts(run: str, trained) -> None:
     page = Page(text)
     headings, figures = EXPECTED[run]
     assert page.open == []
-    assert page.headings == headings
+    assert page.headings == ["What was trained", "Training", *headings, "Reproduction"]
     assert page.tags.isdisjoint({"script", "link", "iframe", "object", "embed", "base", "form"})
     assert not page.handlers
     assert all(one.startswith(("#", "data:image/png;base64,")) for one in page.references)
     assert not re.search(r"url\((?!#)|@import|expression\(|javascript:", text)
     assert "default-src 'none'" in page.policy
-    assert figures <= {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert figures | {"curves"} == {path.stem for path in (folder / "figures").glob("*.svg")}
     assert 'class="problem"' not in text
 
 
@@ -124,13 +122,17 @@ def test_a_figure_that_fails_leaves_the_page_and_a_sentence(own, monkeypatch) ->
     def faulty(*given: object) -> None:
         raise ZeroDivisionError("a <fault>")
 
-    monkeypatch.setattr(module, "draw_attention", faulty)
+    monkeypatch.setattr(NodeClassification, "attention", faulty)
     problems = report(folder)
     assert len(problems) == 1
-    assert "Who listens to whom: could not be drawn (ZeroDivisionError: a <fault>)" in problems[0]
+    assert "Attention: could not be drawn (ZeroDivisionError: a <fault>)" in problems[0]
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "could not be drawn (ZeroDivisionError: a &lt;fault&gt;)" in page
-    assert "Right and wrong" in page
+    assert "Confusion matrix" in page
+    monkeypatch.setattr(NodeClassification, "draw", faulty)
+    problems = report(folder)
+    assert problems == [f"{folder / 'report.html'}: karate: could not be drawn (ZeroDivisionError: a <fault>)"]
+    assert "Reproduction" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_report_does_not_touch_the_random_numbers_of_its_caller(own) -> None:
@@ -148,20 +150,6 @@ def test_the_command_that_repeats_a_run_names_what_was_changed() -> None:
     told = changes(configure(recipe, overrides), recipe)
     assert told == ["--model.name gnn", "--model.width 8", "--optimizer.betas '[0.8, 0.9]'", "--train.seed 4"]
     assert changes(configure(recipe), recipe) == []
-
-
-def test_forces_are_drawn_beside_the_simulated_ones():
-    x = torch.randn(3, 1, 4, 3, dtype=torch.float64)
-    still = torch.full((4,), 29), torch.ones(4).double(), torch.zeros(3).double()
-    splits = {split: torch.tensor([number]) for number, split in enumerate(("train", "valid", "test"))}
-    task = EnergiesAndForces("made", Frames(*still, x, x, x, x.sum((2, 3))), splits, 2.0)
-    loaded = LoadedRun(configure(read("copper-schnet")), task, None, Potential(PotentialSettings(8, 1), task.signature))
-    (drawing,) = module.forces(loaded)
-    points = drawing.figure.axes[0].lines[1]
-    assert points.get_xdata().tolist() == pytest.approx(x[2].flatten().tolist(), abs=1e-6)
-    assert drawing.caption.startswith("12 components")
-    assert module.data_sentence(task) == "made: 3 frames of 4 atoms (1 train, 1 valid, 1 test)"
-    assert module.forces(LoadedRun(loaded.config, karate(), None, loaded.model)) == []
 
 
 def test_of_two_systems_with_one_id_the_recipes_own_is_shown() -> None:
@@ -182,8 +170,11 @@ def test_a_recipe_of_ones_own_is_reported_by_its_name(capsys) -> None:
 def test_the_curve_is_that_of_the_tasks_own_metric(metric, titles):
     valid = {"loss": 2.0, metric: 1.0}
     records = [{"step": 1, "loss": 3.0}, {"step": 1, "valid": valid}, {"step": 2, "valid": valid}]
-    (drawn,) = module.training_curves([*records, {"step": 2, "metric": metric, "best_step": 1, "valid": valid}])
-    assert [axes.get_title("left") for axes in drawn.figure.axes] == titles
+    records.append({"step": 2, "metric": metric, "best_step": 1, "valid": valid})
+    (drawn,) = module.training_curves(records, ("loss", metric))
+    assert [panel.title for panel in drawn.figure.panels] == titles
+    assert [curve.label for curve in drawn.figure.panels[0].curves] == ["train", "valid"]
+    assert drawn.figure.mark == 1
 
 
 def test_a_translation_shows_sentences_beside_their_references(tmp_path) -> None:

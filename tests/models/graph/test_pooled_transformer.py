@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.layers import min_cut_pool
-from edgewise.models import Penalised, PooledTransformer, PooledTransformerSettings, Signature, relevance
+from edgewise.models import Penalised, PooledTransformer, PooledTransformerSettings, Signature
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
 BATCH = Graph.batch([PATH, complete(3)])
@@ -46,7 +46,7 @@ def test_relevance_is_the_gradient_times_the_input():
     """Against finite differences: how the output moves where a node's features shrink."""
     one, x = model(blocks=1).eval(), torch.randn(7, 5, dtype=torch.float64)
     s = one.clusters(BATCH, x)
-    found = relevance(one, BATCH, x, output=1)
+    found = one.relevance(BATCH, x, output=1)
     for node in range(7):
         step = torch.zeros(7, 1, dtype=torch.float64)
         step[node] = 1e-6

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import torch
 
@@ -7,6 +9,8 @@ from edgewise.graphs import PATTERNS, links_of
 from edgewise.graphs.comparison import random_alike
 from edgewise.models import Transformer, TransformerSettings
 from edgewise.tasks import graph_generation
+from edgewise.tasks.core.task import Sampling
+from edgewise.tasks.graphs.generation import COLUMNS
 from edgewise.tasks.graphs.tokens import END, most_linked
 
 TASK = graph_generation(train=30, test=20, draws=12)
@@ -151,3 +155,51 @@ def test_what_cannot_be_is_refused():
         graph_generation(train=10, test=10, draws=0)
     with pytest.raises(ConfigError, match="grids"):
         graph_generation("rings", train=10, test=10)  # type: ignore[arg-type]
+
+
+class Alternating(torch.nn.Module):
+    """Writes the first two test graphs, a path of two nodes that is not valid, and a sequence that does not end."""
+
+    def __init__(self):
+        super().__init__()
+        self.signature = TASK.signature
+        known = [TASK.tokens.encode(graph, range(graph.num_receivers)) for graph in TASK.splits["test"][:2]]
+        self.sequences = [*known, [0, 1, 2, 21, 0], TASK.tokens.encode(complete(20), range(20))]
+
+    def caches(self, graph):
+        return []
+
+    def forward(self, graph, x, caches=None):
+        scores = torch.zeros(*x.shape, self.signature.outputs)
+        for row, column in torch.cartesian_prod(*(torch.arange(n) for n in x.shape)).tolist():
+            sequence, place = self.sequences[row % 4], graph.offset + column + 1
+            scores[row, column, sequence[place] if place < len(sequence) else 0] = 100.0
+        return scores
+
+
+def test_graphs_are_printed_drawn_and_returned():
+    values, drawings, text = TASK.generate(Alternating(), None, Sampling(count=4, seed=3), "cpu")
+    first, second = TASK.splits["test"][:2]
+    links = [links_of(first).T.tolist(), links_of(second).T.tolist(), [[0, 1]], None]
+    assert [graph.get("links") for graph in values["graphs"]] == links
+    valid = [TASK.family.valid(first), TASK.family.valid(second), False, False]
+    assert [graph["valid"] for graph in values["graphs"]] == valid
+    assert text.splitlines()[2:] == ["2: 2 nodes, 1 links, not valid", "3: the sequence does not end, not valid"]
+    assert drawings["drawing"].name == "generated-3"
+    members = drawings["drawing"].figure.members
+    assert [graph.num_receivers for graph, _ in members] == [first.num_receivers, second.num_receivers, 2]
+    assert members[2][1].tolist() == [1, 1]
+    json.dumps(values)
+
+
+def test_the_report_draws_test_graphs_and_written_ones():
+    scores = TASK.compare(TASK.splits["test"])
+    (section,) = TASK.draw(Alternating(), None, scores)
+    drawing, table = section.make()
+    assert drawing.caption.startswith("10 of 40 sequences did not end")
+    titles = drawing.figure.titles
+    assert titles.index("test graphs") == 0 and titles.index("written by the model") == COLUMNS
+    assert len(drawing.figure.members) == 3 * COLUMNS
+    assert [row[0] for row in table.rows][1:5:3] == ["novel", "degree MMD²"]
+    (section,) = TASK.draw(Alternating(), None, {})  # not measured yet
+    assert len(list(section.make())) == 1

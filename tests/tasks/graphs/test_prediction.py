@@ -10,8 +10,8 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.layers import GIN, MLP, SumReadout
-from edgewise.models import GNN, GNNSettings
-from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice
+from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
+from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice, skip_links
 from edgewise.tasks.core.batch import Batch
 from edgewise.training import evaluate
 
@@ -228,3 +228,23 @@ def test_edge_features_reach_the_model_in_training_evaluation_and_prediction(bon
     assert evaluate(model, bonds, "test", 1)["rmse"] == pytest.approx(abs(told - 3.0))
     other = GraphRegression("six", replace(bonds.graphs, e=torch.zeros_like(bonds.graphs.e)))
     assert other.predict(model, None, "test:0", "cpu")["value"] != pytest.approx(told)
+
+
+def test_every_node_of_some_test_graphs_has_the_label_of_its_cluster():
+    task = skip_links(copies=5)
+    model = PooledTransformer(PooledTransformerSettings(width=8, clusters=3, heads=2), task.signature).eval()
+    with torch.no_grad():
+        model.assign.linear.weight.zero_()
+        model.assign.linear.bias.copy_(torch.tensor([0.0, 9.0, 0.0]))
+    clusters, confusion = task.draw(model, None, {})
+    (drawing,) = clusters.make()
+    assert [(graph.num_receivers, set(label.tolist())) for graph, label in drawing.figure.members] == [(41, {1})] * 6
+    assert "1 of 3 clusters" in drawing.caption
+    assert confusion.title == "Confusion matrix"
+
+
+def test_without_pooling_there_are_no_clusters_to_draw(classes, values):
+    for task, titles in ((classes, ["Confusion matrix"]), (values, [])):
+        model = GNN(GNNSettings(readout="mean"), task.signature)
+        assert [section.title for section in task.draw(model, None, {})] == titles
+    assert classes.describe() == "six: 6 graphs of 18 nodes (3 train, 2 valid, 1 test)"

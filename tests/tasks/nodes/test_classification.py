@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError, GraphError
 from edgewise.graphs import Graph, complete
-from edgewise.tasks import NodeClassification, PatternChoice, karate
+from edgewise.models import GNN, GNNSettings
+from edgewise.tasks import NodeClassification, Nodes, PatternChoice, karate
+from edgewise.tasks.nodes.classification import AROUND, WHOLE
 
 EVERYONE = PatternChoice("complete")
 
@@ -112,3 +115,52 @@ def test_karate_with_loops_lets_everyone_hear_themselves() -> None:
     graph: Graph = karate(loops=True).graph()
     assert graph.has_self_loops
     assert graph.num_edges == 2 * 78 + 34
+
+
+def test_the_data_are_described(task: NodeClassification) -> None:
+    assert task.describe() == "karate: 34 nodes of 2 classes (2 train, 16 valid, 16 test)"
+
+
+@pytest.mark.parametrize("layer", ["gat", "gcn"])
+def test_a_large_graph_is_drawn_around_one_of_its_nodes(layer: str) -> None:
+    count = WHOLE + 50
+    ring = torch.arange(count)
+    edges = torch.stack([torch.cat([ring, ring]), torch.cat([(ring + 1) % count, (ring + 7) % count])])
+    graph = Graph.from_edge_index(edges, count).symmetrise()
+    rows = torch.arange(count)
+    nodes = Nodes(graph, torch.randn(count, 4), rows % 3, ("a", "b", "c"), {"train": rows, "valid": rows, "test": rows})
+    task = NodeClassification("ring", nodes)
+    drawn = task.attention(GNN(GNNSettings(layer), task.signature).eval(), None)
+    network = drawn.figure
+    assert f"and {AROUND - 1} of the nodes around it" in drawn.caption
+    assert drawn.name == ("attention" if layer == "gat" else "graph")
+    assert network.graph.num_receivers == len(network.classes) == AROUND
+    assert network.centre is not None and network.names == ()
+    if layer == "gat":  # the weights of nodes whose neighbours are all shown add up to one
+        assert network.weights.shape == (network.graph.num_edges,)
+        whole = np.bincount(network.graph.receivers, weights=network.weights)[network.graph.in_degrees() == 5]
+        assert whole == pytest.approx(1)
+
+
+def test_a_graph_without_edges_is_drawn() -> None:
+    rows = torch.arange(3)
+    graph = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3)
+    nodes = Nodes(graph, torch.eye(3), rows, ("a", "b", "c"), {"train": rows, "valid": rows, "test": rows})
+    task = NodeClassification("lonely", nodes)
+    for layer in ("gat", "sage-mean"):
+        drawn = task.attention(GNN(GNNSettings(layer), task.signature).eval(), None)
+        assert drawn.figure.graph.num_receivers == 3 and drawn.figure.names == ["0", "1", "2"]
+
+
+def test_the_confusion_matrix_counts_test_nodes(task: NodeClassification) -> None:
+    model = GNN(GNNSettings("gcn"), task.signature).eval()
+    attention, confusion = task.draw(model, None, {})
+    ((drawn,),) = [confusion.make()]
+    predicted, rows = model(task.graph(), task.nodes.x).argmax(1), task.nodes.splits["test"]
+    for truth in range(2):
+        for guess in range(2):
+            both = (task.nodes.labels[rows] == truth) & (predicted[rows] == guess)
+            assert drawn.figure.counts[truth, guess] == both.sum()
+    correct = int((predicted[rows] == task.nodes.labels[rows]).sum())
+    assert drawn.caption == f"{correct} of 16 test examples are classified correctly (diagonal)."
+    assert attention.title == "Attention"

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.models import Potential, PotentialSettings
 from edgewise.tasks import molecular_dynamics as task_named
 from edgewise.tasks.core.task import PatternChoice
-from edgewise.tasks.particles.molecular_dynamics import CALCULATORS, EnergiesAndForces, Frames, box, drift, simulate
+from edgewise.tasks.particles.atoms import Frames
+from edgewise.tasks.particles.molecular_dynamics import CALCULATORS, EnergiesAndForces
 
 ase = pytest.importorskip("ase")
 units = pytest.importorskip("ase.units")
@@ -21,88 +23,6 @@ def quick(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(module, "WARM_UP", 1)
     monkeypatch.setattr(module, "EVERY", 3)
-
-
-def copper(count=3):
-    """Some copper atoms in a row, not quite at rest."""
-    atoms = ase.Atoms(f"Cu{count}", [[2.5 * k, 0.1 * (k % 2), 0] for k in range(count)])
-    atoms.set_velocities(np.random.RandomState(0).randn(count, 3) * 0.005 / units.fs)
-    return atoms
-
-
-def test_atoms_move_as_newton_wants():
-    """Velocity Verlet written out in Å, fs, u and eV."""
-    atoms, emt = copper(), CALCULATORS["emt"]()
-    found = simulate(atoms, emt, frames=4, every=2, step=3.0)
-    x, v, m = atoms.get_positions(), found.velocities[0].numpy(), atoms.get_masses()[:, None] * module.KINETIC
-
-    def force(x):
-        body = ase.Atoms(atoms.numbers, x, calculator=CALCULATORS["emt"]())
-        return body.get_forces(), body.get_potential_energy()
-
-    for frame in range(4):
-        f, energy = force(x)
-        assert np.allclose(found.positions[frame], x, atol=1e-9) and np.allclose(found.velocities[frame], v, atol=1e-9)
-        assert np.allclose(found.forces[frame], f, atol=1e-7) and found.energies[frame] == pytest.approx(energy)
-        assert found.kinetic[frame] == pytest.approx(float((0.5 * m * v**2).sum()))
-        for _ in range(2):
-            v = v + 1.5 * force(x)[0] / m
-            x = x + 3.0 * v
-            v = v + 1.5 * force(x)[0] / m
-    assert np.array_equal(atoms.get_positions(), copper().get_positions())
-
-
-def test_the_unit_of_kinetic_energy_is_ases():
-    assert pytest.approx(1 / units.fs**2, rel=1e-7) == module.KINETIC  # theirs is of CODATA 2014
-    atoms = copper()
-    assert float(simulate(atoms, CALCULATORS["emt"](), 1).kinetic[0]) == pytest.approx(atoms.get_kinetic_energy())
-
-
-class Springs(pytest.importorskip("ase.calculators.calculator").Calculator):
-    """A calculator of one's own: each atom hangs on a spring at the origin."""
-
-    implemented_properties = ("energy", "forces")
-
-    def calculate(self, atoms=None, properties=None, system_changes=()):
-        super().calculate(atoms, properties, system_changes)
-        x = self.atoms.get_positions()
-        self.results = {"energy": 0.5 * (x**2).sum(), "forces": -x}
-
-
-def test_any_calculator_moves_atoms_and_a_bath_has_its_temperature():
-    atoms = ase.Atoms("Ar20", np.zeros((20, 3)))
-    found = simulate(atoms, Springs(), 150, every=5, step=5.0, temperature=100.0, seed=1)
-    again = simulate(atoms, Springs(), 3, every=5, step=5.0, temperature=100.0, seed=1)
-    assert torch.equal(found.positions[:3], again.positions)
-    assert torch.equal(found.forces, -found.positions)
-    temperature = float(found.kinetic[30:].mean()) / (1.5 * 20 * units.kB)
-    assert 85 < temperature < 115
-
-
-def test_drift_is_what_the_total_energy_does():
-    still = torch.zeros(5, 1, 3, dtype=torch.float64)
-    v = still.clone()
-    v[..., 0] = (2 * 0.5 / module.KINETIC) ** 0.5  # kinetic energy 0.5 eV
-    energies = torch.tensor([1.0, 1.1, 1.2, 1.3, 1.4], dtype=torch.float64)
-    one = torch.ones(1, dtype=torch.float64)
-    told = drift(Frames(one.long(), one, torch.zeros(3), still, v, still, energies))
-    assert (told.largest, told.trend) == (pytest.approx(0.4), pytest.approx(0.4))
-    assert (told.kinetic, told.total) == (pytest.approx(0.5), pytest.approx(1.5))
-
-
-def test_a_simulation_keeps_its_energy_and_a_longer_step_less_so():
-    found = [drift(simulate(copper(), CALCULATORS["emt"](), 60, step=step)) for step in (2.0, 8.0)]
-    assert found[0].largest < 2e-3 * found[0].kinetic
-    assert 8 < found[1].largest / found[0].largest < 24  # of second order in the step
-
-
-def test_the_box_of_atoms():
-    assert box(ase.Atoms("Cu", cell=[4, 5, 6], pbc=[True, False, True])).tolist() == [4, 0, 6]
-    assert box(ase.Atoms("Cu")).tolist() == [0, 0, 0]
-    assert box(ase.Atoms("Cu", cell=[[4, 1, 0], [0, 5, 0], [0, 0, 6]])).tolist() == [0, 0, 0]
-    for atoms in (ase.Atoms("Cu", cell=[[4, 1, 0], [0, 5, 0], [0, 0, 6]], pbc=True), ase.Atoms("Cu", pbc=True)):
-        with pytest.raises(ConfigError, match="box along the axes"):
-            box(atoms)
 
 
 def test_frames_hold_what_the_calculator_says(quick):
@@ -131,7 +51,7 @@ def test_splits_share_no_trajectory_and_the_seed_decides(quick):
 
 
 def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(quick, tmp_path, monkeypatch):
-    task, again, calls = task_named(**STEPS), simulate, []
+    task, again, calls = task_named(**STEPS), module.simulate, []
     (cached,) = (tmp_path / ".cache" / "edgewise" / "molecular-dynamics").iterdir()
     monkeypatch.setattr(module, "simulate", lambda *args: calls.append(1) or again(*args))
     assert torch.equal(task_named(**STEPS, radius=4.0).x, task.x)
@@ -253,7 +173,13 @@ def test_impossible_options_are_refused(options, message, quick):
         task_named(**options)
 
 
-def test_an_impossible_simulation_is_refused():
-    for wrong in ({"frames": 0}, {"every": 0}, {"step": 0.0}, {"temperature": -1.0}):
-        with pytest.raises(ConfigError, match="impossible"):
-            simulate(copper(), CALCULATORS["emt"](), **{"frames": 2} | wrong)
+def test_forces_are_drawn_beside_the_simulated_ones():
+    x = torch.randn(3, 1, 4, 3, dtype=torch.float64)
+    still = torch.full((4,), 29), torch.ones(4).double(), torch.zeros(3).double()
+    splits = {split: torch.tensor([number]) for number, split in enumerate(("train", "valid", "test"))}
+    task = EnergiesAndForces("made", Frames(*still, x, x, x, x.sum((2, 3))), splits, 2.0)
+    (section,) = task.draw(Potential(PotentialSettings(8, 1), task.signature).eval(), None, {})
+    (drawing,) = section.make()
+    assert drawing.figure.truth.tolist() == pytest.approx(x[2].flatten().tolist(), abs=1e-6)
+    assert drawing.caption.startswith("12 components")
+    assert task.describe() == "made: 3 frames of 4 atoms (1 train, 1 valid, 1 test)"

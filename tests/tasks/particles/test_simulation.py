@@ -147,7 +147,7 @@ def test_a_roll_out_is_measured():
     assert torch.allclose(Rollout(rollout.scene, shifted, rollout.forecast, 6).error(), torch.tensor(0.05).double())
 
 
-def test_a_roll_out_is_told_in_numbers():
+def test_a_roll_out_is_described_in_numbers():
     answer = json.loads(json.dumps(task().predict(Newton(), None, "test:0", "cpu")))
     assert answer["steps"] == 14 and answer["seconds"] == pytest.approx(0.14)
     assert list(answer["distance_after_steps"]) == ["1", "10", "14"]
@@ -162,3 +162,15 @@ def test_what_does_not_fit_is_refused():
         task(frames=6)
     with pytest.raises(ConfigError, match="from positions"):
         next(task().batches("valid", 2, PatternChoice("complete")))
+
+
+def test_a_report_rolls_the_test_films_out():
+    (section,) = task().draw(Newton(), None, {})
+    assert [drawing.name for drawing in section.make()] == ["animation", "rollout", "laws"]
+    assert task().describe() == "fall: films of 20 frames of 7 particles (3 train, 1 valid, 1 test)"
+
+
+def test_a_prediction_comes_with_its_animation():
+    values, drawings, _ = task().examine(Newton(), None, "test:0", "cpu")
+    assert values == task().predict(Newton(), None, "test:0", "cpu")
+    assert drawings["animation"].name == "rollout-test-0"

@@ -84,13 +84,13 @@ def test_a_files_answer_is_that_of_the_slide_in_the_data(task, files):
     one = model(task)
     known = task.examine_slide(one, None, "test:1", "cpu")
     read = task.examine_slide(one, None, str(files / "5.tiff"), "cpu")
-    assert known.answer["label"] == "planted" and "label" not in read.answer
-    assert read.answer["probabilities"] == pytest.approx(known.answer["probabilities"])
-    assert read.answer["tiles"] == len(read.heat) and torch.allclose(read.heat, known.heat, atol=1e-6)
-    hottest = read.answer["hottest tiles"][0]
+    assert known.values["label"] == "planted" and "label" not in read.values
+    assert read.values["probabilities"] == pytest.approx(known.values["probabilities"])
+    assert read.values["tiles"] == len(read.heat) and torch.allclose(read.heat, known.heat, atol=1e-6)
+    hottest = read.values["hottest tiles"][0]
     row, column = read.layout.places[int(read.heat.argmax())].tolist()
     assert hottest == {"x": column * 128, "y": row * 128, "side": 128}
-    assert task.predict(one, None, "test:1", "cpu") == known.answer
+    assert task.predict(one, None, "test:1", "cpu") == known.values
     assert task.examine_slide(GNN(GNNSettings(readout="mean"), task.signature), None, "test:1", "cpu").heat is None
 
 
@@ -180,3 +180,23 @@ def test_splits_are_stratified_and_each_needs_every_class(task):
 def test_impossible_options_are_refused(options):
     with pytest.raises(ConfigError, match="must be from"):
         slides(**options)
+
+
+def test_a_report_shows_slides_of_both_classes_and_outlines_the_region(task):
+    sections = {section.title: section for section in task.draw(model(task), None, {})}
+    assert list(sections) == ["Heat maps", "Clusters", "Confusion matrix"]
+    (drawing,) = sections["Heat maps"].make()
+    assert "outlines the planted region" in drawing.caption
+    assert [heat.region is None for heat in drawing.figure.maps] == [False, False]
+    assert [heat.region.any() for heat in drawing.figure.maps] == [True, False]
+    plain = GNN(GNNSettings(readout="mean"), task.signature).eval()
+    assert [section.title for section in task.draw(plain, None, {})] == ["Confusion matrix"]
+
+
+def test_a_prediction_comes_with_a_heat_map_of_its_slide(task, files):
+    values, drawings, _ = task.examine(model(task), None, str(files / "5.tiff"), "cpu")
+    assert drawings["heat map"].name == "heat-5"
+    (heat,) = drawings["heat map"].figure.maps
+    assert heat.title == f"5.tiff: {values['class']}, {values['probabilities'][values['class']]:.0%}"
+    plain = GNN(GNNSettings(readout="mean"), task.signature)
+    assert task.examine(plain, None, str(files / "5.tiff"), "cpu").drawings == {}

@@ -146,7 +146,7 @@ import resource, sys
 import numpy as np, torch
 from pathlib import Path
 from edgewise.layers import ResNet
-from edgewise.models import PooledTransformer, PooledTransformerSettings, Signature, relevance
+from edgewise.models import PooledTransformer, PooledTransformerSettings, Signature
 from edgewise.tasks.slides.features import extract
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.slides.simulator import TILE, Level, draw, encoded, plan, write_pyramid
@@ -164,7 +164,7 @@ layout = lay_out(path, tiling)
 model, graph = PooledTransformer(PooledTransformerSettings(), Signature(64, 2, whole_graph=True)), layout.graph()
 with torch.no_grad():
     model.eval()(graph, x)
-heat = relevance(model, graph, x, 1)
+heat = model.relevance(graph, x, 1)
 assert heat.isfinite().all() and len(heat) == len(layout.places) > 8_000
 peak = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 print(len(heat), peak[0] + tiling.workers * peak[1])

@@ -11,7 +11,9 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import causal, window
+from edgewise.models import GNN, GNNSettings, Recurrent, RecurrentSettings, Transformer, TransformerSettings
 from edgewise.tasks import PatternChoice, Text, text
+from edgewise.tasks.core.task import Sampling
 from edgewise.tasks.text.language import read_text
 
 SENTENCE = "the quick brown fox jumps over the lazy dog. " * 20
@@ -180,3 +182,36 @@ def test_shakespeare_is_nanogpts(data) -> None:
     assert len(task.vocabulary) == 65
     assert [len(task._parts[part]) for part in ("train", "valid")] == [1_003_854, 111_540]
     assert task.decode(task._parts["train"][:13].long()) == "First Citizen"
+
+
+@pytest.mark.parametrize(("attention", "drawn"), [("softmax", True), ("lsh", False), ("sinkhorn", False)])
+def test_attention_among_copies_of_the_nodes_is_not_drawn_over_the_nodes(attention: str, drawn: bool) -> None:
+    task = Text("abc", "abcabcabca" * 30, context=8)
+    model = Transformer(TransformerSettings(width=8, depth=1, heads=2, attention=attention, stride=4), task.signature)
+    assert bool(task.attention(model.eval(), None)) is drawn
+
+
+def test_a_report_shows_attention_and_a_text_continued(task: Text) -> None:
+    attention, text = task.draw(Transformer(TransformerSettings(8, 1, 2), task.signature).eval(), None, {})
+    (matrix,), (passage,) = attention.make(), text.make()
+    assert matrix.figure.weights.shape == (2, 8, 8) and len(matrix.figure.labels) == 8
+    assert matrix.figure.weights.sum(-1) == pytest.approx(1)
+    assert passage.prompt in SENTENCE and len(passage.continuation) == 300
+    assert task.describe() == "fox: text of 28 different characters, 8 at once"
+
+
+def test_a_model_without_caches_writes_nothing(task: Text) -> None:
+    model = GNN(GNNSettings("gcn"), task.signature).eval()
+    assert [section.title for section in task.draw(model, None, {})] == ["Attention"]
+    with pytest.raises(ConfigError, match="a GNN cannot generate"):
+        task.generate(model, None, Sampling(prompt="fox"), "cpu")
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_any_language_model_continues_a_prompt(task: Text, cache: bool) -> None:
+    model = Recurrent(RecurrentSettings(width=8), task.signature)
+    values, drawings, text = task.generate(model, None, Sampling(prompt="the fox", steps=5, cache=cache), "cpu")
+    assert values == {"prompt": "the fox", "text": text, "cache": cache}
+    assert text.startswith("the fox") and len(text) == 12 and drawings == {}
+    with pytest.raises(ConfigError, match="the prompt is empty"):
+        task.generate(model, None, Sampling(prompt=""), "cpu")

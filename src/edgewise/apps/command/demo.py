@@ -18,7 +18,7 @@ from edgewise.apps.numbers import shown
 from edgewise.apps.options import configure
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
-from edgewise.apps.report.report import Findings, drawn_attention, footer
+from edgewise.apps.report.report import RunPage, footer
 from edgewise.errors import ConfigError
 from edgewise.training import Result, load_run, read_metrics, write_file
 
@@ -56,10 +56,10 @@ def demo(folder: str | None) -> dict[str, Any]:
         config = configure(recipes.read(part.recipe))
         run = place / part.recipe.removeprefix("demo-")
         result = carry_out(run, partial(training.train, config, run, progress=False))
-        found = Findings(run, load_run(run, device="cpu"), read_metrics(run))
-        rows.append(row(part, found, result))
+        made = RunPage(run, load_run(run, device="cpu"), read_metrics(run))
+        rows.append(row(part, made, result))
         link = element("a", "the run's own report", href=f"{run.name}/report.html")
-        body += found.part(part.title, partial(drawn_attention, found.loaded))
+        body += made.section(part.title, made.drawn()[0].make)
         body.append(element("p", "More in ", link, "."))
     seconds = time.perf_counter() - started
     write_file(place / "report.html", page(rows, body).encode())
@@ -73,11 +73,11 @@ def _defaults() -> Iterator[Path]:
     yield from (Path(f"runs/demo-{k}") for k in count(2))
 
 
-def row(part: Part, found: Findings, result: Result) -> dict[str, str]:
+def row(part: Part, page: RunPage, result: Result) -> dict[str, str]:
     """A run as a row of the table; the backend is what the planner chose for the run's batches."""
-    config, graph = found.loaded.config, found.graph()
+    config, graph = page.loaded.config, page.graph
     assert graph is not None
-    model: Any = found.loaded.model
+    model: Any = page.loaded.model
     heads, width = model.settings.heads, model.settings.width
     batch = () if config.train.batch == 1 else (config.train.batch,)
     plan = edgewise.plan(graph, edgewise.Dot(), heads=heads, channels=width // heads, batch=batch)

@@ -268,10 +268,10 @@ def run(args: argparse.Namespace) -> Answer:
             return predict(args.run, args.input)
         case "generate":
             from edgewise.apps.command.answers import generate
+            from edgewise.tasks.core.task import Sampling
 
-            sampling = (args.steps, args.temperature, args.top_k)
-            drawn = {"cache": not args.no_cache, "seed": args.seed, "count": args.count}
-            return generate(args.run, args.prompt, *sampling, **drawn)
+            drawn = {name: getattr(args, name) for name in ("prompt", "steps", "count", "temperature", "top_k", "seed")}
+            return generate(args.run, Sampling(**drawn, cache=not args.no_cache))
         case "check":
             from edgewise.apps.command.expressiveness import check
 

@@ -1,4 +1,4 @@
-"""The drawings of a report, from plain arrays. Each follows the page's colours, in light and in dark."""
+"""The figures of a report, drawn from what tasks show as data, in the page's colours, light and dark."""
 
 from __future__ import annotations
 
@@ -12,24 +12,20 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from edgewise.apps.report.pages import DARK, LIGHT, variables
+from edgewise.tasks.core.drawing import Array, Confusion, Curve, Curves, HeatMaps, Matrix, Parity, Pictures
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
-
-# A drawing names the page's colours by these stand-ins; `svg` turns them into CSS variables.
-PAPER, INK, MUTED, RULE, ACCENT, WARM = (f"#0000{n:02x}" for n in range(1, 7))
-_VARIABLES = dict(zip((PAPER, INK, MUTED, RULE, ACCENT, WARM), LIGHT, strict=True))
+# A figure names the page's colours by these stand-ins; `svg` turns them into CSS variables.
+PAGE = {name: f"#0000{n:02x}" for n, name in enumerate(LIGHT, start=1)}
+PAPER, INK, MUTED, RULE, ACCENT, WARM = PAGE.values()
 # Classes: mid-tones that stand out on light paper and on dark.
 CLASSES = ("#3f7fe8", "#e2622f", "#22a08d", "#dba12a", "#9a67e6", "#d9518f", "#74a341", "#1ba6c9", "#a7795a", "#8390a3")
-# Images carry their own ground and heat, because a picture's pixels cannot follow the page.
+# Pictures carry their own ground and heat, because a picture's pixels cannot follow the page.
 GROUND, LIT, HEAT, MATRIX = "#1d2026", "#f2f2ee", "#ff8a3d", CLASSES[0]
 
 _STYLE: dict[Any, Any] = {
@@ -72,8 +68,8 @@ def drawing(
         yield figure, figure.subplots(*panels, squeeze=False)
 
 
-def svg(figure: Figure, name: str) -> str:
-    """The figure as SVG text for a page: the same bytes every time, its ids made unique by `name`."""
+def svg(figure: Figure, prefix: str) -> str:
+    """The figure as SVG text for a page: the same bytes every time, its ids made unique by `prefix`."""
     with matplotlib.rc_context(_STYLE):
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
@@ -84,9 +80,9 @@ def svg(figure: Figure, name: str) -> str:
     drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', drawn, count=1)
     wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))
     drawn = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in wanted else "", drawn)
-    drawn = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", drawn)
-    for colour, variable in _VARIABLES.items():
-        drawn = drawn.replace(colour, f"var(--{variable})")
+    drawn = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", drawn)
+    for name, colour in PAGE.items():
+        drawn = drawn.replace(colour, f"var(--{name})")
     # The page chooses the typeface; only sizes come from the drawing.
     return re.sub(
         r"(font: [^;\"]*?px) [^;\"]*",
@@ -117,20 +113,18 @@ def bare(axes: Axes) -> None:
         spine.set_visible(False)
 
 
-Curve = tuple[str, Sequence[float], Sequence[float], str]
-
-
-def curves(panels: Sequence[tuple[str, Sequence[Curve]]], best: float | None = None) -> Figure:
-    """Panels of curves over training steps, a curve is (label, steps, values, colour); `best`: the step kept."""
-    with drawing(2.5, (1, len(panels))) as (figure, grid):
-        for axes, (title, lines) in zip(grid[0], panels, strict=True):
-            axes.set_title(title)
-            for _, steps, values, colour in lines:
-                axes.plot(steps, values, color=colour, marker="o" if len(steps) == 1 else "", markersize=3)
-            _name_ends(axes, lines)
-            if best is not None:
-                axes.axvline(best, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-            axes.set_xlabel("step")
+def curves(shown: Curves) -> Figure:
+    """Panels of curves, each named at its end."""
+    with drawing(2.5, (1, len(shown.panels))) as (figure, grid):
+        for axes, panel in zip(grid[0], shown.panels, strict=True):
+            axes.set_title(panel.title)
+            axes.plot(*panel.points, "o", color=MUTED, markersize=2.5, alpha=0.5, markeredgewidth=0)
+            for _, x, y, colour in panel.curves:
+                axes.plot(x, y, color=PAGE[colour], marker="o" if len(x) == 1 else "", markersize=3)
+            _name_ends(axes, panel.curves)
+            if shown.mark is not None:
+                axes.axvline(shown.mark, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+            axes.set_xlabel(panel.axis)
             axes.grid(axis="y", color=RULE, linewidth=0.6)
             axes.set_axisbelow(True)
             axes.tick_params(length=0)
@@ -139,34 +133,9 @@ def curves(panels: Sequence[tuple[str, Sequence[Curve]]], best: float | None = N
     return figure
 
 
-def fits(x: Array, y: Array, lines: Sequence[Curve]) -> Figure:
-    """Measured points (x, y), and the functions that should run through them, each (label, places, values, colour)."""
-    with drawing(2.8) as (figure, grid):
-        axes: Axes = grid[0, 0]
-        axes.plot(x, y, "o", color=MUTED, markersize=2.5, alpha=0.5, markeredgewidth=0)
-        for _, places, values, colour in lines:
-            axes.plot(places, values, color=colour)
-        _name_ends(axes, lines)
-        axes.set_xlabel("x")
-        axes.tick_params(length=0)
-        axes.margins(x=0.02)
-    return figure
-
-
-def parity(truth: Array, learned: Array, unit: str) -> Figure:
-    """What was learned over what is true, both [N]: on the diagonal where they agree."""
-    with drawing(3.4, width=3.8) as (figure, grid):
-        axes: Axes = grid[0, 0]
-        axes.axline((0, 0), slope=1, color=RULE, linewidth=0.8, zorder=0)
-        axes.plot(truth, learned, "o", color=ACCENT, markersize=2, alpha=0.4, markeredgewidth=0)
-        axes.set(xlabel=f"truth ({unit})", ylabel=f"learned ({unit})", aspect="equal")
-        axes.tick_params(length=0)
-    return figure
-
-
 def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
     """Name each curve at its end instead of in a legend, pushed apart where two ends are close."""
-    ends = sorted((values[-1], label, colour) for label, steps, values, colour in lines if len(values))
+    ends = sorted((line.y[-1], line.label, PAGE[line.colour]) for line in lines if len(line.y))
     low, high = axes.get_ylim()
     gap, floor = (high - low) * 0.09, -np.inf
     for value, label, colour in ends:
@@ -175,8 +144,20 @@ def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
         axes.annotate(label, xytext=(5, 0), textcoords="offset points", color=colour, va="center", **end)
 
 
-def confusion(counts: Labels, names: Sequence[str]) -> Figure:
-    """How often each class was taken for each other one: rows are the truth, columns the prediction."""
+def parity(shown: Parity) -> Figure:
+    """A point for each prediction, and the diagonal."""
+    with drawing(3.4, width=3.8) as (figure, grid):
+        axes: Axes = grid[0, 0]
+        axes.axline((0, 0), slope=1, color=RULE, linewidth=0.8, zorder=0)
+        axes.plot(shown.truth, shown.predicted, "o", color=ACCENT, markersize=2, alpha=0.4, markeredgewidth=0)
+        axes.set(xlabel=f"truth ({shown.unit})", ylabel=f"predicted ({shown.unit})", aspect="equal")
+        axes.tick_params(length=0)
+    return figure
+
+
+def confusion(shown: Confusion) -> Figure:
+    """Rows are the truth, columns the prediction; a cell's colour is its share of the row."""
+    counts, names = shown.counts, shown.classes
     classes = len(names)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     size = float(np.clip(0.42 * classes + 1.2, 2.6, WIDTH))
@@ -184,25 +165,15 @@ def confusion(counts: Labels, names: Sequence[str]) -> Figure:
         axes: Axes = grid[0, 0]
         axes.set_aspect("equal")
         for row, column in np.ndindex(classes, classes):
-            colour = ACCENT if row == column else WARM
-            axes.add_patch(
-                Rectangle(
-                    (column - 0.47, row - 0.47),
-                    0.94,
-                    0.94,
-                    facecolor=colour,
-                    alpha=0.75 * np.sqrt(share[row, column]),
-                    linewidth=0,
-                )
-            )
+            colour, strength = ACCENT if row == column else WARM, 0.75 * np.sqrt(share[row, column])
+            square = (column - 0.47, row - 0.47), 0.94, 0.94
+            axes.add_patch(Rectangle(*square, facecolor=colour, alpha=strength, linewidth=0))
             if counts[row, column]:
                 strong = INK if share[row, column] >= 0.05 else MUTED
                 axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=strong, fontsize=7.5)
         axes.set(xlim=(-0.5, classes - 0.5), ylim=(classes - 0.5, -0.5))
-        long = max(map(len, names)) > 3
-        axes.set_xticks(
-            range(classes), names, rotation=35 if long else 0, ha="left" if long else "center", rotation_mode="anchor"
-        )
+        turn: dict[str, Any] = {"rotation": 35, "ha": "left"} if max(map(len, names)) > 3 else {"ha": "center"}
+        axes.set_xticks(range(classes), names, rotation_mode="anchor", **turn)
         axes.set_yticks(range(classes), names)
         axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
         axes.set_ylabel("truth")
@@ -212,170 +183,68 @@ def confusion(counts: Labels, names: Sequence[str]) -> Figure:
     return figure
 
 
-def network(
-    places: Array,
-    receivers: Labels,
-    senders: Labels,
-    weights: Array | None,
-    predicted: Labels,
-    wrong: NDArray[np.bool_],
-    names: Sequence[str] | None = None,
-    centre: int | None = None,
-    classes: Sequence[str] = (),
-) -> Figure:
-    """Nodes and edges. The half of an edge next to a node shows how much that node listens along it.
-
-    places [N, 2]; receivers, senders, weights [E] (None: no attention to show); predicted class and `wrong` [N].
-    """
-    with drawing(5.4) as (figure, grid):
-        axes: Axes = grid[0, 0]
-        draw_network(axes, places, receivers, senders, weights, predicted, wrong, names, centre)
-        shown = [c for c in range(len(classes)) if c in predicted]
-        dots = [Line2D([], [], linestyle="", marker="o", markersize=5, color=CLASSES[c % len(CLASSES)]) for c in shown]
-        key = figure.legend(
-            dots,
-            [classes[c] for c in shown],
-            loc="outside upper left",
-            ncols=4,
-            frameon=False,
-            handletextpad=0.1,
-            columnspacing=1.2,
-            labelcolor=MUTED,
-        )
-        key.set_zorder(0)
-    return figure
-
-
-def draw_network(
-    axes: Axes,
-    places: Array,
-    receivers: Labels,
-    senders: Labels,
-    weights: Array | None,
-    predicted: Labels,
-    wrong: NDArray[np.bool_],
-    names: Sequence[str] | None = None,
-    centre: int | None = None,
-) -> None:
-    """Draw one network into axes; see `network`."""
-    other = receivers != senders
-    i, j = receivers[other], senders[other]
-    halves = np.stack([places[i], (places[i] + places[j]) / 2], axis=1)
-    axes.add_collection(LineCollection(list(halves), colors=MUTED, linewidths=0.5, alpha=0.45))
-    if weights is not None and len(i):
-        heat = weights[other] / max(float(weights[other].max()), 1e-12)
-        order = np.argsort(heat, kind="stable")
-        lines = LineCollection(
-            list(halves[order]), colors=INK, linewidths=0.3 + 3.2 * heat[order], alpha=list(0.1 + 0.8 * heat[order])
-        )
-        lines.set_capstyle("butt")
-        axes.add_collection(lines)
-    degree = np.bincount(i, minlength=len(places))
-    sizes = (26 + 9 * np.sqrt(degree) * 2) * (0.55 if len(places) > 80 else 1.0)
-    colours = [CLASSES[c % len(CLASSES)] for c in predicted]
-    x, y = places.T
-    if centre is not None:
-        ring = {"s": 3.2 * sizes[centre], "facecolor": "none", "edgecolor": INK, "linewidth": 1.1, "zorder": 3}
-        axes.scatter(x[centre], y[centre], **ring)
-    axes.scatter(x, y, s=sizes, c=colours, edgecolor=PAPER, linewidth=1.0, zorder=4)
-    axes.scatter(x[wrong], y[wrong], s=0.4 * sizes[wrong], c=INK, marker="x", linewidth=1.2, zorder=5)
-    if names is not None:
-        for place, name in zip(places, names, strict=True):
-            axes.annotate(
-                name,
-                place,
-                xytext=(0, 8.5),
-                textcoords="offset points",
-                ha="center",
-                fontsize=6.5,
-                color=MUTED,
-                zorder=6,
-            )
-    axes.set_aspect("equal")
-    axes.margins(0.06)
-    bare(axes)
-
-
-def draw_small_network(axes: Axes, places: Array, receivers: Labels, senders: Labels, colour: Labels) -> None:
-    """Draw one of many small networks into axes: places [N, 2], edges [E], a class for each node [N]."""
-    lines = LineCollection(list(np.stack([places[receivers], places[senders]], axis=1)), colors=MUTED, linewidths=0.6)
-    axes.add_collection(lines)
-    x, y = places.T
-    axes.scatter(x, y, s=14, c=[CLASSES[c] for c in colour], edgecolor=PAPER, linewidth=0.6, zorder=4)
-    axes.set_aspect("equal")
-    axes.margins(0.08)
-    bare(axes)
-
-
-def token_matrix(weights: Array, tokens: Sequence[str]) -> Figure:
-    """Who listens to whom in a text, weights [H, T, T]: a row per listening character, a column per character heard."""
-    heads, length = len(weights), len(tokens)
-    shown = heads if heads > 1 else 0
-    ratio = [4.0, 1.0] if shown else [1.0]
+def matrix(shown: Matrix) -> Figure:
+    """The mean of the heads with its labels, and beside it each head."""
+    heads, length = len(shown.weights), len(shown.labels)
+    small = heads if heads > 1 else 0
+    ratio = [4.0, 1.0] if small else [1.0]
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, 5.9), layout="constrained")
         FigureCanvasSVG(figure)
         columns = figure.add_gridspec(1, len(ratio), width_ratios=ratio, wspace=0.06)
         axes = figure.add_subplot(columns[0])
-        draw_matrix(axes, weights.mean(0))
-        axes.set_title("mean of the heads" if shown else "the head", pad=16)
-        small = min(7.5, 300 / length)
-        axes.set_yticks(range(length), tokens, fontsize=small)
-        axes.set_xticks(range(length), tokens, fontsize=small)
+        _draw_matrix(axes, shown.weights.mean(0))
+        axes.set_title("mean of the heads" if small else "the head", pad=16)
+        for ticks in (axes.set_xticks, axes.set_yticks):
+            ticks(range(length), shown.labels, fontsize=min(7.5, 300 / length))
         axes.tick_params(length=0, pad=2, top=True, bottom=False, labeltop=True, labelbottom=False)
-        if shown:
-            rows = columns[1].subgridspec(min(shown, 4), -(-shown // 4), hspace=0.12)
-            for head in range(shown):
+        if small:
+            rows = columns[1].subgridspec(min(small, 4), -(-small // 4), hspace=0.12)
+            for head in range(small):
                 axes = figure.add_subplot(rows[head % 4, head // 4])
-                draw_matrix(axes, weights[head])
+                _draw_matrix(axes, shown.weights[head])
                 axes.set_title(f"head {head + 1}", fontsize=7.5, pad=3, color=MUTED)
     return figure
 
 
-def draw_matrix(axes: Axes, weights: Array) -> None:
+def _draw_matrix(axes: Axes, weights: Array) -> None:
     """Draw weights [I, J] as squares. Each row is scaled by its largest weight, or long rows would all look pale."""
     heat = weights / np.maximum(weights.max(1, keepdims=True), 1e-12)
     axes.imshow(shades(heat, MATRIX))
     height, width = weights.shape
-    axes.plot(
-        [-0.5, width - 0.5, width - 0.5, -0.5, -0.5],
-        [-0.5, -0.5, height - 0.5, height - 0.5, -0.5],
-        color=RULE,
-        linewidth=0.7,
-    )
+    axes.add_patch(Rectangle((-0.5, -0.5), width, height, facecolor="none", edgecolor=RULE, linewidth=0.7))
     bare(axes)
 
 
-def image_attention(
-    images: Array, received: Array, heard: Array, chosen: Sequence[tuple[int, int]], titles: Sequence[str]
-) -> Figure:
-    """Images [P, h, w] in [0, 1]; attention received [P, a, b] per patch; what the chosen patch hears [P, a, b]."""
-    pictures = len(images)
-    patch = images.shape[1] / received.shape[1], images.shape[2] / received.shape[2]
-    labels = (
-        "the image, and what the model says",
-        "how much each patch is heard by all",
-        "what the outlined patch hears",
-    )
+def pictures(shown: Pictures) -> Figure:
+    """A row of images under their titles, and below it a row for each kind of heat."""
+    count = len(shown.pixels)
+    side = WIDTH / count
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, 3 * (WIDTH / pictures + 0.25)), layout="constrained")
+        rows = 1 + len(shown.heat)
+        figure = Figure(figsize=(WIDTH, rows * (side + 0.25) if shown.heat else 1.35 * side), layout="constrained")
         FigureCanvasSVG(figure)
-        bands: Any = figure.subfigures(3, 1, height_ratios=[1.16, 1, 1])
-        for band, label, heats in zip(bands, labels, (None, received, heard), strict=True):
-            band.suptitle(label, x=0.005, ha="left", fontsize=8.5, color=MUTED)
-            for column, axes in enumerate(band.subplots(1, pictures)):
-                draw_image(axes, images[column], None if heats is None else heats[column])
-                if heats is None:
-                    axes.set_title(titles[column], loc="center")
-                if heats is heard:
-                    top, left = chosen[column][0] * patch[0], chosen[column][1] * patch[1]
-                    axes.add_patch(
-                        Rectangle((left, top), patch[1], patch[0], facecolor="none", edgecolor="#ffffff", linewidth=1.4)
-                    )
+        bands: Any = figure.subfigures(rows, 1, squeeze=False, height_ratios=[1.16, *[1.0] * len(shown.heat)])
+        first, *others = bands[:, 0]
+        if others:
+            first.suptitle("image and prediction", x=0.005, ha="left", fontsize=8.5, color=MUTED)
+        for axes, pixels, title, wrong in zip(_row(first, count), shown.pixels, shown.titles, shown.wrong, strict=True):
+            _draw_image(axes, pixels)
+            axes.set_title(title, loc="center", color=WARM if wrong else INK)
+        for band, heat in zip(others, shown.heat, strict=True):
+            band.suptitle(heat.label, x=0.005, ha="left", fontsize=8.5, color=MUTED)
+            for column, axes in enumerate(_row(band, count)):
+                _draw_image(axes, shown.pixels[column], heat.values[column])
+                if heat.cells:
+                    _outline(axes, shown.pixels[column].shape, heat.values[column].shape, heat.cells[column])
     return figure
 
 
-def draw_image(axes: Axes, image: Array, heat: Array | None) -> None:
+def _row(figure: Any, columns: int) -> Any:
+    return figure.subplots(1, columns, squeeze=False)[0]
+
+
+def _draw_image(axes: Axes, image: Array, heat: Array | None = None) -> None:
     """A grey image [h, w] in [0, 1], under the heat [a, b] of its patches where there is any."""
     height, width = image.shape
     extent = (0.0, float(width), float(height), 0.0)
@@ -387,10 +256,28 @@ def draw_image(axes: Axes, image: Array, heat: Array | None) -> None:
     bare(axes)
 
 
-def examples(images: Array, titles: Sequence[str], wrong: NDArray[np.bool_]) -> Figure:
-    """A row of images with a title each: what the model said."""
-    with drawing(WIDTH / len(images) * 1.35, (1, len(images))) as (figure, grid):
-        for axes, image, title, bad in zip(grid[0], images, titles, wrong, strict=True):
-            draw_image(axes, image, None)
-            axes.set_title(title, loc="center", color=WARM if bad else INK)
+def _outline(axes: Axes, pixels: tuple[int, ...], cells: tuple[int, ...], cell: tuple[int, int]) -> None:
+    """Outline one of the cells into which an image is divided."""
+    height, width = pixels[0] / cells[0], pixels[1] / cells[1]
+    corner = cell[1] * width, cell[0] * height
+    axes.add_patch(Rectangle(corner, width, height, facecolor="none", edgecolor="#ffffff", linewidth=1.4))
+
+
+def heat_maps(shown: HeatMaps) -> Figure:
+    """A row of pictures, and below each the same in grey under its heat; its sides are counted in the heat's cells."""
+    width = WIDTH / max(2, len(shown.maps))
+    with drawing(2 * width + 0.3, (2, len(shown.maps)), width * len(shown.maps)) as (figure, grid):
+        for column, (title, picture, heat, region, area) in enumerate(shown.maps):
+            above, below = grid[:, column]
+            rows, columns = heat.shape
+            extent = (0.0, float(columns), float(rows), 0.0)
+            grey = picture.mean(-1, keepdims=True).repeat(3, -1)
+            for axes, layer in ((above, picture), (below, grey), (below, shades(heat, HEAT, 0.85))):
+                axes.imshow(layer, extent=extent)
+                axes.set_aspect(picture.shape[0] / picture.shape[1] * columns / rows)
+                bare(axes)
+            above.set_title(title)
+            if region is not None and region.any():
+                y, x = ((np.arange(n) + 0.5) / n * side for n, side in zip(region.shape, area, strict=True))
+                below.contour(x, y, region.astype(np.float64), levels=[0.5], colors=[INK], linewidths=1.2)
     return figure

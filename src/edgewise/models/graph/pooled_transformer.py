@@ -118,39 +118,39 @@ class PooledTransformer(nn.Module):
         """To how large a part each node belongs to each cluster: [*, N, K]."""
         return self.assign(graph, self.gnn(graph, x))
 
+    def relevance(self, graph: Graph, x: Tensor, output: int) -> Tensor:
+        """How much each node contributes to an output, back through the transformer, the pooling and the graph layers.
+
+        Equation    r_i = Σ_c x_ic ∂y_o / ∂x_ic, S held as it is
+        Shapes      x [N, inputs] -> [N], of the output `output` of the node's own graph
+        Edge cases  members of a batch are separate: each node's r_i is of its own graph's output
+        Cost        one forward and one backward pass
+        Differs     GraphCAM follows attention and gradients layer by layer; this is gradient × input: against a node
+                    whose features are 0, the mean of the training nodes where features are scaled so
+        Reference   Shrikumar et al., "Learning important features through propagating activation differences", 2017,
+                    §2.2; Zheng et al., 2022, §III-D
+
+        Example
+            >>> model = PooledTransformer(PooledTransformerSettings(8, clusters=2), Signature(3, 2, whole_graph=True))
+            >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+            >>> model.relevance(pair, torch.ones(2, 3), output=1).shape
+            torch.Size([2])
+        """
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                h = self.gnn(graph, x)
+                s = self.assign(graph, h).detach()
+                outputs = self.answer(min_cut_pool(graph, h, s))
+                (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
+        finally:
+            self.train(was_training)
+        return (x * gradient).sum(-1).detach()
+
 
 def _block(settings: PooledTransformerSettings) -> nn.Module:
     attention = MultiHeadAttention(settings.width, settings.heads)
     feed_forward = FeedForward(settings.width, 2 * settings.width)
     return PreNormBlock(settings.width, attention, feed_forward, dropout=settings.dropout)
-
-
-def relevance(model: PooledTransformer, graph: Graph, x: Tensor, output: int) -> Tensor:
-    """How much each node speaks for an output, back through the transformer, the pooling and the graph layers.
-
-    Equation    r_i = Σ_c x_ic ∂y_o / ∂x_ic, S held as it is
-    Shapes      x [N, inputs] -> [N], of the output `output` of the node's own graph
-    Edge cases  members of a batch are told apart: each node's r_i is of its own graph's output
-    Cost        one forward and one backward pass
-    Differs     GraphCAM follows attention and gradients layer by layer; this is gradient × input: against a node whose
-                features are 0, the mean of the training nodes where features are scaled so
-    Reference   Shrikumar et al., "Learning important features through propagating activation differences", 2017, §2.2;
-                Zheng et al., 2022, §III-D
-
-    Example
-        >>> model = PooledTransformer(PooledTransformerSettings(width=8, clusters=2), Signature(3, 2, whole_graph=True))
-        >>> relevance(model, Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), torch.ones(2, 3), 1).shape
-        torch.Size([2])
-    """
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            h = model.gnn(graph, x)
-            s = model.assign(graph, h).detach()
-            outputs = model.answer(min_cut_pool(graph, h, s))
-            (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
-    finally:
-        model.train(was_training)
-    return (x * gradient).sum(-1).detach()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -11,22 +10,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import probabilities
-from edgewise.models.signature import Signature
-
-
-class LanguageModel(Protocol):
-    """What can generate: a module that takes up the caches it gave, and goes on from there."""
-
-    signature: Signature
-    training: bool
-
-    def __call__(self, graph: Graph, x: Tensor, caches: Sequence[Any] | None = None) -> Tensor: ...
-
-    def caches(self, graph: Graph) -> Sequence[Any]: ...
-
-    def train(self, mode: bool = True) -> Any: ...
-
-    def eval(self) -> Any: ...
+from edgewise.models.capabilities import LanguageModel
 
 
 @torch.no_grad()

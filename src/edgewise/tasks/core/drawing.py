@@ -109,7 +109,7 @@ class Heat(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Images:
+class Pictures:
     """Grey images [P, h, w] from 0 to 1 in a row, their titles in another colour where `wrong`, and rows of heat."""
 
     pixels: Array
@@ -119,12 +119,16 @@ class Images:
 
 
 class HeatMap(NamedTuple):
-    """A picture [h, w, 3] from 0 to 1, the heat [a, b] from 0 to 1 of its cells, and a region [*, *] to outline."""
+    """A picture [h, w, 3] from 0 to 1, and the heat [a, b] from 0 to 1 of the cells into which it is divided.
+
+    `region` [*, *] is to be outlined: where it is, in equal parts of `area`, which is its height and width in cells.
+    """
 
     title: str
     picture: Array
     heat: Array
     region: Flags | None = None
+    area: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,7 @@ class Films:
         box: Width and height in metres.
         radius: Of a disc, in metres.
         frame: Seconds between two frames.
+        slower: How many times slower than life an animation plays.
     """
 
     films: Sequence[tuple[str, Array]]
@@ -151,11 +156,12 @@ class Films:
     box: tuple[float, ...]
     radius: float
     frame: float
+    slower: float = 1.0
 
 
 @dataclass(frozen=True)
 class Strip:
-    """Films at a few evenly spaced moments, one film in a row."""
+    """Films at a few evenly spaced moments, a film in each row."""
 
     films: Films
 
@@ -167,12 +173,15 @@ class Animation:
     films: Films
 
 
+Figure = Curves | Parity | Confusion | Network | Networks | Matrix | Pictures | HeatMaps | Strip | Animation
+
+
 @dataclass(frozen=True)
 class Drawing:
     """A figure, the name of its file and what it shows."""
 
     name: str
-    figure: Curves | Parity | Confusion | Network | Networks | Matrix | Images | HeatMaps | Strip | Animation
+    figure: Figure
     caption: str = ""
 
 
@@ -193,6 +202,9 @@ class Passage:
     caption: str
 
 
+Content = Drawing | TextTable | Passage
+
+
 class Section(NamedTuple):
     """A titled part of a report. Its contents are made when they are asked for, so that one that fails costs no other.
 
@@ -203,7 +215,7 @@ class Section(NamedTuple):
     """
 
     title: str
-    make: Callable[[], Iterable[Drawing | TextTable | Passage]]
+    make: Callable[[], Iterable[Content]]
 
 
 class Output(NamedTuple):

@@ -133,7 +133,7 @@ class Task(ABC):
         raise ConfigError(f"{self.name} generates nothing: only texts and graphs are written")
 
 
-def sizes(splits: Mapping[Split, Sized]) -> str:
+def sizes(splits: Mapping[Any, Sized]) -> str:
     """How many examples each split has.
 
     Example

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,16 +19,19 @@ from edgewise.graphs.comparison import (
     random_alike,
 )
 from edgewise.layers import chosen
+from edgewise.models.capabilities import language_model
 from edgewise.models.signature import Signature
-from edgewise.models.text.generation import LanguageModel, generate
+from edgewise.models.text.generation import generate
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
+from edgewise.tasks.core.task import Pattern, Sampling, Split, given, lay, sizes
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
 
 Sequences = list[list[int]]
 AT_ONCE = 32  # tokens that are drawn before it is looked whether all graphs have ended
+COLUMNS, TRIES = 5, 40  # graphs in a row of a drawing; sequences that a report writes to find graphs to draw
 
 
 class TokenBatch(DisjointBatch):
@@ -53,6 +58,8 @@ class GraphGeneration(Classification):
     """
 
     metric = "loss"
+    unit = "graphs"
+    generates = "--count 10"
     maximise = False
 
     def __init__(
@@ -123,11 +130,11 @@ class GraphGeneration(Classification):
         """`count` graphs that a model writes, token by token among those that the rules allow; None where none ends."""
         generator = torch.Generator(device).manual_seed(seed)
         written = torch.full((count, 1), END, device=device)
-        speaker = cast(LanguageModel, model)
+        writer = language_model(model)
         while count and written.shape[1] <= self.length and not (written[:, 1:] == END).any(1).all():
             steps = min(AT_ONCE, self.length + 1 - written.shape[1])
             ruled: dict[str, Any] = {"generator": generator, "allowed": lambda t: self.tokens.allowed(t)[..., -1, :]}
-            written = generate(speaker, written, steps, lambda n: self.sequence_graph(pattern, n), temperature, **ruled)
+            written = generate(writer, written, steps, partial(self.sequence_graph, pattern), temperature, **ruled)
         return [self.tokens.decode(sequence) for sequence in written.cpu()]
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
@@ -157,6 +164,50 @@ class GraphGeneration(Classification):
             "clustering of random graphs": clustering_discrepancy(chance, test),
         }
 
+    def describe(self) -> str:
+        return f"{self.name}: graphs ({sizes(self.splits)})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section(
+            "Generated graphs", lambda: [self.beside(self.sample(model, TRIES, pattern)), *self.compared(scores)]
+        )
+
+    def beside(self, sampled: Sequence[Graph | None]) -> Drawing:
+        """Test graphs, and the first of some graphs that a model writes."""
+        graphs = [graph for graph in sampled if graph is not None]
+        shown = [*self.splits["test"][:COLUMNS], *graphs[: 2 * COLUMNS]]
+        titles = ["test graphs", *[""] * (COLUMNS - 1), "written by the model", *[""] * len(graphs)]
+        failed = len(sampled) - len(graphs)
+        caption = f"{failed} of {len(sampled)} sequences did not end: no graph. Graphs of another colour are not valid."
+        return Drawing("generated", self._networks(shown, titles), caption)
+
+    def _networks(self, graphs: Sequence[Graph], titles: Sequence[str]) -> Networks:
+        """Graphs in rows, valid ones in one colour and the others in another."""
+        invalid = [0 if self.family.valid(graph) else 1 for graph in graphs]
+        members = [(g, np.full(g.num_receivers, colour)) for g, colour in zip(graphs, invalid, strict=True)]
+        return Networks(members, titles, COLUMNS)
+
+    def compared(self, scores: Mapping[str, float]) -> list[TextTable]:
+        """The scores of the test split, where they were measured; the discrepancies beside those of random graphs."""
+        if not scores:
+            return []
+        shares = [[name, f"{100 * scores[name]:.1f} %", ""] for name in ("valid", "novel", "valid and novel", "unique")]
+        apart = [
+            [f"{name} MMD²", f"{scores[name]:.5f}", f"{scores[f'{name} of random graphs']:.5f}"]
+            for name in ("degree", "clustering")
+        ]
+        return [TextTable(["", "the model's graphs", "random graphs, as many nodes and links"], shares + apart)]
+
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+        """New graphs, at temperature 1 unless another is given, with a drawing of those whose sequences end."""
+        temperature = 1.0 if sampling.temperature is None else sampling.temperature
+        sampled = self.sample(model, sampling.count, pattern, device, temperature, sampling.seed)
+        described = [self.described(graph) for graph in sampled]
+        lines = [f"{number}: {_sentence(graph)}" for number, graph in enumerate(described)]
+        graphs = [graph for graph in sampled if graph is not None]
+        drawing = Drawing(f"generated-{sampling.seed}", self._networks(graphs, [""] * len(graphs)))
+        return Output({"graphs": described}, {"drawing": drawing} if graphs else {}, "\n".join(lines))
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The graph that the model writes with a seed, given as a number: its links, and whether it is valid."""
         if not (request.strip().isascii() and request.strip().isdigit() and len(request.strip()) < 10):
@@ -173,6 +224,13 @@ class GraphGeneration(Classification):
             "links": links_of(graph).T.tolist(),
             "valid": self.family.valid(graph),
         }
+
+
+def _sentence(described: Mapping[str, Any]) -> str:
+    if "nodes" not in described:
+        return "the sequence does not end, not valid"
+    size = f"{described['nodes']} nodes, {len(described['links'])} links"
+    return f"{size}, {'valid' if described['valid'] else 'not valid'}"
 
 
 def graph_generation(

@@ -18,7 +18,7 @@ from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
 
 FILE = Remote(
     name="musk1.mat",
@@ -59,10 +59,12 @@ class BagClassification(Classification):
     Errors      a fold that there is none of is a `ConfigError`.
     """
 
+    unit = "bags"
+
     def __init__(self, name: str, bags: Bags, fold: int, seed: int) -> None:
         if not 0 <= fold < FOLDS or not 0 <= seed < 1 << 32:
             raise ConfigError(f"fold must be 0 to {FOLDS - 1} and seed 0 to 2**32 - 1, not {fold} and {seed}")
-        self.name = name
+        self.name, self.classes = name, bags.classes
         self.signature = Signature(inputs=bags.x[0].shape[-1], outputs=len(bags.classes), whole_graph=True)
         folds = stratified(bags.labels, seed)
         train = torch.cat([part for number, part in enumerate(folds) if number != fold])
@@ -91,6 +93,9 @@ class BagClassification(Classification):
         x = [self.bags.x[bag] for bag in chosen.tolist()]
         graph = self.bags_graph([len(instances) for instances in x], pattern)
         return Batch(graph, torch.cat(x), self.bags.labels[chosen], torch.arange(len(chosen)))
+
+    def describe(self) -> str:
+        return f"{self.name}: {len(self.bags.x)} bags of instances ({sizes(self.splits)})"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

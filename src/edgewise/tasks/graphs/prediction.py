@@ -13,10 +13,14 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
+from edgewise.models.capabilities import Clustering
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.drawing import Drawing, Networks, Section
+from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+
+DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,14 @@ class GraphClassification(Classification):
     Reference   Baggag & Saad, §5.2
     """
 
+    unit = "graphs"
+
     def __init__(self, name: str, graphs: Graphs) -> None:
         for split in ("train", "valid"):
             if len(graphs.splits[split]) == 0:
                 raise DataError(f"{name} has no graphs in its {split} split")
         self.name = name
-        self.graphs = graphs
+        self.graphs, self.classes = graphs, graphs.classes
         self.epoch_size = len(graphs.splits["train"])
         self.has_test = len(graphs.splits["test"]) > 0
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
@@ -103,6 +109,30 @@ class GraphClassification(Classification):
         e = None if self._e is None else torch.cat([self._e[number] for number in numbers])
         u = None if self.graphs.u is None else self.graphs.u[chosen]
         return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen], e, u)
+
+    def describe(self) -> str:
+        count, nodes = len(self.graphs.members), len(self.graphs.x)
+        return f"{self.name}: {count:,} graphs of {nodes:,} nodes ({sizes(self.graphs.splits)})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        if isinstance(model, Clustering) and self.has_test:
+            yield Section("Clusters", lambda: self.clusters(model, pattern))
+        yield from super().draw(model, pattern, scores)
+
+    def clusters(self, model: Clustering, pattern: Pattern) -> list[Drawing]:
+        """Some test graphs, each node in the colour of the cluster to which it belongs most."""
+        batch = next(self.batches("test", 100, pattern))
+        parts = model.clusters(batch.graph, batch.x)
+        label = parts.argmax(-1).split([member.num_receivers for member in batch.members])
+        small = [g for g, member in enumerate(batch.members) if 3 <= member.num_receivers <= LARGEST][:DRAWN]
+        titles = [self.classes[int(batch.target[g])] if self.classes else "" for g in small]
+        networks = Networks([(batch.members[g], label[g].numpy()) for g in small], titles, COLUMNS)
+        used = len(torch.cat(label).unique())
+        caption = (
+            "Test graphs, each node in the colour of the cluster to which it belongs most: "
+            f"{used} of {parts.shape[-1]} clusters are used here."
+        )
+        return [Drawing("clusters", networks, caption)] if small else []
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch, batch_of
-from edgewise.tasks.core.task import Pattern, Split, Task, given
+from edgewise.tasks.core.task import Pattern, Split, Task, given, sizes
 from edgewise.tasks.graphs.families import draw_splits, family_named
 from edgewise.tasks.links.prediction import PairBatch
 
@@ -47,6 +47,7 @@ class GraphReconstruction(Task):
     """
 
     metric = "f1"
+    unit = "graphs"
     maximise = True
 
     def __init__(self, name: str, splits: dict[Split, list[Graph]], width: int) -> None:
@@ -103,6 +104,9 @@ class GraphReconstruction(Task):
         right, wrong, missed = (means.pop(name) for name in ("right", "wrong", "missed"))
         f1 = 2 * right / (2 * right + wrong + missed) if right else 0.0
         return means | {"f1": f1, "accuracy": 1 - wrong - missed}
+
+    def describe(self) -> str:
+        return f"{self.name}: graphs ({sizes(self.splits)})"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,12 +16,15 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.drawing import Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
 
 MAX_BYTES = 1 << 24
+DRAWN = 6  # images in a report
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class ImageClassification(Classification):
     Errors      a patch that does not divide the image, or a shift that could move all of it out, is a `ConfigError`.
     """
 
+    unit = "images"
+
     def __init__(self, name: str, images: Images, patch: int, shift: int = 0) -> None:
         height, width = images.pixels.shape[1:]
         if not 0 <= shift < min(height, width):
@@ -91,6 +96,7 @@ class ImageClassification(Classification):
             raise ConfigError(f"patch={patch} does not cut images of {height} x {width} pixels into equal squares")
         self.name = name
         self.images = images
+        self.classes = images.classes
         self.shift = shift
         self.patch = (patch or height, patch or width)
         self.layout = (height // self.patch[0], width // self.patch[1])
@@ -130,6 +136,46 @@ class ImageClassification(Classification):
     def _normalise(self, grey: Tensor) -> Tensor:
         # In place, because grey values are never float32 yet: a batch is one pass over memory less.
         return grey.float().sub_(self.images.mean).div_(self.images.deviation)
+
+    def describe(self) -> str:
+        (height, width), (y, x) = self.images.pixels.shape[1:], self.patch
+        return f"{self.name}: {height} × {width} pixels in patches of {y} × {x} ({sizes(self.images.splits)})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Attention", lambda: [self.attention(model, pattern)])
+        yield from super().draw(model, pattern, scores)
+
+    @torch.no_grad()
+    def attention(self, model: nn.Module, pattern: Pattern) -> Drawing:
+        """The model's last attention on a test image of each class, as far as there is one among the first 64."""
+        batch = next(self.batches("test", 64, pattern))
+        labels = batch.target.reshape(-1)
+        chosen = torch.tensor([int((labels == c).nonzero()[0]) for c in labels.unique().tolist()][:DRAWN])
+        outputs, call = last_attention(model, self.graph(pattern), cast(Tensor, batch.x)[chosen])
+        predicted, count = outputs.reshape(len(chosen), -1).argmax(-1), len(chosen)
+        wrong = (predicted != labels[chosen]).tolist()
+        pixels = self.images.pixels[self.images.splits["test"][chosen]].double()
+        grey = (pixels / pixels.max().clamp(min=1)).numpy()
+        pairs = [(self.classes[p], self.classes[t]) for p, t in zip(predicted, labels[chosen], strict=True)]
+        titles = [p if p == t else f"{p}, not {t}" for p, t in pairs]
+        if call is None:
+            caption = "Test images and their predicted classes. This model has no attention weights."
+            return Drawing("examples", Pictures(grey, titles, wrong), caption)
+        weights = matrices(call.graph, call.weights.double().mean(-1))
+        ink = cut(pixels, *self.patch).mean(-1).argmax(-1)
+        heat = (
+            Heat("attention to each patch, mean of all patches", weights.mean(1).reshape(count, *self.layout)),
+            Heat(
+                "attention of the outlined patch",
+                weights[np.arange(count), ink].reshape(count, *self.layout),
+                [divmod(patch, self.layout[1]) for patch in ink.tolist()],
+            ),
+        )
+        caption = (
+            f"Test images, cut into {self.layout[0]} × {self.layout[1]} patches. The outlined patch has the most ink. "
+            "Mean over the heads of the last attention layer."
+        )
+        return Drawing("attention", Pictures(grey, titles, wrong, heat), caption)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class LinkPrediction(Task):
     """
 
     metric = "auc"
+    unit = "links"
     maximise = True
 
     def __init__(self, name: str, cut: LinkCut, x: Tensor | SparseFeatures, width: int, variational: bool) -> None:
@@ -141,6 +142,10 @@ class LinkPrediction(Task):
         scores = ranking_scores(logits[linked], logits[~linked]) | {"loss": self._reconstruction(z, batch)}
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=z.device)
         return {name: value * count for name, value in scores.items()} | {"count": count}
+
+    def describe(self) -> str:
+        links = ", ".join(f"{getattr(self.cut, split).shape[1]:,} {split}" for split in ("train", "valid", "test"))
+        return f"{self.name}: {self.cut.graph.num_receivers:,} nodes and their links ({links})"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

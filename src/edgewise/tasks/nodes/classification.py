@@ -18,12 +18,19 @@ from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Signature
+from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
 
 MAX_BYTES = 1 << 32
+WHOLE, AROUND, NAMED = 150, 60, 40  # nodes: larger graphs are drawn in part, such a part, graphs whose nodes have names
+ATTENTION = (
+    "The half of an edge next to a node shows the node's attention to the other end: the stronger, the more. "
+    "Mean over the heads of the last attention layer."
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,12 @@ class NodeClassification(Classification):
     """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is built once."""
 
     epoch_size = 1
+    unit = "nodes"
 
     def __init__(self, name: str, nodes: Nodes) -> None:
         self.name = name
         self.nodes = nodes
+        self.classes = nodes.classes
         self.signature = Signature(inputs=nodes.x.shape[-1], outputs=len(nodes.classes))
         self._graphs: dict[Pattern, Graph] = {}
         self._batches: dict[tuple[Split, Pattern], Batch] = {}
@@ -96,6 +105,46 @@ class NodeClassification(Classification):
             rows = self.nodes.splits[split]
             self._batches[split, pattern] = Batch(self.graph(pattern), self.nodes.x, self.nodes.labels[rows], rows)
         return self._batches[split, pattern]
+
+    def describe(self) -> str:
+        count, classes = self.nodes.graph.num_receivers, len(self.classes)
+        return f"{self.name}: {count:,} nodes of {classes} classes ({sizes(self.nodes.splits)})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Attention", lambda: [self.attention(model, pattern)])
+        yield from super().draw(model, pattern, scores)
+
+    @torch.no_grad()
+    def attention(self, model: nn.Module, pattern: Pattern) -> Drawing:
+        """The model's last attention on the graph, of a large one around one of its nodes; the colours are predictions.
+
+        Edge cases  a model without attention: the graph's edges
+        """
+        graph, labels = self.graph(pattern), self.nodes.labels
+        outputs, call = last_attention(model, graph, self.nodes.x)
+        predicted = outputs.argmax(-1)
+        wrong = (predicted != labels) & (labels >= 0)
+        seen = graph if call is None else call.graph
+        count, centre = graph.num_receivers, None
+        shown = torch.arange(count)
+        if count > WHOLE:
+            centre = _example(graph, self.nodes.splits["test"], wrong)
+            shown = _around(graph, centre)
+        inside = torch.isin(seen.receivers, shown) & torch.isin(seen.senders, shown)
+        network = Network(
+            seen.subgraph(shown),
+            predicted[shown].numpy(),
+            self.classes,
+            None if call is None else call.weights.double().mean(-1)[inside].numpy(),
+            wrong[shown].numpy(),
+            [str(node) for node in shown.tolist()] if len(shown) <= NAMED else (),
+            None if centre is None else shown.tolist().index(centre),
+        )
+        what = f"Node {centre} of {self.name} (circled) and {len(shown) - 1} of the nodes around it"
+        what = f"All {count} nodes of {self.name}" if centre is None else what
+        edges = "This model has no attention weights: the lines are the graph's edges." if call is None else ATTENTION
+        caption = f"{what}; the colour is the predicted class, a cross marks a wrong prediction. {edges}"
+        return Drawing("graph" if call is None else "attention", network, caption)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
@@ -123,3 +172,20 @@ class NodeClassification(Classification):
                 raise DataError(f"no node {number!r} in {self.name}: {known}")
             nodes.append(int(number))
         return nodes
+
+
+def _example(graph: Graph, test: Tensor, wrong: Tensor) -> int:
+    """A test node, classified correctly, with about eight neighbours."""
+    distance = (graph.in_degrees()[test] - 8).abs()
+    return int(test[(distance + 1000 * wrong[test]).argmin()])
+
+
+def _around(graph: Graph, centre: int) -> Tensor:
+    """A node, its neighbours and their neighbours, the nearest `AROUND` of them, in ascending order."""
+    offsets, senders = graph.offsets.tolist(), graph.senders
+    near = [centre]
+    for node in near:
+        near += [j for j in senders[offsets[node] : offsets[node + 1]].tolist() if j not in near]
+        if len(near) >= AROUND:
+            break
+    return torch.tensor(sorted(near[:AROUND]))

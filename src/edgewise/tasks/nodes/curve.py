@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -13,7 +13,8 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
+from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
+from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
 
 END, VALID, TEST = 3.0, 50, 200
 
@@ -41,6 +42,7 @@ class CurveRegression(Task):
     metric = "loss"
     epoch_size = 1
     name = "curve"
+    unit = "points"
 
     def __init__(self, points: int, noise: float, seed: int) -> None:
         if points < 2 or not 0 <= noise < float("inf"):
@@ -92,6 +94,26 @@ class CurveRegression(Task):
         train = self.splits["train"]
         powers = [x.double()[:, None] ** torch.arange(4) for x in (self.place[train], places)]
         return (powers[1] @ torch.linalg.lstsq(powers[0], self.value[train].double()[:, None]).solution)[:, 0]
+
+    def describe(self) -> str:
+        return f"{self.name}: noisy values of a function ({sizes(self.splits)})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Fit", lambda: [self.fit(model, pattern)])
+
+    @torch.no_grad()
+    def fit(self, model: nn.Module, pattern: Pattern) -> Drawing:
+        """The model's curve beside the function, the best cubic and the training points."""
+        train, test, batch = self.splits["train"], self.splits["test"], self._batch("test", pattern)
+        places, function = self.place[test], self.value[test]
+        fitted, cubic = batch.read(model(batch.graph, batch.x))[:, 0], self.cubic(places)
+        lines: list[tuple[str, Tensor, Colour]]
+        lines = [("cubic", cubic, "muted"), ("function", function, "warm"), ("attention", fitted, "accent")]
+        curves = [Curve(name, places.tolist(), values.tolist(), colour) for name, values, colour in lines]
+        points = self.place[train].tolist(), self.value[train].tolist()
+        near, far = ((values - function).square().mean().item() for values in (fitted, cubic))
+        caption = f"Mean squared error: attention {near:.3f}, the best cubic {far:.3f}."
+        return Drawing("fit", Curves([Panel("", curves, "x", points)]), caption)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

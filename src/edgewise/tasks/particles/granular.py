@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks.core.task import Split
-from edgewise.tasks.particles.simulation import LONGEST, Scene, Simulation
+from edgewise.tasks.particles.rollout import Scene
+from edgewise.tasks.particles.simulation import LONGEST, Simulation
 
 Floats = NDArray[np.float64]
 

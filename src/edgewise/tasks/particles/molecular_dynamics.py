@@ -1,4 +1,4 @@
-"""Atoms in motion: energies and forces along trajectories, simulated through ASE once, and kept in a cache."""
+"""Energies of atoms and forces on them, along trajectories simulated through ASE once, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -17,137 +17,20 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, DataError, EdgewiseError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, radius_graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.tables import chosen
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
-from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
+from edgewise.tasks.core.drawing import Drawing, Parity, Section
+from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
+from edgewise.tasks.particles.atoms import FRICTION, STEP, Ase, Frames, import_ase, simulate
 
 SPACE = 3
-KINETIC = 103.642696526805  # eV in 1 u Å²/fs²
-STEP, EVERY, FRICTION = 5.0, 10, 0.01  # fs; steps between two frames; 1/fs
+EVERY = 10  # steps between two frames
+DRAWN = 2_000  # components of forces, at most
 WARM_UP = 20  # frames that are thrown away until the temperature is reached
-Ase = Any  # ase is optional, so its types cannot be named
-
-
-@dataclass(frozen=True)
-class Frames:
-    """States of N atoms in float64, what acts on them, and the energy: [*] frames, of one trajectory or of several.
-
-    Shapes      numbers [N] (of the elements), masses [N] u, cell [3] Å (0: open along that axis),
-                positions [*, N, 3] Å, velocities [*, N, 3] Å/fs, forces [*, N, 3] eV/Å, energies [*] eV (potential)
-    """
-
-    numbers: Tensor
-    masses: Tensor
-    cell: Tensor
-    positions: Tensor
-    velocities: Tensor
-    forces: Tensor
-    energies: Tensor
-
-    @property
-    def kinetic(self) -> Tensor:
-        """Kinetic energies [*] in eV: Σ_i ½ m_i |v_i|²."""
-        return 0.5 * KINETIC * (self.masses[:, None] * self.velocities.square()).sum((-1, -2))
-
-    @classmethod
-    def stacked(cls, trajectories: list[Frames]) -> Frames:
-        """Trajectories [M, T] of the same atoms."""
-        same = trajectories[0]
-        moving = ("positions", "velocities", "forces", "energies")
-        parts = {name: torch.stack([getattr(one, name) for one in trajectories]) for name in moving}
-        return cls(same.numbers, same.masses, same.cell, **parts)
-
-    def atoms(self, *index: int) -> Ase:
-        """One frame as ASE's `Atoms`, with its velocities."""
-        ase = _ase()
-        body = ase.Atoms(self.numbers.tolist(), self.positions[index].numpy(), masses=self.masses.numpy())
-        body.cell, body.pbc = self.cell.tolist(), (self.cell > 0).tolist()
-        body.set_velocities(self.velocities[index].numpy() / ase.units.fs)
-        return body
-
-
-def simulate(
-    atoms: Ase, calculator: Ase, frames: int, every: int = 1, step: float = STEP,
-    temperature: float | None = None, seed: int = 0,
-) -> Frames:  # fmt: skip
-    """Let atoms move as any ASE calculator wants: at constant energy, or in a bath of some temperature.
-
-    Equation    m_i x_i'' = F_i = -∂E/∂x_i, by velocity Verlet;
-                with a temperature m_i x_i'' = F_i - γ m_i x_i' + √(2 γ m_i k T) η_i, η_i white noise
-    Symbols     atoms = an `ase.Atoms`, which stays as it is; calculator = any ASE calculator; step in fs; frames = how
-                many are kept, the first of them now, the next after `every` steps each; temperature = T in K;
-                γ = 0.01/fs
-    Shapes      N atoms -> `Frames` [frames]
-    Errors      ConfigError for a number that cannot be, or a cell that is no box along the axes
-    Edge cases  the same seed, the same trajectory
-    Cost        (frames - 1) · every force evaluations
-    Reference   Verlet, 1967; Vanden-Eijnden & Ciccotti, 2006 (ASE's Langevin)
-    """
-    ase = _ase()
-    if frames < 1 or every < 1 or not 0 < step < np.inf or (temperature is not None and not 0 <= temperature < np.inf):
-        raise ConfigError(f"impossible: frames={frames}, every={every}, step={step} fs, temperature={temperature} K")
-    body, cell = atoms.copy(), box(atoms)
-    body.calc = calculator
-    if temperature is None:
-        from ase.md.verlet import VelocityVerlet
-
-        motion = VelocityVerlet(body, step * ase.units.fs)
-    else:
-        from ase.md.langevin import Langevin
-
-        bath = {"temperature_K": temperature, "friction": FRICTION / ase.units.fs, "fixcm": False}
-        motion = Langevin(body, step * ase.units.fs, rng=np.random.RandomState(seed), **bath)
-    kept: dict[str, list[Any]] = {"positions": [], "velocities": [], "forces": [], "energies": []}
-    for frame in range(frames):
-        if frame:
-            motion.run(every)
-        kept["positions"].append(body.get_positions())
-        kept["velocities"].append(body.get_velocities() * ase.units.fs)
-        kept["forces"].append(body.get_forces())
-        kept["energies"].append(body.get_potential_energy())
-    still = torch.from_numpy(body.numbers).long(), torch.from_numpy(body.get_masses()).double(), cell
-    return Frames(*still, **{name: torch.from_numpy(np.stack(values)).double() for name, values in kept.items()})
-
-
-def box(atoms: Ase) -> Tensor:
-    """The edges [3] of ASE atoms' periodic cell in Å, 0 along an open axis; a skewed cell is a `ConfigError`."""
-    cell = np.asarray(atoms.cell)
-    periodic = np.asarray(atoms.pbc)
-    skewed = np.abs(cell - np.diag(np.diag(cell))) > 1e-9 * np.abs(cell).max(initial=1.0)
-    if (skewed & (periodic[:, None] | periodic[None])).any() or (np.diag(cell)[periodic] <= 0).any():
-        raise ConfigError(f"a periodic cell must be a box along the axes, not {cell.tolist()}")
-    return torch.from_numpy(np.where(periodic, np.diag(cell), 0.0))
-
-
-@dataclass(frozen=True)
-class Drift:
-    """How the total energy E of a simulation changed, in eV; what should stay the same, stays.
-
-    Args:
-        largest: max_t |E(t) - E(0)|.
-        trend: Slope of the straight line through E(t), times the whole duration.
-        kinetic: Mean kinetic energy: the stricter measure for atoms that hardly move beside how firmly they hold.
-        total: |E(0)|, which depends on where energy is counted from.
-    """
-
-    largest: float
-    trend: float
-    kinetic: float
-    total: float
-
-
-def drift(trajectory: Frames) -> Drift:
-    """The drift of the total energy over a trajectory [T]."""
-    kinetic = trajectory.kinetic
-    total = trajectory.energies + kinetic
-    t = torch.linspace(-0.5, 0.5, len(total), dtype=torch.float64)
-    slope = (t * (total - total.mean())).sum() / t.square().sum().clamp(min=1e-300)
-    change = (total - total[0]).abs().max()
-    return Drift(float(change), float(slope), float(kinetic.mean()), float(total[0].abs()))
 
 
 # What the command line can name
@@ -161,7 +44,7 @@ def _emt() -> Ase:
 
 def _icosahedron(element: str, size: int) -> Ase:
     """`size` shells of atoms, one inside the other: 1, 13, 55, 147, ... atoms."""
-    ase = _ase()
+    ase = import_ase()
     from ase.cluster import Icosahedron
 
     made = Icosahedron(element, noshells=size)
@@ -243,7 +126,7 @@ def _check(name: str, value: int, least: int, most: int) -> None:
 def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
     """The atoms with velocities of some temperature (Maxwell and Boltzmann's), the whole at rest."""
     m, random = atoms.get_masses()[:, None], np.random.RandomState(seed)
-    p = random.standard_normal((len(atoms), SPACE)) * np.sqrt(m * _ase().units.kB * temperature)
+    p = random.standard_normal((len(atoms), SPACE)) * np.sqrt(m * import_ase().units.kB * temperature)
     still = p - m * p.sum(0) / m.sum()
     if len(atoms) > 1:
         still *= np.sqrt((p**2 / m).sum() / (still**2 / m).sum())
@@ -274,15 +157,6 @@ def _cached(told: object, shape: tuple[int, ...], run: Callable[[], Frames]) -> 
     return frames
 
 
-def _ase() -> Any:
-    try:
-        import ase
-        import ase.units
-    except ImportError as error:
-        raise EdgewiseError("atoms are moved by ASE: pip install 'edgewise[atoms]'") from error
-    return ase
-
-
 @dataclass
 class NodeTargets(DisjointBatch):
     """Graphs side by side whose target has one row per node, as forces have."""
@@ -305,6 +179,7 @@ class EnergiesAndForces(Task):
     """
 
     metric = "force_error"
+    unit = "frames"
     ENERGY = 0.1
 
     def __init__(self, name: str, frames: Frames, splits: Mapping[Split, Tensor], radius: float) -> None:
@@ -402,6 +277,27 @@ class EnergiesAndForces(Task):
         """A frame, named as in "test:7", as ASE's `Atoms` with its velocities."""
         number = self.frame(request)
         return self.frames.atoms(*divmod(number, self.frames.energies.shape[1]))
+
+    def describe(self) -> str:
+        frames, atoms, _ = self.x.shape
+        return f"{self.name}: {frames:,} frames of {atoms} atoms ({sizes(self.splits)})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Forces", lambda: [self.forces(model, pattern)])
+
+    @torch.no_grad()
+    def forces(self, model: nn.Module, pattern: Pattern) -> Drawing:
+        """Predicted forces over simulated ones, for test frames evenly apart."""
+        batches = [*self.batches("test", 100, pattern)]
+        predicted = torch.cat([model(batch.graph, batch.x)[:, 1:].flatten() for batch in batches]).double()
+        truth = torch.cat([batch.target[:, 1:].flatten() for batch in batches]).double()
+        some = slice(None, None, -(-len(truth) // DRAWN))
+        error = float((predicted - truth).square().mean().sqrt())
+        caption = (
+            f"{len(truth[some]):,} components of forces on atoms of the test frames; over all, the root mean square "
+            f"error is {error:.4f} eV/Å."
+        )
+        return Drawing("forces", Parity(truth[some].numpy(), predicted[some].numpy(), "eV/Å"), caption)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
+from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
 
 Floats = NDArray[np.float64]
 
@@ -181,6 +181,7 @@ class Forecast(Task):
     """
 
     metric = "mse"
+    unit = "trajectories"
 
     def __init__(
         self, name: str, trajectories: Trajectories, splits: Mapping[Split, Tensor], turned: bool = False
@@ -229,6 +230,9 @@ class Forecast(Task):
         squared = (outputs.detach().double() - batch.target).square().sum()
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=squared.device)
         return {"loss": squared, "mse": squared, "count": count}
+
+    def describe(self) -> str:
+        return f"{self.name}: trajectories of {self.x.shape[1]} particles ({sizes(self.splits)})"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

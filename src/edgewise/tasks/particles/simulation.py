@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,66 +16,12 @@ from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Pattern, Split, Task, given
+from edgewise.tasks.core.drawing import Output, Section
+from edgewise.tasks.core.task import Pattern, Split, Task, given, sizes
+from edgewise.tasks.particles.rollout import Rollout, Scene
 
-BELLS = 32  # Gaussians in which the distance from a wall is told
+BELLS = 32  # Gaussians in which the distance from a wall is expressed
 LONGEST = 200  # frames of a roll-out
-
-
-@dataclass(frozen=True)
-class Scene:
-    """M films of N equal discs or balls in a box.
-
-    Args:
-        positions: Centres [M, T, N, D] in metres, float64.
-        box: Edges of the box [D] in metres; one corner is the origin.
-        radius: Of a particle, in metres.
-        reach: How far a particle hears others, and walls, in metres.
-        frame: Seconds between two frames.
-        gravity: Downwards along the last axis, in metres per second².
-    """
-
-    positions: Tensor
-    box: tuple[float, ...]
-    radius: float
-    reach: float
-    frame: float
-    gravity: float = 0.0
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """Films that a model went on with by itself, beside what happened.
-
-    Args:
-        scene: Where they play.
-        forecast: Centres [M, T, N, D] in metres; the first frames are the truth's.
-        truth: Centres of the same frames.
-        given: How many frames were given.
-    """
-
-    scene: Scene
-    forecast: Tensor
-    truth: Tensor
-    given: int
-
-    def error(self) -> Tensor:
-        """Root mean square distance between forecast and truth in each frame [T], in metres."""
-        return (self.forecast - self.truth).square().sum(-1).mean((0, 2)).sqrt()
-
-    def outside(self, positions: Tensor) -> float:
-        """How far a particle's rim passes a wall at most, in metres; below 0 where none touches one."""
-        box = positions.new_tensor(self.scene.box)
-        return float(self.scene.radius - torch.minimum(positions, box - positions).min())
-
-    def energy(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Kinetic and potential energy of a particle [M, T - 1] between each frame and the next, in J/kg: the mean."""
-        moves, between = positions.diff(dim=1) / self.scene.frame, (positions[:, 1:] + positions[:, :-1]) / 2
-        return 0.5 * moves.square().sum(-1).mean(-1), self.scene.gravity * between[..., -1].mean(-1)
-
-    def momentum(self, positions: Tensor) -> Tensor:
-        """Mean velocity of the particles [M, T - 1, D] between each frame and the next, in metres per second."""
-        return positions.diff(dim=1).mean(2) / self.scene.frame
 
 
 class Simulation(Task):
@@ -96,6 +41,7 @@ class Simulation(Task):
     """
 
     metric = "ratio"
+    unit = "frames"
 
     def __init__(
         self, name: str, scene: Scene, splits: Mapping[Split, Tensor], history: int = 5, noise: float = 0.0
@@ -197,10 +143,22 @@ class Simulation(Task):
             raise DataError(f"{request}: {self.name} has {len(chosen)} trajectories in {named[1]}, counted from 0")
         return int(chosen[int(named[2])])
 
+    def describe(self) -> str:
+        _, frames, particles, _ = self.films.shape
+        return f"{self.name}: films of {frames} frames of {particles} particles ({sizes(self.splits)})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Roll-out", lambda: self.roll_out(model, self.splits["test"]).drawings())
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """A roll-out of one film, named by a split and a number as in "test:7", measured beside what happened."""
+        return self.examine(model, pattern, request, device).values
+
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
+        """As `predict`, and the film beside the truth as an animation."""
         rollout = self.roll_out(model, torch.tensor([self.film(request)]))
-        return {"trajectory": request} | told(rollout)
+        name = f"rollout-{request.strip().replace(':', '-')}"
+        return Output({"trajectory": request} | rollout.numbers(), {"animation": rollout.animation(name)})
 
 
 def random_walk(shape: torch.Size, deviation: float, generator: torch.Generator) -> Tensor:
@@ -213,23 +171,3 @@ def random_walk(shape: torch.Size, deviation: float, generator: torch.Generator)
     steps = torch.randn(count, frames - 1, particles, space, generator=generator, dtype=torch.float64)
     moves = steps.cumsum(1) * (deviation / (frames - 1) ** 0.5)
     return pad(moves.cumsum(1), (0, 0, 0, 0, 1, 0))
-
-
-def told(rollout: Rollout) -> dict[str, Any]:
-    """A roll-out in numbers: errors, walls, energy and momentum, of forecast and truth."""
-    error, last = rollout.error(), rollout.forecast.shape[1] - rollout.given
-    steps = sorted({min(step, last) for step in (1, 10, 50, 100, last)})
-    answer: dict[str, Any] = {
-        "steps": last,
-        "seconds": last * rollout.scene.frame,
-        "distance_after_steps": {step: float(error[rollout.given - 1 + step]) for step in steps},
-    }
-    for name, positions in (("forecast", rollout.forecast), ("truth", rollout.truth)):
-        kinetic, potential = rollout.energy(positions)
-        answer[name] = {
-            "outside_the_walls": rollout.outside(positions),
-            "energy_first": float((kinetic + potential)[:, rollout.given - 1].mean()),
-            "energy_last": float((kinetic + potential)[:, -1].mean()),
-            "momentum_last": rollout.momentum(positions)[:, -1].mean(0).tolist(),
-        }
-    return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,22 +20,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph
-from edgewise.kernels import aggregate
 from edgewise.layers import ResNet
-from edgewise.models import PooledTransformer, relevance
+from edgewise.models.capabilities import Attribution
 from edgewise.tasks.core.classification import class_probabilities
+from edgewise.tasks.core.drawing import Drawing, HeatMaps, Output, Section
 from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.task import Pattern, Split, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores
 from edgewise.tasks.slides.features import Extractor, Features, extract, fit_scale, learn_extractor
+from edgewise.tasks.slides.heat import Examined, hottest, smoothed
 from edgewise.tasks.slides.reader import Layout, Tiling, in_parallel, lay_out
 from edgewise.tasks.slides.simulator import CELL, MPP, QUALITY, SIDE, plan, simulate
 
 KEPT = "features.safetensors"
 MAX_BYTES = 1 << 26
-HOTTEST = 5  # tiles that an answer names
+DRAWN = 4  # slides in a report
 Tensors = dict[str, Tensor]
 Region = Callable[[int], NDArray[np.bool_]]
 
@@ -59,28 +59,13 @@ class Slides:
     region: Region | None = None
 
 
-@dataclass(frozen=True)
-class Examined:
-    """What a model says of a slide, and why.
-
-    Args:
-        answer: As JSON.
-        layout: The slide's tiles.
-        heat: How much each tile speaks for the class that was found [M]; None for a model that cannot tell.
-    """
-
-    answer: dict[str, Any]
-    layout: Layout
-    heat: Tensor | None
-
-
 class SlideClassification(GraphClassification):
     """Each slide is one example: tiles with tissue are nodes with an extractor's features, linked to those around them.
 
     Equation    slide → tiles → X = (extractor(tile) - mean) / σ → 8-neighbour graph → GCN → min-cut → attention → class
     Symbols     mean, σ = mean and deviation over the training tiles
     Scores      auc, the area under the ROC curve, each class against the others, their mean; pointing, where regions
-                are known and the model is a `PooledTransformer`: the share of slides of the last class whose tile of
+                are known and the model is an `Attribution`: the share of slides of the last class whose tile of
                 the most relevance has its centre in the region
     Errors      a split without one of the classes is a `DataError`
     Cost        features: one pass over the slides; a slide's graph is a few hundred bytes for each tile
@@ -132,11 +117,11 @@ class SlideClassification(GraphClassification):
         chances = torch.cat([batch.read(model(batch.graph, batch.x)).double().softmax(-1) for batch in batches]).cpu()
         targets = torch.cat([batch.target for batch in batches]).cpu()
         judged = {"auc": auc(chances, targets)}
-        if self.slides.region is not None and isinstance(model, PooledTransformer):
+        if self.slides.region is not None and isinstance(model, Attribution):
             judged["pointing"] = self._pointing(model, split, pattern, device)
         return judged
 
-    def _pointing(self, model: PooledTransformer, split: Split, pattern: Pattern, device: torch.device | str) -> float:
+    def _pointing(self, model: Attribution, split: Split, pattern: Pattern, device: torch.device | str) -> float:
         last = len(self.slides.classes) - 1
         chosen = [g for g in self.slides.splits[split].tolist() if self.slides.targets[g] == last]
         return sum(self._points(g, self.heat(model, g, pattern, device, last)) for g in chosen) / len(chosen)
@@ -150,19 +135,43 @@ class SlideClassification(GraphClassification):
         return bool(region[row, column])
 
     def heat(
-        self, model: PooledTransformer, number: int, pattern: Pattern, device: torch.device | str, output: int
+        self, model: Attribution, number: int, pattern: Pattern, device: torch.device | str, output: int
     ) -> Tensor:
         """How much each tile of a slide speaks for a class [M]."""
         batch = self._batch(torch.tensor([number]), pattern).to(device)
-        return _around(batch.graph, relevance(model, batch.graph, batch.x, output)).cpu()
+        return smoothed(batch.graph, model.relevance(batch.graph, batch.x, output)).cpu()
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The class of a slide: the path of a file that OpenSlide reads, or a split and a number in it: "test:7"."""
-        return self.examine_slide(model, pattern, request, device).answer
+        return self.examine_slide(model, pattern, request, device).values
+
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
+        """What `predict` gives, and the heat map of the predicted class."""
+        examined = self.examine_slide(model, pattern, request, device)
+        return Output(examined.values, examined.drawings(self.tiling))
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        if isinstance(model, Attribution):
+            yield Section("Heat maps", lambda: [self.heat_maps(model, pattern)])
+        yield from super().draw(model, pattern, scores)
+
+    def heat_maps(self, model: nn.Module, pattern: Pattern) -> Drawing:
+        """The heat maps of some test slides, those of the last class first."""
+        positive = self.slides.targets[self.slides.splits["test"]] == len(self.classes) - 1
+        chosen = [*positive.nonzero()[:, 0].tolist()[: DRAWN - 1], *(~positive).nonzero()[:, 0].tolist()[:1]]
+        maps = []
+        for number in chosen:
+            examined = self.examine_slide(model, pattern, f"test:{number}", "cpu")
+            found, label = examined.values["class"], examined.values["label"]
+            region = self.slides.region and self.slides.region(int(self.slides.splits["test"][number]))
+            maps.append(examined.map(self.tiling, found if found == label else f"{found}, not {label}", region))
+        outline = " A line outlines the planted region, which the model was never shown." if self.slides.region else ""
+        caption = f"Test slides, and below them how much each tile contributes to the predicted class.{outline}"
+        return Drawing("heat", HeatMaps(maps), caption)
 
     @torch.no_grad()
     def examine_slide(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Examined:
-        """What `predict` answers, and the heat map behind it."""
+        """What `predict` gives, and the heat behind it."""
         if re.match(r"(train|valid|test):", request.strip()):
             number = self._parse(request)
             layout, x, label = self.layouts[number], self._x[number], self.slides.targets[number]
@@ -173,23 +182,11 @@ class SlideClassification(GraphClassification):
         graph = (layout.graph() if given(pattern) else lay(pattern, len(x))).to(device)  # type: ignore[arg-type]
         probabilities = class_probabilities(model.eval()(graph, x.to(device))[0].cpu(), self.slides.classes)
         found = next(iter(probabilities))
-        answer = {"slide": str(layout.path), "tiles": len(x), "class": found} | known | {"probabilities": probabilities}
-        if not isinstance(model, PooledTransformer):
-            return Examined(answer, layout, None)
-        heat = _around(graph, relevance(model, graph, x.to(device), self.slides.classes.index(found))).cpu()
-        hottest = [_corner(layout, tile) for tile in heat.argsort(descending=True)[:HOTTEST].tolist()]
-        return Examined(answer | {"hottest tiles": hottest}, layout, heat)
-
-
-def _around(graph: Graph, heat: Tensor) -> Tensor:
-    """The mean of each tile's heat and of its neighbours': what a region shows, its tiles show together."""
-    return aggregate(graph.add_self_loops(), heat[:, None], reduce="mean")[:, 0]
-
-
-def _corner(layout: Layout, tile: int) -> dict[str, int]:
-    """Where a tile is, in pixels at full resolution."""
-    row, column = layout.places[tile].tolist()
-    return {"x": round(column * layout.side), "y": round(row * layout.side), "side": round(layout.side)}
+        values = {"slide": str(layout.path), "tiles": len(x), "class": found} | known | {"probabilities": probabilities}
+        if not isinstance(model, Attribution):
+            return Examined(values, layout, None)
+        heat = smoothed(graph, model.relevance(graph, x.to(device), self.slides.classes.index(found))).cpu()
+        return Examined(values | {"hottest tiles": hottest(layout, heat)}, layout, heat)
 
 
 def auc(chances: Tensor, targets: Tensor) -> float:

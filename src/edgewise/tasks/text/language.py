@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -13,11 +14,15 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph, hears_later
+from edgewise.models.capabilities import LanguageModel, language_model
 from edgewise.models.signature import Signature
+from edgewise.models.text.generation import generate
+from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
+from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Sampling, Split, given, lay
 
 SHAKESPEARE = Remote(
     name="input.txt",
@@ -26,6 +31,8 @@ SHAKESPEARE = Remote(
     max_bytes=1 << 21,
 )
 MAX_BYTES = 1 << 30
+DRAWN, ADDED = 40, 300  # characters in a report: whose attention it draws, and that a model adds
+TEMPERATURE = 0.8  # a little more certain than the model itself
 
 
 class Text(Classification):
@@ -53,6 +60,8 @@ class Text(Classification):
     metric = "loss"
     maximise = False
     has_test = False
+    unit = "windows of the text"
+    generates = '--prompt "..."'
 
     def __init__(self, name: str, text: str, context: int, alphabet: str = "") -> None:
         if context < 1:
@@ -117,6 +126,64 @@ class Text(Classification):
     def shown(self, token: int) -> str:
         """How a prediction names a token."""
         return self.vocabulary[token]
+
+    def describe(self) -> str:
+        return f"{self.name}: text of {len(self.vocabulary)} different characters, {self.context} at once"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Attention", lambda: self.attention(model, pattern))
+        if isinstance(model, LanguageModel):
+            yield Section("Generated text", lambda: [self.continued(model, pattern)])
+
+    def attention(self, model: nn.Module, pattern: Pattern) -> list[Drawing]:
+        """The model's last attention among some characters of the validation text, if it has any."""
+        tokens = self.passage(pattern, DRAWN)
+        length = tokens.shape[-1]
+        _, call = last_attention(model, self.graph(pattern, length), tokens)
+        if call is None:
+            return []
+        weights = matrices(call.graph, call.weights[0].double().T)
+        characters = [{" ": "␣", "\n": "↵", "\t": "⇥"}.get(c, c) for c in self.decode(tokens[0])]
+        caption = (
+            f"{length} characters of the validation text: the attention of each (row) to the others (columns) relative "
+            f"to the largest weight of its row. Last attention layer; heads: {len(weights)}."
+        )
+        return [Drawing("attention", Matrix(weights, characters), caption)]
+
+    def continued(self, model: LanguageModel, pattern: Pattern) -> Passage:
+        """A passage of the validation text, and what the model adds to it."""
+        tokens = self.passage(pattern, self.context)
+        drawn = torch.Generator().manual_seed(0)
+        text = generate(model, tokens, ADDED, partial(self.graph, pattern), TEMPERATURE, generator=drawn)[0]
+        caption = (
+            f"Validation text (coloured), and {ADDED} characters that the model adds at temperature {TEMPERATURE}."
+        )
+        start = tokens.shape[-1]
+        return Passage(self.decode(text[:start]), self.decode(text[start:]), caption)
+
+    def passage(self, pattern: Pattern, length: int) -> Tensor:
+        """At most `length` tokens of the validation text [1, n]: of its first 64 windows the one with most letters."""
+        windows = cast(Tensor, next(self.batches("valid", 64, pattern)).x)[:, :length]
+        letters = [sum(map(str.isalpha, self.decode(window))) for window in windows]
+        return windows[letters.index(max(letters))][None]
+
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+        """A prompt, and the characters that a model adds to it, at temperature 0.8 unless another is given."""
+        if not sampling.prompt:
+            raise ConfigError("the prompt is empty: give at least one character")
+        temperature = TEMPERATURE if sampling.temperature is None else sampling.temperature
+        tokens = generate(
+            language_model(model),
+            self.encode(sampling.prompt)[None].to(device),
+            sampling.steps,
+            partial(self.graph, pattern),
+            temperature,
+            sampling.top_k,
+            sampling.cache,
+            torch.Generator(device).manual_seed(sampling.seed),
+        )
+        text = self.decode(tokens[0].cpu())
+        return Output({"prompt": sampling.prompt, "text": text, "cache": sampling.cache}, {}, text)
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
@@ -46,6 +46,9 @@ class ListOps(Classification):
 
     Errors      settings that no expression fits are a `ConfigError`.
     """
+
+    classes = DIGITS
+    unit = "expressions"
 
     def __init__(self, shortest: int, longest: int, depth: int, arguments: int, examples: int, seed: int) -> None:
         if not (4 <= shortest <= longest and depth >= 1 and arguments >= 2 and examples >= 1):
@@ -80,6 +83,9 @@ class ListOps(Classification):
         graph = Graph.batch([lay(chosen, len(tokens)) for tokens in expressions])
         x = torch.tensor([NUMBERS[token] for tokens in expressions for token in tokens])
         return Batch(graph, x, torch.tensor([value(tokens) for tokens in expressions]), torch.arange(len(expressions)))
+
+    def describe(self) -> str:
+        return f"{self.name}: expressions of at most {self.signature.length} tokens ({sizes(self._kept)})"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

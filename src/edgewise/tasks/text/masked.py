@@ -16,7 +16,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
 from edgewise.tasks.text.noise import mask_tokens
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, Tokenizer
 
@@ -69,6 +69,7 @@ class MaskedTokens(Classification):
     """
 
     metric = "loss"
+    unit = "texts"
     maximise = False
 
     def __init__(
@@ -111,6 +112,9 @@ class MaskedTokens(Classification):
         whole, members = torch.cat(list(texts)), tuple(text_graph(pattern, len(text)) for text in texts)
         x, rows = mask_tokens(whole, self.tokenizer.size, self.share, generator)
         return MaskedBatch(Graph.batch(members), x, whole[rows], rows, members=members)
+
+    def describe(self) -> str:
+        return f"{self.name}: texts ({sizes(self.texts)}), {self.tokenizer.size:,} tokens"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

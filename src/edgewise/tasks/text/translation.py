@@ -19,12 +19,14 @@ from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Found, Signature, translate
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
+from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes, unpacked
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
 MAX_BYTES = 1 << 28
 TOKENIZER = "tokenizer.json"
+SHOWN = 8  # sentences in a report
 FILES: dict[Split, str] = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 PLACE = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 HASHES = {
@@ -110,6 +112,7 @@ class Translation(Classification):
     """
 
     metric = "bleu"
+    unit = "sentence pairs"
 
     def __init__(
         self,
@@ -203,6 +206,19 @@ class Translation(Classification):
             for number, result in zip(some, results, strict=True):
                 found[number] = result
         return [(self.tokenizer.decode(one.tokens.tolist()), one.score) for one in found if one is not None]
+
+    def describe(self) -> str:
+        pairs = sizes({split: sources for split, (sources, _) in self.texts.items()})
+        return f"{self.name}: sentence pairs ({pairs}), {self.tokenizer.size:,} tokens ({self.manner.level})"
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Translations", lambda: [self.translations(model, pattern)])
+
+    def translations(self, model: nn.Module, pattern: Pattern) -> TextTable:
+        """The first validation sentences, what the model writes for them, and their references."""
+        sources, references = (side[:SHOWN] for side in self.texts["valid"])
+        written = [text for text, _ in self.translate(model, sources, pattern, "cpu")]
+        return TextTable(["source", "written", "reference"], [*zip(sources, written, references, strict=True)])
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The translation of a sentence."""

@@ -1,0 +1,73 @@
+"""What tasks show as data, as parts of a page and as files: each kind of it has one function that draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from edgewise.apps.report import figures, films, networks, pages
+from edgewise.apps.report.pages import Markup, element
+from edgewise.tasks.core.drawing import (
+    Animation,
+    Confusion,
+    Content,
+    Curves,
+    Drawing,
+    HeatMaps,
+    Matrix,
+    Network,
+    Networks,
+    Parity,
+    Passage,
+    Pictures,
+    Strip,
+    TextTable,
+)
+from edgewise.training import write_file
+
+FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
+    Animation: films.animation,
+    Confusion: figures.confusion,
+    Curves: figures.curves,
+    HeatMaps: figures.heat_maps,
+    Pictures: figures.pictures,
+    Matrix: figures.matrix,
+    Network: networks.network,
+    Networks: networks.networks,
+    Parity: figures.parity,
+    Strip: films.strip,
+}
+
+
+def save(drawing: Drawing, run: Path) -> tuple[Path, Markup]:
+    """Write a drawing into a run's figures: its file, and its SVG for a page that shows several runs."""
+    drawn = FIGURES[type(drawing.figure)](drawing.figure)
+    svg = drawn if isinstance(drawn, Markup) else Markup(figures.svg(drawn, f"{run.name}-{drawing.name}"))
+    path = run / "figures" / f"{drawing.name}.svg"
+    path.parent.mkdir(exist_ok=True)
+    write_file(path, figures.standalone(svg).encode())
+    return path, svg
+
+
+def part(content: Content, run: Path) -> Markup:
+    """A drawing, a table or a text as a part of a run's page."""
+    return PARTS[type(content)](content, run)
+
+
+def _figure(drawing: Drawing, run: Path) -> Markup:
+    return pages.figure(save(drawing, run)[1], drawing.caption)
+
+
+def _table(table: TextTable, run: Path) -> Markup:
+    return pages.table(table.head, table.rows)
+
+
+def _passage(passage: Passage, run: Path) -> Markup:
+    text = element("pre", element("b", passage.prompt), passage.continuation)
+    return pages.join([text, element("figcaption", passage.caption)])
+
+
+PARTS: dict[type, Callable[[Any, Path], Markup]] = {Drawing: _figure, TextTable: _table, Passage: _passage}

@@ -1,0 +1,51 @@
+"""What some models can do beside `model(graph, x)`: a task asks for it by these protocols, whatever the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.models.signature import Signature
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """A model that can generate: it takes up the caches it gave, and goes on from there."""
+
+    signature: Signature
+    training: bool
+
+    def __call__(self, graph: Graph, x: Tensor, caches: Sequence[Any] | None = None) -> Tensor: ...
+
+    def caches(self, graph: Graph) -> Sequence[Any]: ...
+
+    def train(self, mode: bool = True) -> Any: ...
+
+    def eval(self) -> Any: ...
+
+
+@runtime_checkable
+class Clustering(Protocol):
+    """A model that assigns nodes to clusters."""
+
+    def clusters(self, graph: Graph, x: Tensor) -> Tensor:
+        """To how large a part each node belongs to each cluster: [*, N, K]."""
+
+
+@runtime_checkable
+class Attribution(Protocol):
+    """A model that says which nodes an output of a graph is due to."""
+
+    def relevance(self, graph: Graph, x: Tensor, output: int) -> Tensor:
+        """How much each node contributes to an output of its own graph: [N]."""
+
+
+def language_model(model: nn.Module) -> LanguageModel:
+    """The model, if it can generate; any other is a ConfigError."""
+    if not isinstance(model, LanguageModel):
+        raise ConfigError(f"a {type(model).__name__} cannot generate: it reads a text as a whole, and keeps no cache")
+    return model
