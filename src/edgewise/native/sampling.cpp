@@ -1,4 +1,4 @@
-// Neighbours drawn at random, hop by hop. A draw is a hash of (seed, hop, node, draw): the same on any number of threads.
+// Neighbours drawn at random, hop by hop, the same on any number of threads.
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
@@ -12,28 +12,11 @@
 
 #include "memory.hpp"
 #include "parallel.hpp"
+#include "random.hpp"
 
 namespace nb = nanobind;
 
 namespace edgewise {
-
-constexpr uint64_t STEP = 0x9E3779B97F4A7C15;  // splitmix64 (Steele, Lea & Flood, 2014)
-
-static inline uint64_t hash(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
-
-// The random numbers of one receiver in one hop.
-struct Random {
-  uint64_t state;
-  Random(uint64_t hop_seed, int64_t node) : state(hash(hop_seed + STEP * uint64_t(node + 1))) {}
-  uint64_t word(int64_t draw) const { return hash(state + STEP * uint64_t(draw + 1)); }
-  int64_t below(int64_t bound, int64_t draw) const {
-    return int64_t((unsigned __int128)(word(draw)) * uint64_t(bound) >> 64);
-  }
-};
 
 struct Hop {
   int threads;
@@ -48,7 +31,7 @@ constexpr int64_t SCANNED = 48;      // picks that are compared one by one; beyo
 constexpr int64_t WHOLE = 12;        // edges of a row that are written whether it has so many or not
 constexpr int64_t BLOCK = 32;        // receivers that go through the stages together: far enough ahead to hide memory
 constexpr int64_t SHARED = 1 << 14;  // edges that are worth a second thread: placing them is the work of one
-constexpr int64_t AHEAD = 128;       // edges whose places are asked for together
+constexpr int64_t AHEAD = 128;       // edges whose places are prefetched together
 
 // What one thread needs beside the output.
 struct Scratch {
@@ -58,7 +41,7 @@ struct Scratch {
 };
 
 // Into the second cache: the first would let go of some before they are read.
-static inline void ask(const void* p) { __builtin_prefetch(p, 0, 2); }
+static inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 class Sampler {
  public:
@@ -89,7 +72,7 @@ class Sampler {
     degree_.resize(rows_);
     offsets[0] = 0;
     for (int64_t r = 0; r < rows_; ++r) {
-      if (r + BLOCK < rows_) ask(&hop.offsets[nodes_[r + BLOCK]]);
+      if (r + BLOCK < rows_) prefetch(&hop.offsets[nodes_[r + BLOCK]]);
       first_[r] = hop.offsets[nodes_[r]];
       degree_[r] = hop.offsets[nodes_[r] + 1] - first_[r];
       most_ = std::max(most_, degree_[r]);
@@ -110,14 +93,14 @@ class Sampler {
     const int64_t total = offsets[rows_], blocks = (rows_ + BLOCK - 1) / BLOCK;
     const auto row = [&](int64_t block) { return std::min(std::max<int64_t>(block, 0) * BLOCK, rows_); };
     reserve(count_ + total);
-    if (int64_t(heard_.size()) <= total) {
-      heard_.resize(size_t(total + 1));
+    if (int64_t(source_.size()) <= total) {
+      source_.resize(size_t(total + 1));
       falls_.resize(size_t(total + 1));
     }
     const bool shared = hop.threads > 1 && (total >= SHARED || hop.weight != nullptr) && usable_threads(hop.threads) > 1;
     prepare(shared ? hop.threads : 1, hop.fanout < 0 ? most_ : std::min(hop.fanout, most_), hop.weight != nullptr);
     if (!shared) {
-      // Three stages, each a block behind the one before: the memory that a stage reads was asked for by the last.
+      // Three stages, each a block behind the one before: each prefetches the memory that the next one reads.
       for (int64_t block = 0; block < blocks + 2; ++block) {
         pick(hop, hop_seed, row(block), row(block + 1), offsets, total, edges, scratch_[0]);
         gather(hop, offsets[row(block - 1)], offsets[row(block)], edges);
@@ -135,7 +118,7 @@ class Sampler {
     });
     // Places are given in the order of the edges, so by one thread.
     for (int64_t e = 0; e < total; e += AHEAD) {
-      for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) ask(&place_[heard_[next]]);
+      for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) prefetch(&place_[source_[next]]);
       relabel(e, std::min(e + AHEAD, total), senders);
     }
     over_items(hop.threads, (blocks + 7) / 8, [&](int64_t piece, int thread) {
@@ -181,7 +164,7 @@ class Sampler {
     std::atomic<int64_t> wrong{NONE_WRONG};
     over_items(hop.threads, (rows_ + 255) / 256, [&](int64_t piece, int) {
       for (int64_t r = piece * 256; r < std::min(rows_, piece * 256 + 256); ++r) {
-        if (r + 4 < rows_) ask(&weight[first_[r + 4]]);
+        if (r + 4 < rows_) prefetch(&weight[first_[r + 4]]);
         int64_t positive = 0, legal = 0;
         for (int64_t e = first_[r]; e < first_[r] + degree_[r]; ++e) {
           positive += weight[e] > 0;
@@ -212,8 +195,8 @@ class Sampler {
       for (; d < kept; ++d) out[d] = first + d;
       some[rows] = r;
       rows += kept < degree;
-      ask(&hop.senders[first]);
-      ask(&hop.senders[first + std::max<int64_t>(kept, 1) - 1]);
+      prefetch(&hop.senders[first]);
+      prefetch(&hop.senders[first + std::max<int64_t>(kept, 1) - 1]);
     }
     for (int64_t n = 0; n < rows; ++n) {
       const int64_t r = some[n], kept = offsets[r + 1] - offsets[r], degree = degree_[r];
@@ -221,7 +204,7 @@ class Sampler {
       if (hop.weight == nullptr) pick_uniform(Random(hop_seed, nodes_[r]), first_[r], degree, kept, out, scratch);
       else if (hop.doubles) pick_weighted<double>(hop, hop_seed, r, kept, out, scratch);
       else pick_weighted<float>(hop, hop_seed, r, kept, out, scratch);
-      for (int64_t d = 0; d < kept; ++d) ask(&hop.senders[out[d]]);
+      for (int64_t d = 0; d < kept; ++d) prefetch(&hop.senders[out[d]]);
     }
   }
 
@@ -290,24 +273,24 @@ class Sampler {
   }
 
   void gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
-    uint32_t* const heard = heard_.data();
+    uint32_t* const source = source_.data();
     const uint32_t* const place = place_.get();
     for (int64_t e = start; e < stop; ++e) {
-      heard[e] = uint32_t(hop.senders[edges[e]]);
-      ask(&place[heard[e]]);
+      source[e] = uint32_t(hop.senders[edges[e]]);
+      prefetch(&place[source[e]]);
     }
   }
 
   // From nodes to their places in the sample; a node that has none gets the next one. Whether it has one and where a row ends
   // are hard to foresee, so that nothing here branches on them.
   void relabel(int64_t start, int64_t stop, int64_t* senders) {
-    const uint32_t* const heard = heard_.data();
+    const uint32_t* const source = source_.data();
     uint32_t *const place = place_.get(), *const nodes = nodes_.data(), *const fall = falls_.data();
     const uint32_t base = base_;
     uint32_t next = base + uint32_t(count_), last = start > 0 ? base + uint32_t(senders[start - 1]) : 0;
     uint32_t falls = start > 0 ? fall[start - 1] : 0;
     for (int64_t e = start; e < stop; ++e) {
-      const uint32_t node = heard[e], at = place[node], fresh = -uint32_t(at < base), mine = at ^ ((at ^ next) & fresh);
+      const uint32_t node = source[e], at = place[node], fresh = -uint32_t(at < base), mine = at ^ ((at ^ next) & fresh);
       nodes[next - base] = node;
       place[node] = mine;
       next -= fresh;
@@ -319,7 +302,7 @@ class Sampler {
     count_ = next - base;
   }
 
-  // Brings the senders of each row into ascending order; where a row hears a node more than once, its edges ascend already.
+  // Brings the senders of each row into ascending order; where a node sends to a row more than once, its edges ascend already.
   void sort(int64_t start, int64_t stop, const int64_t* offsets, int64_t* senders, int64_t* edges, Scratch& scratch) const {
     int64_t unsorted[BLOCK], rows = 0;
     for (int64_t r = start; r < stop; ++r) {
@@ -358,7 +341,7 @@ class Sampler {
   std::unique_ptr<uint32_t[], Freed> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
   uint32_t base_ = 1;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
-  std::vector<uint32_t> nodes_, heard_;  // of the sample; the sender of each edge: both as the graph numbers them
+  std::vector<uint32_t> nodes_, source_;  // of the sample; the sender of each edge: both as the graph numbers them
   std::vector<int64_t> first_, degree_, positive_;
   std::vector<uint32_t> falls_;  // how often places do not ascend, until each edge
   std::vector<Scratch> scratch_;

@@ -1,23 +1,9 @@
-// What every instruction-set build offers: functions on plain structures of pointers and sizes.
+// Products and attention on edges: their arguments, and what every instruction-set build offers.
 #pragma once
 
-#include <cstdint>
+#include "arrays.hpp"
 
 namespace edgewise {
-
-// Rows [batch, nodes, heads * channels]; strides count numbers, not bytes.
-struct Matrix {
-  void* data = nullptr;
-  int64_t batch_stride = 0, row_stride = 0;
-};
-
-// Who listens to whom, receiver by receiver. `edge`, if there is one, is where values of edge e are kept.
-struct Adjacency {
-  int64_t rows = 0, edges = 0;
-  const int64_t* offsets = nullptr;
-  const int32_t* index = nullptr;
-  const int32_t* edge = nullptr;
-};
 
 enum Reduction { SUM = 0, MEAN = 1, MAX = 2, MIN = 3 };
 
@@ -54,10 +40,7 @@ struct Attention {
   void* dbias = nullptr;     // [batch, E, heads]
 };
 
-enum Dtype { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, DTYPES = 3 };
-
-struct Table {
-  const char* name;
+struct EdgesTable {
   void (*product[DTYPES])(const Product&);
   void (*product_gradient[DTYPES])(const Product&);
   void (*extreme_share[DTYPES])(const Product&);

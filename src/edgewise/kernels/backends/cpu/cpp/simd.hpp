@@ -29,7 +29,7 @@ struct bfloat16 {
   uint16_t bits;
 };
 
-// What sums are kept in: float for float and bfloat16, double for double.
+// The dtype of sums: float for float and bfloat16, double for double.
 template <class S>
 using Sum = std::conditional_t<std::is_same_v<S, double>, double, float>;
 

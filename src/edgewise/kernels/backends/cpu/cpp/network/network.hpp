@@ -5,64 +5,14 @@
 #include <vector>
 
 #include "memory.hpp"
-#include "network_table.hpp"
+#include "network/activations.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
-#include "tiles_products.hpp"
+#include "matrix_products.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
 constexpr int TILE = 48;  // edges: sixes, whose activations of a usual width fit into the nearest cache
-
-// log(1 + e) and 1 / (1 + e) for e in [0, 1], from one division: log((1 + s) / (1 - s)) = 2 s p(s²) at s = e / (2 + e).
-EDGEWISE_INLINE Vector<float> series_of(Vector<float> square) {  // p, the best of its degree for s² up to 1/9
-  Vector<float> series = square * 1.40891640e-1f + 1.39803021e-1f;
-  for (float c : {2.00124551e-1f, 3.33331573e-1f, 1.0f}) series = series * square + c;
-  return series;
-}
-
-EDGEWISE_INLINE Vector<double> series_of(Vector<double> square) {  // 1 + s²/3 + s⁴/5 + ...
-  Vector<double> series = all(2.0 / 70);
-#pragma GCC unroll 17
-  for (int n = 16; n >= 0; --n) series = series * square + 1.0 / (2 * n + 1);
-  return series;
-}
-
-template <class A>
-EDGEWISE_INLINE void logarithm_and_inverse(Vector<A> e, Vector<A>& logarithm, Vector<A>& inverse) {
-  const Vector<A> one = e + A(1), two = e + A(2), share = A(1) / (one * two), s = e * one * share;
-  logarithm = (s + s) * series_of(s * s), inverse = two * share;
-}
-
-// The exponential that an activation is made of: of -z for SiLU, of -|z| for the softplus.
-template <int Kind, class A>
-EDGEWISE_INLINE Vector<A> decay(Vector<A> z) {
-  const Vector<A> most = all(-exponent_least<A>);
-  if constexpr (Kind == SILU) {
-    const Vector<A> near = z < most ? z : most;
-    return exponential_within(near > -most ? -near : most);
-  }
-  const Vector<A> below = z < 0 ? z : -z;
-  return exponential_within(below > -most ? below : -most);
-}
-
-// σ(z) and σ'(z), given that exponential; a NaN makes σ(z) one.
-template <int Kind, class A>
-EDGEWISE_INLINE void activate(Vector<A> z, Vector<A> e, Vector<A>& u, Vector<A>& slope) {
-  if constexpr (Kind == RELU) {
-    u = z < 0 ? Vector<A>{} : z;
-    slope = z > 0 ? all(A(1)) : Vector<A>{};
-  } else if constexpr (Kind == SILU) {
-    const Vector<A> gate = A(1) / (A(1) + e);
-    u = z * gate;
-    slope = gate + u * (A(1) - gate);
-  } else {
-    Vector<A> gate, softplus;
-    logarithm_and_inverse<A>(e, softplus, gate);
-    u = (z < 0 ? Vector<A>{} : z) + (softplus - A(0.69314718055994530942));
-    slope = z < 0 ? e * gate : gate;
-  }
-}
 
 template <class A>
 constexpr int whole(int width) {  // vectors' worth of numbers
@@ -140,7 +90,7 @@ struct Running {
 
   const Packed<A>& map(int l) const { return maps.map[l]; }
 
-  // Calls tile() for all edges of the rows, having found their receivers.
+  // Calls tile() for all edges of the rows, with their receivers.
   template <class Tile>
   void over_tiles(int64_t from, int64_t to, const Tile& tile) {
     const int64_t* offsets = call.graph.offsets;
@@ -271,7 +221,7 @@ struct Running {
     }
   }
 
-  // All activations, and z behind the last map unless nobody asks for it.
+  // All activations, and z behind the last map unless nothing reads it.
   void forward() {
     begin();
     for (int l = 1; l <= last; ++l) {

@@ -1,31 +1,16 @@
-// Networks on edges: what Python sees. The kernels themselves are in network_kernels.cpp.
+// Networks on edges: what Python sees. The kernels themselves are in kernels.cpp.
 #include <nanobind/nanobind.h>
 
-#include <cstring>
-
-#include "builds.hpp"  // made by CMake: EDGEWISE_BUILDS(each) names each(v2) each(v3) ...
-#include "network_table.hpp"
+#include "instruction_sets.hpp"
+#include "network/table.hpp"
 
 namespace nb = nanobind;
 
-#define EDGEWISE_BUILD(isa) \
-  namespace edgewise::isa { \
-  extern const NetworkTable network_table; \
-  }
-EDGEWISE_BUILDS(EDGEWISE_BUILD)
+EDGEWISE_TABLES(NetworkTable, network_table)
 
 namespace edgewise {
 
-const char* chosen_instruction_set();
 void bind_network(nb::module_& module);
-
-static const NetworkTable& chosen_networks() {
-#define EDGEWISE_PICK(isa) \
-  if (!std::strcmp(isa::network_table.name, chosen_instruction_set())) return isa::network_table;
-  EDGEWISE_BUILDS(EDGEWISE_PICK)
-#undef EDGEWISE_PICK
-  throw nb::value_error("networks were not built for the chosen instruction set");
-}
 
 static const void* at(uintptr_t address) { return reinterpret_cast<const void*>(address); }
 static void* writable(uintptr_t address) { return reinterpret_cast<void*>(address); }
@@ -60,12 +45,12 @@ void bind_network(nb::module_& module) {
         self.dx = writable(dx), self.ds = writable(ds);
       });
   module.def("network", [](int dtype, const Network& call) {
-    const NetworkTable& table = chosen_networks();
+    const NetworkTable& table = chosen();
     nb::gil_scoped_release unlocked;
     table.network[dtype](call);
   });
   module.def("network_gradient", [](int dtype, const Network& call) {
-    const NetworkTable& table = chosen_networks();
+    const NetworkTable& table = chosen();
     nb::gil_scoped_release unlocked;
     table.network_gradient[dtype](call);
   });

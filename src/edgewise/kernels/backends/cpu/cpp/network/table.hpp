@@ -1,7 +1,7 @@
 // A network on every edge: its arguments, and what every instruction-set build offers.
 #pragma once
 
-#include "table.hpp"
+#include "arrays.hpp"
 
 namespace edgewise {
 
@@ -14,7 +14,7 @@ struct LinearMap {
 };
 
 // z_0 = a_i + b_j + W_0 x_ij + c_0,  u_l = σ(z_{l-1}),  z_l = W_l u_l + c_l for l = 1 .. maps;
-// y_i = Σ_j u_collected and r_ij = s_ij z_maps. Null is what is not there, or not wanted. Where there is a reach, x is a
+// y_i = Σ_j u_collected and r_ij = s_ij z_maps. Null is what is not there, or not computed. Where there is a reach, x is a
 // distance d [E] and what W_0 reads are its bells exp(-((d - k reach / (K - 1)) (K - 1) / reach)² / 2) for k = 0 .. K - 1.
 struct Network {
   static constexpr int MOST = 8;
@@ -30,7 +30,6 @@ struct Network {
 };
 
 struct NetworkTable {
-  const char* name;
   void (*network[DTYPES])(const Network&);  // none for bfloat16
   void (*network_gradient[DTYPES])(const Network&);
 };

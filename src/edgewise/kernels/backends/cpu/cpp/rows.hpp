@@ -6,18 +6,18 @@
 #include <array>
 #include <cstdlib>
 
+#include "arrays.hpp"
 #include "simd.hpp"
-#include "table.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
 constexpr int CHUNK = 32;  // edges whose numbers are held at once
-constexpr int AHEAD = 32;  // rows are asked for this many edges before they are read
+constexpr int AHEAD = 32;  // rows are prefetched this many edges before they are read
 constexpr int FURTHER = 16;  // and those that ascend this many rows before, where several share a chunk of edges
 constexpr int NEXT = 2;      // or this many, where each has chunks of its own
 
-// Where neighbours' rows are: in a core's own cache, so that none is asked for; beyond it, asked for by the loops that read
-// them; or on more pages than a processor remembers, asked for at once.
+// Where neighbours' rows are: in a core's own cache, so that none is prefetched; beyond it, prefetched by the loops that read
+// them; or on more pages than a processor remembers, prefetched at once.
 enum class Reach { CACHED, BEYOND, SCATTERED };
 
 // Of rows that lie `bytes` apart, if they are not cached: it depends on how far those are apart that are read AHEAD of each
@@ -33,8 +33,8 @@ inline Reach reach_of(const Adjacency& graph, bool cached, int64_t bytes) {
   return apart * bytes < some * pages ? Reach::BEYOND : Reach::SCATTERED;
 }
 
-// Row e is x + index[e] * stride. `known` edges from here on have an index, so that their rows can be asked for early; 0 for rows
-// that are in the cache already, or whose index ascends: then the one that lies `further` rows on is asked for.
+// Row e is x + index[e] * stride. `known` edges from here on have an index, so that their rows can be prefetched early; 0 for rows
+// that are in the cache already, or whose index ascends: then the one that lies `further` rows on is prefetched.
 template <class S>
 struct Rows {
   const S* x;
@@ -44,17 +44,17 @@ struct Rows {
 
   EDGEWISE_INLINE const S* at(int64_t e) const { return x + int64_t(index[e]) * stride; }
   EDGEWISE_INLINE Rows from(int64_t column) const { return {x + column, stride, index, known, further}; }
-  EDGEWISE_INLINE void ask(int64_t e, int numbers) const {
+  EDGEWISE_INLINE void prefetch_at(int64_t e, int numbers) const {
     if (known) prefetch(at(e + AHEAD < known ? e + AHEAD : known - 1), numbers * sizeof(S));
     else if (further) prefetch(at(e) + further * stride, numbers * sizeof(S));
   }
 };
 
-// Asks at once for the rows AHEAD of n edges, where loops do not ask row by row. Nothing behind a request is finished before
+// Prefetches at once the rows AHEAD of n edges, where loops do not prefetch row by row. Nothing behind a request is finished before
 // its page is found, and where there are more pages than a processor remembers that takes long: among computations each
 // request would hold these up, but together they look for their pages at the same time.
 template <class S>
-EDGEWISE_INLINE void ask_at_once(const Rows<S>& rows, int64_t n, int numbers) {
+EDGEWISE_INLINE void prefetch_at_once(const Rows<S>& rows, int64_t n, int numbers) {
   for (int64_t e = 0; rows.known && e < n; ++e)
     prefetch(rows.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1), numbers * sizeof(S));
 }
@@ -69,7 +69,7 @@ EDGEWISE_INLINE void by_vector(const Rows<S>& rows, int64_t n, int numbers, cons
     for (int i = 0; i < edges; ++i) {
       const int64_t at = e + i < n ? e + i : n - 1;
       row[i] = rows.at(at);
-      rows.ask(at, numbers);
+      rows.prefetch_at(at, numbers);
     }
     part(e, row);
   }
@@ -84,7 +84,7 @@ EDGEWISE_INLINE void by_vector(const Rows<Sum<S>>& own, const Rows<S>& rows, int
     by_vector<S, G>(rows, n, numbers, [&](int64_t e, const S** row) EDGEWISE_INLINE_LAMBDA { part(e, mine, row); });
   } else {
     by_vector<S, G>(rows, n, numbers, [&](int64_t e, const S** row) EDGEWISE_INLINE_LAMBDA {
-      for (int i = 0; i < lanes<Sum<S>> / G && e + i < n; ++i) own.ask(e + i, numbers);
+      for (int i = 0; i < lanes<Sum<S>> / G && e + i < n; ++i) own.prefetch_at(e + i, numbers);
       part(e, [&](int i) EDGEWISE_INLINE_LAMBDA { return own.at(e + i < n ? e + i : n - 1); }, row);
     });
   }
@@ -207,7 +207,7 @@ struct Columns {
     else store(row + at(b), x);
   }
   template <class S>
-  EDGEWISE_INLINE void ask(const S* row) const {
+  EDGEWISE_INLINE void prefetch_columns(const S* row) const {
     prefetch(row, ((Heads - 1) * apart + (Each - 1) * W + last) * sizeof(S));
   }
 };
@@ -256,7 +256,7 @@ void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int an
     Vector<A> total[chains][Sums][B] = {};
     auto edge = [&](int64_t e, auto& sum) EDGEWISE_INLINE_LAMBDA {
       const S* row = some.at(e);
-      if (rows.known) columns.ask(some.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1));
+      if (rows.known) columns.prefetch_columns(some.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1));
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b)
 #pragma GCC unroll 2
@@ -293,7 +293,7 @@ void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int
     for (int b = 0; b < B; ++b) total[b] = columns.of(mine, b);
     for (int64_t e = 0; e < n; ++e) {
       const S* row = some.at(e);
-      if (rows.known) columns.ask(some.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1));
+      if (rows.known) columns.prefetch_columns(some.at(e + AHEAD < rows.known ? e + AHEAD : rows.known - 1));
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b)
         total[b] += columns.of(own, b) + columns.of(row, b) > 0 ? all(w[e * G + columns.head_of(b)]) : Vector<A>{};

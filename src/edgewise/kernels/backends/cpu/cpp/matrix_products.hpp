@@ -12,7 +12,7 @@ namespace edgewise::EDGEWISE_ISA {
 enum class Start { ZERO, ADD, SHRINK, ROW, AFTER };
 
 // M rows times N vectors of z (+)= x y, with x [M, K] read number by number and y [K, N] by vectors.
-// ACROSS: x is kept transposed, its rows side by side.
+// ACROSS: x lies transposed, its rows side by side.
 template <class A, int M, int N, Start START, bool ACROSS>
 EDGEWISE_INLINE void block(const A* x, int64_t x_stride, const A* y, int64_t y_stride, int64_t K, A* z, int64_t z_stride,
                            const Vector<A>* given) {

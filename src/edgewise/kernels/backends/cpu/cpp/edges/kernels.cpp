@@ -1,15 +1,13 @@
-// The kernels of one instruction set: compiled once for each, under its own namespace.
-#include "attention.hpp"
-#include "product.hpp"
-
-#define EDGEWISE_TEXT_OF(name) #name
-#define EDGEWISE_TEXT(name) EDGEWISE_TEXT_OF(name)
+// Products and attention on edges, and dropout, for one instruction set: compiled once for each, under its own namespace.
+#include "dropout.hpp"
+#include "edges/backward.hpp"
+#include "edges/forward.hpp"
+#include "edges/product.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
-extern const Table table;
-const Table table = {
-    EDGEWISE_TEXT(EDGEWISE_ISA),
+extern const EdgesTable edges_table;
+const EdgesTable edges_table = {
     {product<float>, product<double>, product<bfloat16>},
     {product_gradient<float>, product_gradient<double>, product_gradient<bfloat16>},
     {extreme_share<float>, extreme_share<double>, extreme_share<bfloat16>},

@@ -1,14 +1,11 @@
 // Attention on ranges for one instruction set: compiled once for each, under its own namespace.
-#include "tiles.hpp"
-
-#define EDGEWISE_TEXT_OF(name) #name
-#define EDGEWISE_TEXT(name) EDGEWISE_TEXT_OF(name)
+#include "tiles/backward.hpp"
+#include "tiles/forward.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
 extern const TilesTable tiles_table;
 const TilesTable tiles_table = {
-    EDGEWISE_TEXT(EDGEWISE_ISA),
     pairs_in_tiles,
     {attend_tiles<float>, attend_tiles<double>, attend_tiles<bfloat16>},
     {attend_tiles_gradient<float>, attend_tiles_gradient<double>, attend_tiles_gradient<bfloat16>},

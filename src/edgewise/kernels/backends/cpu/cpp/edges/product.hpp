@@ -3,10 +3,10 @@
 
 #include <vector>
 
+#include "edges/table.hpp"
 #include "memory.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
-#include "table.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
@@ -31,9 +31,9 @@ struct Summing {
         each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels),
         reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))) {}
 
-  // Asks for what is read AHEAD of edge e.
+  // Prefetches what is read AHEAD of edge e.
   template <Weights Kind>
-  EDGEWISE_INLINE void ask(const S* x, const S* weight, int numbers, int64_t e) const {
+  EDGEWISE_INLINE void prefetch_ahead(const S* x, const S* weight, int numbers, int64_t e) const {
     const int64_t ahead = e + AHEAD < g.edges ? e + AHEAD : g.edges - 1;
     prefetch(x + int64_t(g.index[ahead]) * call.x.row_stride, numbers * sizeof(S));
     if (Kind != Weights::NONE && g.edge)
@@ -44,7 +44,7 @@ struct Summing {
   template <Weights Kind, class Add>
   EDGEWISE_INLINE void over_edges(const S* x, const S* weight, int numbers, int64_t first, int64_t last, const Add& add) const {
     for (int64_t e = first; e < last; ++e) {
-      if (reach == Reach::BEYOND) ask<Kind>(x, weight, numbers, e);
+      if (reach == Reach::BEYOND) prefetch_ahead<Kind>(x, weight, numbers, e);
       const S* w = Kind == Weights::NONE ? nullptr : weight + (g.edge ? int64_t(g.edge[e]) : e) * per;
       add(x + int64_t(g.index[e]) * call.x.row_stride, w);
     }
@@ -67,7 +67,7 @@ struct Summing {
       };
     };
     if (reach != Reach::CACHED) prefetch(y + NEXT * call.y.row_stride, numbers * sizeof(S));
-    for (int64_t e = first; reach == Reach::SCATTERED && e < last; ++e) ask<Kind>(x, weight, numbers, e);
+    for (int64_t e = first; reach == Reach::SCATTERED && e < last; ++e) prefetch_ahead<Kind>(x, weight, numbers, e);
     Vector<A> total[vectors] = {};
     const int64_t long_part = last - first >= 4 * chains && chains > 1 ? (last - first) / chains : 0;
     if (long_part) {
@@ -157,8 +157,8 @@ struct Multiplying {
 
   const S* row(const Matrix& x, int64_t b, int64_t n) const { return (const S*)x.data + b * x.batch_stride + n * x.row_stride; }
 
-  Rows<S> gathered(const Matrix& x, int64_t b, int h, int64_t e, bool ask) const {
-    return {(const S*)x.data + b * x.batch_stride + int64_t(h) * C, x.row_stride, g.index + e, ask ? g.edges - e : 0};
+  Rows<S> gathered(const Matrix& x, int64_t b, int h, int64_t e, bool ahead) const {
+    return {(const S*)x.data + b * x.batch_stride + int64_t(h) * C, x.row_stride, g.index + e, ahead ? g.edges - e : 0};
   }
 
   // The weights of edges e .. e + n - 1 for head h, or null where all are 1.
@@ -231,9 +231,9 @@ struct Multiplying {
       int c = 0;
       if constexpr (std::is_same_v<S, A>) {
         for (; c + W <= H; c += W) {
-          Vector<A> found = load(to + c) * load(x + c);
-          if (Both) found += load(back + c) * load(own + c);
-          store(out + c, found);
+          Vector<A> pair = load(to + c) * load(x + c);
+          if (Both) pair += load(back + c) * load(own + c);
+          store(out + c, pair);
         }
       }
       for (; c < H; ++c) put(out + c, number(to[c]) * number(x[c]) + (Both ? number(back[c]) * number(own[c]) : A(0)));

@@ -1,7 +1,7 @@
 // Attention on ranges: its arguments, and what every instruction-set build offers.
 #pragma once
 
-#include "table.hpp"
+#include "arrays.hpp"
 
 namespace edgewise {
 
@@ -27,7 +27,6 @@ struct Tiling {
 };
 
 struct TilesTable {
-  const char* name;
   int64_t (*pairs)(const Tiling&);  // inside the tiles, those included which are masked
   void (*attend[DTYPES])(const Tiling&);
   void (*attend_gradient[DTYPES])(const Tiling&);

@@ -1,11 +1,11 @@
-// How an attention on ranges is cut into tiles: panels of receivers, one to a lane, and the senders each listens to; and
+// How an attention on ranges is cut into tiles: panels of receivers, one to a lane, and the senders of each; and
 // how its two passes are shared out.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "tiles_table.hpp"
+#include "tiles/table.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
@@ -18,7 +18,7 @@ struct Panel {
   int count, vectors;
 };
 
-// Senders that some receiver of a panel listens to by one of its intervals, and those that all of them listen to.
+// Senders of some receiver of a panel, by one of its intervals, and those of all its receivers.
 struct Span {
   int64_t first, last, inner_first, inner_last;
 
@@ -71,7 +71,7 @@ class Plan {
   }
 
  private:
-  // Consecutive receivers, and the senders between the first and the last that any of them listens to.
+  // Consecutive receivers, and the senders between the first and the last of any of them.
   struct Run {
     int64_t first, last, first_sender, last_sender;
     int64_t group;
@@ -85,7 +85,7 @@ class Plan {
   // Cuts where a receiver shares no sender with the one before, unless panels then stay nearly empty.
   void find_runs() {
     const int64_t R = call.ranges;
-    std::vector<Run> found;
+    std::vector<Run> separate;
     for (int64_t i = 0; i < call.receivers; ++i) {
       int64_t first = 0, last = 0;
       for (int64_t r = 0; r < R; ++r) {
@@ -95,8 +95,8 @@ class Plan {
         last = std::max(last, stop);
       }
       const bool nothing = first == last;
-      if (!found.empty()) {
-        Run& run = found.back();
+      if (!separate.empty()) {
+        Run& run = separate.back();
         const bool silent = run.first_sender == run.last_sender;
         if (nothing || silent || (first < run.last_sender && run.first_sender < last)) {
           run.last = i + 1;
@@ -106,9 +106,9 @@ class Plan {
           continue;
         }
       }
-      found.push_back({i, i + 1, first, last, 0});
+      separate.push_back({i, i + 1, first, last, 0});
     }
-    for (const Run& run : found) {
+    for (const Run& run : separate) {
       if (!runs.empty()) {
         Run& before = runs.back();
         const Run both{before.first, run.last, std::min(before.first_sender, run.first_sender),
@@ -183,12 +183,12 @@ struct BackwardPlan {
   BackwardPlan(const Tiling& call, const Plan& plan, int senders_in_tile) {
     int64_t total = 0;
     for (const Group& group : plan.groups) total += group.work;
-    const int64_t wanted = (SPLIT + call.batch * call.heads - 1) / (call.batch * call.heads);
+    const int64_t parts_each = (SPLIT + call.batch * call.heads - 1) / (call.batch * call.heads);
     for (const Group& group : plan.groups) {
       const int64_t first = int64_t(tiles.size());
       add_tiles(plan, group, senders_in_tile);
       const int64_t count = int64_t(tiles.size()) - first, width = call.channels + call.values;
-      int64_t parts = std::min(group.work * wanted / std::max<int64_t>(1, total), group.work * width / ITEM);
+      int64_t parts = std::min(group.work * parts_each / std::max<int64_t>(1, total), group.work * width / ITEM);
       parts = std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, count));
       if (parts == 1) pieces.push_back({first, first + count, group.first_panel, group.last_panel, -1, group.work * width});
       else split(first, first + count, parts);

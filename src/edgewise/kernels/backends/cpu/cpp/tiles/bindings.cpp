@@ -1,32 +1,16 @@
-// Attention on ranges as blocked dense tiles: what Python sees. The kernels themselves are in tiles_kernels.cpp.
+// Attention on ranges as blocked dense tiles: what Python sees. The kernels themselves are in kernels.cpp.
 #include <nanobind/nanobind.h>
 
-#include <cstring>
-
-#include "builds.hpp"  // made by CMake: EDGEWISE_BUILDS(each) names each(v2) each(v3) ...
-#include "parallel.hpp"
-#include "tiles_table.hpp"
+#include "instruction_sets.hpp"
+#include "tiles/table.hpp"
 
 namespace nb = nanobind;
 
-#define EDGEWISE_BUILD(isa) \
-  namespace edgewise::isa { \
-  extern const TilesTable tiles_table; \
-  }
-EDGEWISE_BUILDS(EDGEWISE_BUILD)
+EDGEWISE_TABLES(TilesTable, tiles_table)
 
 namespace edgewise {
 
-const char* chosen_instruction_set();
 void bind_tiles(nb::module_& module);
-
-static const TilesTable& chosen_tiles() {
-#define EDGEWISE_PICK(isa) \
-  if (!std::strcmp(isa::tiles_table.name, chosen_instruction_set())) return isa::tiles_table;
-  EDGEWISE_BUILDS(EDGEWISE_PICK)
-#undef EDGEWISE_PICK
-  throw nb::value_error("the tiles were not built for the chosen instruction set");
-}
 
 void bind_tiles(nb::module_& module) {
   nb::class_<Tiling> tiling(module, "Tiling");
@@ -71,14 +55,14 @@ void bind_tiles(nb::module_& module) {
       .def_prop_rw(
           "lse", [](const Tiling& self) { return reinterpret_cast<uintptr_t>(self.lse); },
           [](Tiling& self, uintptr_t address) { self.lse = reinterpret_cast<void*>(address); });
-  module.def("pairs_in_tiles", [](const Tiling& call) { return chosen_tiles().pairs(call); });
+  module.def("pairs_in_tiles", [](const Tiling& call) { return chosen().pairs(call); });
   module.def("attend_tiles", [](int dtype, const Tiling& call) {
-    const TilesTable& table = chosen_tiles();
+    const TilesTable& table = chosen();
     nb::gil_scoped_release unlocked;
     table.attend[dtype](call);
   });
   module.def("attend_tiles_gradient", [](int dtype, const Tiling& call) {
-    const TilesTable& table = chosen_tiles();
+    const TilesTable& table = chosen();
     nb::gil_scoped_release unlocked;
     table.attend_gradient[dtype](call);
   });
