@@ -1,6 +1,6 @@
 """Draws architecture.svg: the life of one call, from the equation in a layer to the numbers of a kernel.
 
-    python docs/images/architecture.py docs/images/architecture.svg
+python docs/images/architecture.py docs/images/architecture.svg
 """
 
 import sys
@@ -31,9 +31,13 @@ KERNEL: Box = (30, 330, 250, 86, "backends/cpu/cpp/", "C++, or Triton", "edges, 
 GRAPH: Box = (30, 190, 250, 86, "graphs/", "rule → ranges → edges", "each form built once, on demand")
 
 
-def text(x: float, y: float, words: str, size: int = 14, colour: str = INK, font: str = SANS, bold: bool = False) -> str:
+def text(
+    x: float, y: float, words: str, size: int = 14, colour: str = INK, font: str = SANS, bold: bool = False
+) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x}" y="{y}" font-family="{font}" font-size="{size}" fill="{colour}"{weight}>{escape(words)}</text>'
+    return (
+        f'<text x="{x}" y="{y}" font-family="{font}" font-size="{size}" fill="{colour}"{weight}>{escape(words)}</text>'
+    )
 
 
 def box(at: Box, colour: str = FAINT) -> str:

@@ -167,7 +167,7 @@ SYSTEMS = (
         "D4",
         "FastGCN: importance sampling",
         "1/t Σ_j Â(v, u_j)/q(u_j) W h_{u_j}",
-        "layers/graph/fastgcn.py",
+        "layers/graph/gcn.py",
         "planted-fastgcn",
     ),
     System(

@@ -88,11 +88,11 @@ from edgewise.layers.graph.encodings import EigenspaceEncoding as EigenspaceEnco
 from edgewise.layers.graph.encodings import LaplacianEncoding as LaplacianEncoding
 from edgewise.layers.graph.encodings import RandomWalkEncoding as RandomWalkEncoding
 from edgewise.layers.graph.encodings import SignInvariantEncoding as SignInvariantEncoding
-from edgewise.layers.graph.fastgcn import FastGCN as FastGCN
 from edgewise.layers.graph.gat import GAT as GAT
 from edgewise.layers.graph.gat import GATv2 as GATv2
 from edgewise.layers.graph.gated_gcn import GatedGCN as GatedGCN
 from edgewise.layers.graph.gcn import GCN as GCN
+from edgewise.layers.graph.gcn import FastGCN as FastGCN
 from edgewise.layers.graph.gcn import renormalised as renormalised
 from edgewise.layers.graph.gin import GIN as GIN
 from edgewise.layers.graph.gin import GINE as GINE
