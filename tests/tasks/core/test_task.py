@@ -54,7 +54,7 @@ def test_lay_refuses_a_graph_of_another_size() -> None:
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: PatternChoice("star"), r"unknown graph 'star'; known are given, complete, .*bipartite"),
+        (lambda: PatternChoice("star"), r"unknown graph 'star'; known are given, bipartite, .*complete"),
         (lambda: PatternChoice("window", {"width": 3}), r"'window' has no option 'width'; its options: n, radius"),
         (lambda: PatternChoice("given", {"radius": 3}), "'given' takes no options, but has radius"),
         (lambda: PatternChoice("given").build(3), "'given' is the data's own"),
