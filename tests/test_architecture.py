@@ -251,14 +251,7 @@ def test_apps_ask_no_task_or_model_what_kind_it_is() -> None:
 
 # The sizes of rooms
 
-LONG = {  # still to be split
-    "attention.hpp",
-    "hugging_face.py",
-    "network.hpp",
-    "sampling.cpp",
-    "testing.py",
-    "tiles.hpp",
-}
+LONG = {"hugging_face.py", "testing.py"}  # still to be split
 FULL = {"tests/benchmarks": 14}  # still to be split
 
 
