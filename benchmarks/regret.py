@@ -16,7 +16,7 @@ from benchmarks.inputs import Attention
 from edgewise.graphs import Graph, causal, complete, window
 from edgewise.kernels import BACKENDS, Dot, attend
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose.dispatch import by_name_only, candidates
+from edgewise.kernels.choose.planner import candidates
 
 DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)
@@ -102,8 +102,8 @@ def measure(name: dict[str, Any], case: Attention) -> dict[str, Any]:
     choice = next(iter(predicted))
     steps = {
         backend: _step(case, backend)
-        for backend in BACKENDS
-        if backend in predicted and not by_name_only(backend, call)
+        for backend, record in BACKENDS.items()
+        if backend in predicted and record.is_chosen_on(case.graph.device.type)
         if predicted[backend] < max(LONGEST, HOPELESS * predicted[choice])
     }
     found = {backend: 1e3 * seconds for backend, seconds in _seconds(steps, choice).items()}

@@ -11,7 +11,7 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before any import of one
 
-from edgewise.kernels.choose import planner
+from edgewise.kernels.choose import machines
 from edgewise.native import library, say_if_missing
 
 
@@ -31,7 +31,7 @@ def seed() -> None:
 @pytest.fixture(autouse=True)
 def assumed_machine() -> None:
     """The planner's choices do not depend on what was measured on the machine that runs the tests."""
-    planner.MACHINES.update(planner.ASSUMED)
+    machines.MACHINES.update(machines.ASSUMED)
 
 
 @pytest.fixture

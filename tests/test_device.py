@@ -8,8 +8,7 @@ from unittest import mock
 import pytest
 import torch
 
-from edgewise import LAYERS, Graph, attend, causal
-from edgewise.kernels.backends.cpu import native
+from edgewise import LAYERS, Graph, attend, causal, native
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import PatternChoice
 from edgewise.tasks.text.language import Text

@@ -1,6 +1,6 @@
 """The checks must fail: for each property, a layer that has all of them but this one."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +9,6 @@ from torch import nn
 from edgewise import BackendRefusal, ConfigError, Graph, aggregate, causal
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backends.torch import segment
-from edgewise.kernels.choose.dispatch import ON_GPU
 from edgewise.layers import GCN, MeanReadout
 from edgewise.testing import PROPERTIES, assert_equivariant, check_kernel, check_layer
 
@@ -165,8 +164,8 @@ def test_an_unknown_property_is_refused():
         check_layer(GCN(3, 2), GRAPH, torch.randn(5, 3), skip=["permutations"])
 
 
-def _backend(run=segment.run, refuses=segment.refuses):
-    return SimpleNamespace(run=run, refuses=refuses, cost=segment.cost)
+def _backend(run=segment.run, limits=None):
+    return replace(segment.BACKEND, run=run, limits=limits)
 
 
 def _wrong_output(call):
@@ -197,7 +196,7 @@ def test_a_wrong_backend_fails_both_checks(monkeypatch, run, message):
 
 
 def test_a_backend_that_refuses_everything_proves_nothing(monkeypatch):
-    monkeypatch.setitem(BACKENDS, "idle", _backend(refuses=lambda call: "not today"))
+    monkeypatch.setitem(BACKENDS, "idle", _backend(limits=lambda call: "not today"))
     with pytest.raises(AssertionError, match=r"idle refuses everything: .*not today"):
         check_kernel("idle")
 
@@ -207,7 +206,10 @@ def test_an_unknown_backend_is_refused():
         check_kernel("swift")
 
 
-@pytest.mark.parametrize("backend", sorted(set(BACKENDS) - set(ON_GPU)))  # those have tests of their own
+ON_CPU = sorted(name for name, backend in BACKENDS.items() if backend.devices != ("cuda",))
+
+
+@pytest.mark.parametrize("backend", ON_CPU)  # the others have tests of their own
 def test_backends_agree_with_the_reference(backend):
     refused = check_kernel(backend)
     assert all(reason for reason in refused.values())

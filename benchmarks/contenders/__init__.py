@@ -12,7 +12,6 @@ from benchmarks.contenders.models import gpt, plain, tensor_field
 from benchmarks.contenders.sparse import compiled, gather_compiled, numba_sampling, pyg, sparse_csr, spmm_reduce
 from benchmarks.inputs import Inputs
 from edgewise.kernels import BACKENDS
-from edgewise.kernels.choose.dispatch import ON_GPU, ORACLE
 
 REUSE = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}  # the allocator keeps what is freed
 
@@ -80,8 +79,8 @@ OURS: dict[str, Contender] = {
 }
 OURS |= {
     name: Contender(f"Edgewise's {name} backend", ours.refuses(name), ours.prepare(name))
-    for name in BACKENDS
-    if name != ORACLE and name not in ON_GPU
+    for name, backend in BACKENDS.items()
+    if backend.is_chosen_on("cpu")
 }
 
 CONTENDERS: dict[str, Contender] = OURS | PEERS

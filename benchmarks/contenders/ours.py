@@ -27,9 +27,9 @@ def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
         if isinstance(inputs, TensorField | Particles):
             return "a whole layer: the planner chooses for each of its verbs"
         if isinstance(inputs, Product):
-            return BACKENDS[backend].refuses(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
+            return BACKENDS[backend].refusal(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
         call = Attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score)
-        return BACKENDS[backend].refuses(call.lowered())
+        return BACKENDS[backend].refusal(call.lowered())
 
     return reason
 

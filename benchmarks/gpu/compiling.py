@@ -18,7 +18,7 @@ def compile_all() -> int:
     if os.environ.get("TRITON_INTERPRET") == "1" or not gpu.INSTALLED:
         print("compiling needs Triton, and TRITON_INTERPRET unset")
         return 2
-    from edgewise.kernels.backends.cuda.programs import absent
+    from benchmarks.gpu import absent
 
     launches = absent.pretend()
     for what in run_all():

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from benchmarks.gpu.timing import BrokenError, Device, Turns, reason, replay, sets_beyond_cache, size_of
 from edgewise.graphs import Graph
-from edgewise.kernels import Dot, EdgeBias, attend
-from edgewise.kernels.choose.dispatch import BACKENDS
+from edgewise.kernels import BACKENDS, Dot, EdgeBias, attend
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}  # ‖y − y*‖ / ‖y*‖ beyond which one is wrong
 NUMBERS = 2**26  # of pairs and heads, or of edges and channels, that the oracle holds at once

@@ -41,7 +41,7 @@ from benchmarks.regret import regret
 from edgewise import __version__
 from edgewise.errors import ConfigError, nearest
 from edgewise.kernels.choose import measure as calibration
-from edgewise.kernels.choose.planner import MACHINES
+from edgewise.kernels.choose.machines import MACHINES
 
 FLOAT, HALF = torch.float32, torch.bfloat16
 

@@ -125,11 +125,11 @@ def test_dropout_keeps_the_mean_and_drops_the_asked_share(backend):
 
 def test_a_backend_asked_for_by_name_raises_its_reason():
     x = torch.zeros(3, 1, 4)
-    with pytest.raises(BackendRefusal, match="backend 'factored' cannot run this call: the Dot score"):
+    with pytest.raises(BackendRefusal, match="backend 'factored' cannot run this call: it has no Dot score"):
         attend(complete(3), x, x, x, backend="factored")
     with pytest.raises(BackendRefusal, match="no backend 'desne': choose one of dense, factored, "):
         attend(complete(3), x, x, x, backend="desne")
-    with use_backend("dense"), pytest.raises(BackendRefusal, match="messages live on edges"):
+    with use_backend("dense"), pytest.raises(BackendRefusal, match="it runs attend and aggregate, not collect"):
         collect(complete(3), torch.zeros(9, 2))
 
 

@@ -1,10 +1,10 @@
 """Floor 2: scores, the three verbs, the planner and one file per backend."""
 
+from edgewise.kernels.backends import BACKENDS as BACKENDS
 from edgewise.kernels.backends.cpu.networks import aggregate_both_ways as aggregate_both_ways
 from edgewise.kernels.backends.cpu.networks import edge_network as edge_network
 from edgewise.kernels.backends.cpu.networks import gaussians as gaussians
 from edgewise.kernels.backends.cpu.networks import shifted_softplus as shifted_softplus
-from edgewise.kernels.choose.dispatch import BACKENDS as BACKENDS
 from edgewise.kernels.choose.dispatch import Recorded as Recorded
 from edgewise.kernels.choose.dispatch import record as record
 from edgewise.kernels.choose.dispatch import use_backend as use_backend

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, Score
+from edgewise.kernels.scores import EdgeBias, Gaussian, Score
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -18,6 +19,7 @@ REDUCTIONS = ("sum", "mean", "max", "min")
 class Attend:
     """y_i = Σ_j softmax_j(s_ij) v_j. q, k are None where the score reads no ends."""
 
+    verb: ClassVar[str] = "attend"
     graph: Graph
     q: Tensor | None
     k: Tensor | None
@@ -25,6 +27,10 @@ class Attend:
     score: Score
     dropout: float = 0.0
     return_weights: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.v.dtype
 
     @property
     def heads(self) -> int:
@@ -80,10 +86,15 @@ def _with_own_senders(graph: Graph) -> Graph:
 class Aggregate:
     """y_i = ⊕_j w_ij x_j. x [*, J, C] with weight [E] or None; x [*, J, H, C] with weight [*, E, H]."""
 
+    verb: ClassVar[str] = "aggregate"
     graph: Graph
     x: Tensor
     weight: Tensor | None
     reduce: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.x.dtype
 
     @property
     def node_axis(self) -> int:
@@ -103,9 +114,14 @@ class Aggregate:
 class Collect:
     """y_i = ⊕_j m_ij for messages m [*, E, C] in the graph's edge order."""
 
+    verb: ClassVar[str] = "collect"
     graph: Graph
     m_ij: Tensor
     reduce: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.m_ij.dtype
 
     def signature(self) -> tuple[object, ...]:
         """What a choice of backend may depend on besides the graph."""
@@ -144,8 +160,9 @@ def check_attend(call: Attend) -> None:
         )
     if q.shape[-1] != k.shape[-1]:
         raise ShapeError(f"queries have {q.shape[-1]} channels and keys {k.shape[-1]}: they must agree")
-    if isinstance(score, Additive) and q.shape[-1] != 1:
-        raise ShapeError(f"Additive adds one number of each end, but queries and keys have {q.shape[-1]} channels")
+    if score.end_width not in (None, q.shape[-1]):
+        what = f"{type(score).__name__} reads {score.end_width} channel of each end"
+        raise ShapeError(f"{what}, but queries and keys have {q.shape[-1]} channels")
     if k.shape[-2] != v.shape[-2] or k.shape[-2] == 0 or q.shape[-2] % k.shape[-2]:
         raise ShapeError(
             f"{q.shape[-2]} query heads, {k.shape[-2]} key heads and {v.shape[-2]} value heads: "

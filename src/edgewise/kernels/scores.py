@@ -133,6 +133,7 @@ class Score:
     biases: tuple[Bias, ...] = field(default=(), kw_only=True)
     vectors: EdgeVectors | None = field(default=None, kw_only=True)
     needs_ends: ClassVar[bool] = True
+    end_width: ClassVar[int | None] = None  # channels of q and k; None: any number
 
     def __add__(self, more: Bias | EdgeVectors) -> Self:
         if not isinstance(more, EdgeVectors):
@@ -190,6 +191,7 @@ class Additive(Score):
     """
 
     slope: float = 0.2
+    end_width: ClassVar[int | None] = 1
 
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """s_ij = LeakyReLU(qᵢ + kⱼ)."""

@@ -20,7 +20,7 @@ from edgewise.kernels.call import (
     check_reduction,
 )
 from edgewise.kernels.choose import dispatch
-from edgewise.kernels.choose.planner import Plan
+from edgewise.kernels.choose.planner import Plan, explain
 from edgewise.kernels.scores import Dot, Score, Uniform
 
 X = TypeVar("X", Tensor, Tensor | None)
@@ -182,7 +182,7 @@ def plan(
     call: Call
     if verb == "attend":
         score = Dot() if score is None else score
-        width = 1 if type(score).__name__ == "Additive" else channels
+        width = score.end_width or channels
         q = torch.empty(*batch, graph.num_receivers, heads, width, dtype=dtype, device="meta")
         k = torch.empty(*batch, graph.num_senders, heads, width, dtype=dtype, device="meta")
         v = torch.empty(*batch, graph.num_senders, heads, channels, dtype=dtype, device="meta")
@@ -198,7 +198,7 @@ def plan(
         call, what = Collect(graph, m_ij, reduce), f"collect ({reduce}), {channels * heads} channels"
     else:
         raise ShapeError(f"there is no verb {verb!r}: choose attend, aggregate or collect")
-    return dispatch.explain(call, f"{graph}: {what}{f', batch {list(batch)}' if batch else ''}")
+    return explain(call, f"{graph}: {what}{f', batch {list(batch)}' if batch else ''}")
 
 
 def _lowered(x: X) -> X:

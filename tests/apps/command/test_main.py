@@ -10,7 +10,7 @@ from edgewise.apps.command import main as command_line
 from edgewise.apps.command.main import main, split_sections
 from edgewise.errors import ConfigError
 from edgewise.kernels.choose import measure as calibration
-from edgewise.kernels.choose.planner import ASSUMED
+from edgewise.kernels.choose.machines import ASSUMED
 
 COMMANDS = ("demo", "list", "train", "resume", "evaluate", "predict", "generate", "plan", "check")
 

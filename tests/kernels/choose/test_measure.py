@@ -8,91 +8,93 @@ from unittest import mock
 import pytest
 import torch
 
-from edgewise import causal, complete, plan
+from edgewise import Graph, causal, complete, plan
 from edgewise.errors import ConfigError
+from edgewise.kernels import BACKENDS
+from edgewise.kernels.backend import Cost, Probe, random_graph
 from edgewise.kernels.backends.torch import dense, segment
-from edgewise.kernels.choose import dispatch, planner
-from edgewise.kernels.choose import measure as calibration
+from edgewise.kernels.choose import machines, measure
 from pretend import Card
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(calibration, "FOLDER", tmp_path / "machines")
-    monkeypatch.setattr(planner, "MACHINES", dict(planner.ASSUMED))
-    for reader in (calibration, dispatch):
-        monkeypatch.setattr(reader, "MACHINES", planner.MACHINES)
-    monkeypatch.setattr(calibration, "_recalled", set())
+    monkeypatch.setattr(machines, "FOLDER", tmp_path / "machines")
+    monkeypatch.setattr(machines, "MACHINES", dict(machines.ASSUMED))
+    monkeypatch.setattr(machines, "_recalled", set())
     return tmp_path / "machines"
 
 
 def test_speeds_are_measured_kept_and_remembered(folder):
-    calibration.remember()
-    assert planner.MACHINES == planner.ASSUMED  # nothing was measured yet
+    machines.remember()
+    assert machines.MACHINES == machines.ASSUMED  # nothing was measured yet
     start = time.perf_counter()
-    measured = calibration.calibrate()["cpu"]
+    measured = measure.calibrate()["cpu"]
     assert time.perf_counter() - start < 30  # 3 s on a machine that does nothing else
-    assert planner.MACHINES["cpu"] == measured != planner.ASSUMED["cpu"]
+    assert machines.MACHINES["cpu"] == measured != machines.ASSUMED["cpu"]
     assert len(list(folder.iterdir())) == 1  # and no half-written file beside it
-    planner.MACHINES.update(planner.ASSUMED)
-    calibration.remember()
-    assert planner.MACHINES["cpu"] == measured
+    machines.MACHINES.update(machines.ASSUMED)
+    machines.remember()
+    assert machines.MACHINES["cpu"] == measured
 
 
 def test_a_disturbed_pass_is_made_up_for_by_the_next_ones(folder, monkeypatch):
-    machine = planner.ASSUMED["cpu"]
+    machine = machines.ASSUMED["cpu"]
     slow = replace(machine, edges=machine.edges / 8, launch=machine.launch * 8)
     passes = iter([slow, replace(machine, edges=machine.edges / 1.1), machine, slow])
-    monkeypatch.setattr(calibration.Bench, "measured", lambda self, _: next(passes))
-    assert calibration.calibrate()["cpu"] == machine
+    monkeypatch.setattr(measure.Bench, "measured", lambda self, _: next(passes))
+    assert measure.calibrate()["cpu"] == machine
     assert next(passes) == slow  # the second and the third agreed
 
 
 def test_passes_end_where_none_agrees(folder, monkeypatch):
-    machine, count = planner.ASSUMED["cpu"], []
+    machine, count = machines.ASSUMED["cpu"], []
 
     def measured(self, _):
         count.append(1)
         return replace(machine, flops=machine.flops * 2 ** len(count))
 
-    monkeypatch.setattr(calibration.Bench, "measured", measured)
-    assert calibration.calibrate()["cpu"].flops == machine.flops * 2**calibration.PASSES
+    monkeypatch.setattr(measure.Bench, "measured", measured)
+    assert measure.calibrate()["cpu"].flops == machine.flops * 2**measure.PASSES
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cpu": {"flops": "fast"}}', "not json"])
 def test_a_file_that_makes_no_sense_is_passed_over(folder, text):
     folder.mkdir()
-    calibration._path("cpu").write_text(text, encoding="utf-8")
-    calibration.remember()
-    assert planner.MACHINES == planner.ASSUMED
+    machines._path("cpu").write_text(text, encoding="utf-8")
+    machines.remember()
+    assert machines.MACHINES == machines.ASSUMED
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_speed_that_cannot_be_is_passed_over(folder, value):
     folder.mkdir()
-    names = calibration.asdict(planner.ASSUMED["cpu"])
-    calibration._path("cpu").write_text(json.dumps({"cpu": names | {"edges": value}}), encoding="utf-8")
-    calibration.remember()
-    assert planner.MACHINES == planner.ASSUMED
+    names = machines.asdict(machines.ASSUMED["cpu"])
+    machines._path("cpu").write_text(json.dumps({"cpu": names | {"edges": value}}), encoding="utf-8")
+    machines.remember()
+    assert machines.MACHINES == machines.ASSUMED
 
 
-class Slow:
+def kernel(name, **graphs):
     """`segment` by another name, as if it were a kernel of the card's, at a cost that its kernels have."""
 
-    refuses, run = staticmethod(segment.refuses), staticmethod(segment.run)
-
-    @staticmethod
     def cost(call):
         numbers = call.graph.num_edges * call.v.shape[-1]
-        return planner.Cost(edges=numbers, tiles=numbers, rows=4 * numbers, held=4 * call.v.numel(), launches=3)
+        return Cost(edges=numbers, tiles=numbers, rows=4 * numbers, held=4 * call.v.numel(), launches=3)
+
+    probes = tuple(
+        Probe("cuda", speed, lambda device, graph=graph: graph.to(device)) for speed, graph in graphs.items()
+    )
+    return replace(segment.BACKEND, name=name, cost=cost, probes=probes)
 
 
 @pytest.fixture
 def card(folder, monkeypatch):
     """A card whose operations take the CPU's time."""
-    probes = calibration.Probes((64, 2, 8), 1 << 12, 64, 50, 500, (20, 200), (200, 800), (4, 8), "triton", "ragged")
-    monkeypatch.setitem(calibration.PROBES, "cuda", probes)
-    monkeypatch.setattr(calibration, "_by_events", calibration._by_clock)
+    monkeypatch.setitem(measure.ARRAYS, "cuda", measure.Arrays(1 << 12, 64, 50, 500))
+    small = replace(dense.BACKEND, probes=(Probe("cuda", "flops", lambda device: complete(64).to(device), 2, 8),))
+    monkeypatch.setitem(BACKENDS, "dense", small)
+    monkeypatch.setattr(measure, "_by_events", measure._by_clock)
     names = {"is_available": True, "current_device": 0, "get_device_name": "Card", "get_device_capability": (9, 0)}
     for name, value in (names | {"synchronize": None}).items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
@@ -101,43 +103,44 @@ def card(folder, monkeypatch):
 
 @pytest.mark.parametrize("kernels", [True, False])
 def test_a_card_is_measured_in_full_and_half_precision_and_kept_beside_the_cpu(card, kernels):
-    backends = dispatch.BACKENDS | ({"triton": Slow, "ragged": Slow} if kernels else {})
-    with Card(), mock.patch.dict(dispatch.BACKENDS, backends):
+    cpu = torch.device("cpu")
+    near, far = random_graph(20, 200, cpu), random_graph(200, 800, cpu)
+    quick = {"walk": kernel("walk", edges=near, rows=far), "tile": kernel("tile", tiles=Graph.batch([complete(8)] * 4))}
+    with Card(), mock.patch.dict(BACKENDS, quick if kernels else {}):
         state = torch.get_rng_state()
-        measured = calibration.calibrate("cuda")
+        measured = measure.calibrate("cuda")
         assert torch.equal(torch.get_rng_state(), state)  # a user's random numbers stay what they would have been
     assert list(measured) == ["cuda", "cuda half"]
     for kind, machine in measured.items():
-        assumed = planner.ASSUMED[kind]
-        assert planner.MACHINES[kind] == machine
+        assumed = machines.ASSUMED[kind]
+        assert machines.MACHINES[kind] == machine
         for speed in ("flops", "bandwidth", "gather", "gather_fresh", "launch"):
             assert getattr(machine, speed) != getattr(assumed, speed)
         for speed in ("edges", "tiles", "rows_far"):
             assert (getattr(machine, speed) != getattr(assumed, speed)) == kernels
         assert (machine.cache, machine.reused) == (assumed.cache, assumed.reused)
-    assert planner.MACHINES["cpu"] == planner.ASSUMED["cpu"]
+    assert machines.MACHINES["cpu"] == machines.ASSUMED["cpu"]
     (kept,) = card.iterdir()
     assert kept.name.startswith("Card-sm90-") and "triton-" in kept.name
-    planner.MACHINES.update(planner.ASSUMED)
+    machines.MACHINES.update(machines.ASSUMED)
     with Card():
         plan(complete(4).to("cuda"))  # the first plan for a card takes what was kept
-    assert {kind: planner.MACHINES[kind] for kind in measured} == measured
+    assert {kind: machines.MACHINES[kind] for kind in measured} == measured
 
 
 def test_a_card_has_other_speeds_in_half_precision(card):
-    fast = calibration.replace(planner.ASSUMED["cuda half"], flops=1.0)
-    planner.MACHINES["cuda half"] = fast
+    fast = replace(machines.ASSUMED["cuda half"], flops=1.0)
+    machines.MACHINES["cuda half"] = fast
     with Card():
         graph = causal(64).to("cuda")
         slow, quick = (plan(graph, dtype=dtype).candidates for dtype in (torch.bfloat16, torch.float32))
     seconds = [next(one.seconds for one in found if one.backend == "dense") for found in (slow, quick)]
     assert seconds[0] > 1 > seconds[1] > 0
-    call = dispatch.Attend(graph, *torch.empty(3, 64, 1, 64, dtype=torch.float16, device="meta"), dense.Dot())
-    assert dispatch.machine_of(call) == fast
+    assert machines.speeds(graph.device, torch.float16) == fast
 
 
 def test_a_device_that_is_not_there_is_refused(folder):
     for device in ["tpu"] + ([] if torch.cuda.is_available() else ["cuda"]):
         with pytest.raises(ConfigError, match=f"no device '{device}'"):
-            calibration.calibrate(device)
+            measure.calibrate(device)
     assert not folder.exists()

@@ -73,7 +73,7 @@ def _patterns() -> Rows:
 def _backends() -> Rows:
     from edgewise.kernels import BACKENDS
 
-    return _documented(BACKENDS, "backend")
+    return [{"backend": name, "description": backend.summary} for name, backend in BACKENDS.items()]
 
 
 def _tasks() -> Rows:

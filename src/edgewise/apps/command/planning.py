@@ -17,7 +17,7 @@ from edgewise.errors import ConfigError, nearest
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.kernels import Score
 from edgewise.kernels.choose import measure as calibration
-from edgewise.kernels.choose.planner import Machine
+from edgewise.kernels.choose.machines import Machine
 
 SPEEDS = [field.name for field in fields(Machine)]
 

@@ -1,4 +1,4 @@
-"""From a call to a backend: the table, the choice, and the two contexts that look at or override it."""
+"""From a call to a backend: the choice, and the two contexts that look at or override it."""
 
 from __future__ import annotations
 
@@ -7,53 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
-from edgewise.kernels.backends.cpu import native, tiled
-from edgewise.kernels.backends.cuda import bitmap, ragged, triton
-from edgewise.kernels.backends.torch import dense, factored, flex, reference, segment
-from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.choose import measure as calibration
-from edgewise.kernels.choose.planner import MACHINES, Candidate, Cost, Machine, Plan, kind_of
-from edgewise.native import say_if_missing
-
-
-class Backend(Protocol):
-    """One file with three functions."""
-
-    def refuses(self, call: Call) -> str | None:
-        """Why this backend cannot run the call, or None if it can."""
-
-    def cost(self, call: Call) -> Cost:
-        """What a forward pass would spend; asked only of a backend that does not refuse."""
-
-    def run(self, call: Call) -> Tensor | tuple[Tensor, Tensor]:
-        """Compute the call."""
-
-
-BACKENDS: dict[str, Backend] = {
-    "dense": dense,
-    "factored": factored,
-    "flex": flex,
-    "native": native,
-    "ragged": ragged,
-    "segment": segment,
-    "tiled": tiled,
-    "bitmap": bitmap,
-    "triton": triton,
-    "reference": reference,
-}
-
-calibration.remember()
-
-ON_GPU = ("bitmap", "flex", "ragged", "triton")  # those that run on a GPU
-WITH_VECTORS = ("segment", "triton", "reference")  # those that read a score's vectors of edges
-ORACLE = "reference"  # what the others are tested against: it runs only when asked for by name
+from edgewise.kernels.backends import BACKENDS
+from edgewise.kernels.call import Call
+from edgewise.kernels.choose.planner import cheapest
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
 _forced_for_compiler: str | None = None  # the same: torch.compile can read and watch a global, but no ContextVar
@@ -98,59 +60,14 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor
         lowered = call.lowered()
         # The choice depends on shapes and kinds only: it is made once for each graph and signature.
         key = ("backend", type(call), *call.signature())
-        return BACKENDS[call.graph.memo(key, lambda: _cheapest(lowered))].run(lowered)
+        return BACKENDS[call.graph.memo(key, lambda: cheapest(lowered))].run(lowered)
     _check_name(name)
-    call = call if name == ORACLE else call.lowered()
-    reason = _refusal(name, call)
+    named = BACKENDS[name]
+    call = call.lowered() if named.lowered else call
+    reason = named.refusal(call)
     if reason is not None:
         raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
-    return BACKENDS[name].run(call)
-
-
-def candidates(call: Call) -> list[Candidate]:
-    """Every backend's prediction or refusal: the cheapest first, then the oracle, then the refusals."""
-    call = call.lowered()
-    machine = machine_of(call)
-    found = []
-    for name, backend in BACKENDS.items():
-        reason = _refusal(name, call)
-        seconds = None if reason is not None else machine.seconds(backend.cost(call))
-        found.append(Candidate(name, seconds, reason))
-    return sorted(found, key=lambda one: (one.seconds is None, by_name_only(one.backend, call), one.seconds))
-
-
-def _refusal(name: str, call: Call) -> str | None:
-    if isinstance(call, Attend) and call.score.vectors is not None and name not in WITH_VECTORS:
-        return "it adds no vectors of edges to keys and values"
-    return BACKENDS[name].refuses(call)
-
-
-def by_name_only(backend: str, call: Call) -> bool:
-    """Whether a backend runs only where it is asked for: the oracle, and Triton's interpreter on the CPU."""
-    return backend == ORACLE or (backend in ON_GPU and call.graph.device.type == "cpu")
-
-
-def machine_of(call: Call) -> Machine:
-    """The speeds of the device that a call's graph is on, in the call's dtype."""
-    x = call.v if isinstance(call, Attend) else call.x if isinstance(call, Aggregate) else call.m_ij
-    kind = kind_of(call.graph.device, x.dtype)
-    if kind != "cpu":
-        calibration.recall("cuda")
-    return MACHINES[kind]
-
-
-def explain(call: Call, what: str) -> Plan:
-    """The candidates as a printable plan."""
-    return Plan(what, tuple(candidates(call)))
-
-
-def _cheapest(call: Call) -> str:
-    found = candidates(call)
-    if any(one.refusal == native.MISSING for one in found):
-        machine = machine_of(call)
-        if machine.seconds(native.cost(call)) < (found[0].seconds or 0.0):
-            say_if_missing()
-    return found[0].backend
+    return named.run(call)
 
 
 def _check_name(name: str | None) -> None:

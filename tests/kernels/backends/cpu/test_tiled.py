@@ -9,7 +9,7 @@ from edgewise.graphs import bipartite, blocks, causal, complete, grid, squares, 
 from edgewise.kernels.backends.cpu import tiled
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose import dispatch
+from edgewise.kernels.choose.planner import candidates
 from edgewise.native import library
 from edgewise.testing import check_kernel
 
@@ -366,7 +366,7 @@ def test_the_cost_follows_the_pairs_inside_the_tiles():
     assert 4096 * 257 < pairs(window(4096, 128)) < 1.2 * 4096 * 257
     assert pairs(blocks([25] * 40)) < 2 * 40 * 25 * 25
     x = torch.randn(500, 2, 16)
-    listed = {one.backend: one for one in dispatch.candidates(Attend(window(500, 9), x, x, x, Dot()))}
+    listed = {one.backend: one for one in candidates(Attend(window(500, 9), x, x, x, Dot()))}
     assert listed["tiled"].seconds is not None
 
 

@@ -5,10 +5,10 @@ import torch
 
 from edgewise import Additive, Dot, Graph, SenderBias, aggregate, attend, complete, plan, window
 from edgewise.errors import BackendRefusal
+from edgewise.kernels import BACKENDS
 from edgewise.kernels.backends.cuda import bitmap
 from edgewise.kernels.backends.cuda.programs import building
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose import dispatch
 from kernels.drawn import CHANNELS, attention, disjoint_graphs, number, pick, random_graph, results, same
 from triton_device import DEVICE
 
@@ -131,17 +131,17 @@ def test_refusals_say_what_it_does_not_do():
             attend(graph, *inputs, **options, backend="bitmap")
         return str(caught.value).removeprefix("backend 'bitmap' cannot run this call: ")
 
-    assert refusal(x[..., :1], x[..., :1], x, Additive()) == "it has no Additive score"
+    assert refusal(x[..., :1], x[..., :1], x, Additive()) == "it has no Additive score: it takes Dot"
     assert refusal(x, x, x, Dot(cap=2.0)) == "it has no soft cap"
-    assert refusal(x, x, x, Dot() + SenderBias(x[..., 0])) == "a bit has no room for a bias"
+    assert refusal(x, x, x, Dot() + SenderBias(x[..., 0])) == "it adds no SenderBias"
     assert refusal(x, x, x, dropout=0.5) == "it has no dropout"
     assert refusal(x, x, x, return_weights=True) == "it does not return its weights"
     assert "not in torch.float64" in refusal(x.double(), x.double(), x.double())
     wide = torch.randn(4, 1, 129, device=DEVICE)
-    assert refusal(wide, wide, wide) == "heads of more than 128 channels in torch.float32 do not fit its tiles"
+    assert refusal(wide, wide, wide) == "a head has 129 channels in torch.float32, more than 128"
     twice = Graph.from_edge_index(torch.zeros(2, 2, dtype=torch.int64, device=DEVICE), 4)
-    assert refusal(x, x, x, graph=twice) == "the graph has parallel edges, which a bit cannot count"
-    with pytest.raises(BackendRefusal, match="it computes attention only"):
+    assert refusal(x, x, x, graph=twice) == "the graph has parallel edges, which it cannot count"
+    with pytest.raises(BackendRefusal, match="it runs attend, not aggregate"):
         aggregate(graph, x[:, 0], backend="bitmap")
 
 
@@ -160,5 +160,5 @@ def test_it_gathers_less_where_neighbours_share_neighbours():
 
 
 def test_on_the_cpu_it_runs_only_by_name():
-    assert "bitmap" in dispatch.ON_GPU
+    assert BACKENDS["bitmap"].devices == ("cuda",)
     assert plan(complete(64), heads=1, channels=16).choice != "bitmap"

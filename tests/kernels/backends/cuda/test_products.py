@@ -1,31 +1,27 @@
 """Triton's sparse products compute what `reference` does, with its gradients, whatever lies in memory how."""
 
-from itertools import pairwise
-
 import pytest
 import torch
 
-from edgewise import Dot, Graph, aggregate, attend, collect, complete
+from edgewise import Graph, aggregate, collect, complete
 from edgewise.errors import BackendRefusal
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda.programs import building
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate
-from edgewise.kernels.choose import dispatch
-from edgewise.kernels.choose.planner import MACHINES
+from edgewise.kernels.choose.machines import MACHINES
 from edgewise.kernels.operator import products
 from kernels.drawn import CHANNELS, disjoint_graphs, messages, number, pick, product, random_graph, results, same
 from triton_device import DEVICE
 
-NAME = "triton products"
+NAME = "triton"
 REDUCTIONS = ("sum", "mean", "max", "min")
 WEIGHTS = ("", "edge", "heads", "heads, batch", "shared by heads")
 
 
 @pytest.fixture(autouse=True)
-def as_a_backend(monkeypatch):
-    """Asked for by name; and hubs of nine edges, which are cut, instead of thousands."""
-    monkeypatch.setitem(dispatch.BACKENDS, NAME, triton_products)
+def short_pieces(monkeypatch):
+    """Hubs of nine edges are cut, instead of those of thousands."""
     monkeypatch.setattr(building, "CHUNK", 8)
 
 
@@ -212,63 +208,6 @@ def test_two_runs_give_the_same_bits():
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-# Softmax over edges
-
-
-@pytest.mark.parametrize("batch", [(), (2,)])
-def test_a_softmax_over_edges_is_that_of_each_row(batch):
-    graph = on_device(random_graph(6, 6, 60))
-    s = (5 * torch.randn(*batch, 60, 3, device=DEVICE)).requires_grad_()
-    p = triton_products.edge_softmax(graph, s)
-    with torch.no_grad():
-        s[..., graph.receivers == 2, :] = float("-inf")
-    dp = torch.randn_like(p)
-    p = triton_products.edge_softmax(graph, s)
-    (ds,) = torch.autograd.grad(p, s, dp)
-    wide = s.detach().double().requires_grad_()
-    bounds = graph.offsets.tolist()
-    rows = [wide[..., a:b, :].softmax(-2) for a, b in pairwise(bounds)]
-    rows[2] = torch.zeros_like(rows[2])
-    expected = torch.cat(rows, -2)
-    assert torch.allclose(p.double(), expected, atol=1e-5)
-    kept = (graph.receivers != 2)[:, None]
-    (found,) = torch.autograd.grad((expected * dp).sum(), wide)
-    assert torch.allclose(ds.double() * kept, found.nan_to_num() * kept, atol=1e-5)
-    assert (ds[..., graph.receivers == 2, :] == 0).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_softmax_in_half_precision_is_as_precise_as_pytorchs(dtype):
-    graph = on_device(random_graph(4, 4, 40))
-    s, dp = (torch.randn(40, 2, device=DEVICE).to(dtype) for _ in range(2))
-    bounds = graph.offsets.tolist()
-
-    def plain(s):
-        return torch.cat([s[a:b].softmax(0) for a, b in pairwise(bounds)])
-
-    def with_gradient(function, wide):
-        leaf = s.to(wide).requires_grad_()
-        p = function(leaf)
-        return p, torch.autograd.grad(p, leaf, dp.to(wide))[0]
-
-    exact, theirs = with_gradient(plain, torch.float64), with_gradient(plain, dtype)
-    ours = with_gradient(lambda s: triton_products.edge_softmax(graph, s), dtype)
-    for found, plainly, value in zip(ours, theirs, exact, strict=True):
-        assert found.dtype == dtype
-        assert relative_error(found, value) <= 2 * relative_error(plainly, value)
-    with pytest.raises(BackendRefusal, match=r"not in torch\.float64"):
-        triton_products.edge_softmax(graph, s.double())
-
-
-def test_the_softmax_operator_passes_pytorchs_own_check():
-    graph = on_device(random_graph(4, 4, 20))
-    structure, reverse = triton_products.messages_of(graph)
-    s = torch.randn(1, 20, 2, device=DEVICE, requires_grad=True)
-    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    inputs = (s, structure, reverse)
-    torch.library.opcheck(torch.ops.edgewise.triton_edge_softmax.default, inputs, test_utils=tests)
-
-
 # What it refuses, and what it would cost
 
 
@@ -280,7 +219,6 @@ def test_refusals_say_what_it_does_not_do():
             call()
         return str(caught.value).removeprefix(f"backend {NAME!r} cannot run this call: ")
 
-    assert "attention has kernels of its own" in refusal(lambda: attend(graph, x, x, x, Dot(), backend=NAME))
     assert "not in torch.float64" in refusal(lambda: aggregate(graph, x[:, 0].double(), backend=NAME))
     weight = torch.ones(8, device=DEVICE).half()
     said = refusal(lambda: aggregate(graph, x[:, 0], weight, backend=NAME))

@@ -1,15 +1,14 @@
 """Attention by blocks computes what `reference` does, whatever the sizes and biases, forward and backward."""
 
-from unittest import mock
+from dataclasses import replace
 
 import pytest
 import torch
 
 from edgewise import Additive, BackendRefusal, Dot, EdgeBias, Gaussian, SenderBias, attend, blocks, complete, window
-from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda import ragged
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose.dispatch import candidates
+from edgewise.kernels.choose.planner import candidates
 from edgewise.testing import check_kernel
 from kernels.drawn import attention, pick, results, same
 
@@ -199,7 +198,7 @@ def test_its_cost_is_that_of_the_padded_tiles():
 @pytest.mark.parametrize(
     ("graph", "score", "options", "reason"),
     [
-        (window(6, 1), Dot(), {}, "not a batch of complete graphs"),
+        (window(6, 1), Dot(), {}, "it runs on complete graphs and batches of complete graphs only"),
         (blocks([3, 129]), Dot(), {}, "a block has 129 nodes, more than the 128 that fit in a tile"),
         (blocks([3, 3]), Additive(), {}, "no Additive score"),
         (blocks([3, 3]), Dot(cap=1.0), {}, "no soft cap"),
@@ -214,16 +213,16 @@ def test_refusals_name_their_reason(graph, score, options, reason):
 
 
 def test_it_refuses_what_does_not_fit_on_the_chip():
-    def refusal(nodes, channels, dtype):
+    def refusal(nodes, channels, dtype, backend=ragged.BACKEND):
         x = torch.zeros(nodes, 1, channels, dtype=dtype, device=DEVICE)
-        return ragged.refuses(Attend(complete(nodes).to(DEVICE), x, x, x, Dot())) or "runs"
+        return backend.refusal(Attend(complete(nodes).to(DEVICE), x, x, x, Dot())) or "runs"
 
-    assert "use segment" in refusal(3, 4, torch.float64)
+    assert "compute in float32, bfloat16 and float16, not in torch.float64" in refusal(3, 4, torch.float64)
     assert "a head has 129 channels" in refusal(3, 129, torch.float32)
     assert refusal(128, 64, torch.bfloat16) == refusal(128, 32, torch.float32) == "runs"
     assert "do not fit on the chip" in refusal(128, 128, torch.bfloat16)
-    with mock.patch.object(gpu, "INTERPRETED", False):
-        assert DEVICE == "cuda" or refusal(3, 4, torch.float32) == "its kernels run on NVIDIA GPUs, not on cpu"
+    elsewhere = refusal(3, 4, torch.float32, replace(ragged.BACKEND, by_name=()))
+    assert DEVICE == "cuda" or elsewhere == "its kernels run on NVIDIA GPUs, not on cpu"
 
 
 def test_on_the_cpu_it_runs_only_when_asked_for_by_name():

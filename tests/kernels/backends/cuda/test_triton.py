@@ -192,14 +192,15 @@ def test_refusals_say_what_it_does_not_do():
 
     wide = x.double()
     said = refusal(lambda: attend(graph, wide, wide, wide, backend="triton"))
-    assert said == "its kernels compute in float32, bfloat16 and float16, not in torch.float64: take segment or dense"
+    assert said == "its kernels compute in float32, bfloat16 and float16, not in torch.float64"
     assert refusal(lambda: attend(graph, x, x, x, Dot(cap=2.0), backend="triton")) == "it has no soft cap"
-    assert refusal(lambda: attend(graph, x, x, x, Kernel(torch.exp), backend="triton")) == "it has no Kernel score"
+    said = refusal(lambda: attend(graph, x, x, x, Kernel(torch.exp), backend="triton"))
+    assert said == "it has no Kernel score: it takes Dot, Additive, GatedAdditive and Uniform"
     said = refusal(lambda: attend(graph, x, x, x, return_weights=True, backend="triton"))
     assert said == "it does not return its weights"
     huge = torch.empty(4, 1, 1025, device="meta")
     said = refusal(lambda: attend(graph, None, None, huge, Uniform() + EdgeBias(torch.zeros(8, 1)), backend="triton"))
-    assert said == "a head has more than 1024 channels"
+    assert said == "a head has 1025 channels, more than 1024"
     assert "not in torch.float64" in refusal(lambda: aggregate(graph, wide[:, 0], backend="triton"))
     assert "not in torch.float64" in refusal(lambda: collect(graph, wide[graph.senders, 0], backend="triton"))
 

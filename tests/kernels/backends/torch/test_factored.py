@@ -41,7 +41,7 @@ def test_a_batch_of_complete_graphs_factorises_block_by_block():
     gradients = [torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in results]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
-    with pytest.raises(BackendRefusal, match="factorise"):
+    with pytest.raises(BackendRefusal, match="and batches of complete graphs only"):
         attend(graph.rows(2, 8), q[:, 2:], k, v, Kernel(features), backend="factored")
 
 
@@ -64,11 +64,11 @@ def test_a_sender_bias_factorises_and_others_do_not():
     torch.testing.assert_close(
         attend(causal(5), x, x, x, score, backend="factored"), attend(causal(5), x, x, x, score, backend="reference")
     )
-    with pytest.raises(BackendRefusal, match="both ends"):
+    with pytest.raises(BackendRefusal, match="it adds no EdgeBias"):
         attend(complete(5), x, x, x, Kernel(features) + EdgeBias(torch.zeros(25, 2)), backend="factored")
-    with pytest.raises(BackendRefusal, match="only complete and causal"):
+    with pytest.raises(BackendRefusal, match="it runs on complete graphs, causal graphs and"):
         attend(window(5, 1), x, x, x, Kernel(features), backend="factored")
-    with pytest.raises(BackendRefusal, match="one by one"):
+    with pytest.raises(BackendRefusal, match="it has no dropout"):
         attend(complete(5), x, x, x, Kernel(features), dropout=0.5, backend="factored")
 
 
@@ -76,7 +76,7 @@ def test_sums_over_everybody_are_one_vector():
     x = torch.randn(2, 6, 3)
     y = aggregate(complete(4, 6), x, reduce="mean", backend="factored")
     torch.testing.assert_close(y, x.mean(1, keepdim=True).expand(2, 4, 3))
-    with pytest.raises(BackendRefusal, match="unweighted sums and means"):
+    with pytest.raises(BackendRefusal, match="it has no max: it takes sum and mean"):
         aggregate(complete(4, 6), x, reduce="max", backend="factored")
 
 

@@ -26,7 +26,7 @@ from edgewise import (
 )
 from edgewise.kernels.backends.torch import flex
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose.dispatch import candidates
+from edgewise.kernels.choose.planner import candidates
 from kernels.drawn import distance, number
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -242,14 +242,14 @@ def test_refusals_name_their_reason(graph, score, options, reason):
 def test_it_refuses_narrow_heads_and_gradients_on_the_cpu():
     graph = window(9, 1).to(DEVICE)
     x = torch.zeros(9, 1, 8, device=DEVICE)
-    assert flex.refuses(Attend(graph, x, x, x, Dot())) == "FlexAttention needs at least 16 channels"
+    assert flex.BACKEND.refusal(Attend(graph, x, x, x, Dot())) == "a head has 8 channels, fewer than 16"
     x = torch.zeros(9, 1, 16, requires_grad=True)
     reason = "FlexAttention has no gradients on the CPU"
-    assert flex.refuses(Attend(window(9, 1), x, x, x, Dot())) == reason
+    assert flex.BACKEND.refusal(Attend(window(9, 1), x, x, x, Dot())) == reason
     bias = SenderBias(torch.zeros(9, 1, requires_grad=True))
-    assert flex.refuses(Attend(window(9, 1), x.detach(), x.detach(), x.detach(), Dot() + bias)) == reason
+    assert flex.BACKEND.refusal(Attend(window(9, 1), x.detach(), x.detach(), x.detach(), Dot() + bias)) == reason
     with torch.no_grad():
-        assert flex.refuses(Attend(window(9, 1), x, x, x, Dot())) is None
+        assert flex.BACKEND.refusal(Attend(window(9, 1), x, x, x, Dot())) is None
 
 
 def test_its_cost_is_that_of_the_blocks():

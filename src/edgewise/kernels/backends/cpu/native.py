@@ -6,50 +6,28 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
-from edgewise.kernels.backends.cpu import edges
+from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, random_graph
+from edgewise.kernels.backends.cpu import KERNELS, edges
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.choose.planner import Cost
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.dropout import seed_for
 from edgewise.kernels.operator.layout import operands_of, unflat
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
-from edgewise.native import library
+from edgewise.native import say_if_missing
 
-MISSING = "edgewise was installed without its C++ kernels"
 MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
 SOFTMAX, FOUND = 20, 80  # what an exponential costs, and finding a sender for a group of heads, in products
 ROW = 3200  # starting and finishing a receiver's row, likewise, in operations
 TERM, SUM_ROW = 12, 240  # the same of a sum: finding a term, and a row
 
 KINDS = {Dot: edges.DOT, Additive: edges.ADDITIVE, GatedAdditive: edges.GATED, Uniform: edges.NONE}
-
-
-def refuses(call: Call) -> str | None:
-    """Other devices and dtypes, scores that it does not know, returned weights, and graphs beyond 32-bit numbers."""
-    graph = call.graph
-    if graph.device.type != "cpu":
-        return f"its kernels run on the CPU, not on {graph.device.type}"
-    x = call.v if isinstance(call, Attend) else call.x if isinstance(call, Aggregate) else call.m_ij
-    if x.dtype not in DTYPES:
-        return f"its kernels compute in float32, float64 and bfloat16, not in {x.dtype}"
-    if isinstance(call, Attend):
-        if type(call.score) not in KINDS:
-            return f"it has no {type(call.score).__name__} score"
-        if isinstance(call.score, Dot) and call.score.cap is not None:
-            return "it has no soft cap"
-        if call.return_weights:
-            return "it does not return its weights"
-    elif isinstance(call, Aggregate) and call.weight is not None and call.weight.dtype != x.dtype:
-        return f"weights in {call.weight.dtype} do not fit features in {x.dtype}"
-    if max(graph.num_senders, graph.num_receivers, graph.num_edges) > edges.MOST:
-        return f"it numbers nodes and edges in 32 bits, and there are more than {edges.MOST}"
-    return MISSING if library is None else None
 
 
 def cost(call: Call) -> Cost:
@@ -82,6 +60,28 @@ def run(call: Call) -> Tensor:
     if isinstance(call, Attend):
         return _attend(call.with_equal_heads())
     return products.run(call, _product)
+
+
+BACKEND = Backend(
+    name="native",
+    summary="C++ on the CPU, edge by edge: fused attention and sparse products on any graph",
+    takes=Takes(
+        dtypes=tuple(DTYPES),
+        attend=Attention(scores=tuple(KINDS)),
+        aggregate=Sums(),
+        collect=(Messages(),),
+        nodes=edges.MOST,
+        edges=edges.MOST,
+    ),
+    devices=("cpu",),
+    need=replace(KERNELS, warn=say_if_missing),
+    cost=cost,
+    run=run,
+    probes=(
+        Probe("cpu", "edges", lambda device: random_graph(1000, 60_000, device)),
+        Probe("cpu", "rows", lambda device: random_graph(50_000, 500_000, device)),
+    ),
+)
 
 
 def _attend(call: Attend) -> Tensor:

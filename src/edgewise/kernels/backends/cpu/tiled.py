@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, complete
 from edgewise.graphs.rule import Rule
+from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
+from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix, wide
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.choose.planner import Cost
 from edgewise.kernels.operator.dropout import seed_for
 from edgewise.kernels.operator.layout import flat, unflat
 from edgewise.kernels.operator.operator import DTYPES, Operator
@@ -36,28 +37,8 @@ ROW, ALL_HEADS = 1800, 9000  # what a row of a head costs beside its pairs, and 
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
-def refuses(call: Call) -> str | None:
-    """All but `Dot` attention without caps, on the CPU, on a graph that has ranges."""
-    if library is None:
-        return "edgewise was installed without its C++ kernels"
-    if not isinstance(call, Attend):
-        return "it computes attention only"
-    graph = call.graph
-    if graph.device.type != "cpu":
-        return f"its kernels run on the CPU, not on {graph.device.type}"
-    if call.v.dtype not in DTYPES:
-        return f"its kernels compute in float32, float64 and bfloat16, not in {call.v.dtype}"
-    if not isinstance(call.score, Dot):
-        return f"it has no {type(call.score).__name__} score"
-    if call.score.cap is not None:
-        return "it has no soft cap"
-    if call.return_weights:
-        return "it does not return its weights"
-    if max(graph.num_senders, graph.num_receivers) > MOST:
-        return f"it numbers nodes in 32 bits, and there are more than {MOST}"
-    if _tiles(graph) is None:
-        return "the graph has no form with few sender intervals per receiver"
-    return None
+def _refuses_graph(call: Call) -> str | None:
+    return "the graph has no form with few sender intervals per receiver" if _tiles(call.graph) is None else None
 
 
 def cost(call: Call) -> Cost:
@@ -98,6 +79,19 @@ def run(call: Call) -> Tensor:
     seed = seed_for(graph, call.dropout)
     y: Tensor = attend_tiles(q, k, v, bias, *tiles, places, float(factor), call.dropout, seed)[0]
     return unflat(y, call)
+
+
+BACKEND = Backend(
+    name="tiled",
+    summary="C++ on the CPU, dense tiles of pairs without any edges: graphs by rule or ranges",
+    takes=Takes(dtypes=tuple(DTYPES), attend=Attention(scores=(Dot,)), nodes=MOST),
+    devices=("cpu",),
+    need=KERNELS,
+    limits=_refuses_graph,
+    cost=cost,
+    run=run,
+    probes=(Probe("cpu", "tiles", lambda device: complete(512)),),
+)
 
 
 Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the order of the nodes in which they hold

@@ -14,48 +14,20 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.backends.cuda import programs as gpu
-from edgewise.kernels.backends.cuda.products import DTYPES
 from edgewise.kernels.backends.cuda.programs.building import WINDOW, windows
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.choose.planner import Cost
 from edgewise.kernels.operator.layout import flat
 from edgewise.kernels.operator.operator import Operator
 from edgewise.kernels.operator.products import rows_contiguous
 from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
 from edgewise.kernels.scores import Dot
 
-WIDEST = 512  # bytes of a head for which a tile fits into registers
 SAMPLE, FEW = 64, 2**18  # windows, and edges of a rule, that are counted to predict all
 
 Structure = list[Tensor]
-
-
-def refuses(call: Call) -> str | None:
-    """Other scores than plain dot products, dropout, returned weights, parallel edges, other devices and dtypes."""
-    if not isinstance(call, Attend):
-        return "it computes attention only"
-    graph, v = call.graph, call.v
-    if type(call.score) is not Dot:
-        return f"it has no {type(call.score).__name__} score"
-    if call.score.cap is not None:
-        return "it has no soft cap"
-    if call.score.biases:
-        return "a bit has no room for a bias"
-    if call.dropout > 0:
-        return "it has no dropout"
-    if call.return_weights:
-        return "it does not return its weights"
-    if v.dtype not in DTYPES:
-        return f"its kernels compute in float32, bfloat16 and float16, not in {v.dtype}: `segment` does"
-    if max(call.ends()[0].shape[-1], v.shape[-1]) * v.element_size() > WIDEST:
-        return f"heads of more than {WIDEST // v.element_size()} channels in {v.dtype} do not fit its tiles"
-    if max(graph.num_senders, graph.num_receivers, graph.num_edges) > edges.MOST:
-        return f"it numbers nodes and edges in 32 bits, and there are more than {edges.MOST}"
-    return gpu.refusal(graph.device) or (
-        "the graph has parallel edges, which a bit cannot count" if graph.has_duplicates else None
-    )
 
 
 def cost(call: Call) -> Cost:
@@ -107,6 +79,24 @@ def run(call: Call) -> Tensor:
     offsets, index = edges.structure_of(call.graph)
     y = ATTEND(q, k, v, offsets, index, structure_of(call.graph), reverse, scale)[0]
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+
+
+BACKEND = Backend(
+    name="bitmap",
+    summary="Triton on a GPU's tensor cores: attention on graphs that are dense in places",
+    takes=Takes(
+        dtypes=gpu.DTYPES,
+        attend=Attention(scores=(Dot,), biases=(), dropout=False, head_bytes=512),
+        nodes=edges.MOST,
+        edges=edges.MOST,
+        parallel=False,
+    ),
+    devices=("cuda",),
+    by_name=gpu.INTERPRETED_ON,
+    need=gpu.TRITON,
+    cost=cost,
+    run=run,
+)
 
 
 def structure_of(graph: Graph) -> Structure:

@@ -1,4 +1,4 @@
-"""Sparse products and softmax over edges on the GPU: Triton kernels that never hold E·H·C numbers.
+"""Sparse products on the GPU: Triton kernels that never hold E·H·C numbers.
 
 Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the same bits on every run
 """
@@ -6,41 +6,20 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
+from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import edges
-from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda.programs.building import schedule
-from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.operator import products
-from edgewise.kernels.operator.layout import flat
-from edgewise.kernels.operator.operator import Operator
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 NUMBER = 4  # bytes of an edge's sender
 
 Structure = list[Tensor]  # offsets, index, edge, and how the rows are dealt out: see `gpu.building`
-
-
-def refuses(call: Call) -> str | None:
-    """Attention, other devices and dtypes, and graphs beyond 32-bit numbers."""
-    graph = call.graph
-    if isinstance(call, Attend):
-        return "its products have fixed weights: attention has kernels of its own"
-    x = call.x if isinstance(call, Aggregate) else call.m_ij
-    if x.dtype not in DTYPES:
-        return f"its kernels compute in float32, bfloat16 and float16, not in {x.dtype}: `segment` does"
-    if isinstance(call, Aggregate) and call.weight is not None and call.weight.dtype != x.dtype:
-        return f"weights in {call.weight.dtype} do not fit features in {x.dtype}"
-    if max(graph.num_senders, graph.num_receivers, graph.num_edges) > edges.MOST:
-        return f"it numbers nodes and edges in 32 bits, and there are more than {edges.MOST}"
-    return gpu.refusal(graph.device)
 
 
 def cost(call: Call) -> Cost:
@@ -147,53 +126,3 @@ def _extreme_gradient(
 
 
 PRODUCTS = products.Products("triton_", _product, _product_gradient, _extreme_share, _extreme_gradient)
-
-
-# Softmax over the edges of each receiver
-
-
-def edge_softmax(graph: Graph, s: Tensor) -> Tensor:
-    """p_e = exp(s_e) / Σ_e' exp(s_e') over the edges e' of e's receiver, of scores s [*, E, H] in the graph's order.
-
-    Errors      BackendRefusal where its kernel cannot compute
-    Edge cases  half precisions are summed in float32; a receiver whose edges are all masked by -∞ gives them 0
-    Cost        O(E·H) time and memory
-    """
-    reason = refuses(Collect(graph, s, "sum"))
-    if reason is not None:
-        raise BackendRefusal(f"no softmax over these edges: {reason}")
-    structure, reverse = messages_of(graph)
-    p: Tensor = SOFTMAX(flat(s, 2).contiguous(), structure, reverse)
-    return p.reshape(s.shape)
-
-
-def _softmax(s: Tensor, structure: Sequence[Tensor], reverse: Sequence[Tensor]) -> Tensor:
-    from edgewise.kernels.backends.cuda.programs import products as kernels
-
-    total = kernels.log_sum_exp(s, structure)
-    total = torch.where(total == float("-inf"), 0, total)
-    return (s - total.index_select(1, reverse[1])).exp_().to(s.dtype)
-
-
-def _softmax_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    _, structure, reverse = inputs
-    ctx.length = len(structure)
-    ctx.save_for_backward(output, *structure, *reverse)
-
-
-def _softmax_gradient(ctx: Any, dp: Tensor) -> tuple[Tensor, None, None]:
-    p, *saved = ctx.saved_tensors
-    structure, reverse = saved[: ctx.length], saved[ctx.length :]
-    wide, dp = p.float(), dp.float()
-    total = PRODUCTS.product((wide * dp).unsqueeze(3), None, structure, reverse, products.SUM).squeeze(3)
-    return (wide * (dp - total.index_select(1, reverse[1]))).to(p.dtype), None, None
-
-
-SOFTMAX = Operator(
-    "triton_edge_softmax",
-    "(Tensor s, Tensor[] structure, Tensor[] reverse) -> Tensor",
-    _softmax,
-    lambda s, structure, reverse: torch.empty_like(s),
-    _softmax_save,
-    _softmax_gradient,
-)

@@ -14,18 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, complete
 from edgewise.graphs.rule import Blocks
+from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.kinds import BLOCKS, COMPLETE
 from edgewise.kernels.operator.layout import flat, unflat
 from edgewise.kernels.operator.operator import Operator
 from edgewise.kernels.operator.products import rows_contiguous
 from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
 from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST = 128  # nodes of a block
 WIDEST = 128  # channels of a head
 BYTES = 2**14  # of a block's queries: more of them, beside keys, values and gradients, do not fit on the chip
@@ -34,30 +34,14 @@ LARGE = 64  # nodes of a block beyond which it has a launch of its own kind
 Launches = tuple[int, int, int]  # small blocks, which come first; the logarithm of their largest tile; large blocks
 
 
-def refuses(call: Call) -> str | None:
-    """All but `Dot` attention without soft cap on a batch of complete graphs of up to 128 nodes, on a GPU."""
-    if not isinstance(call, Attend):
-        return "it computes attention only"
-    reason = gpu.refusal(call.graph.device)
-    if reason is not None:
-        return reason
-    if call.v.dtype not in DTYPES:
-        return f"its kernels compute in float32, bfloat16 and float16, not in {call.v.dtype}: use segment"
-    if not isinstance(call.score, Dot):
-        return f"it has no {type(call.score).__name__} score"
-    if call.score.cap is not None:
-        return "it has no soft cap"
-    if call.return_weights:
-        return "it does not return its weights"
+def _refuses_blocks(call: Call) -> str | None:
+    """Blocks that do not fit into a tile."""
+    assert isinstance(call, Attend)
     sizes = sizes_of(call.graph)
-    if sizes is None:
-        return "the graph is not a batch of complete graphs"
     most = max((*sizes[0], *sizes[1]), default=0)
-    widest = max(call.ends()[0].shape[-1], call.v.shape[-1])
     if most > MOST:
         return f"a block has {most} nodes, more than the {MOST} that fit in a tile"
-    if widest > WIDEST:
-        return f"a head has {widest} channels, more than {WIDEST}"
+    widest = max(call.ends()[0].shape[-1], call.v.shape[-1])
     if _tile(most) * _tile(widest) * call.v.element_size() > BYTES:
         return f"blocks of {most} nodes with {widest} channels do not fit on the chip in {call.v.dtype}"
     return None
@@ -97,21 +81,30 @@ def run(call: Call) -> Tensor:
     return unflat(y, call)
 
 
-def sizes_of(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Receivers and senders of each complete graph of a batch, or None where the graph is no such batch."""
-    shape = graph.num_receivers, graph.num_senders
-    if graph.is_complete:
-        return shape[:1], shape[1:]
-    if isinstance(graph.rule, Blocks) and graph.offset == 0 and graph.rule.extent == shape:
+BACKEND = Backend(
+    name="ragged",
+    summary="Triton on a GPU: batches of complete graphs of up to 128 nodes, biases included",
+    takes=Takes(dtypes=gpu.DTYPES, attend=Attention(scores=(Dot,), graphs=(COMPLETE, BLOCKS), most=WIDEST)),
+    devices=("cuda",),
+    by_name=gpu.INTERPRETED_ON,
+    need=gpu.TRITON,
+    limits=_refuses_blocks,
+    cost=cost,
+    run=run,
+    probes=(Probe("cuda", "tiles", lambda device: Graph.batch([complete(64)] * 2048).to(device)),),
+)
+
+
+def sizes_of(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Receivers and senders of each complete graph of a batch."""
+    if isinstance(graph.rule, Blocks):
         return graph.rule.receivers, graph.rule.senders
-    return None
+    return (graph.num_receivers,), (graph.num_senders,)
 
 
 def blocks_of(graph: Graph) -> tuple[Tensor, Launches]:
     """The blocks as the kernels read them, kept with the graph."""
-    sizes = sizes_of(graph)
-    assert sizes is not None
-    return graph.memo("ragged blocks", lambda: _blocks(*sizes, graph.device))
+    return graph.memo("ragged blocks", lambda: _blocks(*sizes_of(graph), graph.device))
 
 
 def _blocks(receivers: tuple[int, ...], senders: tuple[int, ...], device: torch.device) -> tuple[Tensor, Launches]:
@@ -136,9 +129,7 @@ def _tile(nodes: int) -> int:
 
 
 def _pairs(graph: Graph) -> int:
-    sizes = sizes_of(graph)
-    assert sizes is not None
-    return sum(count * _tile(size) ** 2 for size, count in Counter(map(max, *sizes)).items())
+    return sum(count * _tile(size) ** 2 for size, count in Counter(map(max, *sizes_of(graph))).items())
 
 
 def _bias(graph: Graph, score: Dot) -> tuple[Tensor | None, bool]:

@@ -7,37 +7,14 @@ from __future__ import annotations
 
 import torch
 
+from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, random_graph
 from edgewise.kernels.backends.cuda import attention as triton_attention
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.choose.planner import Cost
-from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-SCORES = (Dot, Additive, GatedAdditive, Uniform)
 MOST = 2**31 - 64  # nodes and edges are numbered in 32 bits, in which a program may count beyond its last edge
 WIDEST = 1024  # channels of a head: a row must fit the registers of a program
-
-
-def refuses(call: Call) -> str | None:
-    """Other devices and dtypes, scores that it does not know, and returned weights."""
-    if not isinstance(call, Attend):
-        return triton_products.refuses(call)
-    graph, score = call.graph, call.score
-    if call.v.dtype not in DTYPES:
-        return f"its kernels compute in float32, bfloat16 and float16, not in {call.v.dtype}: take segment or dense"
-    if not isinstance(score, SCORES):
-        return f"it has no {type(score).__name__} score"
-    if isinstance(score, Dot) and score.cap is not None:
-        return "it has no soft cap"
-    if call.return_weights:
-        return "it does not return its weights"
-    if max(call.v.shape[-1], 0 if call.q is None else call.q.shape[-1]) > WIDEST:
-        return f"a head has more than {WIDEST} channels"
-    if max(graph.num_senders, graph.num_receivers, graph.num_edges) > MOST:
-        return f"it numbers nodes and edges in 32 bits, and there are more than {MOST}"
-    return gpu.refusal(graph.device)
 
 
 def cost(call: Call) -> Cost:
@@ -62,3 +39,26 @@ def run(call: Call) -> torch.Tensor:
     if not isinstance(call, Attend):
         return triton_products.run(call)
     return triton_attention.run(call.with_equal_heads())
+
+
+BACKEND = Backend(
+    name="triton",
+    summary="Triton on a GPU, edge by edge: fused attention and sparse products on any graph",
+    takes=Takes(
+        dtypes=gpu.DTYPES,
+        attend=Attention(scores=tuple(triton_attention.KINDS), vectors=True, most=WIDEST),
+        aggregate=Sums(),
+        collect=(Messages(),),
+        nodes=MOST,
+        edges=MOST,
+    ),
+    devices=("cuda",),
+    by_name=gpu.INTERPRETED_ON,
+    need=gpu.TRITON,
+    cost=cost,
+    run=run,
+    probes=(
+        Probe("cuda", "edges", lambda device: random_graph(10_000, 2_000_000, device)),
+        Probe("cuda", "rows", lambda device: random_graph(400_000, 8_000_000, device)),
+    ),
+)

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, complete
 from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks
-from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
+from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.kinds import BLOCKS, CAUSAL
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
 
 SOFTMAX, MASKED = 15, 27  # a pair's exponential costs about as much as so many products, and so with a mask
@@ -24,28 +25,13 @@ MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build
 FLASH_WIDTH = 256  # channels of a head that flash attention takes, in multiples of 8
 
 
-def refuses(call: Call) -> str | None:
-    """Other scores than dot products, soft caps, returned weights, parallel edges, enormous masks."""
+def _refuses_mask(call: Call) -> str | None:
+    """Masks that are too large to build."""
     graph = call.graph
-    if isinstance(call, Collect):
-        return "messages live on edges: they have no dense form"
-    if isinstance(call, Attend):
-        if not isinstance(call.score, Dot | Uniform):
-            return f"scaled_dot_product_attention has no {type(call.score).__name__} score"
-        if isinstance(call.score, Dot) and call.score.cap is not None:
-            return "scaled_dot_product_attention has no soft cap"
-        if call.return_weights:
-            return "scaled_dot_product_attention does not return its weights"
-        if not call.score.biases and _needs_no_mask(graph):
-            return None
-    elif call.reduce in ("max", "min"):
-        return f"a matrix product cannot take the {call.reduce}"
-    elif call.node_axis == -3:
-        return "one matrix per head is not worth building"
+    if isinstance(call, Attend) and not call.score.biases and _needs_no_mask(graph):
+        return None
     if graph.num_receivers * graph.num_senders > MASK_LIMIT:
         return f"a mask of {graph.num_receivers} × {graph.num_senders} entries is too large"
-    if graph.rule is None and graph.has_duplicates:
-        return "the graph has parallel edges, which a mask cannot count"
     return None
 
 
@@ -59,9 +45,9 @@ def cost(call: Call) -> Cost:
     batch = call.v.shape[:-3].numel()
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
     groups = 0
-    if not masked and _is_blocks(graph) and _runs_flash(call):
+    if not masked and BLOCKS.holds(graph) and _runs_flash(call):
         pairs = graph.num_edges
-    elif not masked and _is_blocks(graph):
+    elif not masked and BLOCKS.holds(graph):
         assert isinstance(graph.rule, Blocks)
         sizes = set(zip(graph.rule.receivers, graph.rule.senders, strict=True))
         pairs, groups = graph.num_edges, sum(1 for size in sizes if all(size))
@@ -89,11 +75,11 @@ def run(call: Call) -> Tensor:
     scale = score.factor(q.shape[-1]) if isinstance(score, Dot) else None
     if isinstance(scale, Tensor):
         q, scale = q * scale.reshape(-1, 1, 1).to(q.dtype), 1.0
-    if _is_blocks(graph) and not score.biases:
+    if BLOCKS.holds(graph) and not score.biases:
         blocks = _flash_blocks if _runs_flash(call) else _blocks
         y = blocks(graph, q, k, v, scale, call.dropout)
     else:
-        causal = not score.biases and _is_causal(graph)
+        causal = not score.biases and CAUSAL.holds(graph)
         mask = None if causal else _mask(call)
         y = scaled_dot_product_attention(
             q, k, v, mask, call.dropout, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
@@ -102,6 +88,24 @@ def run(call: Call) -> Tensor:
     if call.v.ndim == 4:
         return y
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+
+
+BACKEND = Backend(
+    name="dense",
+    summary="PyTorch's scaled_dot_product_attention: complete, causal, block and near-dense graphs",
+    takes=Takes(
+        attend=Attention(scores=(Dot, Uniform)),
+        aggregate=Sums(reductions=("sum", "mean"), weighted=(0, 1), mixed=True),
+        parallel=False,
+    ),
+    limits=_refuses_mask,
+    cost=cost,
+    run=run,
+    probes=(
+        Probe("cpu", "flops", lambda device: complete(512)),
+        Probe("cuda", "flops", lambda device: complete(8192).to(device), heads=8, channels=64),
+    ),
+)
 
 
 def _ends(call: Attend) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,24 +129,12 @@ def _flat_batch(x: Tensor, ndim: int) -> Tensor:
 
 
 def _needs_no_mask(graph: Graph) -> bool:
-    return graph.is_complete or _is_causal(graph) or _is_last_row(graph) or _is_blocks(graph)
-
-
-def _is_causal(graph: Graph) -> bool:
-    return isinstance(graph.rule, Causal) and graph.offset == 0
+    return graph.is_complete or CAUSAL.holds(graph) or _is_last_row(graph) or BLOCKS.holds(graph)
 
 
 def _is_last_row(graph: Graph) -> bool:
     """A causal graph whose every receiver hears every sender: one step of cached decoding."""
     return isinstance(graph.rule, Causal) and graph.offset >= graph.num_senders - 1
-
-
-def _is_blocks(graph: Graph) -> bool:
-    return (
-        isinstance(graph.rule, Blocks)
-        and graph.offset == 0
-        and graph.rule.extent == (graph.num_receivers, graph.num_senders)
-    )
 
 
 def _mask(call: Attend) -> Tensor | None:

@@ -14,34 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edgewise.graphs import Graph
 from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks
-from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.choose.planner import Cost
+from edgewise.kernels.backend import Attention, Backend, Cost, Sums, Takes
+from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.kinds import BLOCKS, CAUSAL, COMPLETE
 from edgewise.kernels.scores import Kernel, SenderBias
 
 CHUNK = 64
-
-
-def refuses(call: Call) -> str | None:
-    """Anything whose matrix does not factorise."""
-    graph = call.graph
-    if isinstance(call, Collect):
-        return "messages live on edges: there is nothing to factorise"
-    if isinstance(call, Aggregate):
-        if not graph.is_complete or call.weight is not None or call.reduce not in ("sum", "mean"):
-            return "only unweighted sums and means over a complete graph factorise"
-        return None
-    if not isinstance(call.score, Kernel):
-        return f"the {type(call.score).__name__} score does not factorise: only Kernel scores do"
-    if any(not isinstance(bias, SenderBias) for bias in call.score.biases):
-        return "a bias that depends on both ends does not factorise"
-    if call.dropout or call.return_weights:
-        return "weights that are dropped or returned must be computed one by one"
-    if not graph.is_complete and not (isinstance(graph.rule, Causal) and graph.offset == 0) and not _is_blocks(graph):
-        return "only complete and causal graphs, and batches of complete ones, factorise"
-    return None
 
 
 def cost(call: Call) -> Cost:
@@ -77,10 +57,9 @@ def run(call: Call) -> Tensor:
     for bias in score.biases:
         assert isinstance(bias, SenderBias)
         phi_k = phi_k * bias.values.exp().unsqueeze(-1)
-    if graph.is_complete:
+    if graph.is_complete or 0 in (graph.num_receivers, graph.num_senders):
         y, total = _complete(phi_q, phi_k, call.v)
-    elif _is_blocks(graph):
-        assert isinstance(graph.rule, Blocks)
+    elif isinstance(graph.rule, Blocks):
         sizes = graph.rule.receivers, graph.rule.senders, graph.rule.senders
         parts = (x.split(size, -3) for x, size in zip((phi_q, phi_k, call.v), sizes, strict=True))
         y, total = (torch.cat(found, -2) for found in zip(*map(_complete, *parts), strict=True))
@@ -89,9 +68,16 @@ def run(call: Call) -> Tensor:
     return (y / torch.where(total == 0, 1, total)).transpose(-3, -2)
 
 
-def _is_blocks(graph: Graph) -> bool:
-    whole = graph.num_receivers, graph.num_senders
-    return isinstance(graph.rule, Blocks) and graph.offset == 0 and graph.rule.extent == whole and min(whole) > 0
+BACKEND = Backend(
+    name="factored",
+    summary="Kernel scores on complete and causal graphs in linear cost, and sums over everybody",
+    takes=Takes(
+        attend=Attention(scores=(Kernel,), biases=(SenderBias,), dropout=False, graphs=(COMPLETE, CAUSAL, BLOCKS)),
+        aggregate=Sums(reductions=("sum", "mean"), weighted=(0,), graphs=(COMPLETE,)),
+    ),
+    cost=cost,
+    run=run,
+)
 
 
 def _complete(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

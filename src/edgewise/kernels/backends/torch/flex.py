@@ -22,10 +22,10 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.rule import Intervals
+from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.choose.planner import Cost
 from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 BLOCK = 128  # FlexAttention's own; a block's bits are [BLOCK, WORDS] words
 WORDS = BLOCK // 32
-LEAST = 16  # channels of a head that its kernels compute with
 TABLE = 2**26  # entries of a table of all blocks that is still reasonable
 BITMAPS = 2**20  # blocks with bitmaps, of 2 KB each, that are still reasonable
 COMPILED = 64  # kinds of calls that may be compiled: biases, sizes of heads, dtypes, numbers of ranges
@@ -43,28 +42,15 @@ Mod = Callable[..., Tensor]
 Tiles = tuple[Tensor, Tensor, Tensor]  # row, column and number of pairs of each block with any, by row, then column
 
 
-def refuses(call: Call) -> str | None:
-    """All but `Dot` attention without dropout, on graphs without parallel edges."""
-    if not isinstance(call, Attend):
-        return "it computes attention only"
-    graph, device = call.graph, call.graph.device
-    if not isinstance(call.score, Dot):
-        return f"FlexAttention is given no {type(call.score).__name__} score"
-    if call.dropout > 0:
-        return "FlexAttention has no dropout"
-    if call.return_weights:
-        return "FlexAttention does not return its weights"
-    q, k = call.ends()
-    if min(q.shape[-1], call.v.shape[-1]) < LEAST:
-        return f"FlexAttention needs at least {LEAST} channels"
-    if device.type != "cpu" and (reason := gpu.refusal(device)):
-        return reason
-    if device.type == "cuda" and call.v.dtype == torch.float64:
+def _refuses_call(call: Call) -> str | None:
+    """Precisions and gradients that it lacks on a device, and graphs without a block mask."""
+    assert isinstance(call, Attend)
+    device, inputs = call.graph.device.type, (*call.ends(), call.v, *map(_tensor_of, call.score.biases))
+    if device == "cuda" and call.dtype == torch.float64:
         return "FlexAttention does not compute in float64 on the GPU: use segment"
-    biases = map(_tensor_of, call.score.biases)
-    if device.type == "cpu" and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, call.v, *biases)):
+    if device == "cpu" and torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
         return "FlexAttention has no gradients on the CPU"
-    return _refuses_graph(graph, any(isinstance(bias, EdgeBias) for bias in call.score.biases))
+    return _refuses_graph(call.graph, any(isinstance(bias, EdgeBias) for bias in call.score.biases))
 
 
 def _refuses_graph(graph: Graph, edge_bias: bool) -> str | None:
@@ -74,8 +60,6 @@ def _refuses_graph(graph: Graph, edge_bias: bool) -> str | None:
         return None
     if edge_bias:
         return "a biased edge can be found by its ends only where the graph has ranges"
-    if graph.has_duplicates:
-        return "the graph has parallel edges, which a mask cannot count"
     rows, columns = _shape(graph)
     if rows * columns > TABLE:
         return f"a table of {rows} × {columns} blocks is too large"
@@ -109,6 +93,19 @@ def run(call: Call) -> Tensor:
         return _attend(call)
     y: Tensor = Differentiable.apply(call, *inputs)  # type: ignore[no-untyped-call]
     return y
+
+
+BACKEND = Backend(
+    name="flex",
+    summary="PyTorch's FlexAttention on a GPU: windows and other graphs whose edges lie close together",
+    takes=Takes(attend=Attention(scores=(Dot,), cap=True, dropout=False, least=16), parallel=False),
+    devices=("cuda",),
+    by_name=("cpu",),
+    need=gpu.TRITON,
+    limits=_refuses_call,
+    cost=cost,
+    run=run,
+)
 
 
 def _attend(call: Attend) -> Tensor:

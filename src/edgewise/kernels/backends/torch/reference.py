@@ -1,4 +1,4 @@
-"""The equation, dense, in any dtype: the oracle of every test. O(I·J·H·C) time and memory."""
+"""The equation, dense, in any dtype: what every test compares with"""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.graphs import Graph
+from edgewise.kernels.backend import ANY, EVERYTHING, Backend, Cost
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.choose.planner import Cost
 from edgewise.kernels.scores import Kernel
-
-
-def refuses(call: Call) -> str | None:
-    """Never refuses."""
-    return None
 
 
 def cost(call: Call) -> Cost:
@@ -38,6 +33,18 @@ def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
         m_ij = x_j if call.weight is None else call.weight.unsqueeze(-1) * x_j
         return _collect(call.graph, m_ij, call.reduce, call.node_axis)
     return _collect(call.graph, call.m_ij, call.reduce, -2)
+
+
+BACKEND = Backend(
+    name="reference",
+    summary="The equation, dense, in any dtype: the oracle of every test. O(I·J·H·C) time and memory.",
+    takes=EVERYTHING,
+    cost=cost,
+    run=run,
+    devices=(),
+    by_name=ANY,
+    lowered=False,
+)
 
 
 def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:

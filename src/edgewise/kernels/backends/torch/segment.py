@@ -12,19 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, complete
+from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.choose.planner import Cost
 from edgewise.kernels.scores import Kernel
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([1.0]), (1, 1))
-
-
-def refuses(call: Call) -> str | None:
-    """Never refuses."""
-    return None
 
 
 def cost(call: Call) -> Cost:
@@ -63,6 +58,16 @@ def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
     if isinstance(call, Aggregate):
         return _aggregate(call)
     return _reduce(call.graph, call.m_ij, call.reduce, -2)
+
+
+BACKEND = Backend(
+    name="segment",
+    summary="Plain PyTorch, edge by edge: any graph, score and device",
+    takes=EVERYTHING,
+    cost=cost,
+    run=run,
+    probes=(Probe("cuda", "launch", lambda device: complete(8).to(device), heads=1, channels=16),),
+)
 
 
 def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:

@@ -4,8 +4,8 @@ import json
 
 import torch
 
+from benchmarks.gpu import absent
 from edgewise import Graph, attend
-from edgewise.kernels.backends.cuda.programs import absent
 
 GATHERED = {"attend": 2, "by_sender": 2, "by_receiver": 1}  # rows for each edge
 

@@ -5,8 +5,8 @@ import json
 import torch
 from triton.runtime.jit import JITFunction
 
+from benchmarks.gpu import absent
 from edgewise import Dot, EdgeBias, Graph, attend
-from edgewise.kernels.backends.cuda.programs import absent
 
 BATCHES = 1000
 

@@ -4,7 +4,8 @@ import json
 
 import torch
 
-from edgewise.kernels.backends.cuda.programs import absent, bitmap
+from benchmarks.gpu import absent
+from edgewise.kernels.backends.cuda.programs import bitmap
 from edgewise.kernels.backends.cuda.programs.building import windows
 
 

@@ -4,7 +4,8 @@ import json
 
 import torch
 
-from edgewise.kernels.backends.cuda.programs import absent, products
+from benchmarks.gpu import absent
+from edgewise.kernels.backends.cuda.programs import products
 from edgewise.kernels.backends.cuda.programs.building import schedule
 
 
@@ -24,7 +25,8 @@ def compile_all(nodes: int, degree: int, dtype: torch.dtype, heads: int, channel
     products.reduce("max", x, weight, graph)
     products.reduce("picked", x, weight, graph, own=x, share=x)
     products.multiply(x, x, graph, heads)
-    products.log_sum_exp(weight, graph)
+    offsets, _, _, *plan = graph
+    products.log_sum_exp_into(x.new_empty(batch, nodes, heads, dtype=torch.float32), weight, offsets, plan)
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ import re
 
 import torch
 
+from benchmarks.gpu import absent
 from edgewise import Dot, EdgeBias, SenderBias, attend, blocks
-from edgewise.kernels.backends.cuda.programs import absent
 
 
 def train(nodes: int, channels: int, dtype: torch.dtype, by_sender: bool = False, dropout: float = 0.0) -> None:

@@ -10,12 +10,10 @@ import os
 
 import torch
 
+from edgewise.kernels.backend import Need
+
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 INSTALLED = importlib.util.find_spec("triton") is not None
-
-
-def refusal(device: torch.device) -> str | None:
-    """Why no Triton kernel can run on tensors of this device, or None if it can."""
-    if device.type != "cuda" and not (INTERPRETED and device.type == "cpu"):
-        return f"its kernels run on NVIDIA GPUs, not on {device.type}"
-    return None if INSTALLED else "Triton is not installed: pip install edgewise[gpu]"
+INTERPRETED_ON = ("cpu",) if INTERPRETED else ()  # where Triton's interpreter runs a backend that is named
+TRITON = Need(lambda: INSTALLED, "Triton is not installed: pip install edgewise[gpu]")
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # those that the kernels compute in

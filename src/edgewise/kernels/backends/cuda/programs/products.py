@@ -356,17 +356,8 @@ def multiply(
     return out
 
 
-def log_sum_exp(s: Tensor, structure: Sequence[Tensor]) -> Tensor:
-    """log Σ_e exp(s_e) over the edges of each row, float32 [B, I, H], of contiguous s [B, E, H]; -∞ without edges."""
-    offsets, _, _, *plan = structure
-    y = s.new_empty(s.shape[0], offsets.shape[0] - 1, s.shape[2], dtype=torch.float32)
-    with torch.cuda.device_of(s):
-        log_sum_exp_into(y, aligned(s), offsets, plan)
-    return y
-
-
 def log_sum_exp_into(y: Tensor, s: Tensor, offsets: Tensor, plan: Sequence[Tensor]) -> None:
-    """`log_sum_exp` into the rows of y that the plan lists."""
+    """log Σ_e exp(s_e), s [B, E, H], over the edges of each row that the plan lists, into y; -∞ without edges."""
     whole, cut, *merge = plan or (None, None)
     pieces = None if cut is None or not len(cut) else y.new_empty(y.shape[0], len(cut), y.shape[2])
     heads = min(triton.next_power_of_2(max(1, y.shape[2])), LANES)

@@ -5,6 +5,7 @@ For processes without TRITON_INTERPRET, in which nothing else is computed by Tri
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import tempfile
@@ -17,7 +18,7 @@ from triton.backends.nvidia import compiler as nvidia
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels import BACKENDS
 
 
 class Card:
@@ -69,7 +70,8 @@ def pretend() -> list[Launch]:
         return compiled
 
     driver.set_active(Card())
-    gpu.refusal = lambda device: None
+    cards = [backend for backend in BACKENDS.values() if backend.devices == ("cuda",)]
+    BACKENDS.update({backend.name: dataclasses.replace(backend, by_name=("cpu",)) for backend in cards})
     JITFunction.run = compile_only
     return launches
 

@@ -1,0 +1,304 @@
+"""A backend is one record: what it takes as data, what a call would cost, how it runs, how its speeds are measured.
+
+Its refusals are written here, from that data, so that every backend refuses the same thing in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph
+from edgewise.kernels.call import REDUCTIONS, Aggregate, Attend, Call, Collect
+from edgewise.kernels.kinds import Kind
+from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, Score, SenderBias
+
+ANY = None  # of devices, dtypes, scores and kinds of graphs: every one
+BIASES = (EdgeBias, RelativeBias, SenderBias)
+VERBS = ("attend", "aggregate", "collect")
+PLACES = {"cpu": "the CPU", "cuda": "NVIDIA GPUs"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a backend would spend on a call.
+
+    Symbols     flops = multiplications and additions of PyTorch's matrix products, tiles = of our dense tiles, edges =
+                of our kernels on edges; bytes = contiguous traffic; gathered = bytes of rows that PyTorch picks one
+                by one, through temporaries of at most `largest` bytes; rows = bytes of rows that our kernels pick
+                out of `held` bytes; launches = the fixed cost of a call, counted in PyTorch operations. On a GPU tiles
+                are those of its matrix units, and edges the arithmetic outside of them
+    """
+
+    flops: int = 0
+    tiles: int = 0
+    edges: int = 0
+    bytes: int = 0
+    gathered: int = 0
+    largest: int = 0
+    rows: int = 0
+    held: int = 0
+    launches: float = 0
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What a backend takes of `attend`.
+
+    Symbols     scores = the types of score, biases = those of bias; cap = a soft cap; vectors = those of edges;
+                weights = returning them; least, most = channels of a head; head_bytes = the most bytes of these
+    """
+
+    scores: tuple[type[Score], ...] | None = ANY
+    biases: tuple[type[Bias], ...] = BIASES
+    cap: bool = False
+    vectors: bool = False
+    dropout: bool = True
+    weights: bool = False
+    graphs: tuple[Kind, ...] | None = ANY
+    least: int = 0
+    most: int | None = None
+    head_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a backend takes of `aggregate`.
+
+    Symbols     weighted = the kinds of weights: 0 = none, 1 = [E], 2 = [*, E, H]; mixed = whether weights may have
+                another dtype than the features
+    """
+
+    reductions: tuple[str, ...] = REDUCTIONS
+    weighted: tuple[int, ...] = (0, 1, 2)
+    mixed: bool = False
+    graphs: tuple[Kind, ...] | None = ANY
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What a backend takes of `collect` for one kind of message.
+
+    Symbols     kind = the message's type; dtypes = those of the message, where they are fewer than the backend's;
+                batched = whether it may have a leading batch
+    """
+
+    kind: type = Tensor
+    reductions: tuple[str, ...] = REDUCTIONS
+    dtypes: tuple[torch.dtype, ...] | None = ANY
+    batched: bool = True
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What a backend can run. A verb that is None or empty is refused.
+
+    Symbols     attend, aggregate, collect = what it takes of each verb; nodes, edges = the most that it can number;
+                parallel = whether it counts parallel edges
+    """
+
+    dtypes: tuple[torch.dtype, ...] | None = ANY
+    attend: Attention | None = None
+    aggregate: Sums | None = None
+    collect: tuple[Messages, ...] = ()
+    nodes: int | None = None
+    edges: int | None = None
+    parallel: bool = True
+
+
+EVERYTHING = Takes(
+    attend=Attention(cap=True, vectors=True, weights=True),
+    aggregate=Sums(mixed=True),
+    collect=(Messages(object),),
+)
+
+
+@dataclass(frozen=True)
+class Need:
+    """A package or library that a backend cannot run without.
+
+    Symbols     present = whether it is there; missing = the refusal where it is not; warn = what to call where the
+                backend would have been the fastest
+    """
+
+    present: Callable[[], bool]
+    missing: str
+    warn: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A call of `attend` with a `Dot` score, whose time measures one speed of a device.
+
+    Symbols     speed = a field of `Machine`; graph = makes the graph on a device
+    """
+
+    device: str
+    speed: str
+    graph: Callable[[torch.device], Graph]
+    heads: int = 4
+    channels: int = 32
+
+
+def random_graph(nodes: int, edges: int, device: torch.device) -> Graph:
+    """Edges drawn independently, for probes."""
+    return Graph.from_edge_index(torch.randint(nodes, (2, edges), device=device), nodes)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to compute calls.
+
+    Symbols     summary = one sentence; cost(call) = a forward pass, asked only of calls that it does not refuse; run =
+                computes a call; devices = those on which the planner may choose it, by_name = those on which it runs
+                where it is named; limits(call) = a refusal that `takes` cannot express; lowered = whether calls come in
+                the algebra's simplest terms
+    """
+
+    name: str
+    summary: str
+    takes: Takes
+    cost: Callable[[Call], Cost]
+    run: Callable[[Call], Tensor | tuple[Tensor, Tensor]]
+    devices: tuple[str, ...] | None = ANY
+    by_name: tuple[str, ...] | None = ()
+    need: Need | None = None
+    limits: Callable[[Call], str | None] | None = None
+    probes: tuple[Probe, ...] = ()
+    lowered: bool = True
+
+    def is_chosen_on(self, device: str) -> bool:
+        """Whether the planner may choose it there; elsewhere it runs by name or not at all."""
+        return _among(device, self.devices)
+
+    def refusal(self, call: Call) -> str | None:
+        """Why it cannot run the call, or None if it can."""
+        reason = self.refusal_but_need(call)
+        return self.need.missing if reason is None and self.need is not None and not self.need.present() else reason
+
+    def refusal_but_need(self, call: Call) -> str | None:
+        """The same, were everything installed that it needs."""
+        takes, graph = self.takes, call.graph
+        # What is read from the call comes first, what is computed from the graph last.
+        reason = (
+            _of_verb(takes, call.verb)
+            or self._of_device(graph.device.type)
+            or _of_dtype(takes.dtypes, call.dtype)
+            or _of_call(takes, call)
+            or _of_size(takes, graph)
+        )
+        if reason is None and self.limits is not None:
+            reason = self.limits(call)
+        if reason is None and not takes.parallel and graph.has_duplicates:
+            reason = "the graph has parallel edges, which it cannot count"
+        return reason
+
+    def _of_device(self, device: str) -> str | None:
+        if _among(device, self.devices) or _among(device, self.by_name):
+            return None
+        return f"its kernels run on {_listed([PLACES[place] for place in self.devices or ()])}, not on {device}"
+
+
+def _of_verb(takes: Takes, verb: str) -> str | None:
+    if getattr(takes, verb):
+        return None
+    return f"it runs {_listed([verb for verb in VERBS if getattr(takes, verb)])}, not {verb}"
+
+
+def _of_dtype(dtypes: tuple[torch.dtype, ...] | None, dtype: torch.dtype) -> str | None:
+    if _among(dtype, dtypes):
+        return None
+    names = [str(one).removeprefix("torch.") for one in dtypes or ()]
+    return f"its kernels compute in {_listed(names)}, not in {dtype}"
+
+
+def _of_call(takes: Takes, call: Call) -> str | None:
+    if isinstance(call, Attend):
+        assert takes.attend is not None
+        return _of_score(takes.attend, call) or _of_width(takes.attend, call) or _of_kind(takes.attend.graphs, call)
+    if isinstance(call, Aggregate):
+        assert takes.aggregate is not None
+        return _of_sum(takes.aggregate, call) or _of_kind(takes.aggregate.graphs, call)
+    return _of_message(takes.collect, call)
+
+
+def _of_score(takes: Attention, call: Attend) -> str | None:
+    score = call.score
+    if not _among(type(score), takes.scores):
+        return f"it has no {type(score).__name__} score: it takes {_names(takes.scores)}"
+    if isinstance(score, Dot) and score.cap is not None and not takes.cap:
+        return "it has no soft cap"
+    for bias in score.biases:
+        if type(bias) not in takes.biases:
+            return f"it adds no {type(bias).__name__}{f': it takes {_names(takes.biases)}' if takes.biases else ''}"
+    if score.vectors is not None and not takes.vectors:
+        return "it adds no vectors of edges to keys and values"
+    if call.dropout > 0 and not takes.dropout:
+        return "it has no dropout"
+    return "it does not return its weights" if call.return_weights and not takes.weights else None
+
+
+def _of_width(takes: Attention, call: Attend) -> str | None:
+    widths = call.v.shape[-1], call.v.shape[-1] if call.q is None else call.q.shape[-1]
+    least, most, size = min(widths), max(widths), call.v.element_size()
+    if least < takes.least:
+        return f"a head has {least} channels, fewer than {takes.least}"
+    if takes.most is not None and most > takes.most:
+        return f"a head has {most} channels, more than {takes.most}"
+    if takes.head_bytes is not None and most * size > takes.head_bytes:
+        return f"a head has {most} channels in {call.v.dtype}, more than {takes.head_bytes // size}"
+    return None
+
+
+def _of_sum(takes: Sums, call: Aggregate) -> str | None:
+    weight = call.weight
+    if call.reduce not in takes.reductions:
+        return f"it has no {call.reduce}: it takes {_listed(takes.reductions)}"
+    if weight is None:
+        return None
+    if min(weight.ndim, 2) not in takes.weighted:
+        return "it takes no weights" if takes.weighted == (0,) else "it takes no weights for each head"
+    if weight.dtype != call.x.dtype and not takes.mixed:
+        return f"weights in {weight.dtype} do not fit features in {call.x.dtype}"
+    return None
+
+
+def _of_message(takes: Sequence[Messages], call: Collect) -> str | None:
+    taken = next((one for one in takes if isinstance(call.m_ij, one.kind)), None)
+    if taken is None:
+        return f"it collects no {type(call.m_ij).__name__}: it takes {_names([one.kind for one in takes])}"
+    if call.reduce not in taken.reductions:
+        return f"it has no {call.reduce}: it takes {_listed(taken.reductions)}"
+    if call.m_ij.ndim > 2 and not taken.batched:
+        return "it takes no leading batch"
+    return _of_dtype(taken.dtypes, call.dtype)
+
+
+def _of_kind(kinds: tuple[Kind, ...] | None, call: Call) -> str | None:
+    if kinds is None or any(kind.holds(call.graph) for kind in kinds):
+        return None
+    return f"it runs on {_listed([kind.name for kind in kinds])} only"
+
+
+def _of_size(takes: Takes, graph: Graph) -> str | None:
+    if takes.nodes is not None and max(graph.num_senders, graph.num_receivers) > takes.nodes:
+        return f"it numbers nodes in 32 bits, and there are more than {takes.nodes}"
+    if takes.edges is not None and graph.num_edges > takes.edges:
+        return f"it numbers edges in 32 bits, and there are more than {takes.edges}"
+    return None
+
+
+def _among(one: object, several: Sequence[object] | None) -> bool:
+    return several is None or one in several
+
+
+def _names(types: Sequence[type] | None) -> str:
+    return _listed([one.__name__ for one in types or ()])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

@@ -1,0 +1,157 @@
+"""The speeds of this machine and its GPU: assumed, or measured and kept in a file for later processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from edgewise.kernels.backend import Cost
+
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewise" / "machines"
+DTYPES = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}  # one set of speeds for each
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Speeds that turn a `Cost` into seconds: each per second, but launch, which is the seconds of one.
+
+    Symbols     the names of `Cost`; temporaries beyond `reused` bytes are fresh memory every time, and gathering
+                through them runs at `gather_fresh`; rows in the cache, which holds `cache` bytes, run at `rows`,
+                others at `rows_far`. On a GPU the cache is the L2, and temporaries beyond it go to its memory
+    """
+
+    flops: float
+    tiles: float
+    edges: float
+    bandwidth: float
+    gather: float
+    gather_fresh: float
+    rows: float
+    rows_far: float
+    launch: float
+    reused: float = 32e6
+    cache: float = 24e6
+
+    def seconds(self, cost: Cost) -> float:
+        """Predicted time of a forward pass."""
+        far = max(0.0, 1 - self.cache / cost.held) if cost.held else 0.0  # the share of rows that are not in the cache
+        return (
+            cost.flops / self.flops
+            + cost.tiles / self.tiles
+            + cost.edges / self.edges
+            + cost.bytes / self.bandwidth
+            + cost.gathered / (self.gather if cost.largest <= self.reused else self.gather_fresh)
+            + cost.rows * ((1 - far) / self.rows + far / self.rows_far)
+            + cost.launches * self.launch
+        )
+
+
+# What an ordinary machine does, and an H200 as published: not measured, as everything else here is not until
+# `edgewise.kernels.choose.measure` measures it. A GPU has other speeds in half precision than in full.
+ASSUMED = {
+    "cpu": Machine(
+        flops=1.25e11, tiles=2e11, edges=7.4e10, bandwidth=3.3e10, gather=5e10, gather_fresh=5e9, rows=1e12,
+        rows_far=2.5e10, launch=1.35e-5,
+    ),
+    "cuda": Machine(
+        flops=3e13, tiles=6e13, edges=1.5e13, bandwidth=4.3e12, gather=4e12, gather_fresh=2.5e12, rows=6e12,
+        rows_far=3e12, launch=6e-6, reused=32e6, cache=40e6,
+    ),
+    "cuda half": Machine(
+        flops=4e14, tiles=2e14, edges=1.5e13, bandwidth=4.3e12, gather=4e12, gather_fresh=2.5e12, rows=6e12,
+        rows_far=3e12, launch=6e-6, reused=32e6, cache=40e6,
+    ),
+}  # fmt: skip
+MACHINES = dict(ASSUMED)  # by kind; `edgewise.kernels.choose.measure` puts what it measured in their place
+
+
+def kind_of(device: torch.device, dtype: torch.dtype) -> str:
+    """Which of MACHINES computes in a dtype on a device; one that nobody measured passes for a CPU.
+
+    Example
+        >>> kind_of(torch.device("cuda"), torch.bfloat16), kind_of(torch.device("cpu"), torch.bfloat16)
+        ('cuda half', 'cpu')
+    """
+    if device.type != "cuda":
+        return "cpu"
+    return "cuda half" if dtype.itemsize < 4 else "cuda"
+
+
+def speeds(device: torch.device, dtype: torch.dtype) -> Machine:
+    """Those of a device in a dtype."""
+    kind = kind_of(device, dtype)
+    if kind != "cpu":
+        recall("cuda")
+    return MACHINES[kind]
+
+
+def keep(device: str, measured: dict[str, Machine]) -> None:
+    """Use measured speeds from now on, and in later processes on the same machine."""
+    MACHINES.update(measured)
+    path = _path(device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    content = {kind: asdict(machine) for kind, machine in measured.items()}
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def remember(device: str = "cpu") -> None:
+    """Take the speeds that `calibrate` kept, if it ran on this device (with as many threads); else those assumed."""
+    kinds = [kind_of(torch.device(device), dtype) for dtype in DTYPES[device]]
+    try:
+        kept = json.loads(_path(device).read_text(encoding="utf-8"))
+        found = {kind: {name: float(kept[kind][name]) for name in asdict(MACHINES[kind])} for kind in kinds}
+    except (OSError, ValueError, TypeError, KeyError):
+        return  # never measured, or by another version
+    for kind, values in found.items():
+        if all(math.isfinite(value) and value > 0 for value in values.values()):
+            MACHINES[kind] = Machine(**values)
+
+
+_recalled: set[str] = set()
+
+
+def recall(device: str) -> None:
+    """`remember`, when a process first plans for a GPU: asking for its name any earlier would start it."""
+    if device not in _recalled and torch.cuda.is_available():
+        _recalled.add(device)
+        remember(device)
+
+
+recall._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
+
+
+def _path(device: str) -> Path:
+    """One file for each processor, number of threads and PyTorch; for each GPU, PyTorch and Triton."""
+    if device == "cpu":
+        name = _plain(f"{platform.machine()} {_processor()} {torch.__version__}")
+        return FOLDER / f"{name}-{torch.get_num_threads()}.json"
+    capability = "".join(map(str, torch.cuda.get_device_capability()))
+    try:
+        triton = version("triton")
+    except PackageNotFoundError:
+        triton = "none"
+    name = f"{torch.cuda.get_device_name()} sm{capability} {torch.__version__} triton {triton}"
+    return FOLDER / f"{_plain(name)}.json"
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in text)
+
+
+def _processor() -> str:
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
+            lines = file.read(1500).splitlines()  # the first processor's
+    except OSError:
+        return platform.processor()
+    kind = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return " ".join(kind.get(name, "") for name in ("model name", "cpu family", "model"))
