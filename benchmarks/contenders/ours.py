@@ -13,7 +13,7 @@ from edgewise.graphs import causal
 from edgewise.graphs.make.sampling import sample_neighbors
 from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
 from edgewise.kernels.call import Aggregate, Attend
-from edgewise.models import GNN, GNNSettings, Signature, Transformer, TransformerSettings
+from edgewise.models import GNN, GNNSettings, Tokens, Transformer, TransformerSettings
 
 
 def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
@@ -71,7 +71,7 @@ def _epoch(inputs: Epoch, backend: str | None) -> Callable[[], Any]:
 
 def _small_gpt(backend: str | None) -> Callable[[], Any]:
     settings = TransformerSettings(width=gpt.WIDTH, depth=gpt.DEPTH, heads=gpt.HEADS, bias=False, tied=True)
-    model = Transformer(settings, Signature(gpt.VOCABULARY, gpt.VOCABULARY, tokens=True, length=gpt.CONTEXT))
+    model = Transformer(settings, Tokens(gpt.VOCABULARY, gpt.VOCABULARY, length=gpt.CONTEXT))
     graph = causal(gpt.CONTEXT)
     return _on(backend, gpt.training_step(model, lambda tokens: model(graph, tokens)))
 

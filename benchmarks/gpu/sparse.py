@@ -14,7 +14,7 @@ from torch.nn import functional
 from benchmarks.gpu.problems import Contender, Prepared, Problem, Race, Refusal, Row, ours
 from benchmarks.gpu.timing import MEGABYTE, Device, reason
 from edgewise.graphs import Graph
-from edgewise.models import GraphTransformer, GraphTransformerSettings, Signature
+from edgewise.models import Features, GraphTransformer, GraphTransformerSettings
 
 # A row has w bytes: heads x channels numbers. What any method must move, with every edge's rows counted, as if no cache
 # held them: a cache can make the share of the bandwidth larger than it is, even above 1.
@@ -142,7 +142,7 @@ def whole_graph(device: Device) -> list[Row]:
         del ends
         device.clear()
         settings = GraphTransformerSettings(width=width, depth=depth, heads=8, order="pre")
-        model = GraphTransformer(settings, Signature(width, 16)).to(device.kind, torch.bfloat16)
+        model = GraphTransformer(settings, Features(width, 16)).to(device.kind, torch.bfloat16)
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
         x = torch.randn(nodes, width, generator=generator, device=device.kind).bfloat16()
         target = torch.randint(16, (nodes,), generator=generator, device=device.kind)

@@ -5,7 +5,7 @@ import torch
 
 from edgewise import ConfigError, Graph, ShapeError
 from edgewise.graphs import sample_neighbors
-from edgewise.models import MODELS, Signature
+from edgewise.models import MODELS, Features
 from edgewise.models.graph.transformer import looped
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2]], num_nodes=5)  # 4 is alone
@@ -24,7 +24,7 @@ def build(reader: str, whole: bool, edges: int = 2):
     name, options = READERS[reader]
     settings, model = MODELS[name]
     readout = {"readout": "sum"} if whole and name != "graph-network" else {}
-    return model(settings(width=8, **options, **readout), Signature(3, 4, whole_graph=whole, edges=edges)).double()
+    return model(settings(width=8, **options, **readout), Features(3, 4, whole_graph=whole, edges=edges)).double()
 
 
 def features(*graphs: Graph):
@@ -97,7 +97,7 @@ def test_features_that_are_missing_or_not_asked_for_are_refused(reader):
 def test_settings_that_would_leave_them_unread_are_refused(name, options, message):
     settings, model = MODELS[name]
     with pytest.raises(ConfigError, match=message):
-        model(settings(**options), Signature(3, 4, edges=2))
+        model(settings(**options), Features(3, 4, edges=2))
 
 
 def test_loops_come_after_the_edges_that_were_there():

@@ -5,37 +5,38 @@ from edgewise import ConfigError, ShapeError, complete
 from edgewise.layers import RandomizedLinear
 from edgewise.models import (
     MODELS,
+    Features,
     MLPSettings,
     Perceptron,
     RandomizedMLPSettings,
     RandomizedPerceptron,
-    Signature,
+    Tokens,
     model_named,
 )
 
 
 def test_on_graphs_it_reads_all_nodes_in_a_row():
-    model = Perceptron(MLPSettings((16,)), Signature(3, 10, length=4, whole_graph=True))
+    model = Perceptron(MLPSettings((16,)), Features(3, 10, length=4, whole_graph=True))
     x = torch.randn(2, 4, 3)
     assert torch.equal(model(complete(4), x), model.mlp(x.reshape(2, 12))[:, None])
     assert torch.equal(model(None, x), model(complete(4), x))
 
 
 def test_on_nodes_it_reads_each_by_itself():
-    model = Perceptron(MLPSettings(()), Signature(3, 10))
+    model = Perceptron(MLPSettings(()), Features(3, 10))
     x = torch.randn(4, 3)
     assert torch.equal(model(complete(4), x)[2], model(complete(4), x[2:3])[0])
 
 
 def test_graphs_of_another_length_are_refused():
-    model = Perceptron(MLPSettings(), Signature(3, 10, length=4, whole_graph=True))
+    model = Perceptron(MLPSettings(), Features(3, 10, length=4, whole_graph=True))
     with pytest.raises(ShapeError, match="graphs of 4 nodes"):
         model(complete(5), torch.zeros(5, 3))
 
 
 @pytest.mark.parametrize(
     ("signature", "message"),
-    [(Signature(3, 3, tokens=True), "gives tokens"), (Signature(3, 3, whole_graph=True), "have none")],
+    [(Tokens(3, 3), "this task has tokens"), (Features(3, 3, whole_graph=True), "have none")],
 )
 def test_tasks_it_cannot_read_are_refused(signature, message):
     with pytest.raises(ConfigError, match=message):
@@ -49,7 +50,7 @@ def test_an_unknown_model_lists_the_known_ones():
 
 
 def test_a_randomised_perceptron_answers_like_the_exact_one_with_its_weights():
-    signature = Signature(2, 3, length=4, whole_graph=True)
+    signature = Features(2, 3, length=4, whole_graph=True)
     model = RandomizedPerceptron(RandomizedMLPSettings((8, 5), keep=0.5), signature)
     exact = Perceptron(MLPSettings((8, 5)), signature)
     exact.load_state_dict(model.state_dict())

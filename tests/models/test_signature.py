@@ -1,16 +1,121 @@
-"""A signature refuses widths that no model can have."""
+"""A signature refuses sizes that no model can have, and a model the signatures that it cannot read."""
 
 import pytest
+from torch import nn
 
 from edgewise.errors import ConfigError
-from edgewise.models.signature import Signature
+from edgewise.models import MODELS
+from edgewise.models.signature import (
+    Atoms,
+    Features,
+    MovingParticles,
+    Signature,
+    TokenPairs,
+    Tokens,
+    accepted,
+)
+
+EXAMPLES = {
+    "features": Features(3, 2),
+    "features of graphs": Features(4, 2, length=16, whole_graph=True),
+    "edges": Features(3, 2, edges=4),
+    "particles": MovingParticles(9, 3, space=3),
+    "atoms": Atoms(7, 4, space=3, radius=2.0),
+    "tokens": Tokens(9, 9, length=16),
+    "texts": Tokens(9, 2, length=16, whole_graph=True),
+    "pairs": TokenPairs(9, 9, length=16),
+}
 
 
+@pytest.mark.parametrize("kind", [Features, Tokens, TokenPairs])
 @pytest.mark.parametrize("wrong", [{"inputs": 0}, {"outputs": -1}, {"length": 0}])
-def test_widths_below_one_are_named(wrong: dict[str, int]) -> None:
+def test_widths_below_one_are_named(kind: type[Signature], wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        Signature(**({"inputs": 3, "outputs": 2} | wrong))
+        kind(**({"inputs": 3, "outputs": 2} | wrong))
+
+
+@pytest.mark.parametrize("wrong", [{"edges": -1}, {"whole": -2}])
+def test_widths_below_zero_are_named(wrong: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be at least 0"):
+        Features(3, 2, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MovingParticles(5, 3, space=3), "inputs=5 and outputs=3"),
+        (lambda: MovingParticles(6, 2, space=3), "outputs=2"),
+        (lambda: MovingParticles(6, 0, space=0), "outputs must be"),
+        (lambda: Atoms(6, 4, space=3, radius=3.0), "inputs=6 and outputs=4"),
+        (lambda: Atoms(7, 3, space=3, radius=3.0), "outputs=3"),
+        (lambda: Atoms(7, 4, space=3, radius=float("inf")), "radius must be above 0 and finite"),
+        (lambda: Atoms(7, 4, space=3, radius=0.0), "radius must be above 0 and finite"),
+    ],
+)
+def test_sizes_that_do_not_fit_the_space_are_named(make, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
 
 
 def test_length_may_be_absent() -> None:
-    assert Signature(3, 2).length is None
+    assert Features(3, 2).length is None
+
+
+def test_particles_and_atoms_are_features_to_a_model_that_takes_nothing_apart() -> None:
+    for name in ("particles", "atoms"):
+        assert accepted(nn.Identity(), EXAMPLES[name], Features, Tokens) is EXAMPLES[name]
+
+
+@pytest.mark.parametrize(
+    ("signature", "options", "message"),
+    [
+        ("tokens", {}, "Identity reads features of nodes, and this task has tokens: choose another model"),
+        ("pairs", {}, "reads features of nodes, and this task has pairs of a source and a target"),
+        ("features", {"whole_graph": True}, "has one output per graph, and this task wants one output per node"),
+        ("features of graphs", {"whole_graph": False}, "has one output per node, and this task wants one output per"),
+        ("features", {"length": True}, "needs graphs of a known length, and this task's have none"),
+        ("edges", {}, "reads no features of edges, and this task has some"),
+        ("edges", {"knows": ("whole",)}, "reads no features of edges, and this task has some"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_sentence(signature: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        accepted(nn.Identity(), EXAMPLES[signature], Features, **options)
+
+
+READ = {
+    "bert": {"tokens"},
+    "deep-sets": {"features of graphs"},
+    "encoder-decoder": {"pairs"},
+    "gnn": {"features", "particles", "atoms", "tokens"},
+    "graph-autoencoder": set(),
+    "graph-network": {"features", "features of graphs", "edges", "particles", "atoms"},
+    "graph-network-ensemble": {"features", "features of graphs", "edges", "particles", "atoms"},
+    "graph-transformer": {"features", "edges", "particles", "atoms"},
+    "group-cnn": {"features of graphs"},
+    "kernel-regression": {"features", "particles", "atoms"},
+    "mlp": {"features", "features of graphs", "particles", "atoms"},
+    "particles": {"particles"},
+    "pooled-transformer": {"features of graphs", "texts"},
+    "potential": {"atoms"},
+    "randomized-mlp": {"features", "features of graphs", "particles", "atoms"},
+    "recurrent": {"features", "features of graphs", "particles", "atoms", "tokens", "texts"},
+    "simulator": {"particles"},
+    "swin": {"features of graphs"},
+    "transformer": {"features", "particles", "atoms", "tokens"},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_model_reads_its_kinds_and_refuses_the_others(name: str) -> None:
+    settings, model = MODELS[name]
+    options = {"transformer": {"positions": "none"}, "swin": {"depths": (1,), "heads": (1,), "width": 8}}.get(name, {})
+    read = set()
+    for kind, signature in EXAMPLES.items():
+        try:
+            built = model(settings(**options), signature)
+        except ConfigError:
+            continue
+        assert built.signature is signature
+        read.add(kind)
+    assert read == READ[name]

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from edgewise.graphs import complete
-from edgewise.models import MODELS, Penalised, Signature
+from edgewise.models import MODELS, Features, Penalised, Signature
 from edgewise.tasks import TASKS, Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.training import Choice, OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
@@ -25,7 +25,7 @@ class Tiny(Classification):
     """Points with noise. From the `at`-th batch on, `poison` makes something go wrong."""
 
     name, epoch_size = "tiny", 64
-    signature = Signature(inputs=2, outputs=3)
+    signature = Features(inputs=2, outputs=3)
 
     def __init__(self, poison: Poison, at: int, double: bool, metric: str) -> None:
         self.poison, self.at, self.metric, self.maximise = poison, at, metric, metric == "accuracy"

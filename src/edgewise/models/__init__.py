@@ -23,7 +23,7 @@ from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, 
 from edgewise.models.particles.forecast import Particles, ParticlesSettings
 from edgewise.models.particles.potential import Potential, PotentialSettings
 from edgewise.models.particles.simulator import Simulator, SimulatorSettings
-from edgewise.models.signature import Penalised, Signature
+from edgewise.models.signature import Atoms, Features, MovingParticles, Penalised, Signature, TokenPairs, Tokens
 from edgewise.models.text.bert import BERT, BERTSettings
 from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.text.recurrent import Recurrent, RecurrentSettings
@@ -67,11 +67,13 @@ __all__ = [
     "GNN",
     "GRAPH_LAYERS",
     "MODELS",
+    "Atoms",
     "BERTSettings",
     "DeepSets",
     "DeepSetsSettings",
     "EncoderDecoder",
     "EncoderDecoderSettings",
+    "Features",
     "Found",
     "GNNSettings",
     "GraphAutoEncoder",
@@ -87,6 +89,7 @@ __all__ = [
     "KernelRegressionModel",
     "KernelRegressionSettings",
     "MLPSettings",
+    "MovingParticles",
     "Particles",
     "ParticlesSettings",
     "Penalised",
@@ -104,6 +107,8 @@ __all__ = [
     "SimulatorSettings",
     "Swin",
     "SwinSettings",
+    "TokenPairs",
+    "Tokens",
     "Transformer",
     "TransformerSettings",
     "energy_by_depth",

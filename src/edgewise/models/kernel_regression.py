@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import KernelRegression
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class KernelRegressionModel(nn.Module):
 
     Equation    (4.1): see `KernelRegression`
     Shapes      x [*, N, inputs], the place and then the values known there -> [*, N, outputs]
-    Errors      ConfigError for tokens, one output per graph, or inputs without a place
+    Errors      ConfigError for tokens, one output per graph, or inputs without a position
     Edge cases  whose values are known is the graph's to say: nobody should listen to the others
     Cost        O(E inputs)
     Reference   Nadaraya, 1964; Watson, 1964; Baggag & Saad, §4.1
@@ -34,16 +34,16 @@ class KernelRegressionModel(nn.Module):
     Example
         >>> import torch
         >>> from edgewise.graphs import causal
-        >>> model = KernelRegressionModel(KernelRegressionSettings(), Signature(inputs=2, outputs=1))
+        >>> model = KernelRegressionModel(KernelRegressionSettings(), Features(inputs=2, outputs=1))
         >>> model(causal(5), torch.randn(5, 2)).shape
         torch.Size([5, 1])
     """
 
     def __init__(self, settings: KernelRegressionSettings, signature: Signature) -> None:
         super().__init__()
-        if signature.tokens or signature.whole_graph or signature.inputs <= signature.outputs:
-            raise ConfigError("kernel regression reads places and the values known there, for values per node")
-        self.settings, self.signature = settings, signature
+        self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=False)
+        if signature.inputs <= signature.outputs:
+            raise ConfigError("kernel regression reads positions and the values known there: more inputs than outputs")
         self.regression = KernelRegression(settings.sigma)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, RandomizedMLP, SparseFeatures
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,14 @@ class Perceptron(nn.Module):
 
     Example
         >>> import torch
-        >>> model = Perceptron(MLPSettings((8,)), Signature(1, 10, length=64, whole_graph=True))
+        >>> model = Perceptron(MLPSettings((8,)), Features(1, 10, length=64, whole_graph=True))
         >>> model(None, torch.zeros(5, 64, 1)).shape
         torch.Size([5, 1, 10])
     """
 
     def __init__(self, settings: MLPSettings, signature: Signature) -> None:
         super().__init__()
-        if signature.tokens:
-            raise ConfigError("a perceptron reads features, and this task gives tokens: choose a transformer or a gnn")
-        if signature.whole_graph and signature.length is None:
-            raise ConfigError("a perceptron reads graphs of one length, and this task's graphs have none")
-        self.settings, self.signature = settings, signature
+        self.settings, self.signature = settings, accepted(self, signature, Features, length=signature.whole_graph)
         inputs = signature.inputs * (signature.length or 1) if signature.whole_graph else signature.inputs
         self.mlp = MLP([inputs, *settings.hidden, signature.outputs], settings.activation, settings.dropout)
 
@@ -85,7 +81,7 @@ class RandomizedPerceptron(Perceptron):
 
     Example
         >>> import torch
-        >>> signature = Signature(1, 10, length=64, whole_graph=True)
+        >>> signature = Features(1, 10, length=64, whole_graph=True)
         >>> model = RandomizedPerceptron(RandomizedMLPSettings((8,), 0.5), signature)
         >>> model(None, torch.zeros(5, 64, 1)).shape
         torch.Size([5, 1, 10])

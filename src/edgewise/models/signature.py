@@ -1,67 +1,201 @@
-"""What a task asks of a model, widths and lengths only; and what a model answers that has a loss of its own."""
+"""What a task asks of a model: the kind of its inputs and their sizes. What a model with a loss of its own returns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The shapes that a model has to fit.
+    """The shapes that a model has to fit: what all kinds of input have in common.
 
     Args:
-        inputs: Feature width C of every node, or the vocabulary's size when the inputs are tokens.
+        inputs: Feature width C of every node, or the vocabulary's size where the inputs are tokens.
         outputs: Width of every output: classes, vocabulary, or regression targets.
-        tokens: Inputs are integers [*, N] rather than features [*, N, C].
-        length: The largest number of positions a graph of this task has; None where positions mean nothing.
+        length: The largest number of positions of a graph; None where positions mean nothing.
         whole_graph: One output per graph (a readout) rather than one per node.
-        space: Dimensions of space where nodes are particles: their features begin with a position and a velocity, and
-            the outputs are positions. 0: features are only numbers.
-        radius: Distance within which atoms listen to one another: their features are a position, the periodic cell and
-            the atomic number, the outputs an energy and a force. None: the nodes are no atoms.
-        paired: Inputs are the tokens of a source and, after them, of a target, on an `EncoderDecoderGraph`; the outputs
-            are the target's.
-        acceleration: Where nodes are particles: typical change of a velocity from one frame to the next. Tells a
-            simulator how large its answers are.
-        edges: Width of what is known of every edge; the model is then called model(graph, x, e). 0: nothing is.
-        whole: Width of what is known of every graph as a whole; the model is then called model(graph, x, e, u), with
-            e None where nothing is known of edges. 0: nothing is.
 
     Errors      a width or length below one is a `ConfigError`.
-
-    Example
-        >>> Signature(inputs=65, outputs=65, tokens=True, length=64).outputs
-        65
     """
 
     inputs: int
     outputs: int
-    tokens: bool = False
     length: int | None = None
     whole_graph: bool = False
-    space: int = 0
-    radius: float | None = None
-    paired: bool = False
-    acceleration: float = 1.0
-    edges: int = 0
-    whole: int = 0
+
+    kind: ClassVar[str] = ""
+    """The inputs in words, for messages."""
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"a model's {name} must be at least 1, not {value}")
+
+
+@dataclass(frozen=True)
+class Features(Signature):
+    """Nodes with features [*, N, C].
+
+    Args:
+        edges: Width of the features of every edge; the model is then called model(graph, x, e). 0: there are none.
+        whole: Width of the features of every graph as a whole; the model is then called model(graph, x, e, u), with e
+            None where edges have no features. 0: there are none.
+
+    Errors      also a negative width.
+
+    Example
+        >>> Features(inputs=1433, outputs=7).whole_graph
+        False
+    """
+
+    edges: int = 0
+    whole: int = 0
+
+    kind = "features of nodes"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("edges", "whole"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"a model's {name} must be at least 0, not {getattr(self, name)}")
-        if self.radius is not None and not 0 < self.radius < inf:
+
+
+@dataclass(frozen=True)
+class MovingParticles(Features):
+    """Features that begin with a position and a velocity; the outputs are positions.
+
+    Args:
+        space: Dimensions of space D: the features are a position, a velocity and `known` numbers more.
+        acceleration: Typical change of a velocity from one frame to the next: the scale of a simulator's outputs.
+
+    Errors      also inputs or outputs that do not fit the space.
+
+    Example
+        >>> MovingParticles(inputs=7, outputs=3, space=3).known
+        1
+    """
+
+    space: int = field(kw_only=True)
+    acceleration: float = 1.0
+
+    kind = "particles with a position and a velocity"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.space < 1 or self.known < 0 or self.outputs != self.space:
+            widths = f"inputs={self.inputs} and outputs={self.outputs}"
+            raise ConfigError(
+                f"particles in space={self.space} have at least 2 space inputs, space outputs: not {widths}"
+            )
+
+    @property
+    def known(self) -> int:
+        """How many numbers are known of a particle beside its position and its velocity."""
+        return self.inputs - 2 * self.space
+
+
+@dataclass(frozen=True)
+class Atoms(Features):
+    """Features that are a position, the edges of the periodic cell and an atomic number, for an energy and a force.
+
+    Args:
+        space: Dimensions of space D: 2 D + 1 inputs, 1 + D outputs.
+        radius: Distance within which atoms are neighbours.
+
+    Errors      also inputs or outputs that do not fit the space; a radius that is not above 0 and finite.
+
+    Example
+        >>> Atoms(inputs=7, outputs=4, space=3, radius=4.5).radius
+        4.5
+    """
+
+    space: int = field(kw_only=True)
+    radius: float = field(kw_only=True)
+
+    kind = "atoms"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.space < 1 or (self.inputs, self.outputs) != (2 * self.space + 1, 1 + self.space):
+            widths = f"inputs={self.inputs} and outputs={self.outputs}"
+            raise ConfigError(f"atoms in space={self.space} have 2 space + 1 inputs, 1 + space outputs: not {widths}")
+        if not 0 < self.radius < inf:
             raise ConfigError(f"a model's radius must be above 0 and finite, not {self.radius}")
+
+
+@dataclass(frozen=True)
+class Tokens(Signature):
+    """Integers [*, N] below `inputs`, each embedded.
+
+    Example
+        >>> Tokens(inputs=65, outputs=65, length=64).length
+        64
+    """
+
+    kind = "tokens"
+
+
+@dataclass(frozen=True)
+class TokenPairs(Signature):
+    """The tokens of sources and, after them, of targets, on an `EncoderDecoderGraph`; the outputs are the targets'.
+
+    Example
+        >>> TokenPairs(inputs=8000, outputs=8000).length is None
+        True
+    """
+
+    kind = "pairs of a source and a target"
+
+
+S = TypeVar("S", bound=Signature)
+OUTPUTS = {True: "one output per graph", False: "one output per node"}
+
+
+def accepted(
+    model: nn.Module,
+    signature: Signature,
+    *kinds: type[S],
+    whole_graph: bool | None = None,
+    length: bool = False,
+    knows: tuple[str, ...] = (),
+) -> S:
+    """The signature, if the model fits it; else a `ConfigError` that says what the model reads or returns instead.
+
+    Symbols     kinds = the kinds of input that the model reads; whole_graph = whether it has one output per graph or
+                (None) either; length = whether it needs the largest number of positions; knows = the features that it
+                reads beside the nodes': "edges", "whole"
+
+    Example
+        >>> accepted(nn.Identity(), Features(3, 2), Tokens)
+        Traceback (most recent call last):
+        edgewise.errors.ConfigError: Identity reads tokens, and this task has features of nodes: choose another model
+    """
+    if not isinstance(signature, kinds):
+        misfit = f"reads {' or '.join(kind.kind for kind in kinds)}, and this task has {signature.kind}"
+    elif whole_graph not in (None, signature.whole_graph):
+        misfit = f"has {OUTPUTS[not signature.whole_graph]}, and this task wants {OUTPUTS[signature.whole_graph]}"
+    elif unread := [name for name in ("edges", "whole") if getattr(signature, name, 0) and name not in knows]:
+        misfit = f"reads no features of {'edges' if 'edges' in unread else 'whole graphs'}, and this task has some"
+    elif length and signature.length is None:
+        misfit = "needs graphs of a known length, and this task's have none"
+    else:
+        return signature
+    raise ConfigError(f"{type(model).__name__} {misfit}: choose another model")
+
+
+def check_readout(readout: str, signature: Signature) -> None:
+    """A readout exactly where the task wants one output per graph, else a `ConfigError`."""
+    if signature.whole_graph and readout == "none":
+        raise ConfigError("the task wants one output per graph: choose a readout, for example readout='mean'")
+    if readout != "none" and not signature.whole_graph:
+        raise ConfigError(f"the task wants one output per node: readout={readout!r} must be 'none'")
 
 
 class Penalised(NamedTuple):

@@ -24,8 +24,8 @@ def build(target: Callable[..., T], options: object, where: str) -> T:
                 annotation is a `ConfigError` that names the option, and the nearest one that exists.
 
     Example
-        >>> from edgewise.models import Signature
-        >>> build(Signature, {"inputs": 2, "outputs": "three"}, "signature")
+        >>> from edgewise.models import Features
+        >>> build(Features, {"inputs": 2, "outputs": "three"}, "signature")
         Traceback (most recent call last):
             ...
         edgewise.errors.ConfigError: signature.outputs must be an integer, not 'three'

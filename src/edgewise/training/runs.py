@@ -146,12 +146,6 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
         if folder:
             task.recall(Path(folder))
     settings, model = chosen("model", config.model.name, MODELS)
-    if task.signature.edges and not getattr(model, "reads_edges", False):
-        raise ConfigError(f"the model {config.model.name!r} reads no edge features, and {task.name} has some")
-    if task.signature.whole and not getattr(model, "reads_whole", False):
-        raise ConfigError(
-            f"the model {config.model.name!r} reads no features of whole graphs, and {task.name} has some"
-        )
     options = build(settings, config.model.options, "model.options")
     seed(mix(config.train.seed, 0), torch.device("cpu"))
     built = model(options, task.signature)

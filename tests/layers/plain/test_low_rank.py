@@ -4,13 +4,13 @@ from torch import nn
 
 from edgewise import CheckpointError, ConfigError, complete
 from edgewise.layers.plain.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
-from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models import Features, Transformer, TransformerSettings
 
 
 def _model():
     torch.manual_seed(0)
     settings = TransformerSettings(width=8, depth=2, heads=2, positions="none")
-    return Transformer(settings, Signature(5, 3)).double()
+    return Transformer(settings, Features(5, 3)).double()
 
 
 def _trained(model):

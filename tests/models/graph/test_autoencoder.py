@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph
-from edgewise.models import GraphAutoEncoder, GraphAutoEncoderSettings, Signature
+from edgewise.models import Features, GraphAutoEncoder, GraphAutoEncoderSettings, Tokens
 from edgewise.models.graph.autoencoder import ENCODERS, pairs_and_links
 
-PLACES = Signature(3, 3)
+PLACES = Features(3, 3)
 PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
 TRIANGLE = Graph.from_edge_index([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]], num_nodes=3)
 
@@ -68,8 +68,8 @@ def test_gradients_are_right(layer):
 
 
 def test_what_does_not_fit_is_refused():
-    for signature in (Signature(3, 4), Signature(3, 3, whole_graph=True), Signature(3, 3, tokens=True)):
-        with pytest.raises(ConfigError, match="auto-encoder"):
+    for signature in (Features(3, 4), Features(3, 3, whole_graph=True), Tokens(3, 3)):
+        with pytest.raises(ConfigError, match=r"auto-encoder|GraphAutoEncoder"):
             GraphAutoEncoder(GraphAutoEncoderSettings(), signature)
     with pytest.raises(ConfigError, match="width=0"):
         GraphAutoEncoder(GraphAutoEncoderSettings(width=0), PLACES)

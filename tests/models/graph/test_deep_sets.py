@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, complete, window
-from edgewise.models import DeepSets, DeepSetsSettings, Signature
+from edgewise.models import DeepSets, DeepSetsSettings, Features, Tokens
 
-BAGS = Signature(3, 2, whole_graph=True)
+BAGS = Features(3, 2, whole_graph=True)
 
 
 def test_a_set_is_read_as_its_equation_says():
@@ -52,8 +52,8 @@ def test_dropout_acts_in_training_only(chances):
     ("settings", "signature", "message"),
     [
         (DeepSetsSettings(()), BAGS, "at least one hidden layer"),
-        (DeepSetsSettings(), Signature(3, 2), "one answer per graph"),
-        (DeepSetsSettings(), Signature(3, 2, tokens=True, whole_graph=True), "features of nodes"),
+        (DeepSetsSettings(), Features(3, 2), "one output per graph"),
+        (DeepSetsSettings(), Tokens(3, 2, whole_graph=True), "features of nodes"),
         (DeepSetsSettings(readout="median"), BAGS, "readout 'median' is unknown"),
     ],
 )

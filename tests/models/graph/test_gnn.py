@@ -5,11 +5,11 @@ from torch.nn import functional
 from edgewise import ConfigError, Graph, causal, complete, record
 from edgewise.graphs import importance, sample_layers, sample_neighbors
 from edgewise.layers import GAT, GCN, NORMS, READOUTS, SparseFeatures, renormalised
-from edgewise.models import GNN, GRAPH_LAYERS, GNNSettings, Signature
+from edgewise.models import GNN, GRAPH_LAYERS, Features, GNNSettings, Tokens
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
-NODES = Signature(6, 3)
-GRAPHS = Signature(6, 3, whole_graph=True)
+NODES = Features(6, 3)
+GRAPHS = Features(6, 3, whole_graph=True)
 
 
 @pytest.mark.parametrize("layer", GRAPH_LAYERS)
@@ -101,7 +101,7 @@ def test_sparse_features_give_what_dense_ones_give(layer):
 
 
 def test_tokens_are_embedded():
-    model = GNN(GNNSettings("gat", width=8, heads=2), Signature(11, 11, tokens=True, length=4))
+    model = GNN(GNNSettings("gat", width=8, heads=2), Tokens(11, 11, length=4))
     assert model(causal(4), torch.randint(11, (2, 4))).shape == (2, 4, 11)
 
 

@@ -3,11 +3,12 @@ import torch
 
 from edgewise import ConfigError, Graph, ShapeError, complete
 from edgewise.models import (
+    Features,
     GraphNetworkEnsemble,
     GraphNetworkEnsembleSettings,
     GraphNetworkModel,
     GraphNetworkSettings,
-    Signature,
+    Tokens,
 )
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
@@ -18,7 +19,7 @@ BATCH = Graph.batch([GRAPH, complete(2)])
 @pytest.mark.parametrize("depth", [0, 2])
 @pytest.mark.parametrize("whole", [True, False])
 def test_every_choice_trains(whole, depth, reduce):
-    model = GraphNetworkModel(GraphNetworkSettings(8, depth, reduce), Signature(6, 3, whole_graph=whole))
+    model = GraphNetworkModel(GraphNetworkSettings(8, depth, reduce), Features(6, 3, whole_graph=whole))
     y = model(BATCH, torch.randn(7, 6))
     assert y.shape == ((2, 3) if whole else (7, 3))
     y.square().sum().backward()
@@ -28,7 +29,7 @@ def test_every_choice_trains(whole, depth, reduce):
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_members_of_a_batch_do_not_mix_and_their_order_does_not_matter(whole):
-    model = GraphNetworkModel(GraphNetworkSettings(8, 2), Signature(6, 3, whole_graph=whole)).double()
+    model = GraphNetworkModel(GraphNetworkSettings(8, 2), Features(6, 3, whole_graph=whole)).double()
     x = torch.randn(7, 6, dtype=torch.float64)
     alone = torch.cat([model(GRAPH, x[:5]), model(complete(2), x[5:])])
     assert torch.allclose(model(BATCH, x), alone, atol=1e-12)
@@ -39,7 +40,7 @@ def test_members_of_a_batch_do_not_mix_and_their_order_does_not_matter(whole):
 
 def test_what_is_known_of_the_wholes_reaches_every_node_of_its_own_graph_only():
     for whole in (True, False):
-        model = GraphNetworkModel(GraphNetworkSettings(8, 2), Signature(6, 3, whole_graph=whole, whole=4)).double()
+        model = GraphNetworkModel(GraphNetworkSettings(8, 2), Features(6, 3, whole_graph=whole, whole=4)).double()
         x, u = torch.randn(7, 6, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
         y = model(BATCH, x, None, u)
         alone = torch.cat([model(GRAPH, x[:5], None, u[:1]), model(complete(2), x[5:], None, u[1:])])
@@ -53,7 +54,7 @@ def test_what_is_known_of_the_wholes_reaches_every_node_of_its_own_graph_only():
 
 def test_the_wholes_are_read_as_the_equation_says():
     """Depth 0: e = φ_e([x_i ‖ x_j ‖ u]), x = φ_v([x ‖ ē ‖ u]), y = W φ_u([mean e ‖ mean x ‖ u]) + b, densely."""
-    model = GraphNetworkModel(GraphNetworkSettings(8, 0), Signature(6, 3, whole_graph=True, whole=4)).double()
+    model = GraphNetworkModel(GraphNetworkSettings(8, 0), Features(6, 3, whole_graph=True, whole=4)).double()
     x, u = torch.randn(5, 6, dtype=torch.float64), torch.randn(1, 4, dtype=torch.float64)
     edge, node, whole = model.encode.edge.mlp, model.encode.node.mlp, model.encode.whole.mlp
     adjacency = GRAPH.dense_mask().double()
@@ -69,7 +70,7 @@ def test_a_node_hears_nodes_that_no_path_leads_to():
     """Through the whole: from the second block on."""
     apart = Graph.from_edge_index([[], []], num_nodes=2)
     for depth, heard in ((0, False), (1, True)):
-        model = GraphNetworkModel(GraphNetworkSettings(8, depth, norm="none"), Signature(6, 3)).double()
+        model = GraphNetworkModel(GraphNetworkSettings(8, depth, norm="none"), Features(6, 3)).double()
         x = torch.randn(2, 6, dtype=torch.float64, requires_grad=True)
         (gradient,) = torch.autograd.grad(model(apart, x)[0].sum(), x)
         assert bool(gradient[1].any()) == heard
@@ -78,10 +79,10 @@ def test_a_node_hears_nodes_that_no_path_leads_to():
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
-        (Signature(6, 3), {"width": 0}, "at least 1"),
-        (Signature(6, 3), {"reduce": "max"}, "choose sum or mean"),
-        (Signature(6, 3), {"norm": "group"}, "choose one of layer"),
-        (Signature(6, 3, tokens=True), {}, "not tokens"),
+        (Features(6, 3), {"width": 0}, "at least 1"),
+        (Features(6, 3), {"reduce": "max"}, "choose sum or mean"),
+        (Features(6, 3), {"norm": "group"}, "choose one of layer"),
+        (Tokens(6, 3), {}, "reads features of nodes, and this task has tokens"),
     ],
 )
 def test_impossible_settings_are_refused(signature, options, message):
@@ -90,7 +91,7 @@ def test_impossible_settings_are_refused(signature, options, message):
 
 
 def test_each_member_of_an_ensemble_learns_as_if_alone():
-    signature = Signature(6, 1, whole_graph=True, whole=4)
+    signature = Features(6, 1, whole_graph=True, whole=4)
     model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(8, 1, members=3), signature).double()
     x, u, y = (torch.randn(shape, dtype=torch.float64) for shape in ((7, 6), (2, 4), (2, 1)))
     outputs, penalty = model(BATCH, x, None, u)
@@ -110,7 +111,7 @@ def test_each_member_of_an_ensemble_learns_as_if_alone():
 
 
 def test_dropout_acts_while_training_only():
-    model = GraphNetworkModel(GraphNetworkSettings(8, 1, dropout=0.5), Signature(6, 3))
+    model = GraphNetworkModel(GraphNetworkSettings(8, 1, dropout=0.5), Features(6, 3))
     x = torch.randn(7, 6)
     assert not torch.equal(model(BATCH, x), model(BATCH, x))
     assert torch.equal(model.eval()(BATCH, x), model(BATCH, x))

@@ -3,11 +3,11 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.layers import min_cut_pool
-from edgewise.models import Penalised, PooledTransformer, PooledTransformerSettings, Signature
+from edgewise.models import Features, Penalised, PooledTransformer, PooledTransformerSettings
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
 BATCH = Graph.batch([PATH, complete(3)])
-SIGNATURE = Signature(5, 2, whole_graph=True)
+SIGNATURE = Features(5, 2, whole_graph=True)
 
 
 def model(**options):
@@ -59,7 +59,7 @@ def test_relevance_is_the_gradient_times_the_input():
 @pytest.mark.parametrize(
     ("options", "signature", "message"),
     [
-        ({}, Signature(5, 2), "one output per node"),
+        ({}, Features(5, 2), "one output per node"),
         ({"blocks": -1}, SIGNATURE, "at least 0"),
         ({"clusters": 0}, SIGNATURE, "at least 1"),
         ({"layer": "gnc"}, SIGNATURE, "choose one of gcn"),

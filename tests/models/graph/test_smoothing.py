@@ -2,9 +2,9 @@ import torch
 
 from edgewise import Graph
 from edgewise.layers import dirichlet_energy
-from edgewise.models import GNN, GNNSettings, GraphTransformer, GraphTransformerSettings, Signature, energy_by_depth
+from edgewise.models import GNN, Features, GNNSettings, GraphTransformer, GraphTransformerSettings, energy_by_depth
 
-NODES = Signature(6, 4)
+NODES = Features(6, 4)
 i = torch.arange(20)
 RING = Graph.from_edge_index(
     torch.stack([torch.cat([i, i]), torch.cat([(i + 1) % 20, (i + 7) % 20])]), 20

@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.layers import SparseFeatures
-from edgewise.models import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings, Signature
+from edgewise.models import ATTENTIONS, ENCODINGS, Features, GraphTransformer, GraphTransformerSettings, Tokens
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 0, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2, 0]], num_nodes=5)
 BATCH = Graph.batch([GRAPH, complete(3)])
@@ -14,7 +14,7 @@ BATCH = Graph.batch([GRAPH, complete(3)])
 @pytest.mark.parametrize("whole", [True, False])
 def test_every_attention_trains_and_keeps_the_members_of_a_batch_apart(attention, order, whole):
     settings = GraphTransformerSettings(attention, width=8, heads=2, order=order, readout="sum" if whole else "none")
-    model = GraphTransformer(settings, Signature(6, 3, whole_graph=whole)).double()
+    model = GraphTransformer(settings, Features(6, 3, whole_graph=whole)).double()
     x = torch.randn(8, 6, dtype=torch.float64)
     y = model(BATCH, x)
     assert torch.allclose(y, torch.cat([model(GRAPH, x[:5]), model(complete(3), x[5:])]), atol=1e-10)
@@ -25,7 +25,7 @@ def test_every_attention_trains_and_keeps_the_members_of_a_batch_apart(attention
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_reaches_the_output(encoding):
     settings = GraphTransformerSettings(encoding=encoding, encoding_size=4, width=8, heads=2)
-    model = GraphTransformer(settings, Signature(6, 3)).double()
+    model = GraphTransformer(settings, Features(6, 3)).double()
     y = model(BATCH, torch.zeros(8, 6, dtype=torch.float64))
     y.square().sum().backward()
     assert (model.encoding is None) == (encoding == "none")
@@ -36,7 +36,7 @@ def test_every_encoding_reaches_the_output(encoding):
 def test_order_of_the_nodes_does_not_matter():
     for attention in ATTENTIONS:
         settings = GraphTransformerSettings(attention, "random-walk", width=8, heads=2)
-        model = GraphTransformer(settings, Signature(6, 3)).double()
+        model = GraphTransformer(settings, Features(6, 3)).double()
         x, perm = torch.randn(5, 6, dtype=torch.float64), torch.randperm(5)
         assert torch.allclose(model(GRAPH.permute(perm), x[perm]), model(GRAPH, x)[perm], atol=1e-10)
 
@@ -45,21 +45,21 @@ def test_sparse_features_give_what_dense_ones_give():
     scipy_sparse = pytest.importorskip("scipy.sparse")
     dense = torch.rand(5, 6).where(torch.rand(5, 6) < 0.4, 0)
     sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()))
-    model = GraphTransformer(GraphTransformerSettings(width=8, heads=2), Signature(6, 3))
+    model = GraphTransformer(GraphTransformerSettings(width=8, heads=2), Features(6, 3))
     assert torch.allclose(model(GRAPH, sparse), model(GRAPH, dense), atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
-        (Signature(6, 3), {"attention": "local"}, "choose one of neighbors"),
-        (Signature(6, 3), {"encoding": "sine"}, "choose one of none"),
-        (Signature(6, 3), {"order": "mid"}, "choose one of pre"),
-        (Signature(6, 3), {"heads": 3}, "do not divide"),
-        (Signature(6, 3), {"width": 0}, "at least 1"),
-        (Signature(6, 3), {"readout": "sum"}, "one output per node"),
-        (Signature(6, 3, whole_graph=True), {}, "choose a readout"),
-        (Signature(6, 3, tokens=True), {}, "not tokens"),
+        (Features(6, 3), {"attention": "local"}, "choose one of neighbors"),
+        (Features(6, 3), {"encoding": "sine"}, "choose one of none"),
+        (Features(6, 3), {"order": "mid"}, "choose one of pre"),
+        (Features(6, 3), {"heads": 3}, "do not divide"),
+        (Features(6, 3), {"width": 0}, "at least 1"),
+        (Features(6, 3), {"readout": "sum"}, "one output per node"),
+        (Features(6, 3, whole_graph=True), {}, "choose a readout"),
+        (Tokens(6, 3), {}, "reads features of nodes, and this task has tokens"),
     ],
 )
 def test_impossible_settings_are_refused(signature, options, message):

@@ -10,7 +10,7 @@ import torch
 from safetensors import torch as safetensors
 
 from edgewise import CheckpointError, ConfigError, DataError, causal, complete
-from edgewise.models import BERT, BERTSettings, Signature, Transformer, TransformerSettings
+from edgewise.models import BERT, BERTSettings, Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.hugging_face import ARCHITECTURES, download, from_hugging_face, to_hugging_face
 
 transformers = pytest.importorskip("transformers")
@@ -145,7 +145,7 @@ def test_bert_with_a_next_sentence_head_and_old_names_is_read(tmp_path):
 def test_a_bert_that_is_written_is_read_by_transformers_and_by_us(settings, outputs, kind, tmp_path):
     torch.manual_seed(0)
     texts = settings.readout == "first"
-    signature = Signature(9, outputs, tokens=True, length=8, whole_graph=texts)
+    signature = Tokens(9, outputs, length=8, whole_graph=texts)
     model, x = _spread(BERT(settings, signature)), torch.randint(9, (2, 7))
     to_hugging_face(model, tmp_path / "out")
     again = from_hugging_face(tmp_path / "out")
@@ -161,7 +161,7 @@ def test_a_bert_without_a_counterpart_is_neither_read_nor_written(tmp_path):
     _bert(is_decoder=True).save_pretrained(tmp_path / "in")
     with pytest.raises(ConfigError, match="is_decoder True has no counterpart"):
         from_hugging_face(tmp_path / "in")
-    signature = Signature(9, 3, tokens=True, length=8, whole_graph=True)
+    signature = Tokens(9, 3, length=8, whole_graph=True)
     model = BERT(BERTSettings(width=8, depth=1, heads=2, readout="mean"), signature)
     with pytest.raises(ConfigError, match="readout='first', not 'mean'"):
         to_hugging_face(model, tmp_path / "out")
@@ -182,10 +182,10 @@ def test_several_files_and_a_bare_model_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "signature"),
     [
-        (TransformerSettings(width=12, depth=2, heads=2, tied=True, activation="gelu-tanh"), Signature(9, 9, True, 8)),
+        (TransformerSettings(width=12, depth=2, heads=2, tied=True, activation="gelu-tanh"), Tokens(9, 9, 8)),
         (
             TransformerSettings(width=12, depth=1, heads=3, hidden=20, readout="class", norm="fine-layer"),
-            Signature(4, 3, length=9, whole_graph=True),
+            Features(4, 3, length=9, whole_graph=True),
         ),
     ],
     ids=["gpt2", "vit"],
@@ -196,7 +196,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us(settings, signature, 
     to_hugging_face(model, tmp_path / "out")
     again = from_hugging_face(tmp_path / "out")
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
-    if signature.tokens:
+    if isinstance(signature, Tokens):
         x = torch.randint(9, (2, 8))
         found, expected = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "out")(x).logits, model(causal(8), x)
     else:
@@ -211,7 +211,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us(settings, signature, 
 
 def test_a_class_node_needs_a_complete_graph():
     settings = TransformerSettings(width=8, depth=1, heads=2, readout="class")
-    model = Transformer(settings, Signature(4, 3, length=9, whole_graph=True))
+    model = Transformer(settings, Features(4, 3, length=9, whole_graph=True))
     assert model(complete(9), torch.randn(2, 9, 4)).shape == (2, 1, 3)
     with pytest.raises(ConfigError, match="needs a complete graph, not"):
         model(causal(9), torch.randn(2, 9, 4))
@@ -262,7 +262,7 @@ def test_a_model_without_a_counterpart_is_not_written(tmp_path):
         TransformerSettings(width=8, depth=1, heads=2, tied=True, norm="rms"),
     ):
         with pytest.raises(ConfigError, match=r"has others|is none|no counterpart there"):
-            to_hugging_face(Transformer(settings, Signature(9, 9, True, 8)), tmp_path / "out")
+            to_hugging_face(Transformer(settings, Tokens(9, 9, 8)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

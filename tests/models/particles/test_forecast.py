@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from edgewise import ConfigError, complete
-from edgewise.models import Particles, ParticlesSettings, Signature
+from edgewise.models import Features, MovingParticles, Particles, ParticlesSettings
 from edgewise.models.particles.forecast import FORECASTS
 from edgewise.testing import assert_equivariant
 from layers.rigid import rotation, translation
 
-SIGNATURE = Signature(7, 3, space=3)
+SIGNATURE = MovingParticles(7, 3, space=3)
 GRAPH = complete(5).remove_self_loops()
 EQUIVARIANT = [name for name in FORECASTS if name != "message-network"]
 
@@ -73,12 +73,12 @@ def test_schnet_forecasts_by_a_force():
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
-        (ParticlesSettings(), Signature(7, 3), "this task has none"),
-        (ParticlesSettings(), Signature(5, 3, space=3), "this task has none"),
+        (ParticlesSettings(), Features(7, 3), "reads particles"),
+        (ParticlesSettings(), MovingParticles(7, 3, whole_graph=True, space=3), "one output per node"),
         (ParticlesSettings("egn"), SIGNATURE, "'egn' is unknown"),
         (ParticlesSettings(width=0), SIGNATURE, "at least 1"),
         (ParticlesSettings("tfn", types=0), SIGNATURE, "types of at least 1"),
-        (ParticlesSettings("tfn"), Signature(5, 2, space=2), "three dimensions"),
+        (ParticlesSettings("tfn"), MovingParticles(5, 2, space=2), "three dimensions"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, signature, message):

@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, radius_graph, use_backend
-from edgewise.models import Potential, PotentialSettings, Signature
+from edgewise.models import Atoms, Features, MovingParticles, Potential, PotentialSettings
 from edgewise.testing import assert_equivariant
 from layers.rigid import rotation, translation
 
 RADIUS = 3.0
-SIGNATURE = Signature(7, 4, space=3, radius=RADIUS)
+SIGNATURE = Atoms(7, 4, space=3, radius=RADIUS)
 
 
 def potential(dtype=torch.float64, **settings):
@@ -187,8 +187,8 @@ def test_a_lone_atom_feels_nothing():
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
-        (PotentialSettings(), Signature(7, 3, space=3), "this task has none"),
-        (PotentialSettings(), Signature(6, 4, space=3, radius=3.0), "this task has none"),
+        (PotentialSettings(), MovingParticles(7, 3, space=3), "reads atoms"),
+        (PotentialSettings(), Features(7, 4), "reads atoms"),
         (PotentialSettings(width=0), SIGNATURE, "at least 1"),
         (PotentialSettings(gaussians=1), SIGNATURE, "gaussians=1"),
     ],

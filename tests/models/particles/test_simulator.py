@@ -3,12 +3,12 @@ import torch
 from torch.nn.functional import layer_norm
 
 from edgewise import ConfigError, Graph, radius_graph
-from edgewise.models import Signature, Simulator, SimulatorSettings
+from edgewise.models import Features, MovingParticles, Simulator, SimulatorSettings
 from edgewise.testing import assert_equivariant
 from layers.parity import assert_parity, leaf, messy_graph
 from layers.rigid import translation
 
-SIGNATURE = Signature(9, 2, space=2, acceleration=0.1)
+SIGNATURE = MovingParticles(9, 2, space=2, acceleration=0.1)
 
 
 def model(dtype=torch.float64, **settings):
@@ -111,8 +111,8 @@ def test_particles_on_one_spot_have_finite_gradients():
 @pytest.mark.parametrize(
     ("settings", "signature"),
     [
-        (SimulatorSettings(), Signature(9, 2)),
-        (SimulatorSettings(), Signature(4, 2, space=2)),
+        (SimulatorSettings(), Features(9, 2)),
+        (SimulatorSettings(), MovingParticles(4, 2, space=2)),
         (SimulatorSettings(width=0), SIGNATURE),
         (SimulatorSettings(depth=0), SIGNATURE),
         (SimulatorSettings(gaussians=1), SIGNATURE),

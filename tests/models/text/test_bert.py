@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, ShapeError, complete
-from edgewise.models import BERT, BERTSettings, Signature
+from edgewise.models import BERT, BERTSettings, Features, Tokens
 
 
 def _model(**options):
     settings = BERTSettings(width=24, depth=2, heads=3, hidden=40, **options)
-    return BERT(settings, Signature(50, 50, tokens=True, length=16))
+    return BERT(settings, Tokens(50, 50, length=16))
 
 
 def _spread(model):
@@ -84,7 +84,7 @@ def test_masked_scores_come_from_the_embedding():
 
 @pytest.mark.parametrize("readout", ["first", "mean"])
 def test_one_output_for_each_text(readout):
-    signature = Signature(50, 3, tokens=True, length=16, whole_graph=True)
+    signature = Tokens(50, 3, length=16, whole_graph=True)
     model = _spread(BERT(BERTSettings(width=24, depth=1, heads=3, readout=readout), signature))
     texts = [torch.randint(50, (n,)) for n in (5, 9)]
     y = model(Graph.batch([complete(5), complete(9)]), torch.cat(texts))
@@ -102,13 +102,13 @@ def test_dropout_acts_while_training_only():
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
-        (BERTSettings(width=0), Signature(9, 9, True, 8), "width=0"),
-        (BERTSettings(), Signature(9, 9, length=8), "reads texts of tokens"),
-        (BERTSettings(), Signature(9, 9, True), "up to some length"),
-        (BERTSettings(), Signature(9, 3, True, 8), "asks for something else"),
-        (BERTSettings(), Signature(9, 3, True, 8, whole_graph=True), "choose a readout"),
-        (BERTSettings(readout="first"), Signature(9, 9, True, 8), "must be 'none'"),
-        (BERTSettings(readout="last"), Signature(9, 3, True, 8, whole_graph=True), "readout"),
+        (BERTSettings(width=0), Tokens(9, 9, 8), "width=0"),
+        (BERTSettings(), Features(9, 9, length=8), "reads tokens, and this task has features"),
+        (BERTSettings(), Tokens(9, 9), "needs graphs of a known length"),
+        (BERTSettings(), Tokens(9, 3, 8), "wants other outputs"),
+        (BERTSettings(), Tokens(9, 3, 8, whole_graph=True), "choose a readout"),
+        (BERTSettings(readout="first"), Tokens(9, 9, 8), "must be 'none'"),
+        (BERTSettings(readout="last"), Tokens(9, 3, 8, whole_graph=True), "readout"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, signature, message):

@@ -8,13 +8,15 @@ from edgewise.models import (
     MODELS,
     EncoderDecoder,
     EncoderDecoderSettings,
+    Features,
     MLPSettings,
     Perceptron,
-    Signature,
+    TokenPairs,
+    Tokens,
 )
 from edgewise.models.text.transformer import POSITIONS
 
-PAIRED = Signature(11, 11, tokens=True, length=20, paired=True)
+PAIRED = TokenPairs(11, 11, length=20)
 
 
 def _model(dtype=torch.float64, signature=PAIRED, **options):
@@ -126,7 +128,7 @@ def test_dropout_acts_only_while_training():
 
 
 def test_an_output_layer_of_its_own():
-    model = _model(tied=False, signature=Signature(11, 4, tokens=True, paired=True))
+    model = _model(tied=False, signature=TokenPairs(11, 4))
     assert model(EncoderDecoderGraph.of([2], [3]), torch.zeros(5, dtype=torch.int64)).shape == (3, 4)
 
 
@@ -139,10 +141,10 @@ def test_an_output_layer_of_its_own():
         ({"order": "middle"}, "order"),
         ({"positions": "odd"}, "positions"),
         ({"norm": "odd"}, "norm"),
-        ({"signature": Signature(11, 4, tokens=True, paired=True)}, "reads and writes the same tokens"),
-        ({"signature": Signature(11, 11, tokens=True)}, "no such pairs"),
-        ({"signature": Signature(3, 3)}, "no such pairs"),
-        ({"signature": Signature(3, 3, tokens=True, paired=True), "positions": "learned"}, "largest length"),
+        ({"signature": TokenPairs(11, 4)}, "reads and writes the same tokens"),
+        ({"signature": Tokens(11, 11)}, "reads pairs of a source and a target"),
+        ({"signature": Features(3, 3)}, "reads pairs of a source and a target"),
+        ({"signature": TokenPairs(3, 3), "positions": "learned"}, "largest length"),
     ],
 )
 def test_impossible_settings_are_refused(options, message):
@@ -217,9 +219,7 @@ def _from_bart(peer, model):
 
 def test_it_is_bart():
     """The whole model and so each of its blocks, against `transformers`: to 1e-10 in float64, forward and gradient."""
-    model = _model(
-        order="post", positions="learned", activation="gelu", signature=Signature(12, 12, True, 20, paired=True)
-    )
+    model = _model(order="post", positions="learned", activation="gelu", signature=TokenPairs(12, 12, 20))
     peer = _bart()
     pairs = _from_bart(peer, model)
     source, target = torch.randint(11, (3, 7)), torch.randint(11, (3, 5))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, GraphError, causal, complete, strided, window
-from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models import Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.text.generation import draw
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
 
@@ -17,7 +17,7 @@ PATTERNS = {
 
 def _model(length=12, **options):
     settings = {"width": 16, "depth": 2, "heads": 4, "positions": "rotary"} | options
-    model = Transformer(TransformerSettings(**settings), Signature(7, 7, tokens=True, length=length)).double()
+    model = Transformer(TransformerSettings(**settings), Tokens(7, 7, length=length)).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)  # far from uniform, so that a wrong position changes the text
     return model
@@ -152,6 +152,6 @@ def test_impossible_requests_are_refused(options, message):
 
 
 def test_only_a_model_of_tokens_can_generate():
-    model = Transformer(TransformerSettings(width=8, heads=2), Signature(3, 3, length=4))
+    model = Transformer(TransformerSettings(width=8, heads=2), Features(3, 3, length=4))
     with pytest.raises(ConfigError, match="reads tokens"):
         model.generate(torch.tensor([[1]]), 3, causal)

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, causal, complete
-from edgewise.models import Recurrent, RecurrentSettings, Signature
+from edgewise.models import Features, Recurrent, RecurrentSettings, Tokens
 
-TOKENS = Signature(7, 7, tokens=True, length=6)
+TOKENS = Tokens(7, 7, length=6)
 
 
 def _model(cell, signature=TOKENS, **settings):
@@ -60,9 +60,9 @@ def test_one_to_many_with_and_without_its_state(cell):
 
 
 def test_many_to_one_answers_from_the_last_state():
-    model = _model("gru", Signature(3, 4, length=6, whole_graph=True))
+    model = _model("gru", Features(3, 4, length=6, whole_graph=True))
     x = torch.randn(2, 6, 3, dtype=torch.float64)
-    every = _model("gru", Signature(3, 4, length=6))
+    every = _model("gru", Features(3, 4, length=6))
     assert torch.allclose(model(causal(6), x), every(causal(6), x)[:, -1:], atol=1e-12)
     assert model(causal(6), x[0]).shape == (1, 4)
 
@@ -77,4 +77,4 @@ def test_other_graphs_and_settings_are_refused():
     with pytest.raises(ConfigError, match="at least 1"):
         _model("gru", depth=0)
     with pytest.raises(ConfigError, match="no last state"):
-        _model("gru", Signature(3, 4, whole_graph=True))(causal(0), torch.zeros(1, 0, 3).double())
+        _model("gru", Features(3, 4, whole_graph=True))(causal(0), torch.zeros(1, 0, 3).double())

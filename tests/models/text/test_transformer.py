@@ -6,11 +6,11 @@ from torch import nn
 
 from edgewise import ConfigError, Graph, causal, complete, grid
 from edgewise.layers import NORMS, READOUTS
-from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models import Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
 
-TEXT = Signature(11, 11, tokens=True, length=8)
-IMAGE = Signature(4, 10, length=6, whole_graph=True)
+TEXT = Tokens(11, 11, length=8)
+IMAGE = Features(4, 10, length=6, whole_graph=True)
 
 
 def _small(signature=TEXT, **options):
@@ -133,7 +133,7 @@ def test_dropout_reaches_embeddings_weights_and_stages():
         (IMAGE, {}, "choose a readout"),
         (IMAGE, {"readout": "median"}, "choose one of mean, sum, max, attention"),
         (IMAGE, {"readout": "mean", "tied": True}, "same tokens"),
-        (Signature(4, 2), {}, "largest length"),
+        (Features(4, 2), {}, "largest length"),
     ],
 )
 def test_impossible_settings_are_refused(signature, options, message):

@@ -6,7 +6,7 @@ from torch import nn
 
 from edgewise import ConfigError, causal, complete, window
 from edgewise.graphs import EncoderDecoderGraph
-from edgewise.models import EncoderDecoder, EncoderDecoderSettings, Signature, translate
+from edgewise.models import EncoderDecoder, EncoderDecoderSettings, TokenPairs, translate
 from edgewise.models.text.transformer import POSITIONS
 
 BEGIN, END = 0, 1
@@ -15,7 +15,7 @@ SOURCES = [torch.tensor([3, 2, 4]), torch.tensor([2]), torch.tensor([3, 3, 2, 4,
 
 def _model(seed=0, spread=0.7, **options):
     settings = {"width": 8, "encoder_depth": 1, "decoder_depth": 2, "heads": 2, "tied": False} | options
-    signature = Signature(5, 5, tokens=True, length=40, paired=True)
+    signature = TokenPairs(5, 5, length=40)
     model = EncoderDecoder(EncoderDecoderSettings(**settings), signature).double().eval()
     torch.manual_seed(seed)
     for parameter in model.parameters():

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from edgewise import ConfigError, GraphError, complete, disc
-from edgewise.models import GroupCNN, GroupCNNSettings, Signature
+from edgewise.models import Features, GroupCNN, GroupCNNSettings, Tokens
 from edgewise.models.vision.group_cnn import halved
 from edgewise.testing import assert_equivariant
 
 SIDE = 12
-SIGNATURE = Signature(1, 10, length=SIDE * SIDE, whole_graph=True)
+SIGNATURE = Features(1, 10, length=SIDE * SIDE, whole_graph=True)
 POSES = {f"{turns} quarter turns{', mirrored' * mirror}": (turns, mirror) for turns in range(4) for mirror in (0, 1)}
 
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_halved_is_refused(graph):
 def test_impossible_networks_are_refused():
     with pytest.raises(ConfigError, match="halves after some of its 4: not"):
         GroupCNN(GroupCNNSettings(halve=(5,)), SIGNATURE)
-    with pytest.raises(ConfigError, match="choose a task on images"):
-        GroupCNN(GroupCNNSettings(), Signature(1, 10))
-    with pytest.raises(ConfigError, match="choose a task on images"):
-        GroupCNN(GroupCNNSettings(), Signature(65, 10, tokens=True, whole_graph=True))
+    with pytest.raises(ConfigError, match="one output per graph"):
+        GroupCNN(GroupCNNSettings(), Features(1, 10))
+    with pytest.raises(ConfigError, match="reads features of nodes"):
+        GroupCNN(GroupCNNSettings(), Tokens(65, 10, whole_graph=True))

@@ -3,9 +3,9 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.layers import BatchNorm
-from edgewise.models import Signature, Swin, SwinSettings
+from edgewise.models import Features, Swin, SwinSettings, Tokens
 
-IMAGE = Signature(4, 3, length=64, whole_graph=True)
+IMAGE = Features(4, 3, length=64, whole_graph=True)
 SETTINGS = SwinSettings(width=8, depths=(2, 2), heads=(2, 4), window=4, hidden=2)
 
 
@@ -73,7 +73,7 @@ def _weights(peer):
 def test_shifted_squares_let_what_a_corner_says_travel():
     """Without a shift, the first pixel reaches its own square alone before the image is merged."""
     settings = SwinSettings(width=8, depths=(2,), heads=(2,), window=4)
-    model = Swin(settings, Signature(1, 2, length=64, whole_graph=True)).double()
+    model = Swin(settings, Features(1, 2, length=64, whole_graph=True)).double()
     x = torch.randn(64, 1, dtype=torch.float64)
     changed = x.clone()
     changed[27] += 1  # row 3, column 3: the inner corner of its square
@@ -99,9 +99,9 @@ def test_one_norm_stands_wherever_swin_normalises():
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
-        (SETTINGS, Signature(4, 3, length=60, whole_graph=True), "square images"),
-        (SETTINGS, Signature(4, 3, length=64), "one answer each"),
-        (SETTINGS, Signature(4, 3, tokens=True, length=64, whole_graph=True), "reads images"),
+        (SETTINGS, Features(4, 3, length=60, whole_graph=True), "square images"),
+        (SETTINGS, Features(4, 3, length=64), "one output per graph"),
+        (SETTINGS, Tokens(4, 3, length=64, whole_graph=True), "reads features of nodes"),
         (SwinSettings(depths=(2, 2), heads=(2,)), IMAGE, "one number of at least 1 a stage"),
         (SwinSettings(depths=(1,) * 5, heads=(1,) * 5), IMAGE, "cannot be halved 4 times"),
         (SwinSettings(window=0), IMAGE, "at least 1"),

@@ -105,7 +105,7 @@ def test_a_run_on_whole_molecules_trains_and_answers_and_a_model_that_reads_none
     answer = loaded.task.predict(loaded.model, loaded.pattern, "test:0", "cpu")
     assert answer["value"] == pytest.approx(answer["measured"], abs=4.0)
     gnn = RunConfig(task, Choice("gnn", {"readout": "sum"}), train=settings)
-    with pytest.raises(ConfigError, match="'gnn' reads no features of whole graphs, and mine has some"):
+    with pytest.raises(ConfigError, match="GNN reads no features of whole graphs, and this task has some"):
         train(gnn, tmp_path / "other", progress=False)
 
 

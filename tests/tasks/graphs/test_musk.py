@@ -10,7 +10,7 @@ from scipy.io import savemat
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete, window
-from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models import Features, Transformer, TransformerSettings
 from edgewise.tasks import BagClassification, Bags, musk
 from edgewise.tasks.graphs.musk import read_bags, stratified
 
@@ -47,7 +47,7 @@ def test_a_file_is_read_into_bags(tmp_path: Path) -> None:
     assert bags.names[:2] == ("bag 0", "bag 1")
     assert bags.classes == ("negative", "positive")
     assert torch.equal(torch.cat(bags.x), torch.arange(sum(SIZES) * 3.0).view(-1, 3))
-    assert musk(folder=str(tmp_path)).signature == Signature(3, 2, whole_graph=True)
+    assert musk(folder=str(tmp_path)).signature == Features(3, 2, whole_graph=True)
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,9 @@ def test_a_run_on_edge_features_trains_and_answers_and_a_model_that_reads_none_i
     loaded = load_run(tmp_path / "run", device="cpu")
     answer = loaded.task.predict(loaded.model, loaded.pattern, "test:0", "cpu")
     assert answer["class"] == answer["label"]
-    for choice, told in ((Choice("mlp"), "'mlp' reads no edge features, and MINE has some"), (Choice("gnn"), "'gcn'")):
+    for choice, told in (
+        (Choice("mlp"), "Perceptron reads no features of edges, and this task has some"),
+        (Choice("gnn"), "'gcn'"),
+    ):
         with pytest.raises(ConfigError, match=told):
             train(RunConfig(task, choice, train=settings), tmp_path / "other", progress=False)

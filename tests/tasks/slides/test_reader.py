@@ -146,7 +146,7 @@ import resource, sys
 import numpy as np, torch
 from pathlib import Path
 from edgewise.layers import ResNet
-from edgewise.models import PooledTransformer, PooledTransformerSettings, Signature
+from edgewise.models import Features, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks.slides.features import extract
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.slides.simulator import TILE, Level, draw, encoded, plan, write_pyramid
@@ -161,7 +161,7 @@ coarser = [1] if "one" in sys.argv else [1, 4, 16]
 write_pyramid(path, [Level(side // k, side // k, tiles(side // k), k) for k in coarser], 0.5)
 layout = lay_out(path, tiling)
 (x,) = extract(ResNet(64), [layout], tiling)
-model, graph = PooledTransformer(PooledTransformerSettings(), Signature(64, 2, whole_graph=True)), layout.graph()
+model, graph = PooledTransformer(PooledTransformerSettings(), Features(64, 2, whole_graph=True)), layout.graph()
 with torch.no_grad():
     model.eval()(graph, x)
 heat = model.relevance(graph, x, 1)

@@ -8,7 +8,7 @@ import torch
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete, window
-from edgewise.models import Signature, Transformer, TransformerSettings
+from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.tasks import listops
 from edgewise.tasks.text.listops import CLOSE, DIGITS, OPERATORS, TOKENS, expression, value
 
@@ -109,7 +109,7 @@ def test_batches_lie_flat_without_padding() -> None:
         assert [worked_out(tokens) for tokens in texts] == batch.target.tolist()
     near = next(task.batches("valid", 20, lambda n: window(n, 0)))
     assert near.graph.num_edges == near.graph.num_receivers
-    assert task.signature == Signature(len(TOKENS), 10, tokens=True, length=40, whole_graph=True)
+    assert task.signature == Tokens(len(TOKENS), 10, length=40, whole_graph=True)
 
 
 def test_every_training_batch_follows_from_its_generator() -> None:

@@ -17,7 +17,7 @@ from edgewise.apps.command.listing import columns
 from edgewise.errors import ConfigError, nearest
 from edgewise.graphs import Graph
 from edgewise.graphs.refinement import told_apart
-from edgewise.models import Signature, model_named
+from edgewise.models import Features, model_named
 from edgewise.tasks.graphs.skip_links import NODES, SKIPS, ring_with_chords
 
 SEEDS = 3  # of a model's weights: what one draw misses by chance, another sees
@@ -111,7 +111,7 @@ def build(name: str, options: Sequence[str], seed: int) -> nn.Module:
     if absent:
         raise ConfigError(f"the model {name!r} needs {', '.join(f'{option}=VALUE' for option in absent)}")
     torch.manual_seed(seed)
-    built: nn.Module = model(settings(**given), Signature(1, CHANNELS, whole_graph=True)).double().eval()
+    built: nn.Module = model(settings(**given), Features(1, CHANNELS, whole_graph=True)).double().eval()
     return built
 
 

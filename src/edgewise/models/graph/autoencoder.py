@@ -13,7 +13,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks
 from edgewise.graphs.derived import cached
 from edgewise.layers import EGNN, Linear, MessageNetwork, chosen
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -84,23 +84,23 @@ class GraphAutoEncoder(nn.Module):
     Equation    z = encoder(complete graph, x, a_ij = [j → i is an edge])
     Symbols     x = noise, by which nodes that the graph itself does not tell apart get places of their own
     Shapes      x [*, N, D] -> z [*, N, D]
-    Errors      ConfigError for a task whose nodes are not given as many numbers as are asked back
+    Errors      ConfigError for a task whose nodes have not as many outputs as inputs
     Cost        O(Σ n² width²) over the graphs of a batch, of n nodes each
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.2
 
     Example
-        >>> model = GraphAutoEncoder(GraphAutoEncoderSettings(width=8, depth=1), Signature(3, 3))
+        >>> model = GraphAutoEncoder(GraphAutoEncoderSettings(width=8, depth=1), Features(3, 3))
         >>> model(Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), torch.randn(2, 3)).shape
         torch.Size([2, 3])
     """
 
     def __init__(self, settings: GraphAutoEncoderSettings, signature: Signature) -> None:
         super().__init__()
-        if signature.whole_graph or signature.tokens or signature.inputs != signature.outputs:
-            raise ConfigError("a graph auto-encoder moves places: choose a task that reads and wants one for each node")
+        self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=False)
+        if signature.inputs != signature.outputs:
+            raise ConfigError("a graph auto-encoder moves positions: choose a task with as many outputs as inputs")
         if min(settings.width, settings.depth) < 1:
             raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
-        self.settings, self.signature = settings, signature
         self.encoder = chosen("layer", settings.layer, ENCODERS)(settings, signature)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import ACTIVATIONS, MLP, NORMS, READOUTS, SparseFeatures, chosen, dropout
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,16 @@ class DeepSets(nn.Module):
     Example
         >>> import torch
         >>> from edgewise.graphs import complete
-        >>> model = DeepSets(DeepSetsSettings((8,)), Signature(3, 2, whole_graph=True))
+        >>> model = DeepSets(DeepSetsSettings((8,)), Features(3, 2, whole_graph=True))
         >>> model(Graph.batch([complete(4), complete(1)]), torch.randn(5, 3)).shape
         torch.Size([2, 2])
     """
 
     def __init__(self, settings: DeepSetsSettings, signature: Signature) -> None:
         super().__init__()
-        if signature.tokens or not signature.whole_graph:
-            raise ConfigError("deep-sets reads the features of nodes and gives one answer per graph: this task differs")
         if not settings.hidden:
             raise ConfigError("deep-sets needs at least one hidden layer")
-        self.settings, self.signature = settings, signature
+        self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=True)
         width = settings.hidden[-1]
         self.mlp = MLP([signature.inputs, *settings.hidden], settings.activation, settings.dropout)
         self.activation = chosen("activation", settings.activation, ACTIVATIONS)

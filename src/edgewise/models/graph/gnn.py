@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +35,7 @@ from edgewise.layers import (
     drop_edges,
     dropout,
 )
-from edgewise.models.signature import Signature
-from edgewise.models.text.transformer import check_readout
+from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 
 
 @dataclass(frozen=True)
@@ -166,25 +165,24 @@ class GNN(nn.Module):
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> GNN(GNNSettings("gat", width=64, heads=8), Signature(3, 7))(pair, torch.ones(2, 3)).shape
+        >>> GNN(GNNSettings("gat", width=64, heads=8), Features(3, 7))(pair, torch.ones(2, 3)).shape
         torch.Size([2, 7])
     """
 
-    reads_edges: ClassVar[bool] = True
-
     def __init__(self, settings: GNNSettings, signature: Signature) -> None:
         super().__init__()
-        _check(settings, signature)
-        self.settings, self.signature = settings, signature
-        width = settings.width
-        self.embed = nn.Embedding(signature.inputs, width) if signature.tokens else None
-        widths = _input_widths(settings, width if signature.tokens else signature.inputs)
+        self.settings = settings
+        self.signature = accepted(self, signature, Features, Tokens, knows=("edges",))
+        width, edges = settings.width, signature.edges if isinstance(signature, Features) else 0
+        _check(settings, signature, edges)
+        self.embed = nn.Embedding(signature.inputs, width) if isinstance(signature, Tokens) else None
+        widths = _input_widths(settings, signature.inputs if self.embed is None else width)
         on_nodes = not signature.whole_graph
         hidden = settings.depth - on_nodes
-        self.hidden = nn.ModuleList(_layer(settings, signature, inputs, width, False) for inputs in widths[:hidden])
+        self.hidden = nn.ModuleList(_layer(settings, edges, inputs, width, False) for inputs in widths[:hidden])
         self.norms = nn.ModuleList(chosen("norm", settings.norm, GRAPH_NORMS)(width) for _ in range(hidden))
         if on_nodes:
-            self.output = _layer(settings, signature, widths[hidden], signature.outputs, True)
+            self.output = _layer(settings, edges, widths[hidden], signature.outputs, True)
         else:
             self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
         self.activation = chosen("activation", settings.activation, ACTIVATIONS)
@@ -223,9 +221,9 @@ class GNN(nn.Module):
         return drop_edges(graph, p) if p and self.training else graph
 
 
-def _layer(settings: GNNSettings, signature: Signature, inputs: int, outputs: int, last: bool) -> nn.Module:
-    if signature.edges:
-        return EDGE_LAYERS[settings.layer](settings, inputs, outputs, signature.edges)
+def _layer(settings: GNNSettings, edges: int, inputs: int, outputs: int, last: bool) -> nn.Module:
+    if edges:
+        return EDGE_LAYERS[settings.layer](settings, inputs, outputs, edges)
     return chosen("layer", settings.layer, GRAPH_LAYERS)(settings, inputs, outputs, last)
 
 
@@ -235,15 +233,15 @@ def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
     return [inputs, *(settings.width * (layer if grows else 1) for layer in range(1, settings.depth + 1))]
 
 
-def _check(settings: GNNSettings, signature: Signature) -> None:
+def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
     if settings.width < 1 or settings.depth < 1:
         raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
     if not 0 <= settings.edge_dropout <= 1:
         raise ConfigError(f"edge_dropout={settings.edge_dropout} must be a probability, from 0 to 1")
-    if signature.edges and settings.layer not in EDGE_LAYERS:
+    if edges and settings.layer not in EDGE_LAYERS:
         readers = ", ".join(EDGE_LAYERS)
         raise ConfigError(f"the layer {settings.layer!r} reads no edge features, and this task has some: {readers} do")
-    if signature.edges and settings.edge_dropout:
+    if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")
     chosen("connection", settings.connection, CONNECTIONS)
     check_readout(settings.readout, signature)

@@ -1,7 +1,6 @@
 """Encode, process, decode: full graph network blocks on features of edges, nodes and the graph as a whole."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate, chosen
-from edgewise.models.signature import Penalised, Signature
+from edgewise.models.signature import Features, Penalised, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -82,24 +81,19 @@ class GraphNetworkModel(nn.Module):
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> GraphNetworkModel(GraphNetworkSettings(), Signature(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
+        >>> GraphNetworkModel(GraphNetworkSettings(), Features(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
     """
 
-    reads_edges: ClassVar[bool] = True
-    reads_whole: ClassVar[bool] = True
-
     def __init__(self, settings: GraphNetworkSettings, signature: Signature) -> None:
         super().__init__()
-        width, inputs, whole = settings.width, signature.inputs, signature.whole
+        self.settings, self.signature = settings, accepted(self, signature, Features, knows=("edges", "whole"))
+        width, inputs, edges, whole = settings.width, signature.inputs, self.signature.edges, self.signature.whole
         if width < 1 or settings.depth < 0:
             raise ConfigError(f"width={width} must be at least 1 and depth={settings.depth} at least 0")
-        if signature.tokens:
-            raise ConfigError("the graph network reads features, not tokens")
         if settings.reduce not in ("sum", "mean"):
             raise ConfigError(f"reduce is {settings.reduce!r}: choose sum or mean")
-        self.settings, self.signature = settings, signature
-        self.encode = _block(settings, signature.edges + 2 * inputs + whole, inputs + width + whole, 2 * width + whole)
+        self.encode = _block(settings, edges + 2 * inputs + whole, inputs + width + whole, 2 * width + whole)
         self.blocks = nn.ModuleList(ResidualBlock(settings) for _ in range(settings.depth))
         self.decode = nn.Linear(width, signature.outputs)
 
@@ -124,13 +118,10 @@ class GraphNetworkEnsemble(nn.Module):
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(), Signature(3, 1, whole_graph=True)).eval()
+        >>> model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(), Features(3, 1, whole_graph=True)).eval()
         >>> len(model.members), model(pair, torch.ones(2, 3)).shape
         (3, torch.Size([1, 1]))
     """
-
-    reads_edges: ClassVar[bool] = True
-    reads_whole: ClassVar[bool] = True
 
     def __init__(self, settings: GraphNetworkEnsembleSettings, signature: Signature) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The pooled graph transformer: graph layers, min-cut pooling to a few clusters, a transformer among those."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,7 @@ from edgewise.layers import (
     min_cut_pool,
 )
 from edgewise.models.graph.gnn import GNN, GNNSettings
-from edgewise.models.signature import Penalised, Signature
-from edgewise.models.text.transformer import check_readout
+from edgewise.models.signature import Features, Penalised, Signature, Tokens, accepted, check_readout
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class PooledTransformer(nn.Module):
 
     Example
         >>> settings = PooledTransformerSettings(width=8, clusters=2)
-        >>> model = PooledTransformer(settings, Signature(3, 7, whole_graph=True))
+        >>> model = PooledTransformer(settings, Features(3, 7, whole_graph=True))
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> model.eval()(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
@@ -79,11 +78,11 @@ class PooledTransformer(nn.Module):
 
     def __init__(self, settings: PooledTransformerSettings, signature: Signature) -> None:
         super().__init__()
+        self.settings, self.signature = settings, accepted(self, signature, Features, Tokens, whole_graph=True)
         check_readout(settings.readout, signature)
-        if not signature.whole_graph or settings.blocks < 0 or settings.penalty < 0:
-            raise ConfigError("a pooled transformer gives one output per graph; blocks and penalty are at least 0")
-        self.settings, self.signature = settings, signature
-        width, inside = settings.width, Signature(signature.inputs, settings.width, tokens=signature.tokens)
+        if settings.blocks < 0 or settings.penalty < 0:
+            raise ConfigError(f"blocks={settings.blocks} and penalty={settings.penalty} must be at least 0")
+        width, inside = settings.width, replace(signature, outputs=settings.width, whole_graph=False)
         options = {
             name: getattr(settings, name) for name in ("layer", "width", "depth", "connection", "norm", "dropout")
         }
@@ -131,7 +130,7 @@ class PooledTransformer(nn.Module):
                     §2.2; Zheng et al., 2022, §III-D
 
         Example
-            >>> model = PooledTransformer(PooledTransformerSettings(8, clusters=2), Signature(3, 2, whole_graph=True))
+            >>> model = PooledTransformer(PooledTransformerSettings(8, clusters=2), Features(3, 2, whole_graph=True))
             >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
             >>> model.relevance(pair, torch.ones(2, 3), output=1).shape
             torch.Size([2])

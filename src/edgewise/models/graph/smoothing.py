@@ -23,9 +23,9 @@ def energy_by_depth(model: GNN | GraphTransformer, graph: Graph, x: Tensor | Spa
     Cost        one forward pass, in evaluation mode, and O(E width) for each layer
 
     Example
-        >>> from edgewise.models import GNNSettings, Signature
+        >>> from edgewise.models import Features, GNNSettings
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> model = GNN(GNNSettings("gcn", depth=3), Signature(3, 7))
+        >>> model = GNN(GNNSettings("gcn", depth=3), Features(3, 7))
         >>> [round(abs(e), 4) for e in energy_by_depth(model, pair, torch.randn(2, 3))]  # both nodes hear the same
         [0.0, 0.0]
     """

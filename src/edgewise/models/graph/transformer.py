@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +34,8 @@ from edgewise.layers import (
     chosen,
     dropout,
 )
-from edgewise.models.signature import Signature
-from edgewise.models.text.transformer import ORDERS, check_readout
+from edgewise.models.signature import Features, Signature, accepted, check_readout
+from edgewise.models.text.transformer import ORDERS
 
 
 @dataclass(frozen=True)
@@ -114,31 +113,28 @@ class GraphTransformer(nn.Module):
         >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> settings = GraphTransformerSettings("gps", "random-walk", width=8, readout="mean")
-        >>> GraphTransformer(settings, Signature(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
+        >>> GraphTransformer(settings, Features(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
     """
-
-    reads_edges: ClassVar[bool] = True
 
     def __init__(self, settings: GraphTransformerSettings, signature: Signature) -> None:
         super().__init__()
         if settings.width < 1 or settings.depth < 0 or settings.encoding_size < 1:
             raise ConfigError("a graph transformer's width and encoding_size must be at least 1, its depth at least 0")
-        if signature.tokens:
-            raise ConfigError("the graph transformer reads features, not tokens")
-        if signature.edges and settings.attention not in EDGE_ATTENTIONS:
+        self.settings, self.signature = settings, accepted(self, signature, Features, knows=("edges",))
+        edges = self.signature.edges
+        if edges and settings.attention not in EDGE_ATTENTIONS:
             readers = " and ".join(EDGE_ATTENTIONS)
             raise ConfigError(
                 f"the attention {settings.attention!r} reads no edge features, which this task has: {readers} do"
             )
         check_readout(settings.readout, signature)
-        self.settings, self.signature = settings, signature
         self.embed = Linear(signature.inputs, settings.width)
         self.encoding = chosen("encoding", settings.encoding, ENCODINGS)(settings.width, settings.encoding_size)
-        self.edge = nn.Linear(signature.edges, settings.width) if signature.edges else None
-        has_loop = signature.edges and settings.attention == "neighbors"
+        self.edge = nn.Linear(edges, settings.width) if edges else None
+        has_loop = edges and settings.attention == "neighbors"
         self.loop = nn.Parameter(torch.zeros(settings.width)) if has_loop else None
-        self.blocks = nn.ModuleList(_block(settings, signature.edges > 0) for _ in range(settings.depth))
+        self.blocks = nn.ModuleList(_block(settings, edges > 0) for _ in range(settings.depth))
         last = settings.norm if settings.order == "pre" and settings.attention != "gps" else "none"
         self.norm = chosen("norm", last, NORMS)(settings.width)
         self.readout = READOUTS[settings.readout](settings.width) if settings.readout in READOUTS else None

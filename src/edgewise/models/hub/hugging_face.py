@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Tokens
 from edgewise.models.text.bert import BERT, BERTSettings
 from edgewise.models.text.transformer import Transformer, TransformerSettings
 
@@ -123,13 +123,13 @@ def _gpt2_model(config: Config) -> Transformer:
         tied=True,
     )
     tokens, length = config["vocab_size"], config["n_positions"]
-    return Transformer(settings, Signature(tokens, tokens, tokens=True, length=length))
+    return Transformer(settings, Tokens(tokens, tokens, length=length))
 
 
 def _gpt2_config(model: Transformer) -> dict[str, Any]:
     settings, signature = model.settings, model.signature
     _refuse_unusual(settings)
-    if not (settings.tied and signature.tokens and settings.readout == "none"):
+    if not (settings.tied and isinstance(signature, Tokens) and settings.readout == "none"):
         raise ConfigError("GPT-2 is a language model with tied embeddings: this model is none")
     return {
         "architectures": ["GPT2LMHeadModel"],
@@ -163,7 +163,7 @@ def _vit_model(config: Config) -> Transformer:
         readout="class",
     )
     inputs, outputs = config["num_channels"] * config["patch_size"] ** 2, len(config.get("id2label", (0, 1)))
-    return Transformer(settings, Signature(inputs, outputs, length=rows * rows, whole_graph=True))
+    return Transformer(settings, Features(inputs, outputs, length=rows * rows, whole_graph=True))
 
 
 def _vit_config(model: Transformer) -> dict[str, Any]:
@@ -172,7 +172,8 @@ def _vit_config(model: Transformer) -> dict[str, Any]:
     rows = isqrt(signature.length or 0)
     sizes = {c: isqrt(signature.inputs // c) for c in (1, 3) if signature.inputs % c == 0}
     channels = next((c for c, size in sizes.items() if c * size * size == signature.inputs), None)
-    if settings.readout != "class" or signature.tokens or channels is None or rows * rows != signature.length:
+    images = settings.readout == "class" and isinstance(signature, Features) and rows * rows == signature.length
+    if channels is None or not images:
         raise ConfigError("ViT reads square patches of square images, grey or of three colours, with readout='class'")
     return {
         "architectures": ["ViTForImageClassification"],
@@ -207,7 +208,7 @@ def _bert_model(config: Config) -> BERT:
     )
     tokens, length = config["vocab_size"], config["max_position_embeddings"]
     outputs = len(config.get("id2label", (0, 1))) if texts else tokens
-    return BERT(settings, Signature(tokens, outputs, tokens=True, length=length, whole_graph=texts))
+    return BERT(settings, Tokens(tokens, outputs, length=length, whole_graph=texts))
 
 
 def _bert_config(model: BERT) -> dict[str, Any]:
@@ -381,7 +382,8 @@ def to_hugging_face(model: Transformer | BERT, folder: Path | str) -> None:
     folder = Path(folder)
     if (folder / "config.json").exists():
         raise ConfigError(f"{folder} holds a model already: name a new folder")
-    kind = ARCHITECTURES["bert" if isinstance(model, BERT) else "gpt2" if model.signature.tokens else "vit"]
+    decoder = isinstance(model.signature, Tokens)
+    kind = ARCHITECTURES["bert" if isinstance(model, BERT) else "gpt2" if decoder else "vit"]
     config = kind.config(model)
     own, tensors = model.state_dict(), dict[str, Tensor]()
     for part in kind.parts(model.settings.depth):

@@ -34,7 +34,7 @@ from edgewise.layers import (
     log_lengths,
     squared_lengths,
 )
-from edgewise.models.signature import Signature
+from edgewise.models.signature import MovingParticles, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LinearMotion(nn.Module):
     Equation    x_i' = x_i + t v_i
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
         super().__init__()
         self.t = nn.Parameter(torch.tensor(0.7))
 
@@ -78,9 +78,9 @@ class MessageForecast(nn.Module):
                 x_i' = x_i + t v_i + MLP(h_i)
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
         super().__init__()
-        width, charges = settings.width, _charges(signature)
+        width, charges = settings.width, signature.known
         self.embed = Linear(2 * signature.space, width)
         self.layers = nn.ModuleList(MessageNetwork(width, width, charges) for _ in range(settings.depth))
         self.output = MLP([width, width, signature.space], "silu")
@@ -96,9 +96,9 @@ class MessageForecast(nn.Module):
 class RadialForecast(nn.Module):
     """Radial fields one after the other, on a_ij = [q_i q_j ‖ the logarithm of the first |x_i - x_j|]."""
 
-    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
         super().__init__()
-        edges = 1 + _charges(signature)
+        edges = 1 + signature.known
         self.layers = nn.ModuleList(RadialField(settings.width, edges) for _ in range(settings.depth))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
@@ -114,9 +114,9 @@ class EGNNForecast(nn.Module):
     Without velocities in the layers, the last step adds them: x_i' = x_i^(L) + t v_i.
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
         super().__init__()
-        width, edges = settings.width, 1 + _charges(signature)
+        width, edges = settings.width, 1 + signature.known
         kind = {"egnn": EGNN, "velocity-egnn": VelocityEGNN, "attention-egnn": AttentionEGNN}[settings.layer]
         self.embed = Linear(1, width)
         self.layers = nn.ModuleList(kind(width, width, edges) for _ in range(settings.depth))
@@ -136,10 +136,10 @@ class SchNetForecast(nn.Module):
     Cost        three times that of its layers: the force is a backward pass, through which training goes again
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
         super().__init__()
         width = settings.width
-        self.embed = Linear(1 + _charges(signature), width)
+        self.embed = Linear(1 + signature.known, width)
         self.layers = nn.ModuleList(SchNet(width, width, cutoff=settings.cutoff) for _ in range(settings.depth))
         self.energy = MLP([width, width, 1], "silu")
         self.t = nn.Parameter(torch.tensor(0.7))
@@ -162,9 +162,9 @@ class TensorFieldForecast(nn.Module):
                 h ← h + layer(Gate(h), x, a_ij) on a_ij = q_i q_j, the first time without Gate;  x_i' = x_i + uᵀ h_i^1
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
+    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
         super().__init__()
-        width, edges = settings.width, _charges(signature)
+        width, edges = settings.width, signature.known
         if signature.space != 3 or settings.types < 1:
             raise ConfigError(f"layer={settings.layer} needs vectors in three dimensions, and types of at least 1")
         self.coupling = coupling = Coupling(settings.types, chiral=False)  # a mirrored world moves as the mirror shows
@@ -187,7 +187,7 @@ class TensorFieldForecast(nn.Module):
         return x + self.output(h[..., 1:4, :]).squeeze(-1)
 
 
-FORECASTS: dict[str, Callable[[ParticlesSettings, Signature], nn.Module]] = {
+FORECASTS: dict[str, Callable[[ParticlesSettings, MovingParticles], nn.Module]] = {
     "linear": LinearMotion,
     "message-network": MessageForecast,
     "radial-field": RadialForecast,
@@ -213,7 +213,7 @@ class Particles(nn.Module):
 
     Example
         >>> from edgewise.graphs import complete
-        >>> model = Particles(ParticlesSettings("linear"), Signature(7, 3, space=3))
+        >>> model = Particles(ParticlesSettings("linear"), MovingParticles(7, 3, space=3))
         >>> now = torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, -1.0]])
         >>> model(complete(1), now)  # 0.7 is where t begins
         tensor([[0.7000, 0.0000, 0.0000]], grad_fn=<AddBackward0>)
@@ -221,20 +221,14 @@ class Particles(nn.Module):
 
     def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
         super().__init__()
-        if not signature.space or signature.inputs < 2 * signature.space or signature.whole_graph:
-            raise ConfigError("this model forecasts particles, and this task has none: choose another model")
         if min(settings.width, settings.depth) < 1:
             raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
-        self.settings, self.signature = settings, signature
-        self.forecast = chosen("layer", settings.layer, FORECASTS)(settings, signature)
+        self.settings, self.signature = settings, accepted(self, signature, MovingParticles, whole_graph=False)
+        self.forecast = chosen("layer", settings.layer, FORECASTS)(settings, self.signature)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         space = self.signature.space
-        return self.forecast(graph, *x.split([space, space, _charges(self.signature)], -1))
-
-
-def _charges(signature: Signature) -> int:
-    return signature.inputs - 2 * signature.space
+        return self.forecast(graph, *x.split([space, space, self.signature.known], -1))
 
 
 def _products(graph: Graph, q: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
 from edgewise.layers import MLP, SchNet
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Atoms, Signature, accepted
 
 ELEMENTS = 119  # atomic numbers from 0, which is no element, to 118
 
@@ -47,7 +47,7 @@ class Potential(nn.Module):
 
     Example
         >>> from edgewise import radius_graph
-        >>> model = Potential(PotentialSettings(width=4, depth=1), Signature(7, 4, space=3, radius=5.0))
+        >>> model = Potential(PotentialSettings(width=4, depth=1), Atoms(7, 4, space=3, radius=5.0))
         >>> copper = torch.tensor([[0.0, 0, 0, 0, 0, 0, 29], [2.5, 0, 0, 0, 0, 0, 29]])
         >>> push, pull = model(radius_graph(copper[:, :3], 5.0), copper)[:, 1:]
         >>> torch.equal(push, -pull), push[1:].abs().tolist()  # along the line between the two, one against the other
@@ -56,12 +56,10 @@ class Potential(nn.Module):
 
     def __init__(self, settings: PotentialSettings, signature: Signature) -> None:
         super().__init__()
-        space = signature.space
-        if signature.radius is None or (signature.inputs, signature.outputs) != (2 * space + 1, 1 + space):
-            raise ConfigError("this model is a potential of atoms, and this task has none: choose another model")
         if min(settings.width, settings.depth) < 1:
             raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
-        self.settings, self.signature, self.radius = settings, signature, signature.radius
+        self.settings, self.signature = settings, accepted(self, signature, Atoms, whole_graph=False)
+        self.radius = self.signature.radius
         width = settings.width
         self.embed = nn.Embedding(ELEMENTS, width)
         blocks = (SchNet(width, width, settings.gaussians, self.radius) for _ in range(settings.depth))

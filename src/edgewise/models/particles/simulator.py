@@ -11,7 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import gaussians
 from edgewise.layers import MLP, EdgeUpdate, GraphNetwork, NodeUpdate, displacements, lengths
-from edgewise.models.signature import Signature
+from edgewise.models.signature import MovingParticles, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Simulator(nn.Module):
     Reference   Sanchez-Gonzalez et al., "Learning to simulate complex physics with graph networks", 2020, §3
 
     Example
-        >>> model = Simulator(SimulatorSettings(), Signature(5, 2, space=2))
+        >>> model = Simulator(SimulatorSettings(), MovingParticles(5, 2, space=2))
         >>> for p in model.decode.linears[-1].parameters(): _ = p.data.zero_()  # no acceleration
         >>> alone = Graph.from_edge_index([[], []], num_nodes=1)
         >>> model(alone, torch.tensor([[1.0, 2.0, 0.5, -0.5, 0.0]])).tolist()
@@ -82,13 +82,13 @@ class Simulator(nn.Module):
 
     def __init__(self, settings: SimulatorSettings, signature: Signature) -> None:
         super().__init__()
-        width, space, activation = settings.width, signature.space, settings.activation
-        known = signature.inputs - 2 * space
-        if not space or known < 1 or signature.whole_graph:
-            raise ConfigError("a simulator moves particles that know more than position and velocity: choose another")
+        self.settings, self.signature = settings, accepted(self, signature, MovingParticles, whole_graph=False)
+        width, activation = settings.width, settings.activation
+        space, known = self.signature.space, self.signature.known
+        if known < 1:
+            raise ConfigError("a simulator needs features beside position and velocity, and this task has none")
         if min(width, settings.depth) < 1 or settings.gaussians < 2:
             raise ConfigError(f"{settings}: width and depth must be at least 1, gaussians at least 2")
-        self.settings, self.signature = settings, signature
         edges = 2 * (space + 1 + settings.gaussians)
         self.encode_nodes = nn.Sequential(MLP([known, width, width], activation), nn.LayerNorm(width))
         self.encode_edges = nn.Sequential(MLP([edges, width, width], activation), nn.LayerNorm(width))

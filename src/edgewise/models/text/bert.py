@@ -12,8 +12,8 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import dropout
 from edgewise.layers import ACTIVATIONS, NORMS, READOUTS, Learned, MultiHeadAttention, PostNormBlock, chosen
-from edgewise.models.signature import Signature
-from edgewise.models.text.transformer import TransformerSettings, check_readout, feed_forward_for
+from edgewise.models.signature import Signature, Tokens, accepted, check_readout
+from edgewise.models.text.transformer import TransformerSettings, feed_forward_for
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ class BERT(nn.Module):
 
     Example
         >>> from edgewise.graphs import complete
-        >>> model = BERT(BERTSettings(width=8, depth=1, heads=2), Signature(30, 30, tokens=True, length=16))
+        >>> model = BERT(BERTSettings(width=8, depth=1, heads=2), Tokens(30, 30, length=16))
         >>> model(complete(5), torch.zeros(2, 5, dtype=torch.int64)).shape
         torch.Size([2, 5, 30])
     """
 
     def __init__(self, settings: BERTSettings, signature: Signature) -> None:
         super().__init__()
-        parts = _check(settings, signature)
+        self.settings, self.signature = settings, accepted(self, signature, Tokens, length=True)
+        parts = _check(settings, self.signature)
         width, tokens = settings.width, signature.inputs
-        self.settings, self.signature = settings, signature
         self.embed = nn.Embedding(tokens, width)
         self.positions = Learned(signature.length or 1, width)
         self.norm = chosen("norm", settings.norm, NORMS)(width)
@@ -125,13 +125,11 @@ def _block(settings: BERTSettings, parts: TransformerSettings) -> nn.Module:
     return PostNormBlock(settings.width, attention, feed_forward_for(parts), settings.norm, settings.dropout)
 
 
-def _check(settings: BERTSettings, signature: Signature) -> TransformerSettings:
+def _check(settings: BERTSettings, signature: Tokens) -> TransformerSettings:
     """The settings of the parts that it has in common with any transformer."""
     if settings.width < 1 or settings.depth < 0:
         raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
-    if not signature.tokens or signature.length is None:
-        raise ConfigError("BERT reads texts of tokens up to some length: this task has no such texts")
     if not signature.whole_graph and signature.inputs != signature.outputs:
-        raise ConfigError("the head for single tokens guesses which token it was: this task asks for something else")
+        raise ConfigError("the head for single tokens guesses which token it was: this task wants other outputs")
     check_readout(settings.readout, signature)
     return TransformerSettings(width=settings.width, hidden=settings.hidden, activation=settings.activation)

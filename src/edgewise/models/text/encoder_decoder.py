@@ -22,7 +22,7 @@ from edgewise.layers import (
     Rotary,
     chosen,
 )
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Signature, TokenPairs, accepted
 from edgewise.models.text.transformer import ATTENTIONS, ORDERS, POSITIONS, TransformerSettings, feed_forward_for
 
 
@@ -79,7 +79,7 @@ class EncoderDecoder(nn.Module):
     Example
         >>> import torch
         >>> settings = EncoderDecoderSettings(width=8, encoder_depth=1, decoder_depth=1, heads=2)
-        >>> model = EncoderDecoder(settings, Signature(10, 10, tokens=True, paired=True))
+        >>> model = EncoderDecoder(settings, TokenPairs(10, 10))
         >>> pairs = EncoderDecoderGraph.of([3, 2], [2, 4])
         >>> model(pairs, torch.zeros(5 + 6, dtype=torch.int64)).shape  # an output for each position of the targets
         torch.Size([6, 10])
@@ -87,9 +87,9 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, settings: EncoderDecoderSettings, signature: Signature) -> None:
         super().__init__()
-        parts = _check(settings, signature)
+        self.settings, self.signature = settings, accepted(self, signature, TokenPairs, whole_graph=False)
+        parts = _check(settings, self.signature)
         width = settings.width
-        self.settings, self.signature = settings, signature
         self.embed = nn.Embedding(signature.inputs, width)
         self.encoder_positions = chosen("positions", settings.positions, POSITIONS)(parts, signature)
         self.decoder_positions = POSITIONS[settings.positions](parts, signature)
@@ -173,10 +173,8 @@ def _decoder_block(settings: EncoderDecoderSettings, parts: TransformerSettings)
     return block(settings.width, attention, cross, feed_forward_for(parts), settings.norm, settings.dropout)
 
 
-def _check(settings: EncoderDecoderSettings, signature: Signature) -> TransformerSettings:
+def _check(settings: EncoderDecoderSettings, signature: TokenPairs) -> TransformerSettings:
     """The settings of the parts that encoder and decoder have in common with any transformer."""
-    if not (signature.paired and signature.tokens):
-        raise ConfigError("an encoder-decoder reads a source and writes a target: this task has no such pairs")
     if settings.width < 1 or min(settings.encoder_depth, settings.decoder_depth) < 0:
         depths = f"encoder_depth={settings.encoder_depth} and decoder_depth={settings.decoder_depth}"
         raise ConfigError(f"width={settings.width} must be at least 1, {depths} at least 0")

@@ -11,6 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import probabilities
 from edgewise.models.capabilities import LanguageModel
+from edgewise.models.signature import Tokens
 
 
 @torch.no_grad()
@@ -41,8 +42,8 @@ def generate(
 
     Example
         >>> from edgewise.graphs import causal
-        >>> from edgewise.models import Signature, Transformer, TransformerSettings
-        >>> model = Transformer(TransformerSettings(width=8, depth=1, heads=2), Signature(5, 5, tokens=True, length=4))
+        >>> from edgewise.models import Tokens, Transformer, TransformerSettings
+        >>> model = Transformer(TransformerSettings(width=8, depth=1, heads=2), Tokens(5, 5, length=4))
         >>> generate(model, torch.tensor([[1, 2]]), 3, causal, temperature=0.0).shape
         torch.Size([1, 5])
     """
@@ -85,7 +86,7 @@ def _check(
     model: LanguageModel, tokens: Tensor, temperature: float, top_k: int | None, pattern: Callable[[int], Graph]
 ) -> None:
     signature = model.signature
-    if not signature.tokens or signature.whole_graph or signature.inputs != signature.outputs:
+    if not isinstance(signature, Tokens) or signature.whole_graph or signature.inputs != signature.outputs:
         raise ConfigError("generation needs a model that reads tokens and predicts the next one at every position")
     if tokens.shape[-1] == 0:
         raise ConfigError("generation continues a prompt of at least one token")

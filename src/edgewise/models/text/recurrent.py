@@ -12,7 +12,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.patterns.line import Causal
 from edgewise.layers import Linear, chosen
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, Tokens, accepted
 from edgewise.models.text.generation import generate
 
 
@@ -64,7 +64,7 @@ class Recurrent(nn.Module):
     Example
         >>> import torch
         >>> from edgewise.graphs import causal
-        >>> model = Recurrent(RecurrentSettings(cell="gru", width=8), Signature(65, 65, tokens=True, length=4))
+        >>> model = Recurrent(RecurrentSettings(cell="gru", width=8), Tokens(65, 65, length=4))
         >>> model(causal(4), torch.zeros(2, 4, dtype=torch.int64)).shape
         torch.Size([2, 4, 65])
     """
@@ -73,13 +73,11 @@ class Recurrent(nn.Module):
         super().__init__()
         if min(settings.width, settings.depth) < 1:
             raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
-        if signature.paired:
-            raise ConfigError("the task pairs a source with a target: choose the model 'encoder-decoder'")
         width = settings.width
         cell = chosen("cell", settings.cell, CELLS)
         passed_on = settings.dropout if settings.depth > 1 else 0.0
-        self.settings, self.signature = settings, signature
-        self.embed = nn.Embedding(signature.inputs, width) if signature.tokens else Linear(signature.inputs, width)
+        self.settings, self.signature = settings, accepted(self, signature, Features, Tokens)
+        self.embed = (nn.Embedding if isinstance(signature, Tokens) else Linear)(signature.inputs, width)
         self.cells = cell(width, width, settings.depth, batch_first=True, dropout=passed_on)
         self.head = nn.Linear(width, signature.outputs)
 

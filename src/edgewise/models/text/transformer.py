@@ -46,7 +46,7 @@ from edgewise.layers import (
     TransformerXLAttention,
     chosen,
 )
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 from edgewise.models.text.generation import generate
 
 
@@ -117,17 +117,17 @@ class Transformer(nn.Module):
     Example
         >>> from edgewise.graphs import causal
         >>> settings = TransformerSettings(width=8, depth=1, heads=2)
-        >>> model = Transformer(settings, Signature(65, 65, tokens=True, length=4))
+        >>> model = Transformer(settings, Tokens(65, 65, length=4))
         >>> model(causal(4), torch.zeros(2, 4, dtype=torch.int64)).shape
         torch.Size([2, 4, 65])
     """
 
     def __init__(self, settings: TransformerSettings, signature: Signature) -> None:
         super().__init__()
+        self.settings, self.signature = settings, accepted(self, signature, Features, Tokens)
         _check(settings, signature)
-        width = settings.width
-        self.settings, self.signature = settings, signature
-        self.embed = nn.Embedding(signature.inputs, width) if signature.tokens else Linear(signature.inputs, width)
+        width, tokens = settings.width, isinstance(signature, Tokens)
+        self.embed = (nn.Embedding if tokens else Linear)(signature.inputs, width)
         self.positions = chosen("positions", settings.positions, POSITIONS)(settings, signature)
         rotary = Rotary(width // settings.heads) if settings.positions == "rotary" else None
         self.blocks = nn.ModuleList(_block(settings, rotary) for _ in range(settings.depth))
@@ -135,7 +135,7 @@ class Transformer(nn.Module):
         named = settings.readout not in ("none", "class")
         self.readout = chosen("readout", settings.readout, READOUTS)(width) if named else None
         self.class_node = nn.Parameter(torch.zeros(width)) if settings.readout == "class" else None
-        self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=not signature.tokens)
+        self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=not tokens)
         self._initialise()
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[Cache | None] | None = None) -> Tensor:
@@ -298,16 +298,6 @@ def _one_more(graph: Graph) -> Graph:
 def _check(settings: TransformerSettings, signature: Signature) -> None:
     if settings.width < 1 or settings.depth < 0:
         raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
-    if settings.tied and not (signature.tokens and signature.inputs == signature.outputs):
+    if settings.tied and not (isinstance(signature, Tokens) and signature.inputs == signature.outputs):
         raise ConfigError("tied=True needs a task that reads and writes the same tokens")
     check_readout(settings.readout, signature)
-
-
-def check_readout(readout: str, signature: Signature) -> None:
-    """A readout exactly where the task wants one output per graph, and one graph to read, else a ConfigError."""
-    if signature.paired:
-        raise ConfigError("the task pairs a source with a target: choose the model 'encoder-decoder'")
-    if signature.whole_graph and readout == "none":
-        raise ConfigError("the task wants one output per graph: choose a readout, for example readout='mean'")
-    if readout != "none" and not signature.whole_graph:
-        raise ConfigError(f"the task wants one output per node: readout={readout!r} must be 'none'")

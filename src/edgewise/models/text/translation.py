@@ -56,9 +56,9 @@ def translate(
     Reference   Wu et al., "Google's neural machine translation system", 2016, §7
 
     Example
-        >>> from edgewise.models import EncoderDecoder, EncoderDecoderSettings, Signature
+        >>> from edgewise.models import EncoderDecoder, EncoderDecoderSettings, TokenPairs
         >>> settings = EncoderDecoderSettings(width=8, encoder_depth=1, decoder_depth=1, heads=2)
-        >>> model = EncoderDecoder(settings, Signature(6, 6, tokens=True, paired=True))
+        >>> model = EncoderDecoder(settings, TokenPairs(6, 6))
         >>> found = translate(model, [torch.tensor([3, 4]), torch.tensor([5])], ends=(0, 1), longest=7)
         >>> [len(one.tokens) < 7 for one in found]
         [True, True]

@@ -14,7 +14,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc, disc
 from edgewise.kernels import dropout
 from edgewise.layers import BatchNorm, GroupConvolution, GroupPooling, LiftingConvolution, MeanReadout, PlaneGroup
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,17 @@ class GroupCNN(nn.Module):
 
     Example
         >>> import torch
-        >>> model = GroupCNN(GroupCNNSettings(widths=(2, 3), halve=(1,)), Signature(1, 10, length=16, whole_graph=True))
+        >>> model = GroupCNN(GroupCNNSettings(widths=(2, 3), halve=(1,)), Features(1, 10, length=16, whole_graph=True))
         >>> model(disc(4, 4, radius=2.3), torch.zeros(5, 16, 1)).shape
         torch.Size([5, 1, 10])
     """
 
     def __init__(self, settings: GroupCNNSettings, signature: Signature) -> None:
         super().__init__()
-        if signature.tokens or not signature.whole_graph:
-            raise ConfigError("a group-cnn reads images and gives one output for each: choose a task on images")
         depth = len(settings.widths)
         if not depth or not all(1 <= layer <= depth for layer in settings.halve):
             raise ConfigError(f"a group-cnn needs a layer, and halves after some of its {depth}: not {settings.halve}")
-        self.settings = settings
+        self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=True)
         group, radius, widths = PlaneGroup(settings.rotations, settings.reflections), settings.radius, settings.widths
         lift = LiftingConvolution(group, signature.inputs, widths[0], radius, bias=False)  # the norm has a bias
         others = [GroupConvolution(group, *pair, radius, bias=False) for pair in pairwise(widths)]

@@ -20,7 +20,7 @@ from edgewise.layers import (
     WindowAttention,
     chosen,
 )
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,17 @@ class Swin(nn.Module):
     Example
         >>> import torch
         >>> from edgewise.graphs import complete
-        >>> model = Swin(SwinSettings(width=8, window=2), Signature(1, 10, length=16, whole_graph=True))
+        >>> model = Swin(SwinSettings(width=8, window=2), Features(1, 10, length=16, whole_graph=True))
         >>> model(complete(16), torch.randn(3, 16, 1)).shape  # 4 x 4 pixels, then 2 x 2
         torch.Size([3, 1, 10])
     """
 
     def __init__(self, settings: SwinSettings, signature: Signature) -> None:
         super().__init__()
-        rows = _check(settings, signature)
+        self.settings = settings
+        self.signature = accepted(self, signature, Features, whole_graph=True, length=True)
+        rows = _check(settings, self.signature)
         count = len(settings.depths)
-        self.settings, self.signature = settings, signature
         self.embed = Linear(signature.inputs, settings.width)
         norm = chosen("norm", settings.norm, NORMS)
         self.norm_in = norm(settings.width)
@@ -129,11 +130,9 @@ class Swin(nn.Module):
         return self.head(self.readout(complete(h.shape[-2]).to(h.device), self.norm(h)))
 
 
-def _check(settings: SwinSettings, signature: Signature) -> int:
+def _check(settings: SwinSettings, signature: Features) -> int:
     """The rows of the image, or a ConfigError that says what does not fit."""
-    if signature.tokens or not signature.whole_graph or signature.length is None:
-        raise ConfigError("swin reads images, one answer each: choose a task such as mnist or digits")
-    rows = isqrt(signature.length)
+    rows = isqrt(signature.length or 0)
     if rows * rows != signature.length:
         raise ConfigError(f"swin reads square images, and {signature.length} pixels are none: choose another patch")
     if not settings.depths or len(settings.depths) != len(settings.heads) or min(settings.depths) < 1:

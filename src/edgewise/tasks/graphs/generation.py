@@ -20,7 +20,7 @@ from edgewise.graphs.comparison import (
 )
 from edgewise.layers import chosen
 from edgewise.models.capabilities import language_model
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification
@@ -69,7 +69,7 @@ class GraphGeneration(Classification):
         self.order = chosen("order", order, ORDERS)
         self.tokens = GraphTokens(family.most)
         self.length = family.most + family.links + 1  # without the END that is only written
-        self.signature = Signature(self.tokens.size, self.tokens.size, tokens=True, length=self.length)
+        self.signature = Tokens(self.tokens.size, self.tokens.size, length=self.length)
         self.epoch_size = len(splits["train"])
         self._graphs: dict[tuple[Pattern, int], Graph] = {}
         self._written: dict[Split, Sequences] = {}

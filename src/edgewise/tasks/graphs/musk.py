@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
@@ -65,7 +65,7 @@ class BagClassification(Classification):
         if not 0 <= fold < FOLDS or not 0 <= seed < 1 << 32:
             raise ConfigError(f"fold must be 0 to {FOLDS - 1} and seed 0 to 2**32 - 1, not {fold} and {seed}")
         self.name, self.classes = name, bags.classes
-        self.signature = Signature(inputs=bags.x[0].shape[-1], outputs=len(bags.classes), whole_graph=True)
+        self.signature = Features(inputs=bags.x[0].shape[-1], outputs=len(bags.classes), whole_graph=True)
         folds = stratified(bags.labels, seed)
         train = torch.cat([part for number, part in enumerate(folds) if number != fold])
         self.splits: dict[Split, Tensor] = {"train": train, "valid": train, "test": folds[fold]}

@@ -14,7 +14,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.capabilities import Clustering
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
@@ -68,7 +68,7 @@ class GraphClassification(Classification):
         self.epoch_size = len(graphs.splits["train"])
         self.has_test = len(graphs.splits["test"]) > 0
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
-        self.signature = Signature(graphs.x.shape[-1], self.outputs, whole_graph=True, edges=edges, whole=whole)
+        self.signature = Features(graphs.x.shape[-1], self.outputs, whole_graph=True, edges=edges, whole=whole)
         self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
         self._x = graphs.x.split([member.num_receivers for member in graphs.members])
         self._members: dict[Pattern, tuple[Graph, ...]] = {}

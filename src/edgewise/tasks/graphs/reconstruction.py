@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.task import Pattern, Split, Task, given, sizes
 from edgewise.tasks.graphs.families import draw_splits, family_named
@@ -55,7 +55,7 @@ class GraphReconstruction(Task):
             raise ConfigError(f"task.width must be at least 1, not {width}")
         self.name, self.splits, self.width = name, splits, width
         self.epoch_size = len(splits["train"])
-        self.signature = Signature(width, width)
+        self.signature = Features(width, width)
         self._batches: dict[tuple[Split, int], list[Batch]] = {}
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:

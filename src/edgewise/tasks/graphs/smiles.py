@@ -9,7 +9,7 @@ import torch
 from torch import Generator
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import DisjointBatch
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.task import Pattern
@@ -70,7 +70,7 @@ class SmilesRegression(GraphRegression):
     def __init__(self, name: str, graphs: Graphs, length: int, respell: bool = True) -> None:
         super().__init__(name, graphs)
         self.respell = respell
-        self.signature = Signature(TOKENIZER.size, self.outputs, tokens=True, length=length, whole_graph=True)
+        self.signature = Tokens(TOKENIZER.size, self.outputs, length=length, whole_graph=True)
 
     def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> DisjointBatch:
         """`size` different training molecules, or all of them where there are fewer, each respelt."""

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features
 from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
@@ -102,7 +102,7 @@ class ImageClassification(Classification):
         self.layout = (height // self.patch[0], width // self.patch[1])
         self._patches = cut(images.pixels, *self.patch).contiguous()
         _, nodes, channels = self._patches.shape
-        self.signature = Signature(inputs=channels, outputs=len(images.classes), length=nodes, whole_graph=True)
+        self.signature = Features(inputs=channels, outputs=len(images.classes), length=nodes, whole_graph=True)
         self.epoch_size = len(images.splits["train"])
         self._graphs: dict[Pattern, Graph] = {}
 

@@ -14,7 +14,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
 from edgewise.tasks.nodes.citation import citation
@@ -87,7 +87,7 @@ class LinkPrediction(Task):
             raise ConfigError(f"task.width must be at least 1, not {width}")
         self.name, self.cut, self.x, self.variational = name, cut, x, variational
         self.epoch_size = cut.train.shape[1]
-        self.signature = Signature(inputs=x.shape[-1], outputs=width * (1 + variational))
+        self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational))
         self._graphs: dict[Pattern, Graph] = {}
         self._batches: dict[tuple[Split, Pattern], Batch] = {}
 

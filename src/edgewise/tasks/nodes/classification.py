@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features
 from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
@@ -80,7 +80,7 @@ class NodeClassification(Classification):
         self.name = name
         self.nodes = nodes
         self.classes = nodes.classes
-        self.signature = Signature(inputs=nodes.x.shape[-1], outputs=len(nodes.classes))
+        self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes))
         self._graphs: dict[Pattern, Graph] = {}
         self._batches: dict[tuple[Split, Pattern], Batch] = {}
 

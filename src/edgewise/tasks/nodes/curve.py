@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
 from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
@@ -54,7 +54,7 @@ class CurveRegression(Task):
         self.value = truth(self.place) + torch.cat([error, torch.zeros(TEST)])
         train, valid, test = torch.arange(len(self.place)).split([points, VALID, TEST])
         self.splits: dict[Split, Tensor] = {"train": train, "valid": valid, "test": test}
-        self.signature = Signature(inputs=2, outputs=1)
+        self.signature = Features(inputs=2, outputs=1)
         known = torch.where(torch.arange(len(self.place)) < points, self.value, 0)
         self._x = torch.stack([self.place, known], -1)
         senders, receivers = train.repeat(len(self.place)), torch.arange(len(self.place)).repeat_interleave(points)

@@ -21,7 +21,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, radius_graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.tables import chosen
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Atoms
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.drawing import Drawing, Parity, Section
 from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
@@ -198,7 +198,7 @@ class EnergiesAndForces(Task):
         self.force_scale = float(forces[train].square().mean().sqrt()) or 1.0
         relative = (energies - self.zero)[:, None, None].expand(-1, atoms, 1)
         self.target = torch.cat([relative, forces], -1).float()
-        self.signature = Signature(2 * SPACE + 1, 1 + SPACE, space=SPACE, radius=radius)
+        self.signature = Atoms(2 * SPACE + 1, 1 + SPACE, space=SPACE, radius=radius)
         self.epoch_size = len(train)
         self._graphs: dict[int, Graph] = {}
         self._whole: dict[tuple[Split, int, Pattern], list[Batch]] = {}

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
-from edgewise.models.signature import Signature
+from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
 
@@ -191,7 +191,7 @@ class Forecast(Task):
         first = trajectories.positions[:, 0], trajectories.velocities[:, 0], trajectories.charges[..., None]
         self.x = torch.cat(first, -1).float()
         self.target = trajectories.positions[:, -1].float()
-        self.signature = Signature(inputs=self.x.shape[-1], outputs=SPACE, space=SPACE)
+        self.signature = MovingParticles(inputs=self.x.shape[-1], outputs=SPACE, space=SPACE)
         self.epoch_size = len(splits["train"])
         self._graphs: dict[Pattern, Graph] = {}
 

@@ -14,7 +14,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
-from edgewise.models.signature import Signature
+from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.task import Pattern, Split, Task, given, sizes
@@ -40,6 +40,7 @@ class Simulation(Task):
     Reference   Sanchez-Gonzalez et al., "Learning to simulate complex physics with graph networks", 2020, §4
     """
 
+    signature: MovingParticles
     metric = "ratio"
     unit = "frames"
 
@@ -56,7 +57,7 @@ class Simulation(Task):
         self.velocity = float(training.diff(dim=1).std(correction=0)) or 1.0
         self.acceleration = float(training.diff(n=2, dim=1).std(correction=0)) or 1.0
         known = history * space + 2 * space * (1 + BELLS)
-        self.signature = Signature(2 * space + known, space, space=space, acceleration=self.acceleration)
+        self.signature = MovingParticles(2 * space + known, space, space=space, acceleration=self.acceleration)
         self.examples = {split: self._frames(chosen, frames) for split, chosen in splits.items()}
         self.epoch_size = len(self.examples["train"])
 

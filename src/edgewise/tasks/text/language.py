@@ -15,7 +15,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import PATTERNS, Graph, hears_later
 from edgewise.models.capabilities import LanguageModel, language_model
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
@@ -73,7 +73,7 @@ class Text(Classification):
             raise DataError(f"{name}: too short: {parts}; both must be more than context={context}")
         self.name = name
         self.context = context
-        self.signature = Signature(len(self.vocabulary), len(self.vocabulary), tokens=True, length=context)
+        self.signature = Tokens(len(self.vocabulary), len(self.vocabulary), length=context)
         self.epoch_size = (train - 1) // context
         self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
         self._parts = {"train": tokens[:train], "valid": tokens[train:]}
@@ -282,8 +282,8 @@ def text(
 
     Example
         >>> task = text()
-        >>> task.signature.tokens, task.signature.length
-        (True, 64)
+        >>> task.signature.kind, task.signature.length
+        ('tokens', 64)
     """
     units = {"character": Text, "byte": TextInBytes}
     if unit not in units:

@@ -11,7 +11,7 @@ from torch import nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
@@ -57,7 +57,7 @@ class ListOps(Classification):
                 f"arguments={arguments} at least 2 and examples={examples} at least 1"
             )
         self.name = "listops"
-        self.signature = Signature(len(TOKENS), len(DIGITS), tokens=True, length=longest, whole_graph=True)
+        self.signature = Tokens(len(TOKENS), len(DIGITS), length=longest, whole_graph=True)
         self.epoch_size = examples
         self._range, self._depth, self._arguments = range(shortest, longest + 1), depth, arguments
         self._kept = {name: self._draw(random.Random(f"{name} {seed}"), examples) for name in ("valid", "test")}

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
@@ -87,7 +87,7 @@ class MaskedTokens(Classification):
             raise DataError(f"{name} has no texts to train on, or none to validate")
         self.name, self.texts, self.tokenizer, self.share, self.reword = name, texts, tokenizer, share, reword
         self.tokens = {split: [framed(name, x, length) for x in tokenizer.encode(t)] for split, t in texts.items()}
-        self.signature = Signature(tokenizer.size, tokenizer.size, tokens=True, length=length)
+        self.signature = Tokens(tokenizer.size, tokenizer.size, length=length)
         self.epoch_size, self.has_test = len(texts["train"]), bool(texts["test"])
 
     def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:

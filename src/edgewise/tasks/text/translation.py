@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
-from edgewise.models import EncoderDecoder, Found, Signature, translate
+from edgewise.models import EncoderDecoder, Found, TokenPairs, translate
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section, TextTable
@@ -134,7 +134,7 @@ class Translation(Classification):
         self._pairs: dict[Split, list[Pair]] = {}
         longest = max(len(text.encode()) for sides in self.texts.values() for side in sides for text in side)
         length = 2 * (longest + 1) + 10  # no text has more tokens than bytes; the search may write twice as many
-        self.signature = Signature(tokenizer.size, tokenizer.size, tokens=True, length=length, paired=True)
+        self.signature = TokenPairs(tokenizer.size, tokenizer.size, length=length)
 
     def pairs(self, split: Split) -> list[Pair]:
         """The sentences of a split as tokens, read at the first call."""
