@@ -130,7 +130,8 @@ class PooledTransformer(nn.Module):
                     §2.2; Zheng et al., 2022, §III-D
 
         Example
-            >>> model = PooledTransformer(PooledTransformerSettings(8, clusters=2), Features(3, 2, whole_graph=True))
+            >>> settings = PooledTransformerSettings(width=8, clusters=2)
+            >>> model = PooledTransformer(settings, Features(3, 2, whole_graph=True))
             >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
             >>> model.relevance(pair, torch.ones(2, 3), output=1).shape
             torch.Size([2])
