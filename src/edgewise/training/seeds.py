@@ -1,6 +1,7 @@
 """Random numbers without a history: every step's seed follows from its number, so there is no state to save."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -47,10 +48,18 @@ def repeatable(deterministic: bool, threads: int) -> Iterator[None]:
         if deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs to repeat itself
             switches.fill_uninitialized_memory = False  # a guard for debugging, slow
-        torch.use_deterministic_algorithms(deterministic)
+        _use_deterministic_algorithms(deterministic)
         torch.set_num_threads(threads or before[1])
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        _use_deterministic_algorithms(before[0])
         torch.set_num_threads(before[1])
         switches.fill_uninitialized_memory = filled
+
+
+def _use_deterministic_algorithms(wanted: bool) -> None:
+    """By the function of that name where the compiler, which it imports (4 s), is loaded; else by its other switch."""
+    if "torch._dynamo" in sys.modules:
+        torch.use_deterministic_algorithms(wanted)
+    else:
+        torch.set_deterministic_debug_mode("error" if wanted else "default")

@@ -13,6 +13,7 @@ from edgewise.graphs import Gathered, Graph, alike, causal
 from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.plain.uncompiled import uncompiled
 
 
 class AngularHash(nn.Module):
@@ -116,7 +117,7 @@ class LSHAttention(MultiHeadAttention):
     def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise ShapeError("hashing compares nodes with one another: LSHAttention takes no senders beside x")
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.training:
             self.hashing.redraw()

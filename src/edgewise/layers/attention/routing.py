@@ -13,6 +13,7 @@ from edgewise.graphs import Gathered, Graph, alike, causal, clusters, hears_late
 from edgewise.kernels import aggregate, attend
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.plain.uncompiled import uncompiled
 
 
 class Centroids(nn.Module):
@@ -113,7 +114,7 @@ class RoutingAttention(MultiHeadAttention):
         self.centroids = Centroids(heads, self.channels) if centroids is None else centroids
         self.size = size
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         batch, heads = q.shape[:-3], q.shape[-2]
         q, k, v = (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]

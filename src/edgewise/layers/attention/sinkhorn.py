@@ -17,6 +17,7 @@ from edgewise.graphs.patterns.line import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.plain.uncompiled import uncompiled
 
 
 def sinkhorn(scores: Tensor, allowed: Tensor, iterations: int, past: bool = False) -> Tensor:
@@ -201,7 +202,7 @@ class SinkhornAttention(MultiHeadAttention):
         self.sorting = BlockSort(heads, self.channels) if sorting is None else sorting
         self.block = block
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         blocking = blocking_of(graph, self.block)
         k_b, v_b = (functional.pad(x, (0, 0, 0, 0, 0, 1))[..., blocking.nodes, :, :] for x in (k, v))

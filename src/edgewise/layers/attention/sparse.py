@@ -16,6 +16,7 @@ from edgewise.graphs.patterns.line import strided_parts
 from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.plain.uncompiled import uncompiled
 
 Parts = Callable[[int], tuple[Graph, ...]]
 
@@ -66,7 +67,7 @@ class FactorisedAttention(MultiHeadAttention):
         return torch.cat([super(FactorisedAttention, self).average(*group) for group in groups], -2)
 
     # Not traced: the compiler cannot guard on a key that holds a function.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def within(self, graph: Graph) -> tuple[Graph, ...]:
         return within(graph, self.parts)
 

@@ -10,11 +10,12 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, laplacian_spectrum, random_walk_returns
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.uncompiled import uncompiled
 
 _spectrum, _returns, _counts = cached(laplacian_spectrum), cached(random_walk_returns), cached(clique_counts)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator] # the solvers are not PyTorch's
+@uncompiled  # the solvers are not PyTorch's
 def spectrum_of(graph: Graph, count: int) -> Spectrum:
     """The spectrum of each graph, computed once and cached with the batch."""
     return _spectrum(graph, count)
@@ -160,7 +161,7 @@ class RandomWalkEncoding(nn.Module):
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         return x + self.linear(self.returns(graph).to(x.dtype))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def returns(self, graph: Graph) -> Tensor:
         """The probabilities [N, steps], computed once for each batch."""
         return _returns(graph, self.steps)
@@ -197,7 +198,7 @@ class CliqueEncoding(nn.Module):
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         return x + self.linear(self.counts(graph).log1p().to(x.dtype))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def counts(self, graph: Graph) -> Tensor:
         """The counts [N, largest - 2], computed once for each batch."""
         return _counts(graph, self.largest)

@@ -13,6 +13,7 @@ from edgewise.kernels import Dot, EdgeBias, Uniform, aggregate, attend, dropout,
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.plain.tables import chosen
+from edgewise.layers.plain.uncompiled import uncompiled
 
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
 
@@ -200,7 +201,7 @@ class GraphormerAttention(MultiHeadAttention):
         inside = (edges >= 0).unsqueeze(-1)
         return (found * inside).sum(1) / inside.sum(1).clamp(min=1)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def hops(self, graph: Graph) -> tuple[Graph, Tensor]:
         """The graph of all pairs, and how far apart they are; computed once for each batch."""
         return all_pairs(graph), _hops(graph, self.most)[1]
@@ -285,7 +286,7 @@ class KernelAttention(MultiHeadAttention):
         score, dropout = Dot() + EdgeBias(logarithm.to(q.dtype)), self.dropout if self.training else 0.0
         return self.output(attend(near, q, k, v, score, dropout=dropout).flatten(-2))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def weighted(self, graph: Graph) -> tuple[Graph, Tensor]:
         """The graph of the pairs where K is not 0, and log K of its edges [E', 1]; computed once for each batch."""
         return kernel_pairs(graph, *self.kernel[1:])

@@ -34,6 +34,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training.optimizers.averaging import WeightAverage
+from edgewise.training.optimizers.eager import eager
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
 from edgewise.training.optimizers.variational import ConstantSGD, DiagonalConstantSGD
 
@@ -45,33 +46,33 @@ Groups = list[dict[str, Any]]
 
 def sgd(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
     """Stochastic gradient descent, (3.15) and, on mini-batches, (3.18)."""
-    return SGD(groups, chosen.learning_rate, fused=True)
+    return eager(SGD)(groups, chosen.learning_rate, fused=True)
 
 
 def momentum(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
     """Gradient descent that keeps a part ν of its last move, (3.19)."""
-    return SGD(groups, chosen.learning_rate, momentum=chosen.momentum, fused=True)
+    return eager(SGD)(groups, chosen.learning_rate, momentum=chosen.momentum, fused=True)
 
 
 def adagrad(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
     """Rates divided by the norm of each weight's past gradients."""
     fused = groups[0]["params"][0].device.type == "cpu"  # PyTorch has no other fused one
-    return Adagrad(groups, chosen.learning_rate, eps=chosen.epsilon, fused=fused)
+    return eager(Adagrad)(groups, chosen.learning_rate, eps=chosen.epsilon, fused=fused)
 
 
 def rmsprop(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
     """Rates divided by a running norm of each weight's gradients."""
-    return RMSprop(groups, chosen.learning_rate, alpha=chosen.smoothing, eps=chosen.epsilon)
+    return eager(RMSprop)(groups, chosen.learning_rate, alpha=chosen.smoothing, eps=chosen.epsilon)
 
 
 def adam(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
     """Running means of gradients and of their squares, (3.20) to (3.22)."""
-    return Adam(groups, chosen.learning_rate, betas=chosen.betas, eps=chosen.epsilon, fused=True)
+    return eager(Adam)(groups, chosen.learning_rate, betas=chosen.betas, eps=chosen.epsilon, fused=True)
 
 
 def adamw(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
     """Adam whose weight decay does not pass through the running means."""
-    return AdamW(groups, chosen.learning_rate, betas=chosen.betas, eps=chosen.epsilon, fused=True)
+    return eager(AdamW)(groups, chosen.learning_rate, betas=chosen.betas, eps=chosen.epsilon, fused=True)
 
 
 def sgld(groups: Groups, chosen: OptimizerSettings) -> Optimizer:

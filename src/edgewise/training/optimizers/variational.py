@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError, ShapeError
+from edgewise.training.optimizers.eager import eager
 
 
 def noise_covariance(gradients: Tensor) -> Tensor:
@@ -84,6 +85,7 @@ def optimal_preconditioner(noise: Tensor, batch: int, examples: int) -> Tensor:
     return 2 * batch / examples * torch.linalg.inv(noise)
 
 
+@eager
 class ConstantSGD(Optimizer):
     """SGD that measures its own noise and then keeps to the constant rate at which it samples the posterior.
 
