@@ -95,7 +95,7 @@ def test_the_floor_checker_sees_an_import_that_climbs(module: str, code: str, of
 
 
 def test_imports_go_downwards_only() -> None:
-    inside = [path for path in SOURCES if path.parent != PACKAGE or path.stem in ("errors", "testing")]
+    inside = [path for path in SOURCES if path.parent != PACKAGE or path.stem == "errors"]
     assert [line for path in inside for line in climbs(name_of(path), tree_of(path))] == []
 
 
@@ -251,7 +251,7 @@ def test_apps_ask_no_task_or_model_what_kind_it_is() -> None:
 
 # The sizes of rooms
 
-LONG = {"hugging_face.py", "testing.py"}  # still to be split
+LONG = {"hugging_face.py"}  # still to be split
 FULL = {"tests/benchmarks": 14}  # still to be split
 
 

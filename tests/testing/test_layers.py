@@ -1,27 +1,13 @@
 """The checks must fail: for each property, a layer that has all of them but this one."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
 
-from edgewise import BackendRefusal, ConfigError, Graph, aggregate, causal
-from edgewise.kernels import BACKENDS
-from edgewise.kernels.backends.torch import segment
+from edgewise import ConfigError, Graph, aggregate, causal
 from edgewise.layers import GCN, MeanReadout
-from edgewise.testing import PROPERTIES, assert_equivariant, check_kernel, check_layer
-
-GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)
-
-
-class Sound(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(3, 2)
-
-    def forward(self, graph, x):
-        return self.linear(aggregate(graph, x) + x)
+from edgewise.testing import PROPERTIES, check_layer
+from testing.sound import GRAPH, Sound
 
 
 class ReadsTheNumbering(Sound):
@@ -162,65 +148,3 @@ def test_a_readout_may_hear_every_node_but_not_their_order():
 def test_an_unknown_property_is_refused():
     with pytest.raises(ConfigError, match="no properties"):
         check_layer(GCN(3, 2), GRAPH, torch.randn(5, 3), skip=["permutations"])
-
-
-def _backend(run=segment.run, limits=None):
-    return replace(segment.BACKEND, run=run, limits=limits)
-
-
-def _wrong_output(call):
-    return segment.run(call) * (1 + 1e-6)
-
-
-class WrongGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, y):
-        return y.clone()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * (1 + 1e-6)
-
-
-@pytest.mark.parametrize(
-    ("run", "message"),
-    [(_wrong_output, "the output"), (lambda call: WrongGradient.apply(segment.run(call)), "the gradient of")],
-    ids=["output", "gradient"],
-)
-def test_a_wrong_backend_fails_both_checks(monkeypatch, run, message):
-    monkeypatch.setitem(BACKENDS, "wrong", _backend(run))
-    with pytest.raises(AssertionError, match=f"wrong: .*{message}"):
-        check_kernel("wrong")
-    with pytest.raises(AssertionError, match=f"backends: backend 'wrong' disagrees with reference: {message}"):
-        check_layer(Sound(), GRAPH, torch.randn(5, 3), skip=set(PROPERTIES) - {"backends"})
-
-
-def test_a_backend_that_refuses_everything_proves_nothing(monkeypatch):
-    monkeypatch.setitem(BACKENDS, "idle", _backend(limits=lambda call: "not today"))
-    with pytest.raises(AssertionError, match=r"idle refuses everything: .*not today"):
-        check_kernel("idle")
-
-
-def test_an_unknown_backend_is_refused():
-    with pytest.raises(BackendRefusal, match="segment"):
-        check_kernel("swift")
-
-
-ON_CPU = sorted(name for name, backend in BACKENDS.items() if backend.devices != ("cuda",))
-
-
-@pytest.mark.parametrize("backend", ON_CPU)  # the others have tests of their own
-def test_backends_agree_with_the_reference(backend):
-    refused = check_kernel(backend)
-    assert all(reason for reason in refused.values())
-
-
-def test_equivariance_is_what_it_says():
-    turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64)).Q
-    x = torch.randn(4, 3, dtype=torch.float64)
-    assert_equivariant(lambda x: x * x.norm(dim=-1, keepdim=True), lambda x: (x @ turn,), lambda y: y @ turn, x)
-    assert_equivariant(torch.cdist, lambda a, b: (a @ turn, b @ turn), lambda y: y, x, x + 1)
-    with pytest.raises(AssertionError, match="differ by"):
-        assert_equivariant(torch.relu, lambda x: (x @ turn,), lambda y: y @ turn, x)
-    with pytest.raises(AssertionError, match="differ by inf"):
-        assert_equivariant(lambda x: x / 0, lambda x: (x,), lambda y: y, 0 * x)

@@ -1,0 +1,56 @@
+"""How far two tensors are apart, and whether a function keeps to a symmetry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+EXACT = 1e-9  # float64: the same equation, summed in another order
+
+
+def assert_equivariant(
+    function: Callable[..., Tensor],
+    transform_in: Callable[..., tuple[Tensor, ...]],
+    transform_out: Callable[[Tensor], Tensor],
+    *inputs: Tensor,
+    tolerance: float = EXACT,
+) -> None:
+    """Check that transforming the inputs transforms the output: f(T x) = T' f(x).
+
+    Symbols     function = f; transform_in = T, takes all inputs and returns them all; transform_out = T'
+    Errors      AssertionError with the difference, relative to the largest entry
+    Edge cases  an invariant function has the identity as T'
+
+    Example
+        >>> import torch
+        >>> assert_equivariant(torch.relu, lambda x: (x.flip(0),), lambda y: y.flip(0), torch.randn(3))
+        >>> assert_equivariant(torch.relu, lambda x: (-x,), lambda y: -y, torch.tensor([1.0, -2.0]))
+        Traceback (most recent call last):
+            ...
+        AssertionError: f(T x) and T' f(x) differ by 2.0e+00, at most 1e-09 expected
+    """
+    found, expected = function(*transform_in(*inputs)), transform_out(function(*inputs))
+    error = distance(found, expected)
+    expect(error <= tolerance, f"f(T x) and T' f(x) differ by {error:.1e}, at most {tolerance:.0e} expected")
+
+
+def expect(holds: bool, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)
+
+
+def same(found: Tensor, expected: Tensor, message: str) -> None:
+    error = distance(found, expected)
+    expect(error <= EXACT, f"{message} (by {error:.1e}, at most {EXACT:.0e} expected)")
+
+
+def distance(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the largest entry above 1; infinite for another shape or a NaN."""
+    if found.shape != expected.shape:
+        return float("inf")
+    if found.numel() == 0:
+        return 0.0
+    found, expected = found.detach(), expected.detach()
+    error = float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
+    return float("inf") if error != error else error
