@@ -52,7 +52,7 @@ def test_predict_goes_on_with_a_film_and_draws_it(own, capsys) -> None:
     assert drawn == run / "figures" / "rollout-valid-0.svg"
     assert drawn.read_text(encoding="utf-8").count("<circle") == 6
     assert main(["predict", str(run), "valid:1"]) == 2
-    assert "1 trajectories in valid" in capsys.readouterr().err
+    assert "1 films in valid" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("steps", ["3", "20"])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, GraphError
+from edgewise.errors import ConfigError, DataError, GraphError
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
@@ -22,6 +23,7 @@ from edgewise.tasks.core.drawing import Output, Section
 
 Pattern = Callable[..., Graph] | None
 Split = Literal["train", "valid", "test"]
+EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,18 @@ class Task(ABC):
     def graph(self, pattern: Pattern = None) -> Graph | None:
         """The graph that all examples share; None where each has its own."""
         return None
+
+    def example(self, request: str, splits: Mapping[Split, Any], unit: str = "") -> Any:
+        """The example that a split and a number in it name, as in "test:7"."""
+        named = EXAMPLE.fullmatch(request.strip())
+        if named is None:
+            raise DataError(f"{request!r} is no example of {self.name}: give a split and a number as in 'test:7'")
+        split, number = cast(Split, named[1]), int(named[2])
+        examples = splits[split]
+        if number >= len(examples):
+            count = f"{len(examples)} {unit or self.unit}"
+            raise DataError(f"{request}: {self.name} has {count} in {split}, counted from 0")
+        return examples[number]
 
     @property
     def curves(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +136,7 @@ class GraphClassification(Classification):
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The answer for one graph of the data, by a split and a number in it: "test:7"."""
-        number = self._parse(request)
+        number = int(self.example(request, self.graphs.splits))
         batch = self._batch(torch.tensor([number]), pattern).to(device)
         output = batch.read(model.eval()(*batch.inputs))[0].cpu()
         named = {"name": self.graphs.names[number]} if self.graphs.names else {}
@@ -147,15 +146,6 @@ class GraphClassification(Classification):
         probabilities = class_probabilities(output, self.graphs.classes)
         label = self.graphs.classes[int(target)]
         return {"class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
-
-    def _parse(self, request: str) -> int:
-        named = re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII)
-        if named is None:
-            raise DataError(f"no graph {request!r} in {self.name}: give a split and a number in it, as 'valid:7'")
-        chosen = self.graphs.splits[named[1]]  # type: ignore[index]
-        if int(named[2]) >= len(chosen):
-            raise DataError(f"{request}: {self.name} has {len(chosen)} graphs in {named[1]}, counted from 0")
-        return int(chosen[int(named[2])])
 
 
 class GraphRegression(GraphClassification):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, links_of
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
@@ -37,7 +36,7 @@ def distance_logit(z: Tensor, pairs: Tensor) -> Tensor:
 
 
 class GraphReconstruction(Task):
-    """The model gives each node of a graph a place, and all links of the graph are to be told from the places alone.
+    """The model gives each node of a graph a place, from which alone all links of the graph are to be predicted.
 
     Equation    loss = mean over all pairs i < j of a graph of -log p(A_ij | z_i, z_j);  f1 = 2 TP / (2 TP + FP + FN), a
                 pair being called linked where p > 1/2, over all pairs of a split together
@@ -110,18 +109,12 @@ class GraphReconstruction(Task):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """A graph of the data, by a split and a number in it ("test:7"): its links, and those that the places tell."""
-        named = re.fullmatch(r"(train|valid|test):(\d{1,9})", request.strip(), re.ASCII)
-        graphs = self.splits[named[1]] if named else []  # type: ignore[index]
-        if named is None or int(named[2]) >= len(graphs):
-            sizes = ", ".join(f"{split} has {len(graphs)}" for split, graphs in self.splits.items())
-            raise DataError(
-                f"no graph {request!r} in {self.name}: give a split and a number in it, as 'test:7' ({sizes})"
-            )
-        batch = self._batch([graphs[int(named[2])]], torch.Generator().manual_seed(0), pattern).to(device)
+        """A graph of the data, by a split and a number in it ("test:7"): its links, and the predicted ones."""
+        graph = self.example(request, self.splits)
+        batch = self._batch([graph], torch.Generator().manual_seed(0), pattern).to(device)
         z, pairs = model.eval()(batch.graph, batch.x), batch_of(PairBatch, batch).pairs
-        told = pairs[:, distance_logit(z, pairs) > 0]
-        return {"graph": request, "links": links_of(graphs[int(named[2])]).T.tolist(), "told": told.T.tolist()}
+        predicted = pairs[:, distance_logit(z, pairs) > 0]
+        return {"graph": request, "links": links_of(graph).T.tolist(), "predicted": predicted.T.tolist()}
 
 
 def graph_reconstruction(

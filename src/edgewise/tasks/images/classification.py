@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.task import EXAMPLE, Pattern, Split, given, lay, sizes
 
 MAX_BYTES = 1 << 24
 DRAWN = 6  # images in a report
@@ -189,11 +188,8 @@ class ImageClassification(Classification):
 
     def read(self, request: str) -> tuple[Tensor, str | None]:
         """The grey values [height, width] that a request names, and their class where it is known."""
-        if named := re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII):
-            chosen = self.images.splits[named[1]]  # type: ignore[index]
-            if int(named[2]) >= len(chosen):
-                raise DataError(f"{request}: {self.name} has {len(chosen)} images in {named[1]}, counted from 0")
-            number = chosen[int(named[2])]
+        if EXAMPLE.fullmatch(request.strip()):
+            number = self.example(request, self.images.splits)
             return self.images.pixels[number], self.images.classes[int(self.images.labels[number])]
         height, width = self.images.pixels.shape[1:]
         return torch.from_numpy(read_image(Path(request), height, width)), None

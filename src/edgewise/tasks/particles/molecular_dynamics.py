@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -17,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, radius_graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.tables import chosen
@@ -265,13 +264,7 @@ class EnergiesAndForces(Task):
 
     def frame(self, request: str) -> int:
         """The number of a frame named by a split and a number in it, as in "test:7"."""
-        named = re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII)
-        if not named:
-            raise DataError(f"{request}: give a split and a number as in 'test:7'")
-        chosen = self.splits[named[1]]  # type: ignore[index]
-        if int(named[2]) >= len(chosen):
-            raise DataError(f"{request}: {self.name} has {len(chosen)} frames in {named[1]}, counted from 0")
-        return int(chosen[int(named[2])])
+        return int(self.example(request, self.splits))
 
     def atoms(self, request: str) -> Ase:
         """A frame, named as in "test:7", as ASE's `Atoms` with its velocities."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
@@ -237,17 +236,12 @@ class Forecast(Task):
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The forecast of one trajectory, named by a split and a number as in "test:7", beside what happened."""
-        named = re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII)
-        if not named:
-            raise DataError(f"{request}: give a split and a number as in 'test:7'")
-        chosen = self.splits[named[1]]  # type: ignore[index]
-        if int(named[2]) >= len(chosen):
-            raise DataError(f"{request}: {self.name} has {len(chosen)} trajectories in {named[1]}, counted from 0")
-        batch = self._batch(chosen[int(named[2])][None], pattern).to(device)
+        number = self.example(request, self.splits)
+        batch = self._batch(number[None], pattern).to(device)
         forecast = model.eval()(batch.graph, batch.x)
         return {
             "trajectory": request,
-            "charges": self.x[chosen[int(named[2])], :, -1].tolist(),
+            "charges": self.x[number, :, -1].tolist(),
             "forecast": forecast[0].tolist(),
             "truth": batch.target[0].tolist(),
             "mse": self.loss(forecast, batch).item(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
@@ -134,16 +133,6 @@ class Simulation(Task):
         forecast = torch.stack(frames, 1) * self.scene.reach
         return Rollout(self.scene, forecast, self.scene.positions[films, : start + steps], start)
 
-    def film(self, request: str) -> int:
-        """The film that a split and a number name, as in "test:7"."""
-        named = re.fullmatch(r"(train|valid|test):(\d{1,18})", request.strip(), re.ASCII)
-        if not named:
-            raise DataError(f"{request}: give a split and a number as in 'test:7'")
-        chosen = self.splits[named[1]]  # type: ignore[index]
-        if int(named[2]) >= len(chosen):
-            raise DataError(f"{request}: {self.name} has {len(chosen)} trajectories in {named[1]}, counted from 0")
-        return int(chosen[int(named[2])])
-
     def describe(self) -> str:
         _, frames, particles, _ = self.films.shape
         return f"{self.name}: films of {frames} frames of {particles} particles ({sizes(self.splits)})"
@@ -157,7 +146,7 @@ class Simulation(Task):
 
     def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
         """As `predict`, and the film beside the truth as an animation."""
-        rollout = self.roll_out(model, torch.tensor([self.film(request)]))
+        rollout = self.roll_out(model, self.example(request, self.splits, "films")[None])
         name = f"rollout-{request.strip().replace(':', '-')}"
         return Output({"trajectory": request} | rollout.numbers(), {"animation": rollout.animation(name)})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -172,8 +171,8 @@ class SlideClassification(GraphClassification):
     @torch.no_grad()
     def examine_slide(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Examined:
         """What `predict` gives, and the heat behind it."""
-        if re.match(r"(train|valid|test):", request.strip()):
-            number = self._parse(request)
+        if request.strip().startswith(("train:", "valid:", "test:")):
+            number = int(self.example(request, self.graphs.splits))
             layout, x, label = self.layouts[number], self._x[number], self.slides.targets[number]
             known: dict[str, Any] = {"label": self.slides.classes[int(label)]}
         else:
