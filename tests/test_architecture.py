@@ -99,9 +99,7 @@ def test_imports_go_downwards_only() -> None:
     assert [line for path in inside for line in climbs(name_of(path), tree_of(path))] == []
 
 
-CIRCLES = [  # still to be broken
-    ["edgewise.kernels.choose.dispatch", "edgewise.kernels.choose.measure"],
-]
+CIRCLES = [["edgewise.training.optimizers.descent", "edgewise.training.settings"]]  # still to be broken
 
 
 def circles(trees: dict[str, ast.Module]) -> list[list[str]]:
