@@ -157,7 +157,7 @@ def test_everything_else_follows(copy: Path, extended: dict[str, set[str]]) -> N
 def test_the_recipe_trains_and_its_report_shows_the_task(copy: Path, extended: dict[str, set[str]]) -> None:
     run = python(copy, "-m", "edgewise", "train", "ring", "--run", str(copy / "run"), "--json")
     assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout.splitlines()[-1])["value"] > 0.7
+    assert json.loads(run.stdout.splitlines()[-1])["mean"] > 0.7
     page = (copy / "run" / "report.html").read_text(encoding="utf-8")
     assert "A small transformer on a ring of nodes with two halves" in page
     assert "60 nodes of 2 classes (20 train, 20 valid, 20 test)" in page

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from torch import Tensor
 
+from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.scores import Dot
 

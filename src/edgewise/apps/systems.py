@@ -219,7 +219,7 @@ SYSTEMS = (
         "layers/graph/graph_attention.py",
         "digits-graphormer",
     ),
-    System("E5", "Min-cut pooling", "Sᵀ X, Sᵀ A S, S = softmax(X W)", "layers/graph/min_cut.py", "mutag-min-cut"),
+    System("E5", "Min-cut pooling", "Sᵀ X, Sᵀ A S, S = softmax(X W)", "layers/pooling/min_cut.py", "mutag-min-cut"),
     System(
         "E6",
         "Whole slides",
@@ -259,7 +259,7 @@ SYSTEMS = (
         "F6",
         "Group convolution (p4, p4m)",
         "Σ_j Σ_h W(g⁻¹p_ij, g⁻¹h) x_j(h)",
-        "layers/geometric/group_convolution.py",
+        "layers/images/group_convolution.py",
         "mnist-rotated-p4",
     ),
     System(

@@ -40,8 +40,6 @@ from edgewise.layers.attention.sinkhorn import BlockSort as BlockSort
 from edgewise.layers.attention.sinkhorn import SinkhornAttention as SinkhornAttention
 from edgewise.layers.attention.sinkhorn import sinkhorn as sinkhorn
 from edgewise.layers.attention.sparse import FactorisedAttention as FactorisedAttention
-from edgewise.layers.attention.swin import PatchMerging as PatchMerging
-from edgewise.layers.attention.swin import WindowAttention as WindowAttention
 from edgewise.layers.attention.transformer import NORMS as NORMS
 from edgewise.layers.attention.transformer import BatchNorm as BatchNorm
 from edgewise.layers.attention.transformer import FeedForward as FeedForward
@@ -63,15 +61,9 @@ from edgewise.layers.geometric.geometry import edge_pairs as edge_pairs
 from edgewise.layers.geometric.geometry import lengths as lengths
 from edgewise.layers.geometric.geometry import log_lengths as log_lengths
 from edgewise.layers.geometric.geometry import squared_lengths as squared_lengths
-from edgewise.layers.geometric.group_convolution import GroupConvolution as GroupConvolution
-from edgewise.layers.geometric.group_convolution import GroupPooling as GroupPooling
-from edgewise.layers.geometric.group_convolution import LiftingConvolution as LiftingConvolution
-from edgewise.layers.geometric.group_convolution import PlaneGroup as PlaneGroup
 from edgewise.layers.geometric.monet import DegreeCoordinates as DegreeCoordinates
 from edgewise.layers.geometric.monet import MoNet as MoNet
 from edgewise.layers.geometric.radial import RadialField as RadialField
-from edgewise.layers.geometric.scale_convolution import ScaleConvolution as ScaleConvolution
-from edgewise.layers.geometric.scale_convolution import ScaleSpace as ScaleSpace
 from edgewise.layers.geometric.schnet import SchNet as SchNet
 from edgewise.layers.geometric.spherical import Basis as Basis
 from edgewise.layers.geometric.spherical import Coupling as Coupling
@@ -107,15 +99,6 @@ from edgewise.layers.graph.graph_network import EdgeUpdate as EdgeUpdate
 from edgewise.layers.graph.graph_network import GraphNetwork as GraphNetwork
 from edgewise.layers.graph.graph_network import NodeUpdate as NodeUpdate
 from edgewise.layers.graph.graph_network import WholeUpdate as WholeUpdate
-from edgewise.layers.graph.min_cut import ClusterAssignment as ClusterAssignment
-from edgewise.layers.graph.min_cut import Pooled as Pooled
-from edgewise.layers.graph.min_cut import min_cut_pool as min_cut_pool
-from edgewise.layers.graph.readout import READOUTS as READOUTS
-from edgewise.layers.graph.readout import AttentionReadout as AttentionReadout
-from edgewise.layers.graph.readout import FirstReadout as FirstReadout
-from edgewise.layers.graph.readout import MaxReadout as MaxReadout
-from edgewise.layers.graph.readout import MeanReadout as MeanReadout
-from edgewise.layers.graph.readout import SumReadout as SumReadout
 from edgewise.layers.graph.sage import SAGELSTM as SAGELSTM
 from edgewise.layers.graph.sage import SAGEMean as SAGEMean
 from edgewise.layers.graph.sage import SAGEPool as SAGEPool
@@ -125,6 +108,16 @@ from edgewise.layers.graph.smoothing import PairNorm as PairNorm
 from edgewise.layers.graph.smoothing import VirtualNode as VirtualNode
 from edgewise.layers.graph.smoothing import dirichlet_energy as dirichlet_energy
 from edgewise.layers.graph.smoothing import drop_edges as drop_edges
+from edgewise.layers.images.group_convolution import GroupConvolution as GroupConvolution
+from edgewise.layers.images.group_convolution import GroupPooling as GroupPooling
+from edgewise.layers.images.group_convolution import LiftingConvolution as LiftingConvolution
+from edgewise.layers.images.group_convolution import PlaneGroup as PlaneGroup
+from edgewise.layers.images.resnet import ResidualBlock as ResidualBlock
+from edgewise.layers.images.resnet import ResNet as ResNet
+from edgewise.layers.images.scale_convolution import ScaleConvolution as ScaleConvolution
+from edgewise.layers.images.scale_convolution import ScaleSpace as ScaleSpace
+from edgewise.layers.images.swin import PatchMerging as PatchMerging
+from edgewise.layers.images.swin import WindowAttention as WindowAttention
 from edgewise.layers.plain.linear import Linear as Linear
 from edgewise.layers.plain.linear import SparseFeatures as SparseFeatures
 from edgewise.layers.plain.linear import dropout as dropout
@@ -140,9 +133,16 @@ from edgewise.layers.plain.mlp import MLP as MLP
 from edgewise.layers.plain.mlp import probabilities as probabilities
 from edgewise.layers.plain.randomized import RandomizedLinear as RandomizedLinear
 from edgewise.layers.plain.randomized import RandomizedMLP as RandomizedMLP
-from edgewise.layers.plain.resnet import ResidualBlock as ResidualBlock
-from edgewise.layers.plain.resnet import ResNet as ResNet
 from edgewise.layers.plain.tables import chosen as chosen
+from edgewise.layers.pooling.min_cut import ClusterAssignment as ClusterAssignment
+from edgewise.layers.pooling.min_cut import Pooled as Pooled
+from edgewise.layers.pooling.min_cut import min_cut_pool as min_cut_pool
+from edgewise.layers.pooling.readout import READOUTS as READOUTS
+from edgewise.layers.pooling.readout import AttentionReadout as AttentionReadout
+from edgewise.layers.pooling.readout import FirstReadout as FirstReadout
+from edgewise.layers.pooling.readout import MaxReadout as MaxReadout
+from edgewise.layers.pooling.readout import MeanReadout as MeanReadout
+from edgewise.layers.pooling.readout import SumReadout as SumReadout
 
 LAYERS: dict[str, type[nn.Module]] = {
     name: layer for name, layer in tuple(globals().items()) if isinstance(layer, type) and "example" in vars(layer)

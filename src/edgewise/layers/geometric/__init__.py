@@ -1,1 +1,1 @@
-"""Layers on positions: equivariant networks, continuous filters and group convolutions."""
+"""Layers on positions: equivariant networks and continuous filters."""

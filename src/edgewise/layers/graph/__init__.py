@@ -1,1 +1,1 @@
-"""Message passing, graph attention, encodings and pooling."""
+"""Message passing, graph attention and encodings of graphs."""

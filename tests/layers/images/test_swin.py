@@ -4,7 +4,7 @@ import torch
 from edgewise import ConfigError, Graph, ShapeError, window
 from edgewise.graphs import squares
 from edgewise.layers import PatchMerging, WindowAttention
-from edgewise.layers.attention.swin import column_of
+from edgewise.layers.images.swin import column_of
 from layers.parity import assert_parity, leaf
 
 

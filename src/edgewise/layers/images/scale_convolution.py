@@ -10,7 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
-from edgewise.layers.geometric.group_convolution import lattice_points, over_pixels
+from edgewise.layers.images.group_convolution import lattice_points, over_pixels
 
 
 class ScaleSpace(nn.Module):

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from edgewise import ConfigError, Graph, GraphError, ShapeError, disc
 from edgewise.layers import GroupConvolution, GroupPooling, LiftingConvolution, PlaneGroup
-from edgewise.layers.geometric.group_convolution import lattice_points
+from edgewise.layers.images.group_convolution import lattice_points
 from edgewise.testing import assert_equivariant
 
 P4, P4M = PlaneGroup(4), PlaneGroup(4, reflections=True)

@@ -7,7 +7,7 @@ import torch
 
 from edgewise import ConfigError, Graph, GraphError, ShapeError, disc
 from edgewise.layers import ScaleConvolution, ScaleSpace
-from edgewise.layers.geometric.group_convolution import lattice_points
+from edgewise.layers.images.group_convolution import lattice_points
 from edgewise.testing import assert_equivariant
 
 SIDE, LEVELS = 16, 3

@@ -1,0 +1,1 @@
+"""Layers on images: windows of pixels, residual blocks, and convolutions over groups and scales."""

@@ -1,0 +1,1 @@
+"""Layers that make few nodes, or one, of many."""
