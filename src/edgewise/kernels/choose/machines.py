@@ -36,8 +36,8 @@ class Machine:
     rows: float
     rows_far: float
     launch: float
-    reused: float = 32e6
-    cache: float = 24e6
+    reused: float = 32e6  # bytes: the largest block that glibc's malloc keeps for the next one
+    cache: float = 24e6  # bytes; assumed
 
     def seconds(self, cost: Cost) -> float:
         """Predicted time of a forward pass."""
@@ -53,8 +53,9 @@ class Machine:
         )
 
 
-# What an ordinary machine does, and an H200 as published: not measured, as everything else here is not until
-# `edgewise.kernels.choose.measure` measures it. A GPU has other speeds in half precision than in full.
+# Until `edgewise plan --calibrate` measures a machine, a CPU is taken for the one on which the constants of costs were
+# fitted, and these speeds with them (see `kernels/backend.py`); a GPU for an H200, at nine tenths of the 4.8 TB/s and a
+# part of the peaks that NVIDIA publishes, with launches of 6 µs: assumed. A GPU has other speeds in half precision.
 ASSUMED = {
     "cpu": Machine(
         flops=1.25e11, tiles=2e11, edges=7.4e10, bandwidth=3.3e10, gather=5e10, gather_fresh=5e9, rows=1e12,

@@ -17,8 +17,10 @@ from edgewise.kernels.choose import machines
 from edgewise.kernels.choose.machines import DTYPES, Machine
 from edgewise.kernels.scores import Dot
 
-# What backends probe, in the order in which one speed needs another, and the factor that TODO
+# What backends probe, in the order in which one speed needs another. A tenth of what the probe of `edges` takes is taken
+# for the traffic of its rows, which the cache holds: assumed.
 SPEEDS = {"launch": 1.0, "flops": 1.0, "tiles": 1.0, "edges": 1.1, "rows": 1.0}
+BARE = 5  # how many bare operations on one number take as long as one of a call, with autograd around it; assumed
 PASSES, AGREED = 4, 1.25  # at most; and by what factor the two best may differ
 
 
@@ -104,8 +106,7 @@ class Bench:
         if self.device.type != "cpu":
             return machine
         one = torch.zeros(1)
-        # An operation of a call has autograd around it.
-        return replace(machine, launch=self._seconds(lambda: [one.add(1) for _ in range(100)]) / 100 * 5)
+        return replace(machine, launch=self._seconds(lambda: [one.add(1) for _ in range(100)]) / 100 * BARE)
 
     def _probed(self, machine: Machine, backend: Backend, probe: Probe) -> Machine:
         """The machine with the speed that a probe measures, where its backend runs."""

@@ -23,9 +23,11 @@ from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 from edgewise.native import say_if_missing
 
 MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
-SOFTMAX, FOUND = 20, 80  # what an exponential costs, and finding a sender for a group of heads, in products
-ROW = 3200  # starting and finishing a receiver's row, likewise, in operations
-TERM, SUM_ROW = 12, 240  # the same of a sum: finding a term, and a row
+SOFTMAX, FOUND = 20, 80  # products: of an edge's exponential, and to find a sender for a group of heads; fitted
+ROW = 3200  # operations: to start and finish a receiver's row for a group of heads; fitted
+NUMBER, TERM, SUM_ROW = 5 / 2, 12, 240  # operations of a sum: for a number, an edge and a receiver; measured likewise
+LISTED = 24  # bytes for each edge of a rule, which has to be listed before it can be walked along; counted
+CALL, SUM = 4, 2  # launches of attention and of a sum; fitted
 
 KINDS = {Dot: edges.DOT, Additive: edges.ADDITIVE, GatedAdditive: edges.GATED, Uniform: edges.NONE}
 
@@ -34,8 +36,7 @@ def cost(call: Call) -> Cost:
     """Every edge reads the rows of its sender, once."""
     graph = call.graph
     count = graph.num_edges
-    # A rule's edges have to be listed before they can be walked along.
-    listing = 0 if graph.rule is None else 24 * count
+    listing = 0 if graph.rule is None else LISTED * count
     if isinstance(call, Attend):
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
         batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
@@ -45,14 +46,14 @@ def cost(call: Call) -> Cost:
             rows=size * batch * count * width,
             held=size * batch * graph.num_senders * width,
             bytes=listing,
-            launches=4,
+            launches=CALL,
         )
     if isinstance(call, Aggregate):
         numbers = count * call.x.numel() // max(1, graph.num_senders)
         size = call.x.element_size()
-        work = 5 * numbers // 2 + TERM * count + SUM_ROW * graph.num_receivers
-        return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=2)
-    return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=2)
+        work = int(NUMBER * numbers) + TERM * count + SUM_ROW * graph.num_receivers
+        return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=SUM)
+    return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=SUM)
 
 
 def run(call: Call) -> Tensor:

@@ -30,10 +30,11 @@ from edgewise.kernels.operator.second_derivatives import differentiated_again, g
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
-SOFTMAX = 30  # a pair's exponential costs about as much as so many products
-BIAS = 4  # and its bias
-DROP = 4  # and whether it is dropped
-ROW, ALL_HEADS = 1800, 9000  # what a row of a head costs beside its pairs, and one of all heads
+SOFTMAX = 30  # products: what a pair's exponential costs; fitted
+BIAS, DROP = 4, 4  # products likewise: its bias, and whether it is dropped; assumed
+ROW, ALL_HEADS = 1800, 9000  # operations: for a row of a head beside its pairs, and for a row of all heads; fitted
+NUMBER, LISTED = 4, 24  # bytes: of an edge's bias, and of an edge that has to be listed for it; counted
+CALL = 4  # launches; fitted
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
@@ -53,9 +54,9 @@ def cost(call: Call) -> Cost:
         width += BIAS
         # Edges have to be listed where a bias does not come as a number for each.
         listed = all(isinstance(bias, EdgeBias) for bias in call.score.biases)
-        biases = 4 * call.heads * call.graph.num_edges + (0 if listed else 24 * call.graph.num_edges)
+        biases = (NUMBER * call.heads + (0 if listed else LISTED)) * call.graph.num_edges
     rows = batch * (ROW * call.heads + ALL_HEADS) * call.graph.num_receivers
-    return Cost(tiles=2 * numbers * (width + SOFTMAX) + rows, bytes=2 * size * call.v.numel() + biases, launches=4)
+    return Cost(tiles=2 * numbers * (width + SOFTMAX) + rows, bytes=2 * size * call.v.numel() + biases, launches=CALL)
 
 
 def run(call: Call) -> Tensor:

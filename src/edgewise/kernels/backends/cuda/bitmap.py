@@ -25,6 +25,8 @@ from edgewise.kernels.operator.products import rows_contiguous
 from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
 from edgewise.kernels.scores import Dot
 
+CALL = 4  # launches; assumed
+LISTED, COLUMN = 24, 8  # bytes: of an edge of a rule, which has to be listed first, and of a distinct sender; counted
 SAMPLE, FEW = 64, 2**18  # windows, and edges of a rule, that are counted to predict all
 
 Structure = list[Tensor]
@@ -35,14 +37,14 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     graph, size = call.graph, call.v.element_size()
     columns = graph.memo("columns of windows", lambda: _columns(graph))
-    listing = 0 if graph.rule is None else 24 * graph.num_edges  # a rule's edges have to be listed first
+    listing = 0 if graph.rule is None else LISTED * graph.num_edges
     batch, width = call.v.shape[:-3].numel(), call.heads * (call.v.shape[-1] + call.ends()[0].shape[-1])
     return Cost(
         tiles=2 * WINDOW * batch * columns * width,
         rows=size * batch * columns * width,
         held=size * batch * graph.num_senders * width,
-        bytes=listing + 8 * columns * call.heads + size * batch * graph.num_receivers * width,
-        launches=4,
+        bytes=listing + COLUMN * columns * call.heads + size * batch * graph.num_receivers * width,
+        launches=CALL,
     )
 
 

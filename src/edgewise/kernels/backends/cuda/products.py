@@ -17,7 +17,8 @@ from edgewise.kernels.backends.cuda.programs.building import schedule
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.operator import products
 
-NUMBER = 4  # bytes of an edge's sender
+NUMBER, LISTED = 4, 24  # bytes of an edge's sender, and of an edge of a rule, which has to be listed first; counted
+CALL = 2  # launches; assumed
 
 Structure = list[Tensor]  # offsets, index, edge, and how the rows are dealt out: see `gpu.building`
 
@@ -26,7 +27,7 @@ def cost(call: Call) -> Cost:
     """Every edge reads its sender's row and its weight, once; every receiver's row is written once."""
     graph = call.graph
     count = graph.num_edges
-    listing = 0 if graph.rule is None else 24 * count  # a rule's edges have to be listed first
+    listing = 0 if graph.rule is None else LISTED * count
     if isinstance(call, Aggregate):
         x, size = call.x, call.x.element_size()
         numbers = x.numel() // max(1, graph.num_senders)
@@ -36,12 +37,12 @@ def cost(call: Call) -> Cost:
             rows=size * count * numbers,
             held=size * x.numel(),
             bytes=listing + NUMBER * count + weights + size * graph.num_receivers * numbers,
-            launches=2,
+            launches=CALL,
         )
     assert not isinstance(call, Attend)
     size, numbers = call.m_ij.element_size(), call.m_ij.numel() // max(1, count)
     written = size * graph.num_receivers * numbers
-    return Cost(edges=count * numbers, bytes=listing + NUMBER * count + size * count * numbers + written, launches=2)
+    return Cost(edges=count * numbers, bytes=listing + NUMBER * count + size * count * numbers + written, launches=CALL)
 
 
 def run(call: Call) -> Tensor:

@@ -29,7 +29,7 @@ from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
 MOST = 128  # nodes of a block
 WIDEST = 128  # channels of a head
 BYTES = 2**14  # of a block's queries: more of them, beside keys, values and gradients, do not fit on the chip
-SOFTMAX = 5  # a pair's exponential costs about as much as so many products
+SOFTMAX, CALL = 5, 8  # products for a pair's exponential, and launches of a call; assumed
 LARGE = 64  # nodes of a block beyond which it has a launch of its own kind
 Launches = tuple[int, int, int]  # small blocks, which come first; the logarithm of their largest tile; large blocks
 
@@ -57,7 +57,7 @@ def cost(call: Call) -> Cost:
     return Cost(
         tiles=2 * batch * call.heads * pairs * (width + SOFTMAX),
         bytes=call.v.element_size() * numbers,
-        launches=8,
+        launches=CALL,
     )
 
 

@@ -14,6 +14,8 @@ from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.call import Attend, Call
 
 MOST = 2**31 - 64  # nodes and edges are numbered in 32 bits, in which a program may count beyond its last edge
+CALL = 8  # launches; assumed
+LISTED = 24  # bytes for each edge of a rule, which has to be listed before it can be walked along; counted
 WIDEST = 1024  # channels of a head: a row must fit the registers of a program
 
 
@@ -27,10 +29,9 @@ def cost(call: Call) -> Cost:
         edges=2 * batch * call.graph.num_edges * width,
         rows=size * batch * call.graph.num_edges * width,
         held=size * batch * call.graph.num_senders * width,
-        # A rule's edges have to be listed before they can be walked along.
-        bytes=(0 if call.graph.rule is None else 24 * call.graph.num_edges)
+        bytes=(0 if call.graph.rule is None else LISTED * call.graph.num_edges)
         + size * batch * call.graph.num_receivers * width,
-        launches=8,
+        launches=CALL,
     )
 
 

@@ -19,9 +19,13 @@ from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
 
-SOFTMAX, MASKED = 15, 27  # a pair's exponential costs about as much as so many products, and so with a mask
-SKIPPED = 256  # causal attention leaves out tiles of about so many senders
-MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build
+SOFTMAX, MASKED = 15, 27  # products: what a pair's exponential costs, without and with a mask; fitted
+SKIPPED = 256  # senders: the tiles that causal attention leaves out; assumed
+CALL, GROUP = 2, 14  # launches: of a call, and for each size of blocks; fitted
+MASKED_CALL = 3.2  # launches of a call with a mask; fitted
+COPIED, BLOCKS_COPIED = 16, 48  # bytes for each number of v: of q, k, v and y; and with blocks copied; counted
+SUM, ENTRY = 4, 8  # launches of a sum, and bytes for each entry of its matrix, written and read; counted
+MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build: 2 GiB of bool
 FLASH_WIDTH = 256  # channels of a head that flash attention takes, in multiples of 8
 
 
@@ -40,7 +44,7 @@ def cost(call: Call) -> Cost:
     graph = call.graph
     pairs = graph.num_receivers * graph.num_senders
     if isinstance(call, Aggregate):
-        return Cost(flops=2 * pairs * call.x.numel() // max(1, graph.num_senders), bytes=8 * pairs, launches=4)
+        return Cost(flops=2 * pairs * call.x.numel() // max(1, graph.num_senders), bytes=ENTRY * pairs, launches=SUM)
     assert isinstance(call, Attend)
     batch = call.v.shape[:-3].numel()
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
@@ -56,13 +60,13 @@ def cost(call: Call) -> Cost:
     channels = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
     flops = 2 * batch * call.heads * pairs * (channels + (MASKED if masked else SOFTMAX))
     if not masked:
-        # Blocks are copied out and in again, all of one size at a time.
-        traffic = (16 if groups == 0 else 48) * call.v.numel()
-        # Small calls take longer with more heads, beyond their products.
-        return Cost(flops=flops, bytes=traffic, launches=2 + 5 * call.heads // 8 + 14 * groups)
-    mask = batch * call.heads * pairs * (5 if call.score.biases else 1)
-    traffic = mask + 16 * call.v.numel()
-    return Cost(flops=flops * 4 // 3, bytes=traffic, launches=3.2 + call.heads // 5)  # masked products are slower
+        traffic = (COPIED if groups == 0 else BLOCKS_COPIED) * call.v.numel()
+        heads = 5 * call.heads // 8  # launches: small calls take longer with more heads, beyond their products; fitted
+        return Cost(flops=flops, bytes=traffic, launches=CALL + heads + GROUP * groups)
+    mask = batch * call.heads * pairs * (5 if call.score.biases else 1)  # a bias is a float32, a mask a bool
+    traffic = mask + COPIED * call.v.numel()
+    # Masked products take 4/3 of the time, and five heads a launch more; fitted.
+    return Cost(flops=flops * 4 // 3, bytes=traffic, launches=MASKED_CALL + call.heads // 5)
 
 
 def run(call: Call) -> Tensor:

@@ -21,26 +21,25 @@ from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL, COMPLETE
 from edgewise.kernels.scores import Kernel, SenderBias
 
-CHUNK = 64
+CHUNK = 64  # positions between two states
+WHOLE, BLOCK, CHUNKED, SUM = 12, 8, 25, 3  # launches: all nodes, for each block, in chunks, of a sum; counted
+MOVED = 16  # bytes for each number of q, k and v: two passes in float32, written and read; counted
 
 
 def cost(call: Call) -> Cost:
     """Linear in the nodes. The width of the feature map is taken as that of its input: only running it would tell."""
     if isinstance(call, Aggregate):
-        return Cost(flops=call.x.numel(), bytes=8 * call.x.numel(), launches=3)
+        return Cost(flops=call.x.numel(), bytes=8 * call.x.numel(), launches=SUM)
     assert isinstance(call, Attend)
     q, k = call.ends()
-    features = q.shape[-1]
-    causal = (
-        0
-        if not isinstance(call.graph.rule, Causal)
-        else 2 * CHUNK * (features + call.v.shape[-1]) * q.shape[:-1].numel()
-    )
-    blocks = 8 * len(call.graph.rule.senders) if isinstance(call.graph.rule, Blocks) else 0
-    flops = 2 * features * call.v.shape[-1] * (q.shape[:-1].numel() + k.shape[:-1].numel()) + causal
-    return Cost(
-        flops=flops, bytes=16 * (q.numel() + k.numel() + call.v.numel()), launches=blocks + (12 if causal == 0 else 25)
-    )
+    features, rule = q.shape[-1], call.graph.rule
+    flops = 2 * features * call.v.shape[-1] * (q.shape[:-1].numel() + k.shape[:-1].numel())
+    launches = WHOLE
+    if isinstance(rule, Causal):
+        flops, launches = flops + 2 * CHUNK * (features + call.v.shape[-1]) * q.shape[:-1].numel(), CHUNKED
+    elif isinstance(rule, Blocks):
+        launches += BLOCK * len(rule.senders)
+    return Cost(flops=flops, bytes=MOVED * (q.numel() + k.numel() + call.v.numel()), launches=launches)
 
 
 def run(call: Call) -> Tensor:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 BLOCK = 128  # FlexAttention's own; a block's bits are [BLOCK, WORDS] words
 WORDS = BLOCK // 32
+SOFTMAX, CALL = 8, 30  # products for a pair's exponential, and launches of a call; assumed
 TABLE = 2**26  # entries of a table of all blocks that is still reasonable
 BITMAPS = 2**20  # blocks with bitmaps, of 2 KB each, that are still reasonable
 COMPILED = 64  # kinds of calls that may be compiled: biases, sizes of heads, dtypes, numbers of ranges
@@ -78,7 +79,7 @@ def cost(call: Call) -> Cost:
     pairs = min(blocks, rows * columns) * BLOCK**2
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
     numbers = call.v.shape[:-3].numel() * call.heads * pairs
-    return Cost(flops=2 * numbers * (width + 8), bytes=16 * call.v.numel(), launches=30)
+    return Cost(flops=2 * numbers * (width + SOFTMAX), bytes=16 * call.v.numel(), launches=CALL)
 
 
 def run(call: Call) -> Tensor:

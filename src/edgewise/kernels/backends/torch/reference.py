@@ -13,13 +13,12 @@ from edgewise.kernels.scores import Kernel
 
 
 def cost(call: Call) -> Cost:
-    """Every receiver meets every sender, or every edge, in several passes over a dense tensor."""
+    """Every receiver meets every sender, or every edge, in several passes over a dense tensor; all of it assumed."""
     graph = call.graph
     if isinstance(call, Attend):
         per_sender = max(call.q.shape[-1] if call.q is not None else 1, 6) * call.v[..., 0].numel()
-        return Cost(
-            flops=2 * graph.num_receivers * per_sender, bytes=12 * graph.num_receivers * per_sender, launches=40
-        )
+        pairs = graph.num_receivers * per_sender
+        return Cost(flops=2 * pairs, bytes=12 * pairs, launches=40)
     numbers = graph.num_receivers * graph.num_edges * (call.x if isinstance(call, Aggregate) else call.m_ij).shape[-1]
     return Cost(flops=numbers, bytes=12 * numbers, launches=20)
 
