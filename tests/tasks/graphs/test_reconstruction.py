@@ -76,7 +76,7 @@ def test_a_prediction_tells_links_from_places():
     answer = TASK.predict(Oracle(1.0), None, "test:3", "cpu")
     assert answer["links"] == answer["predicted"] == links_of(TASK.splits["test"][3]).T.tolist()
     for request in ("test:10", "3", "other:1"):
-        with pytest.raises(DataError, match="no example of|has 10 graphs in test"):
+        with pytest.raises(DataError, match=r"no example of|has 10 graphs in test"):
             TASK.predict(Oracle(1.0), None, request, "cpu")
 
 
