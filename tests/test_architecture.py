@@ -248,13 +248,12 @@ def test_apps_ask_no_task_or_model_what_kind_it_is() -> None:
 
 # The sizes of rooms
 
-LONG = {"hugging_face.py"}  # still to be split
 FULL = {"tests/benchmarks": 14}  # still to be split
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
     files = [path for ending in ("py", "hpp", "cpp") for path in PACKAGE.rglob(f"*.{ending}")]
-    assert {path.name for path in files if len(path.read_text(encoding="utf-8").splitlines()) > 400} == LONG
+    assert {path.name for path in files if len(path.read_text(encoding="utf-8").splitlines()) > 400} == set()
 
 
 def test_no_folder_has_more_than_twelve_modules() -> None:
@@ -313,6 +312,7 @@ COVERED_ELSEWHERE = {
     "kernels/operator/layout": "tests/kernels/backends/cpu/test_native.py",
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
+    "models/hub/layout": "tests/models/hub/test_folder.py",
     "tasks/core/classification": "tests/tasks/core/test_batch.py",
     "tasks/core/drawing": "tests/apps/report/test_render.py",
     "models/capabilities": "tests/tasks/text/test_language.py",

@@ -17,7 +17,7 @@ from edgewise.models.graph.network import (
 from edgewise.models.graph.pooled_transformer import PooledTransformer, PooledTransformerSettings
 from edgewise.models.graph.smoothing import energy_by_depth
 from edgewise.models.graph.transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
-from edgewise.models.hub.hugging_face import from_hugging_face, to_hugging_face
+from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
 from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
 from edgewise.models.particles.forecast import Particles, ParticlesSettings

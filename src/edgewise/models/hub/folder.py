@@ -1,0 +1,125 @@
+"""Weights of others: folders in the layout of Hugging Face, read into our models and written from them.
+
+A folder in that layout holds `config.json` and the weights as safetensors, in one file or in several with an index.
+Files of pickled tensors (`pytorch_model.bin`) are not read: to read them is to run what they say.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.models.hub import bert, gpt2, vit
+from edgewise.models.hub.layout import Architecture, Config, is_plain, known
+from edgewise.models.signature import Tokens
+from edgewise.models.text.bert import BERT
+from edgewise.models.text.transformer import Transformer
+
+LARGEST = 1 << 20  # bytes of a configuration
+
+ARCHITECTURES = {"gpt2": gpt2.ARCHITECTURE, "vit": vit.ARCHITECTURE, "bert": bert.ARCHITECTURE}
+
+
+def from_hugging_face(folder: Path | str) -> Transformer | BERT:
+    """A model with the settings and weights of a folder in the layout of Hugging Face: GPT-2, ViT or BERT.
+
+    Shapes      GPT-2 reads tokens on `causal(n)`; ViT reads patches [*, N, colours · rows · columns] on `complete(N)`,
+                with the task's output in front: [*, 1, labels]; BERT reads tokens on `complete(n)`
+    Errors      DataError for a folder without `config.json` and safetensors; ConfigError for another model or one that
+                has an option that ours has not; CheckpointError for a tensor that is missing, left over or misshapen
+    Edge cases  names with or without the prefix of the bare model; a head that the folder lacks keeps its own weights;
+                BERT has the head that the folder's `architectures` name, else that for masked tokens. Its second
+                segment and next-sentence head are left out
+    Reference   Radford et al., 2019; Dosovitskiy et al., 2021; Devlin et al., 2019; layout: the library `transformers`
+    """
+    folder = Path(folder)
+    config = _read_config(folder)
+    kind = known(ARCHITECTURES, "model_type", config.get("model_type"))
+    try:
+        model = kind.model(config)
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{folder / 'config.json'} lacks or garbles an option: {error}") from error
+    given = {_with_prefix(name, kind): tensor for name, tensor in _read_tensors(folder).items()}
+    own, weights = model.state_dict(), {}
+    for part in kind.parts(model.settings.depth):
+        optional = part.ours.startswith(("head.", "masked.", "readout."))
+        if part.ours not in own or (optional and not any(name in given for name in part.theirs)):
+            continue
+        for name in part.theirs:
+            if name not in given:
+                raise CheckpointError(f"{folder} lacks the weight {name!r}")
+        value = part.read([given.pop(name) for name in part.theirs])
+        if value.shape != own[part.ours].shape:
+            shapes = f"{list(value.shape)} instead of {list(own[part.ours].shape)}"
+            raise CheckpointError(f"{folder}: {' and '.join(part.theirs)} give {part.ours!r} the shape {shapes}")
+        weights[part.ours] = value
+    left = [name for name in given if not any(spare in name for spare in kind.spare)]
+    if left:
+        raise CheckpointError(f"{folder} holds weights that this model has no place for: {', '.join(sorted(left)[:5])}")
+    model.load_state_dict(own | weights)
+    return model.eval()
+
+
+def to_hugging_face(model: Transformer | BERT, folder: Path | str) -> None:
+    """Write a model as a folder that the library `transformers` reads: BERT, GPT-2 for tokens or ViT for images.
+
+    Errors      ConfigError for a model that is none of them, or a folder that holds a model already; nothing is written
+    """
+    folder = Path(folder)
+    if (folder / "config.json").exists():
+        raise ConfigError(f"{folder} holds a model already: name a new folder")
+    decoder = isinstance(model.signature, Tokens)
+    kind = ARCHITECTURES["bert" if isinstance(model, BERT) else "gpt2" if decoder else "vit"]
+    config = kind.config(model)
+    own, tensors = model.state_dict(), dict[str, Tensor]()
+    for part in kind.parts(model.settings.depth):
+        if part.ours not in own:
+            continue
+        values = part.write(own[part.ours].detach().cpu(), config)
+        tensors |= {name: value.contiguous() for name, value in zip(part.theirs, values, strict=True)}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: value.clone() for name, value in tensors.items()}, folder / ".writing", {"format": "pt"})
+    (folder / ".writing").replace(folder / "model.safetensors")
+    (folder / ".writing").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    (folder / ".writing").replace(folder / "config.json")
+
+
+def _read_config(folder: Path) -> Config:
+    path = folder / "config.json"
+    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"{path} is larger than {LARGEST >> 20} MiB")
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{path}: cannot be read as a configuration ({reason})") from error
+    if not isinstance(config, dict):
+        raise DataError(f"{path}: a configuration is a JSON object, not {type(config).__name__}")
+    return config
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    files = ["model.safetensors"]
+    index = folder / "model.safetensors.index.json"
+    try:
+        if index.exists():
+            files = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+        if not all(isinstance(file, str) and is_plain(file) for file in files):
+            raise DataError(f"{index} names something else than safetensors beside it")
+        return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
+    except FileNotFoundError as error:
+        unread = "; pytorch_model.bin is a pickle, which is never read: convert it" if any(folder.glob("*.bin")) else ""
+        raise DataError(f"{folder} holds no {' and '.join(map(str, files))}{unread}") from error
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"the weights in {folder} cannot be read: {error}") from error
+
+
+def _with_prefix(name: str, kind: Architecture) -> str:
+    heads = ("classifier.", "lm_head.", "cls.")
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")  # old files
+    return name if name.startswith((kind.prefix, *heads)) else kind.prefix + name

@@ -1,0 +1,164 @@
+"""How a model is written in the layout of Hugging Face and here: names of tensors and of options, and their maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError
+from edgewise.models.text.transformer import TransformerSettings
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of our tensors, and the tensors of theirs that it is made of; {} stands for a block's number.
+
+    Args:
+        ours: Its name here.
+        theirs: Their names there.
+        read: Ours from theirs.
+        write: Theirs from ours, and from what their configuration says.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    read: Callable[[Sequence[Tensor]], Tensor] = lambda theirs: theirs[0]
+    write: Callable[[Tensor, Config], Sequence[Tensor]] = lambda ours, config: (ours,)
+
+    def block(self, number: int) -> Part:
+        """The same part of one block."""
+        return replace(self, ours=self.ours.format(number), theirs=tuple(t.format(number) for t in self.theirs))
+
+
+def pair(ours: str, theirs: str) -> tuple[Part, Part]:
+    """A weight and its bias."""
+    return Part(f"{ours}.weight", (f"{theirs}.weight",)), Part(f"{ours}.bias", (f"{theirs}.bias",))
+
+
+def transposed(ours: str, theirs: str) -> tuple[Part, Part]:
+    """The same where they multiply from the right."""
+    weight, bias = pair(ours, theirs)
+    return replace(weight, read=lambda theirs: theirs[0].T, write=lambda weight, config: (weight.T,)), bias
+
+
+def stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
+    """Several linear maps that are one here."""
+    weight, bias = (
+        Part(
+            f"{ours}.{part}",
+            tuple(f"{name}.{part}" for name in theirs),
+            lambda theirs: torch.cat(list(theirs)),
+            lambda x, config: x.chunk(len(theirs)),
+        )
+        for part in ("weight", "bias")
+    )
+    return weight, bias
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How one kind of model is written there and here.
+
+    Args:
+        prefix: What the names of the bare model begin with, inside a model with a head.
+        whole: The tensors outside the blocks, of all heads that there are.
+        block: The tensors of one block.
+        model: An untrained model of ours from their configuration.
+        config: Their configuration from our model.
+        spare: What the names of tensors contain that ours has no use for: old masks, a second name of the embedding,
+            and what only another head reads.
+    """
+
+    prefix: str
+    whole: tuple[Part, ...]
+    block: tuple[Part, ...]
+    model: Callable[[Config], Any]
+    config: Callable[[Any], dict[str, Any]]
+    spare: tuple[str, ...]
+
+    def parts(self, depth: int) -> list[Part]:
+        """All tensors of a model with that many blocks."""
+        return [*self.whole, *(part.block(number) for number in range(depth) for part in self.block)]
+
+
+TABLES: dict[str, Mapping[Any, str]] = {
+    "activation": {
+        "gelu_new": "gelu-tanh",
+        "gelu_pytorch_tanh": "gelu-tanh",
+        "gelu": "gelu",
+        "relu": "relu",
+        "silu": "silu",
+    },
+    "norm": {1e-5: "layer", 1e-12: "fine-layer"},
+}
+OPTIONS = {  # what our settings are called in the configuration of an encoder
+    "width": "hidden_size",
+    "depth": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "hidden": "intermediate_size",
+    "activation": "hidden_act",
+    "norm": "layer_norm_eps",
+}
+
+
+def refuse_unusual(settings: TransformerSettings) -> None:
+    plain = settings.order == "pre" and settings.positions == "learned" and settings.attention == "softmax"
+    if not plain or not settings.bias or settings.key_value_heads not in (None, settings.heads):
+        raise ConfigError(
+            "their layout has pre-norm blocks with biases, learned positions and as many keys as queries: this model "
+            "has others"
+        )
+
+
+def known(table: Mapping[Any, Any], option: str, value: Any) -> Any:
+    if value not in table:
+        raise ConfigError(f"{option} {value!r} has no counterpart here: known are {', '.join(map(str, table))}")
+    return table[value]
+
+
+def named(table: Mapping[Any, str], ours: str, option: str) -> Any:
+    for theirs, name in table.items():
+        if name == ours:
+            return theirs
+    raise ConfigError(f"{option}={ours!r} has no counterpart there: known are {', '.join(table.values())}")
+
+
+def refuse(config: Config, **expected: Any) -> None:
+    for option, value in expected.items():
+        if config.get(option, value) != value:
+            raise ConfigError(f"{option} {config[option]!r} has no counterpart here: only {value!r} has")
+
+
+def labelled(count: int) -> dict[str, dict[Any, Any]]:
+    """The names of that many classes, both ways."""
+    names = {number: f"LABEL_{number}" for number in range(count)}
+    return {
+        "id2label": {str(number): name for number, name in names.items()},
+        "label2id": {name: number for number, name in names.items()},
+    }
+
+
+def settings_from(config: Config, options: Mapping[str, str]) -> dict[str, Any]:
+    """What our settings are in their configuration; options = the names of ours there."""
+    settings = {ours: config[theirs] for ours, theirs in options.items()}
+    return settings | {name: known(table, options[name], settings[name]) for name, table in TABLES.items()}
+
+
+def options_from(settings: Any, options: Mapping[str, str]) -> dict[str, Any]:
+    """What their options are in our settings."""
+    given = {name: getattr(settings, name) for name in options}
+    given["hidden"] = settings.hidden or 4 * settings.width
+    given |= {name: named(table, given[name], name) for name, table in TABLES.items()}
+    return {options[name]: value for name, value in given.items()}
+
+
+def is_plain(file: str) -> bool:
+    """Whether a name is that of a file of safetensors, and of no other folder."""
+    return file.endswith(".safetensors") and Path(file).name == file and "\\" not in file

@@ -1,0 +1,128 @@
+import json
+
+import pytest
+import torch
+from safetensors import torch as safetensors
+
+from edgewise import CheckpointError, ConfigError, DataError, causal, complete
+from edgewise.models import Features, Tokens, Transformer, TransformerSettings
+from edgewise.models.hub.folder import ARCHITECTURES, from_hugging_face, to_hugging_face
+from models.hub.peers import bert, drawn_images, gpt2, spread, transformers, vit
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "vit", "bert"])
+def test_in_double_precision_logits_and_every_gradient_are_the_peers(kind, tmp_path):
+    peer, graph = {"gpt2": (gpt2(), causal(16)), "vit": (vit(), complete(9)), "bert": (bert(), complete(16))}[kind]
+    if kind == "bert":  # ours adds the first segment to the positions, in single precision
+        peer.bert.embeddings.token_type_embeddings.weight.data.zero_()
+    peer.save_pretrained(tmp_path)
+    model = from_hugging_face(tmp_path).double()
+    given, x = (torch.randint(1, 50, (2, 16)),) * 2 if kind != "vit" else (part.double() for part in drawn_images())
+    expected, found = peer.double()(given).logits, model(graph, x)
+    found = found[:, 0] if kind == "vit" else found
+    assert (found - expected).abs().max() < 1e-10
+
+    projection = torch.randn_like(expected)
+    (expected * projection).sum().backward()
+    (found * projection).sum().backward()
+    for parameter in peer.parameters():
+        parameter.data = parameter.grad  # written, gradients have the names that weights have in a file
+    peer.save_pretrained(tmp_path / "gradients")
+    theirs = safetensors.load_file(tmp_path / "gradients" / "model.safetensors")
+    if kind == "bert":  # what the sum of the two is read from has the gradient of either
+        theirs["bert.embeddings.token_type_embeddings.weight"].zero_()
+    parts = {part.ours: part for part in ARCHITECTURES[kind].parts(2)}
+    for name, parameter in model.named_parameters():
+        wanted = parts[name].read([theirs[other] for other in parts[name].theirs])
+        assert wanted.abs().max() > 0, name
+        assert (parameter.grad - wanted).abs().max() <= 1e-10 * max(1, wanted.abs().max()), name
+
+
+def test_several_files_and_a_bare_model_are_read(tmp_path):
+    peer = gpt2()
+    peer.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    peer.transformer.save_pretrained(tmp_path / "bare")
+    tokens = torch.randint(50, (1, 9))
+    first, second = (from_hugging_face(tmp_path / name)(causal(9), tokens) for name in ("sharded", "bare"))
+    assert torch.equal(first, second)
+    assert (first - peer(tokens).logits).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("settings", "signature"),
+    [
+        (TransformerSettings(width=12, depth=2, heads=2, tied=True, activation="gelu-tanh"), Tokens(9, 9, 8)),
+        (
+            TransformerSettings(width=12, depth=1, heads=3, hidden=20, readout="class", norm="fine-layer"),
+            Features(4, 3, length=9, whole_graph=True),
+        ),
+    ],
+    ids=["gpt2", "vit"],
+)
+def test_what_is_written_is_read_by_transformers_and_by_us(settings, signature, tmp_path):
+    torch.manual_seed(0)
+    model = spread(Transformer(settings, signature))
+    to_hugging_face(model, tmp_path / "out")
+    again = from_hugging_face(tmp_path / "out")
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
+    if isinstance(signature, Tokens):
+        x = torch.randint(9, (2, 8))
+        found, expected = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "out")(x).logits, model(causal(8), x)
+    else:
+        images = torch.randn(2, 1, 6, 6)
+        x = images.view(2, 3, 2, 3, 2).transpose(2, 3).reshape(2, 9, 4)
+        peer = transformers.ViTForImageClassification.from_pretrained(tmp_path / "out")
+        found, expected = peer(images).logits, model(complete(9), x)[:, 0]
+    assert (found - expected).abs().max() < 1e-5
+    with pytest.raises(ConfigError, match="holds a model already"):
+        to_hugging_face(model, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"model_type": "llama"}, ConfigError, "model_type 'llama' has no counterpart here: known are gpt2, vit, bert"),
+        ({"activation_function": "mish"}, ConfigError, "activation_function 'mish'"),
+        ({"scale_attn_by_inverse_layer_idx": True}, ConfigError, "scale_attn_by_inverse_layer_idx True"),
+        ({"n_layer": 3}, CheckpointError, "lacks the weight 'transformer.h.2.ln_1.weight'"),
+        ({"n_layer": 1}, CheckpointError, "no place for: transformer.h.1"),
+        ({"n_positions": 8}, CheckpointError, r"the shape \[16, 24\] instead of \[8, 24\]"),
+        ({"n_head": "three"}, ConfigError, "lacks or garbles"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(change, error, message, tmp_path):
+    gpt2().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | change
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(error, match=message):
+        from_hugging_face(tmp_path)
+
+
+def test_damaged_and_unsafe_folders_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"config\.json: cannot be read"):
+        from_hugging_face(tmp_path)
+    gpt2().save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-100])
+    with pytest.raises(DataError, match="cannot be read"):
+        from_hugging_face(tmp_path)
+    weights.unlink()
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(DataError, match="a pickle, which is never read"):
+        from_hugging_face(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../other.safetensors"}}))
+    with pytest.raises(DataError, match="something else than safetensors beside it"):
+        from_hugging_face(tmp_path)
+
+
+def test_a_model_without_a_counterpart_is_not_written(tmp_path):
+    for settings in (
+        TransformerSettings(width=8, depth=1, heads=2, positions="rotary", tied=True),
+        TransformerSettings(width=8, depth=1, heads=2, tied=False),
+        TransformerSettings(width=8, depth=1, heads=2, tied=True, norm="rms"),
+    ):
+        with pytest.raises(ConfigError, match=r"has others|is none|no counterpart there"):
+            to_hugging_face(Transformer(settings, Tokens(9, 9, 8)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
