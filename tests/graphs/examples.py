@@ -14,14 +14,12 @@ from edgewise.graphs import (
     disc,
     draw,
     fixed,
-    fixed_parts,
     grid,
     squares,
     strided,
-    strided_parts,
     window,
 )
-from edgewise.graphs.patterns.line import Causal, Strided, Window
+from edgewise.graphs.patterns.line import Causal, Strided, Window, fixed_parts, strided_parts
 from edgewise.graphs.rule import Both, Complete, Either, Itself, Others
 
 RULES: list[Rule] = [

@@ -135,8 +135,8 @@ class Blocks(Rule):
 
 
 @dataclass(frozen=True)
-class Either(Rule):
-    """Union: i listens to j by one rule or by the other."""
+class _Pair(Rule):
+    """Two rules joined."""
 
     first: Rule
     second: Rule
@@ -144,6 +144,15 @@ class Either(Rule):
     @property
     def extent(self) -> tuple[int, int] | None:
         return _covered_by_both(self.first, self.second)
+
+    def transposed(self) -> Rule | None:
+        first, second = self.first.transposed(), self.second.transposed()
+        return None if first is None or second is None else type(self)(first, second)
+
+
+@dataclass(frozen=True)
+class Either(_Pair):
+    """Union: i listens to j by one rule or by the other."""
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.listens(i, j) | self.second.listens(i, j)
@@ -156,21 +165,10 @@ class Either(Rule):
         starts[:, 1:] = torch.maximum(starts[:, 1:], reached[:, :-1])
         return starts, torch.maximum(starts, reached)
 
-    def transposed(self) -> Rule | None:
-        first, second = self.first.transposed(), self.second.transposed()
-        return None if first is None or second is None else Either(first, second)
-
 
 @dataclass(frozen=True)
-class Both(Rule):
+class Both(_Pair):
     """Intersection: i listens to j by one rule and by the other."""
-
-    first: Rule
-    second: Rule
-
-    @property
-    def extent(self) -> tuple[int, int] | None:
-        return _covered_by_both(self.first, self.second)
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.listens(i, j) & self.second.listens(i, j)
@@ -181,10 +179,6 @@ class Both(Rule):
             torch.maximum(starts[:, :, None], starts_2[:, None, :]).flatten(1),
             torch.minimum(stops[:, :, None], stops_2[:, None, :]).flatten(1),
         )
-
-    def transposed(self) -> Rule | None:
-        first, second = self.first.transposed(), self.second.transposed()
-        return None if first is None or second is None else Both(first, second)
 
 
 def _covered_by_both(first: Rule, second: Rule) -> tuple[int, int] | None:

@@ -12,7 +12,16 @@ from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 
 
-class MeanReadout(nn.Module):
+class _Readout(nn.Module):
+    """A reduction of the nodes of each graph."""
+
+    reduce: ClassVar[str]
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return aggregate(graph.membership(), x, reduce=self.reduce)
+
+
+class MeanReadout(_Readout):
     """Mean of the nodes of each graph.
 
     Equation    z_g = 1/|V_g| Σ_{i ∈ V_g} x_i    (5.7)
@@ -29,15 +38,14 @@ class MeanReadout(nn.Module):
         [[5.0], [2.0]]
     """
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return aggregate(graph.membership(), x, reduce="mean")
+    reduce = "mean"
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return MeanReadout(), _two_graphs(), (torch.randn(5, 3),)
 
 
-class SumReadout(nn.Module):
+class SumReadout(_Readout):
     """Sum of the nodes of each graph: unlike the mean, it tells how many there are (Xu et al., 2019).
 
     Equation    z_g = Σ_{i ∈ V_g} x_i
@@ -52,15 +60,14 @@ class SumReadout(nn.Module):
         [[4.0]]
     """
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return aggregate(graph.membership(), x, reduce="sum")
+    reduce = "sum"
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return SumReadout(), _two_graphs(), (torch.randn(5, 3),)
 
 
-class MaxReadout(nn.Module):
+class MaxReadout(_Readout):
     """Largest value of each channel over the nodes of each graph.
 
     Equation    z_g = max_{i ∈ V_g} x_i, channel by channel
@@ -75,8 +82,7 @@ class MaxReadout(nn.Module):
         [[3.0, 7.0]]
     """
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return aggregate(graph.membership(), x, reduce="max")
+    reduce = "max"
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
