@@ -6,7 +6,7 @@ import torch
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 
@@ -28,6 +28,6 @@ def ring(nodes: int = 60) -> NodeClassification:
     edges = torch.cat([torch.stack([node, (node + 1) % nodes]), torch.stack([(node + 1) % nodes, node])], 1)
     labels = (node >= nodes // 2).long()
     noise = torch.randn(nodes, 1, generator=torch.Generator().manual_seed(0))
-    splits: dict[Split, torch.Tensor] = {"train": node[::3], "valid": node[1::3], "test": node[2::3]}
+    splits: Splits = {"train": node[::3], "valid": node[1::3], "test": node[2::3]}
     x = labels.unsqueeze(-1) + 0.5 * noise
     return NodeClassification("ring", Nodes(Graph.from_edge_index(edges, nodes), x, labels, ("left", "right"), splits))

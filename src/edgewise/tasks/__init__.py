@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import FunctionType
 
 from edgewise.tasks.core.batch import Batch as Batch
+from edgewise.tasks.core.splits import Split as Split
 from edgewise.tasks.core.task import Pattern as Pattern
 from edgewise.tasks.core.task import PatternChoice as PatternChoice
-from edgewise.tasks.core.task import Split as Split
 from edgewise.tasks.core.task import Task as Task
 from edgewise.tasks.graphs.clouds import clouds as clouds
 from edgewise.tasks.graphs.generation import GraphGeneration as GraphGeneration

@@ -17,7 +17,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from edgewise.errors import NonFiniteError
 from edgewise.models.signature import Penalised
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Split, Task
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Task
 from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer

@@ -14,7 +14,8 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.layers import adapt, chosen
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.task import Pattern, Split, Task
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.checkpoint import load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError
-from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, random_cut, standardised
+from edgewise.tasks.core.splits import shuffled
+from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, standardised
 from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, load_run, train
 
 pytest.importorskip("rdkit")
@@ -160,7 +161,7 @@ def test_a_file_of_ones_own(tmp_path) -> None:
 
 
 def test_the_cut_is_random_disjoint_and_a_function_of_the_fold() -> None:
-    first, again, other = random_cut(100, 1), random_cut(100, 1), random_cut(100, 2)
+    first, again, other = shuffled(100, 1), shuffled(100, 1), shuffled(100, 2)
     assert all(torch.equal(first[split], again[split]) for split in first)
     assert not torch.equal(first["test"], other["test"])
     assert torch.cat(list(first.values())).sort().values.tolist() == list(range(100))

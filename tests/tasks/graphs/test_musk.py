@@ -12,7 +12,8 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete, window
 from edgewise.models import Features, Transformer, TransformerSettings
 from edgewise.tasks import BagClassification, Bags, musk
-from edgewise.tasks.graphs.musk import read_bags, stratified
+from edgewise.tasks.core.splits import dealt
+from edgewise.tasks.graphs.musk import read_bags
 
 SIZES = [2, 1, 3, 2, 4, 1, 2, 2, 3, 1, 2, 5]
 
@@ -78,10 +79,10 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_folds_part_the_bags_and_share_the_classes() -> None:
     labels = torch.tensor([0] * 45 + [1] * 47)
-    folds = stratified(labels, seed=3)
+    folds = dealt(labels, seed=3)
     assert torch.equal(torch.cat(folds).sort().values, torch.arange(92))
     assert {int(labels[fold].sum()) for fold in folds} <= {4, 5}
-    assert not torch.equal(folds[0], stratified(labels, seed=4)[0])
+    assert not torch.equal(folds[0], dealt(labels, seed=4)[0])
     tasks = [a_task(fold) for fold in range(10)]
     assert torch.equal(torch.cat([task.splits["test"] for task in tasks]).sort().values, torch.arange(12))
     for task in tasks:

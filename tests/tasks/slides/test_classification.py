@@ -8,8 +8,9 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, slides
+from edgewise.tasks.core.splits import by_class
 from edgewise.tasks.slides import classification as module
-from edgewise.tasks.slides.classification import Slides, auc, read_folder, read_slides, stratified
+from edgewise.tasks.slides.classification import Slides, auc, read_folder, read_slides
 from edgewise.tasks.slides.reader import Tiling
 from edgewise.tasks.slides.simulator import plan, simulate
 
@@ -164,7 +165,7 @@ def test_a_wrong_table_is_named_with_its_line(tmp_path, table, message):
 
 def test_splits_are_stratified_and_each_needs_every_class(task):
     targets = torch.tensor([0] * 20 + [1] * 10)
-    splits = stratified(targets, 0)
+    splits = by_class(targets, 0)
     assert {name: targets[chosen].bincount().tolist() for name, chosen in splits.items()} == {
         "train": [12, 6],
         "valid": [4, 2],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,9 @@ from edgewise.graphs import PATTERNS, Graph
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
+from edgewise.tasks.core.splits import Split
 
 Pattern = Callable[..., Graph] | None
-Split = Literal["train", "valid", "test"]
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
 
 
@@ -145,16 +145,6 @@ class Task(ABC):
     def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
         """Let a model write something new; by default a ConfigError, since most tasks have nothing to write."""
         raise ConfigError(f"{self.name} generates nothing: only texts and graphs are written")
-
-
-def sizes(splits: Mapping[Any, Sized]) -> str:
-    """How many examples each split has.
-
-    Example
-        >>> sizes({"train": range(1000), "valid": range(5)})
-        '1,000 train, 5 valid'
-    """
-    return ", ".join(f"{len(examples):,} {split}" for split, examples in splits.items())
 
 
 @dataclass(frozen=True)

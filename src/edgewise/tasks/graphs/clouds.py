@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs.make.neighbors import k_nearest
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import cut
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
 Draw = Callable[[int, torch.Generator], Tensor]  # n points on the surface, [n, 3]
@@ -44,8 +44,7 @@ def clouds(
     labels = torch.arange(examples) % len(BODIES)
     x = [cloud(list(BODIES.values())[label], points, noise, generator) for label in labels.tolist()]
     order = torch.randperm(examples, generator=generator)
-    train, valid, test = order.tensor_split([examples * 5 // 8, examples * 6 // 8])
-    splits: dict[Split, Tensor] = {"train": train, "valid": valid, "test": test}
+    splits = cut(order, (examples * 5 // 8, examples * 6 // 8))
     graphs = tuple(k_nearest(part, neighbors) for part in x)
     return GraphClassification("clouds", Graphs(graphs, torch.cat(x), labels, splits, tuple(BODIES)))
 

@@ -11,7 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, grid, links_of
 from edgewise.graphs.comparison import isomorphism_classes, undirected
 from edgewise.layers import chosen
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import Split
 
 
 class Family(Protocol):

@@ -25,7 +25,8 @@ from edgewise.models.text.generation import generate
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
-from edgewise.tasks.core.task import Pattern, Sampling, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, Sampling, given, lay
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
 

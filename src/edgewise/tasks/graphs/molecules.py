@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise.errors import DataError, EdgewiseError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.source import local_folder, read_bytes
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 
 MAX_BYTES = 1 << 28
@@ -196,7 +196,7 @@ def molecules(
         members.append(graph)
         of_atoms.append(x)
         of_bonds.append(e)
-    splits = random_cut(len(texts), fold)
+    splits = shuffled(len(texts), fold)
     targets = torch.tensor(values, dtype=torch.float32)
     atoms, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
     u = standardised(torch.stack(of_wholes), splits["train"]) if whole else None
@@ -225,16 +225,3 @@ def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[flo
     if len(pairs) < 10:
         raise DataError(f"{path}: at least 10 molecules are needed, this file has {len(pairs)}")
     return [text for text, _ in pairs], [number for _, number in pairs]
-
-
-def random_cut(count: int, seed: int) -> dict[Split, Tensor]:
-    """80 % to train, 10 % to validate and 10 % to test, a function of the seed alone; each part in ascending order.
-
-    Example
-        >>> {split: len(rows) for split, rows in random_cut(1128, 0).items()}
-        {'train': 902, 'valid': 113, 'test': 113}
-    """
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    train, valid = round(0.8 * count), round(0.9 * count)
-    parts: dict[Split, Tensor] = {"train": order[:train], "valid": order[train:valid], "test": order[valid:]}
-    return {split: rows.sort().values for split, rows in parts.items()}

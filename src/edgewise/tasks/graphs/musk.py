@@ -8,7 +8,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +17,8 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, Splits, dealt, sizes
+from edgewise.tasks.core.task import Pattern, given, lay
 
 FILE = Remote(
     name="musk1.mat",
@@ -66,9 +66,9 @@ class BagClassification(Classification):
             raise ConfigError(f"fold must be 0 to {FOLDS - 1} and seed 0 to 2**32 - 1, not {fold} and {seed}")
         self.name, self.classes = name, bags.classes
         self.signature = Features(inputs=bags.x[0].shape[-1], outputs=len(bags.classes), whole_graph=True)
-        folds = stratified(bags.labels, seed)
+        folds = dealt(bags.labels, seed)
         train = torch.cat([part for number, part in enumerate(folds) if number != fold])
-        self.splits: dict[Split, Tensor] = {"train": train, "valid": train, "test": folds[fold]}
+        self.splits: Splits = {"train": train, "valid": train, "test": folds[fold]}
         self.epoch_size = len(self.splits["train"])
         seen = torch.cat([bags.x[bag] for bag in self.splits["train"].tolist()])
         mean, deviation = seen.mean(0), seen.std(0).clamp(min=1e-6)
@@ -109,19 +109,6 @@ class BagClassification(Classification):
         answer = {"bag": self.bags.names[bag], "instances": len(self.bags.x[bag]), "split": split}
         answer |= {"class": next(iter(probabilities)), "label": self.bags.classes[int(self.bags.labels[bag])]}
         return answer | {"probabilities": probabilities}
-
-
-def stratified(labels: Tensor, seed: int) -> list[Tensor]:
-    """Ten folds of the bags, dealt out class by class after `numpy.random.RandomState(seed)` has shuffled each.
-
-    Example
-        >>> [len(fold) for fold in stratified(torch.arange(25) % 2, seed=0)]
-        [3, 3, 3, 3, 3, 2, 2, 2, 2, 2]
-    """
-    random = np.random.RandomState(seed)
-    classes = [np.flatnonzero(labels.numpy() == label) for label in labels.unique().tolist()]
-    dealt = np.concatenate([random.permutation(members) for members in classes])
-    return [torch.from_numpy(np.sort(dealt[fold::FOLDS])) for fold in range(FOLDS)]
 
 
 def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool = False) -> BagClassification:

@@ -17,7 +17,8 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
-from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
 

@@ -13,7 +13,8 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, links_of
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
-from edgewise.tasks.core.task import Pattern, Split, Task, given, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, Task, given
 from edgewise.tasks.graphs.families import draw_splits, family_named
 from edgewise.tasks.links.prediction import PairBatch
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import cut
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
 NODES = 41
@@ -41,8 +40,7 @@ def skip_links(copies: int = 15, seed: int = 0) -> GraphClassification:
         for _ in range(copies)
     )
     number = torch.arange(len(graphs)).view(len(SKIPS), copies)
-    train, valid, test = (part.flatten() for part in number.tensor_split([copies * 3 // 5, copies * 4 // 5], 1))
-    splits: dict[Split, Tensor] = {"train": train, "valid": valid, "test": test}
+    splits = cut(number, (copies * 3 // 5, copies * 4 // 5), dim=1)
     labels = torch.arange(len(SKIPS)).repeat_interleave(copies)
     x = torch.ones(NODES * len(graphs), 1)
     classes = tuple(str(skip) for skip in SKIPS)

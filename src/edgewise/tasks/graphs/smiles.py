@@ -12,8 +12,9 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import DisjointBatch
 from edgewise.tasks.core.source import local_folder
+from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.graphs.molecules import random_cut, rdkit, read_table
+from edgewise.tasks.graphs.molecules import rdkit, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
 from edgewise.tasks.text.tokenization import BEGIN, END, CharacterTokenizer
@@ -118,7 +119,7 @@ def masked_smiles(
                 line; DataError for a SMILES longer than `length`
     """
     name, texts, _ = _read(file, smiles, value, folder)
-    cut = random_cut(len(texts), fold)
+    cut = shuffled(len(texts), fold)
     parts = {split: [texts[number] for number in rows.tolist()] for split, rows in cut.items()}
     return MaskedTokens(f"masked {name}", parts, TOKENIZER, length, share, respelt if respell else None)
 
@@ -154,7 +155,7 @@ def smiles(
     if labels < 1:
         raise ConfigError(f"labels must be at least 1, not {labels}")
     name, texts, values = _read(file, smiles, value, folder)
-    cut = random_cut(len(texts), fold)
+    cut = shuffled(len(texts), fold)
     order = torch.randperm(len(cut["train"]), generator=Generator().manual_seed(fold))
     cut["train"] = cut["train"][order[:labels]].sort().values
     tokens = [framed(name, one, length) for one in TOKENIZER.encode(texts)]

@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.source import local_folder, read_bytes
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import Splits, held_out
 from edgewise.tasks.graphs.prediction import GraphClassification, GraphRegression, Graphs
 
 MAX_BYTES = 1 << 30
@@ -147,20 +147,21 @@ def tudataset(
     return GraphClassification(dataset, Graphs(members, x, targets, splits, tuple(f"class {c}" for c in names), e=e))
 
 
-def folds(data: TUFolder, published: Path, fold: int, validate: bool) -> dict[Split, Tensor]:
+def folds(data: TUFolder, published: Path, fold: int, validate: bool) -> Splits:
     """Which graphs train, choose and test in a fold: the published ones, else ten stratified ones."""
     count = len(data.targets)
     if published.exists():
         train, valid, test = _published(published, fold, count)
     else:
-        train, test = _stratified(data, np.arange(count), fold)
-        train, valid = _stratified(data, train, 0)
+        classes = data.targets if data.is_class else None
+        train, test = held_out(torch.arange(count), classes, fold)
+        train, valid = held_out(train, classes, 0)
     if not validate:
-        train, valid, test = np.sort(np.concatenate([train, valid])), test, test[:0]
-    return {"train": torch.from_numpy(train), "valid": torch.from_numpy(valid), "test": torch.from_numpy(test)}
+        train, valid, test = torch.cat([train, valid]).sort().values, test, test[:0]
+    return {"train": train, "valid": valid, "test": test}
 
 
-def _published(path: Path, fold: int, count: int) -> tuple[Array, Array, Array]:
+def _published(path: Path, fold: int, count: int) -> tuple[Tensor, ...]:
     try:
         held = json.loads(read_bytes(path, MAX_BYTES))
         if not 0 <= fold < len(held):
@@ -174,22 +175,7 @@ def _published(path: Path, fold: int, count: int) -> tuple[Array, Array, Array]:
     together = np.concatenate(parts)
     if together.min(initial=0) < 0 or together.max(initial=0) >= count or len(np.unique(together)) != len(together):
         raise DataError(f"{path}: fold {fold} names a graph twice, or one outside 0 to {count - 1}")
-    return parts[0], parts[1], parts[2]
-
-
-def _stratified(data: TUFolder, chosen: Array, fold: int) -> tuple[Array, Array]:
-    """The other nine tenths of the chosen graphs and the tenth of that number; classes in proportion."""
-    from sklearn.model_selection import KFold, StratifiedKFold
-
-    if not 0 <= fold < FOLDS:
-        raise ConfigError(f"task.fold must be one of 0 to {FOLDS - 1}, not {fold}")
-    make = StratifiedKFold if data.is_class else KFold
-    try:
-        cut = list(make(FOLDS, shuffle=True, random_state=0).split(chosen, data.targets[chosen]))
-    except ValueError as error:
-        raise DataError(f"{len(chosen)} graphs cannot be cut into {FOLDS} folds: {error}") from error
-    rest, held = cut[fold]
-    return chosen[rest], chosen[held]
+    return tuple(map(torch.from_numpy, parts))
 
 
 def _members(data: TUFolder) -> tuple[tuple[Graph, ...], Array]:

@@ -20,7 +20,8 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import EXAMPLE, Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
 
 MAX_BYTES = 1 << 24
 DRAWN = 6  # images in a report

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 
 from edgewise.errors import ConfigError
+from edgewise.tasks.core.splits import cut
 from edgewise.tasks.images.classification import ImageClassification, Images
 
-TRAIN, VALID, TEST = 1297, 140, 360
+TRAIN, VALID = 1297, 140  # of 1,797 images
 
 
 def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
@@ -37,14 +38,14 @@ def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
     data = load_digits()
     pixels = torch.from_numpy(data.images.astype("uint8"))
     order = torch.from_numpy(np.random.RandomState(seed).permutation(len(pixels)))
-    train, valid, test = order.split([TRAIN, VALID, TEST])
-    grey = pixels[train].double()
+    splits = cut(order, (TRAIN, TRAIN + VALID))
+    grey = pixels[splits["train"]].double()
     images = Images(
         pixels=pixels,
         labels=torch.from_numpy(data.target.astype("int64")),
         classes=tuple(str(digit) for digit in data.target_names),
         mean=grey.mean().item(),
         deviation=grey.std(correction=0).item(),
-        splits={"train": train, "valid": valid, "test": test},
+        splits=splits,
     )
     return ImageClassification("digits", images, patch)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
+from edgewise.tasks.core.splits import fixed
 from edgewise.tasks.images.classification import ImageClassification, Images
 from edgewise.tasks.images.idx import read_idx
 
@@ -118,12 +119,11 @@ def _read(folder: str | None, download: bool) -> tuple[Tensor, Tensor]:
 
 
 def _images(pixels: Tensor, labels: Tensor) -> Images:
-    train, valid, test = torch.arange(TRAIN + VALID + TEST).split([TRAIN, VALID, TEST])
     return Images(
         pixels=pixels,
         labels=labels,
         classes=tuple("0123456789"),
         mean=0.1307 * 255,
         deviation=0.3081 * 255,
-        splits={"train": train, "valid": valid, "test": test},
+        splits=fixed(TRAIN, VALID, TEST),
     )

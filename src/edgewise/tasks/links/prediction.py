@@ -16,7 +16,8 @@ from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of, moved
-from edgewise.tasks.core.task import Pattern, Split, Task, given, lay
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern, Task, given, lay
 from edgewise.tasks.nodes.citation import citation
 
 VALID, TEST = 0.05, 0.1

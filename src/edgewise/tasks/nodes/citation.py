@@ -7,13 +7,12 @@ from typing import Literal
 import numpy as np
 import torch
 from scipy.sparse import diags
-from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 from edgewise.tasks.nodes.planetoid import PARTS, read_planetoid
 
@@ -97,7 +96,7 @@ def citation(
         words = diags(np.divide(1, totals, out=np.zeros_like(totals), where=totals > 0)) @ words
     graph = Graph.from_edge_index(torch.from_numpy(data.edges), len(data.labels))
     classes = CLASSES.get(dataset, tuple(f"class {c}" for c in range(data.classes)))
-    splits: dict[Split, Tensor] = {
+    splits: Splits = {
         "train": torch.from_numpy(data.train),
         "valid": torch.from_numpy(data.valid),
         "test": torch.from_numpy(data.test),

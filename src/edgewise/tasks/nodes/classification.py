@@ -23,7 +23,8 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, given, lay
 
 MAX_BYTES = 1 << 32
 WHOLE, AROUND, NAMED = 150, 60, 40  # nodes: larger graphs are drawn in part, such a part, graphs whose nodes have names

@@ -14,7 +14,8 @@ from edgewise.graphs import Graph
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
-from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
+from edgewise.tasks.core.splits import Split, fixed, sizes
+from edgewise.tasks.core.task import Pattern, Task, given, lay
 
 END, VALID, TEST = 3.0, 50, 200
 
@@ -52,12 +53,12 @@ class CurveRegression(Task):
         self.place = torch.cat([places, torch.linspace(0, END, TEST)])
         error = noise * torch.randn(points + VALID, generator=generator)
         self.value = truth(self.place) + torch.cat([error, torch.zeros(TEST)])
-        train, valid, test = torch.arange(len(self.place)).split([points, VALID, TEST])
-        self.splits: dict[Split, Tensor] = {"train": train, "valid": valid, "test": test}
+        self.splits = fixed(points, VALID, TEST)
         self.signature = Features(inputs=2, outputs=1)
-        known = torch.where(torch.arange(len(self.place)) < points, self.value, 0)
+        everyone = torch.arange(len(self.place))
+        known = torch.where(everyone < points, self.value, 0)
         self._x = torch.stack([self.place, known], -1)
-        senders, receivers = train.repeat(len(self.place)), torch.arange(len(self.place)).repeat_interleave(points)
+        senders, receivers = everyone[:points].repeat(len(everyone)), everyone.repeat_interleave(points)
         index = torch.stack([senders, receivers])[:, senders != receivers]
         self._graph = Graph.from_edge_index(index, len(self.place))
         self._batches: dict[tuple[Split, Pattern], Batch] = {}

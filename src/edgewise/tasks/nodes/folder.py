@@ -11,15 +11,14 @@ from torch import Tensor
 
 from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Graph
+from edgewise.tasks.core.splits import SPLITS, Splits, named, shuffled
 from edgewise.tasks.core.table import Table, find_table, read_table
-from edgewise.tasks.core.task import Split
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
-SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 ARRAYS = ("edge_index", "x", "labels")
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Parts = tuple[Array, Array, Tensor, tuple[str, ...], dict[Split, Tensor]]
+Parts = tuple[Array, Array, Tensor, tuple[str, ...], Splits]
 
 
 def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -> NodeClassification:
@@ -53,12 +52,13 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -
         lacking = ", ".join(f"{name}.csv" for name, found in tables.items() if not found)
         raise DataError(f"{place} lacks {lacking} (or .parquet), and it has no graph.npz. Give folder=")
     graph = Graph.from_edge_index(torch.from_numpy(edges), len(labels))
+    known = (labels >= 0).nonzero()[:, 0]
     nodes = Nodes(
         graph.symmetrise().coalesce() if undirected else graph,
         torch.from_numpy(x.astype(np.float32)),
         labels,
         classes,
-        splits or _random_cut(labels, fold),
+        splits or {split: known[rows] for split, rows in shuffled(len(known), fold, (0.6, 0.8)).items()},
     )
     for split in SPLITS:
         rows = nodes.splits[split]
@@ -67,14 +67,6 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -
         if bool((labels[rows] < 0).any()):
             raise DataError(f"{place}: node {int(rows[labels[rows] < 0][0])} of the {split} split has no label")
     return NodeClassification(place.name, nodes)
-
-
-def _random_cut(labels: Tensor, seed: int) -> dict[Split, Tensor]:
-    known = (labels >= 0).nonzero().squeeze(1)
-    order = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))]
-    train, valid = round(0.6 * len(known)), round(0.8 * len(known))
-    parts = zip(SPLITS, (order[:train], order[train:valid], order[valid:]), strict=True)
-    return {split: rows.sort().values for split, rows in parts}
 
 
 def _read_npz(path: Path) -> Parts:
@@ -131,7 +123,8 @@ def _read_tables(nodes: Path, edges: Path) -> Parts:
     labels = torch.tensor([class_of[name] for name in given])
     lines = read_table(edges, ("sender", "receiver"))
     ends = [_ends(lines, end, number_of) for end in ("sender", "receiver")]
-    return np.array(ends, dtype=np.int64), x, labels, classes, _splits(table) if "split" in table.columns else {}
+    splits = named(table.texts("split"), table.at) if "split" in table.columns else {}
+    return np.array(ends, dtype=np.int64), x, labels, classes, splits
 
 
 def _ends(lines: Table, end: str, number_of: dict[str, int]) -> list[int]:
@@ -140,13 +133,3 @@ def _ends(lines: Table, end: str, number_of: dict[str, int]) -> list[int]:
         if name not in number_of:
             raise DataError(f"{lines.at(row)}: there is no node {name[:40]!r}")
     return [number_of[name] for name in names]
-
-
-def _splits(table: Table) -> dict[Split, Tensor]:
-    parts: dict[Split, list[int]] = {split: [] for split in SPLITS}
-    for number, split in enumerate(table.texts("split")):
-        if split in parts:
-            parts[split].append(number)
-        elif split:
-            raise DataError(f"{table.at(number)}: the split {split[:40]!r} is none of {', '.join(SPLITS)}")
-    return {split: torch.tensor(nodes, dtype=torch.int64) for split, nodes in parts.items()}

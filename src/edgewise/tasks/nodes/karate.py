@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from edgewise.graphs import Graph
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 
@@ -35,7 +34,7 @@ def karate(loops: bool = False) -> NodeClassification:
     graph = Graph.from_edge_index(torch.cat([friends, friends.flip(0)], 1), len(club))
     classes = ("Mr. Hi", "Officer")
     labels = torch.tensor([classes.index(club.nodes[member]["club"]) for member in sorted(club)])
-    splits: dict[Split, Tensor] = {
+    splits: Splits = {
         "train": torch.tensor([0, 33]),
         "valid": torch.arange(2, 33, 2),
         "test": torch.arange(1, 33, 2),

@@ -13,10 +13,10 @@ from edgewise.graphs import Graph, LayerSample, Sample, importance, sample_layer
 from edgewise.graphs.derived import cached
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Pattern, Split
+from edgewise.tasks.core.splits import ascending, cut
+from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
-SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 MOST_WORKERS = 64
 
 
@@ -150,9 +150,7 @@ def planted(
     centres = signal * torch.randn(classes, channels, generator=draw)
     x = centres[labels] + torch.randn(nodes, channels, generator=draw)
     order = torch.randperm(nodes, generator=draw)
-    half, quarter = nodes // 2, nodes // 4
-    parts = zip(SPLITS, order.split([half, quarter, nodes - half - quarter]), strict=True)
-    splits = {split: part.sort().values for split, part in parts}
+    splits = ascending(cut(order, (nodes // 2, nodes // 2 + nodes // 4)))
     graph = Graph.from_edge_index(torch.stack([senders, receivers]), nodes)
     names = tuple(f"class {c}" for c in range(classes))
     return SampledNodes("planted", Nodes(graph, x, labels, names, splits), fanouts, inductive, layerwise, workers)

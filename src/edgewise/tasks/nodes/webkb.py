@@ -15,7 +15,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder, local_folder, read_bytes
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import Split, Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
 MAX_BYTES = 1 << 26
@@ -129,7 +129,7 @@ def _links(path: Path, pages: int) -> Tensor:
     return torch.from_numpy(table.T.copy())
 
 
-def _cut(path: Path, pages: int) -> dict[Split, Tensor]:
+def _cut(path: Path, pages: int) -> Splits:
     arrays = read_arrays(path, MASKS.values())
     if any(mask.shape != (pages,) for mask in arrays.values()):
         raise DataError(f"{path}: its masks are not for {pages} pages")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.tasks.core.task import Split
+from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.particles.rollout import Scene
 from edgewise.tasks.particles.simulation import LONGEST, Simulation
 
@@ -118,9 +118,9 @@ def granular(
         raise ConfigError(f"history must be from 2 to {LONGEST_HISTORY} moves, not {history}")
     if not 0 <= noise < 10 or not 0 <= seed < 2**32:
         raise ConfigError(f"noise={noise} must be from 0 to 10 and seed={seed} from 0 to {2**32 - 1}")
-    sizes: dict[Split, int] = {"test": held_out, "valid": held_out, "train": training}
-    films = torch.from_numpy(_cached(sum(sizes.values()), particles, seed))
-    splits = dict(zip(sizes, torch.arange(len(films)).split(list(sizes.values())), strict=True))
+    films = torch.from_numpy(_cached(training + 2 * held_out, particles, seed))
+    test, valid, train = torch.arange(len(films)).split([held_out, held_out, training])  # the first films are tests
+    splits: Splits = {"test": test, "valid": valid, "train": train}
     scene = Scene(films, (SIDE, SIDE), RADIUS, REACH, FRAME, GRAVITY)
     return Simulation("granular", scene, splits, history, noise)
 

@@ -23,7 +23,8 @@ from edgewise.layers.plain.tables import chosen
 from edgewise.models.signature import Atoms
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.drawing import Drawing, Parity, Section
-from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
+from edgewise.tasks.core.splits import Split, fixed, sizes
+from edgewise.tasks.core.task import Pattern, Task, given, lay
 from edgewise.tasks.particles.atoms import FRICTION, STEP, Ase, Frames, import_ase, simulate
 
 SPACE = 3
@@ -112,9 +113,7 @@ def molecular_dynamics(
         return _after_warm_up(simulate(moving, force(), WARM_UP + frames, EVERY, STEP, at, own))
 
     trajectories = _cached(told, (count, frames), lambda: Frames.stacked([run(number) for number in range(count)]))
-    numbers = torch.arange(count).split([training, held_out, held_out])
-    splits = dict(zip(("train", "valid", "test"), numbers, strict=True))
-    return EnergiesAndForces("molecular-dynamics", trajectories, splits, radius)  # type: ignore[arg-type]
+    return EnergiesAndForces("molecular-dynamics", trajectories, fixed(training, held_out, held_out), radius)
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

@@ -23,7 +23,8 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Pattern, Split, Task, given, lay, sizes
+from edgewise.tasks.core.splits import Split, fixed, sizes
+from edgewise.tasks.core.task import Pattern, Task, given, lay
 
 Floats = NDArray[np.float64]
 
@@ -140,8 +141,7 @@ def nbody(
     frames = 30, 30 + horizon
     sizes: dict[Split, int] = {"train": training, "valid": held_out, "test": held_out}
     trajectories = _cached(sizes, particles, frames, seed)
-    splits = dict(zip(sizes, torch.arange(sum(sizes.values())).split(list(sizes.values())), strict=True))
-    return Forecast("nbody", trajectories, splits, turned)
+    return Forecast("nbody", trajectories, fixed(training, held_out, held_out), turned)
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

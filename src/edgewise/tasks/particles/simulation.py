@@ -16,7 +16,8 @@ from edgewise.kernels import gaussians
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
-from edgewise.tasks.core.task import Pattern, Split, Task, given, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, Task, given
 from edgewise.tasks.particles.rollout import Rollout, Scene
 
 BELLS = 32  # Gaussians in which the distance from a wall is expressed

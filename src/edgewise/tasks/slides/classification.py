@@ -24,7 +24,8 @@ from edgewise.models.capabilities import Attribution
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Drawing, HeatMaps, Output, Section
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.task import Pattern, Split, given, lay
+from edgewise.tasks.core.splits import SPLITS, Split, by_class, cut, named
+from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores
 from edgewise.tasks.slides.features import Extractor, Features, extract, fit_scale, learn_extractor
@@ -341,8 +342,7 @@ def _simulated(count: int, seed: int, workers: int) -> Slides:
             pass
     except OSError as error:
         raise DataError(f"simulated slides cannot be written to {place}: {error.strerror}") from error
-    parts = torch.arange(count).tensor_split([count // 2, count * 13 // 20])
-    splits: dict[Split, Tensor] = dict(zip(("train", "valid", "test"), parts, strict=True))
+    splits = cut(torch.arange(count), (count // 2, count * 13 // 20))
     targets = torch.arange(count) % 2
     return Slides(paths, targets, ("healthy", "planted"), splits, lambda number: plan(number, seed).region)
 
@@ -360,32 +360,14 @@ def read_folder(folder: Path, seed: int) -> Slides:
         name, split = row["slide"] or "", row.get("split", "train")
         if Path(name).name != name or not (folder / name).is_file():
             raise DataError(f"{folder / 'labels.csv'}, line {line}: {name!r} is no file of this folder")
-        if not row["label"] or split not in ("train", "valid", "test"):
+        if not row["label"] or split not in SPLITS:
             raise DataError(
                 f"{folder / 'labels.csv'}, line {line}: a label, and a split train, valid or test, are needed"
             )
     classes = tuple(sorted({row["label"] for row in rows}))
     targets = torch.tensor([classes.index(row["label"]) for row in rows])
     if "split" in rows[0]:
-        parts = {name: [g for g, row in enumerate(rows) if row["split"] == name] for name in ("train", "valid", "test")}
-        splits: dict[Split, Tensor] = {name: torch.tensor(part, dtype=torch.int64) for name, part in parts.items()}  # type: ignore[misc]
+        splits = named([row["split"] for row in rows], lambda number: f"{folder / 'labels.csv'}, line {number + 2}")
     else:
-        splits = stratified(targets, seed)
+        splits = by_class(targets, seed)
     return Slides(tuple(folder / row["slide"] for row in rows), targets, classes, splits)
-
-
-def stratified(targets: Tensor, seed: int) -> dict[Split, Tensor]:
-    """60 % of each class to train, 20 % to validate, 20 % to test.
-
-    Example
-        >>> {split: len(chosen) for split, chosen in stratified(torch.tensor([0, 1] * 5), 0).items()}
-        {'train': 6, 'valid': 2, 'test': 2}
-    """
-    generator = torch.Generator().manual_seed(seed)
-    parts: list[tuple[Tensor, ...]] = []
-    for label in targets.unique().tolist():
-        own = (targets == label).nonzero()[:, 0]
-        own = own[torch.randperm(len(own), generator=generator)]
-        parts.append(own.tensor_split([round(0.6 * len(own)), round(0.8 * len(own))]))
-    joined = [torch.cat(part).sort().values for part in zip(*parts, strict=True)]
-    return dict(zip(("train", "valid", "test"), joined, strict=True))

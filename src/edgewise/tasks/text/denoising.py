@@ -12,7 +12,8 @@ from torch import Generator, nn
 from edgewise.errors import ConfigError
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.source import find_folder
-from edgewise.tasks.core.task import Pattern, Split
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.noise import delete_tokens, infill, permute_sentences, permute_tokens
 from edgewise.tasks.text.tokenization import MASK, Level, Tokenizer
 from edgewise.tasks.text.translation import MULTI30K, Manner, Pair, Translation, multi30k, read_language

@@ -22,7 +22,8 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.task import Pattern, Sampling, Split, given, lay
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern, Sampling, given, lay
 
 SHAKESPEARE = Remote(
     name="input.txt",

@@ -14,7 +14,8 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, given, lay
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,

@@ -16,7 +16,8 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.text.noise import mask_tokens
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, Tokenizer
 

@@ -21,7 +21,8 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes, unpacked
-from edgewise.tasks.core.task import Pattern, Split, given, lay, sizes
+from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
 MAX_BYTES = 1 << 28

@@ -1,0 +1,122 @@
+"""Which examples train, choose the weights and test: every way in which a task cuts its data. The draws must never
+change: the figures of docs/results.md rest on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError, DataError
+
+Split = Literal["train", "valid", "test"]
+Splits = dict[Split, Tensor]
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+FOLDS = 10  # of those tasks that report a mean over folds
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def cut(order: Tensor, ends: Sequence[int], dim: int = 0) -> Splits:
+    """The examples in a given order, cut where training and validation end.
+
+    Example
+        >>> {split: part.tolist() for split, part in cut(torch.tensor([3, 1, 0, 2]), (2, 3)).items()}
+        {'train': [3, 1], 'valid': [0], 'test': [2]}
+    """
+    return dict(zip(SPLITS, (part.flatten() for part in order.tensor_split(list(ends), dim)), strict=True))
+
+
+def fixed(train: int, valid: int, test: int) -> Splits:
+    """The first `train` examples, the next `valid` and the last `test`."""
+    return cut(torch.arange(train + valid + test), (train, train + valid))
+
+
+def shuffled(count: int, seed: int, ends: tuple[float, float] = (0.8, 0.9)) -> Splits:
+    """All examples at random, by a seed alone; training and validation end at shares of them. Each part ascends.
+
+    Example
+        >>> {split: len(rows) for split, rows in shuffled(1128, 0).items()}
+        {'train': 902, 'valid': 113, 'test': 113}
+    """
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return ascending(cut(order, [round(end * count) for end in ends]))
+
+
+def by_class(labels: Tensor, seed: int, ends: tuple[float, float] = (0.6, 0.8)) -> Splits:
+    """As `shuffled`, class by class: each part has its share of every class.
+
+    Example
+        >>> {split: len(chosen) for split, chosen in by_class(torch.tensor([0, 1] * 5), 0).items()}
+        {'train': 6, 'valid': 2, 'test': 2}
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts: list[Splits] = []
+    for label in labels.unique().tolist():
+        own = (labels == label).nonzero()[:, 0]
+        own = own[torch.randperm(len(own), generator=generator)]
+        parts.append(cut(own, [round(end * len(own)) for end in ends]))
+    return ascending({split: torch.cat([part[split] for part in parts]) for split in SPLITS})
+
+
+def ascending(splits: Splits) -> Splits:
+    """The same parts, each in ascending order."""
+    return {split: rows.sort().values for split, rows in splits.items()}
+
+
+def dealt(labels: Tensor, seed: int, folds: int = FOLDS) -> list[Tensor]:
+    """Folds dealt out like cards, class after class, each shuffled by `numpy.random.RandomState(seed)`.
+
+    Example
+        >>> [len(fold) for fold in dealt(torch.arange(25) % 2, seed=0)]
+        [3, 3, 3, 3, 3, 2, 2, 2, 2, 2]
+    """
+    random = np.random.RandomState(seed)
+    classes = [np.flatnonzero(labels.numpy() == label) for label in labels.unique().tolist()]
+    cards = np.concatenate([random.permutation(members) for members in classes])
+    return [torch.from_numpy(np.sort(cards[fold::folds])) for fold in range(folds)]
+
+
+def held_out(chosen: Tensor, labels: Array | None, fold: int, folds: int = FOLDS) -> tuple[Tensor, Tensor]:
+    """Of the chosen examples all but one of the folds, and that fold: scikit-learn's, shuffled with seed 0.
+
+    Symbols     labels = the class of every example, which each fold then has in proportion; None: no classes
+    Errors      ConfigError for a fold that there is none of, DataError for too few examples
+    """
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    if not 0 <= fold < folds:
+        raise ConfigError(f"task.fold must be one of 0 to {folds - 1}, not {fold}")
+    make, numbers = KFold if labels is None else StratifiedKFold, chosen.numpy()
+    try:
+        parts = make(folds, shuffle=True, random_state=0).split(numbers, None if labels is None else labels[numbers])
+        rest, held = list(parts)[fold]
+    except ValueError as error:
+        raise DataError(f"{len(chosen)} examples cannot be cut into {folds} folds: {error}") from error
+    return chosen[torch.from_numpy(rest)], chosen[torch.from_numpy(held)]
+
+
+def named(names: Sequence[str], place: Callable[[int], str]) -> Splits:
+    """The examples by the name of their split; one without a name is in none.
+
+    Symbols     place(n) = where the data says so of example n, for the DataError about a name that is no split
+    """
+    parts: dict[Split, list[int]] = {split: [] for split in SPLITS}
+    for number, name in enumerate(names):
+        if name in parts:
+            parts[name].append(number)
+        elif name:
+            raise DataError(f"{place(number)}: the split {name[:40]!r} is none of {', '.join(SPLITS)}")
+    return {split: torch.tensor(numbers, dtype=torch.int64) for split, numbers in parts.items()}
+
+
+def sizes(splits: Mapping[Any, Sized]) -> str:
+    """How many examples each split has.
+
+    Example
+        >>> sizes({"train": range(1000), "valid": range(5)})
+        '1,000 train, 5 valid'
+    """
+    return ", ".join(f"{len(examples):,} {split}" for split, examples in splits.items())
