@@ -79,7 +79,7 @@ def svg(figure: Figure, prefix: str) -> str:
     drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
     drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', drawn, count=1)
     wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))
-    drawn = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in wanted else "", drawn)
+    drawn = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in wanted else "", drawn)
     drawn = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", drawn)
     for name, colour in PAGE.items():
         drawn = drawn.replace(colour, f"var(--{name})")
@@ -224,7 +224,7 @@ def pictures(shown: Pictures) -> Figure:
         rows = 1 + len(shown.heat)
         figure = Figure(figsize=(WIDTH, rows * (side + 0.25) if shown.heat else 1.35 * side), layout="constrained")
         FigureCanvasSVG(figure)
-        bands: Any = figure.subfigures(rows, 1, squeeze=False, height_ratios=[1.16, *[1.0] * len(shown.heat)])
+        bands: Any = figure.subfigures(rows, 1, squeeze=False, height_ratios=[1.25, *[1.0] * len(shown.heat)])
         first, *others = bands[:, 0]
         if others:
             first.suptitle("image and prediction", x=0.005, ha="left", fontsize=8.5, color=MUTED)

@@ -69,7 +69,9 @@ def networks(shown: Networks) -> Figure:
             lines = list(np.stack([places[receivers], places[senders]], axis=1))
             axes.add_collection(LineCollection(lines, colors=MUTED, linewidths=0.6))
             x, y = places.T
-            axes.scatter(x, y, s=14, c=[_colour(c) for c in classes], edgecolor=PAPER, linewidth=0.6, zorder=4)
+            axes.scatter(
+                x, y, s=70 / shown.columns, c=[_colour(c) for c in classes], edgecolor=PAPER, linewidth=0.6, zorder=4
+            )
             axes.set_aspect("equal")
             axes.margins(0.08)
             axes.set_title(title)

@@ -28,7 +28,7 @@ Records = list[dict[str, Any]]
 
 def report(run: Path) -> list[str]:
     """Write a run's figures and report; the problems met on the way, which its page names too."""
-    with torch.random.fork_rng(devices=[]):  # whoever trains on must not notice
+    with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
         page = RunPage(run, load_run(run, device="cpu"), read_metrics(run))
         sections = [made for section in page.sections() for made in page.section(section.title, section.make)]
         body = [*heading(page), *sections, *reproduction(page), footer()]
@@ -122,7 +122,7 @@ def properties(page: RunPage) -> Markup:
     rows = [("data", task.describe())]
     if graph is not None:
         density = 100 * graph.num_edges / max(graph.num_receivers * graph.num_senders, 1)
-        size = f"{graph.num_receivers:,} nodes, {graph.num_edges:,} edges, {density:.2g} % of all pairs"
+        size = f"{graph.num_receivers:,} nodes, {graph.num_edges:,} edges, {density:.3g} % of all pairs"
         rows.append(("graph", f"{config.graph.name}: {size}"))
     rows += [(row.name, pages.equation(row.equation)) for row in layers_of(page.packaged)]
     rows.append(("model", options_sentence(config.model.name, config.model.options)))
@@ -140,9 +140,9 @@ def properties(page: RunPage) -> Markup:
 
 def layers_of(recipe: recipes.Recipe | None) -> list[System]:
     """The layers among the systems that a recipe runs; of two with the same id, its own."""
-    found = [row for row in SYSTEMS if recipe and row.id in recipe.system and row.file.startswith("layers/")]
-    own = {row.id for row in found if recipe and row.recipe == recipe.name}
-    return [row for row in found if row.id not in own or (recipe and row.recipe == recipe.name)]
+    layers = [row for row in SYSTEMS if recipe and row.id in recipe.system and row.file.startswith("layers/")]
+    own = {row.id for row in layers if recipe and row.recipe == recipe.name}
+    return [row for row in layers if row.id not in own or (recipe and row.recipe == recipe.name)]
 
 
 def options_sentence(name: str, options: Any) -> str:

@@ -206,7 +206,7 @@ Content = Drawing | TextTable | Passage
 
 
 class Section(NamedTuple):
-    """A titled part of a report. Its contents are made when they are asked for, so that one that fails costs no other.
+    """A titled part of a report. Its contents are made on demand, so that one that fails costs no other.
 
     Example
         >>> section = Section("Fit", lambda: [TextTable(["x", "y"], [["0", "1"]])])

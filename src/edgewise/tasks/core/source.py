@@ -1,4 +1,4 @@
-"""Where data comes from: the user's folder, the data folder, the cache, or, only when asked, a verified download."""
+"""Where data comes from: the user's folder, the data folder, the cache, or, only on request, a verified download."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def fetch(url: str, sha256: str, destination: Path, max_bytes: int, *, context: 
 
     Symbols     context = the certificates to trust (default: the system's)
     Errors      ConfigError: an address that is not https, a sha256 that is not 64 hexadecimal digits
-                DataError: no answer, a redirect away from https, more than max_bytes, another hash
+                DataError: no response, a redirect away from https, more than max_bytes, another hash
     Edge cases  the destination is replaced in one step: a reader sees the old file or the whole new one
     """
     if not url.lower().startswith("https://"):
@@ -129,10 +129,10 @@ def fetch(url: str, sha256: str, destination: Path, max_bytes: int, *, context: 
     made = [folder for folder in destination.parents if not folder.exists()]
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        with opener.open(url, timeout=60) as answer, part.open("xb") as file:
-            found = _copy(answer, file, url, max_bytes)
-        if found != sha256:
-            raise DataError(f"{url}: its sha256 is {found}, expected {sha256}")
+        with opener.open(url, timeout=60) as response, part.open("xb") as file:
+            digest = _copy(response, file, url, max_bytes)
+        if digest != sha256:
+            raise DataError(f"{url}: its sha256 is {digest}, expected {sha256}")
         part.replace(destination)
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
@@ -147,10 +147,10 @@ def fetch(url: str, sha256: str, destination: Path, max_bytes: int, *, context: 
     return destination
 
 
-def _copy(answer: Any, file: IO[bytes], url: str, max_bytes: int) -> str:
-    """Copy an answer to a file, at most max_bytes of it, and return its sha256."""
+def _copy(response: Any, file: IO[bytes], url: str, max_bytes: int) -> str:
+    """Copy a response to a file, at most max_bytes of it, and return its sha256."""
     digest, size = hashlib.sha256(), 0
-    while chunk := answer.read(CHUNK):
+    while chunk := response.read(CHUNK):
         size += len(chunk)
         if size > max_bytes:
             raise DataError(f"{url}: longer than the {max_bytes:,} bytes that it may have")

@@ -1,4 +1,4 @@
-"""A table of named columns from a CSV or a Parquet file; what is wrong with it is told by line or row."""
+"""A table of named columns from a CSV or a Parquet file; what is wrong with it is named by line or row."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class Table:
 
 def find_table(place: Path, name: str) -> Path | None:
     """name.csv or name.parquet of a folder, or None; which of two is meant would be a guess, so that is refused."""
-    found = [place / f"{name}{ending}" for ending in ENDINGS if (place / f"{name}{ending}").is_file()]
-    if len(found) > 1:
-        raise DataError(f"{place}: it has {found[0].name} and {found[1].name}: leave one of them")
-    return found[0] if found else None
+    files = [place / f"{name}{ending}" for ending in ENDINGS if (place / f"{name}{ending}").is_file()]
+    if len(files) > 1:
+        raise DataError(f"{place}: it has {files[0].name} and {files[1].name}: leave one of them")
+    return files[0] if files else None
 
 
 def read_table(path: Path, needed: Sequence[str]) -> Table:

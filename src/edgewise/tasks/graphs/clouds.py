@@ -19,7 +19,7 @@ Draw = Callable[[int, torch.Generator], Tensor]  # n points on the surface, [n, 
 def clouds(
     points: int = 64, neighbors: int = 8, noise: float = 0.03, examples: int = 1600, seed: int = 0
 ) -> GraphClassification:
-    """Tell which of six bodies a cloud of points was drawn from: sphere, cube, cylinder, cone, torus or helix.
+    """Classify which of six bodies a cloud of points was drawn from: sphere, cube, cylinder, cone, torus or helix.
 
     Points are uniform on the body's surface (on the line of a helix), stretched along each axis by 0.8 to 1.2, turned
     by a uniform rotation, moved by Gaussian noise, centred, and divided by their root mean square distance from there.

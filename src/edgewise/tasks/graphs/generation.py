@@ -76,7 +76,7 @@ class GraphGeneration(Classification):
         self._written: dict[Split, Sequences] = {}
 
     def sequence_graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
-        """Who listens to whom among the tokens of a sequence: causal, or a pattern in which none hears a later one."""
+        """The graph among the tokens of a sequence: causal, or a pattern in which none attends to a later one."""
         length = self.length if length is None else length
         if (pattern, length) not in self._graphs:
             laid = causal(length) if pattern is None or given(pattern) else lay(pattern, length)
@@ -149,16 +149,16 @@ class GraphGeneration(Classification):
         graphs = [graph for graph in drawn if graph is not None]
         train, test, count = self.splits["train"], self.splits["test"], max(len(drawn), 1)
         classes = isomorphism_classes([*train, *graphs])
-        known, found = set(classes[: len(train)]), classes[len(train) :]
+        known, drawn_classes = set(classes[: len(train)]), classes[len(train) :]
         valid = [self.family.valid(graph) for graph in graphs]
-        new = [name not in known for name in found]
+        new = [name not in known for name in drawn_classes]
         generator = torch.Generator().manual_seed(0)
         chance = [random_alike(graph, generator) for graph in test]
         return {
             "valid": sum(valid) / count,
             "novel": sum(new) / count,
             "valid and novel": sum(a and b for a, b in zip(valid, new, strict=True)) / count,
-            "unique": len(set(found)) / count,
+            "unique": len(set(drawn_classes)) / count,
             "degree": degree_discrepancy(graphs, test) if graphs else 2.0,
             "clustering": clustering_discrepancy(graphs, test) if graphs else 2.0,
             "degree of random graphs": degree_discrepancy(chance, test),

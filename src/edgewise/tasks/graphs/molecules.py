@@ -100,12 +100,12 @@ def _bond(bond: Any) -> list[float]:
 
 
 def _one_hot(value: object, known: Sequence[object], other: bool = False) -> list[float]:
-    found = [float(value == one) for one in known]
-    return found + [float(not any(found))] if other else found
+    hot = [float(value == one) for one in known]
+    return hot + [float(not any(hot))] if other else hot
 
 
 def descriptors(smiles: str) -> Tensor:
-    """What RDKit can tell of a molecule as a whole: all of its `Descriptors`, in their order.
+    """RDKit's description of a molecule as a whole: all of its `Descriptors`, in their order.
 
     Shapes      -> [D], float64; D grows with RDKit: 217 in 2026.9
     Symbols     log P and molar refractivity (Crippen), polar and other surface areas, weight, counts of atoms, rings,
@@ -174,10 +174,10 @@ def molecules(
         smiles: The column with the SMILES.
         value: The column with the number.
         fold: Seed of the random cut: another number, another cut.
-        bonds: Tell the types of bonds, for a model that reads edge features.
-        crippen: Tell of each atom what it adds to log P and to the molar refractivity, as Wildman and Crippen fitted
+        bonds: Give the types of bonds, for a model that reads edge features.
+        crippen: Give of each atom what it adds to log P and to the molar refractivity, as Wildman and Crippen fitted
             them to other molecules: knowledge from outside the file.
-        whole: Tell of each molecule as a whole what RDKit's descriptors say, standardised by the training part, for a
+        whole: Give of each molecule as a whole RDKit's descriptors, standardised by the training part, for a
             model that reads features of whole graphs. Some of them, too, were fitted to other molecules.
         folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
 

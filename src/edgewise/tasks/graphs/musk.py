@@ -47,7 +47,7 @@ class Bags:
 
 
 class BagClassification(Classification):
-    """One answer for each bag; a batch of bags is one disjoint graph with flat nodes, without padding.
+    """One output for each bag; a batch of bags is one disjoint graph with flat nodes, without padding.
 
     Args:
         name: The task's name.
@@ -75,7 +75,7 @@ class BagClassification(Classification):
         self.bags = Bags(tuple((x - mean) / deviation for x in bags.x), bags.labels, bags.names, bags.classes)
 
     def bags_graph(self, sizes: list[int], pattern: Pattern = None) -> Graph:
-        """The pattern over the instances of each bag, side by side; by default every instance hears its whole bag."""
+        """The pattern over the instances of each bag, side by side; by default a complete graph."""
         chosen = complete if pattern is None or given(pattern) else pattern
         return Graph.batch([lay(chosen, size) for size in sizes])
 
@@ -106,13 +106,13 @@ class BagClassification(Classification):
         batch = self._batch(torch.tensor([bag]), pattern).to(device)
         probabilities = class_probabilities(model.eval()(batch.graph, batch.x)[0].cpu(), self.bags.classes)
         split = next(name for name, part in self.splits.items() if bag in part.tolist())
-        answer = {"bag": self.bags.names[bag], "instances": len(self.bags.x[bag]), "split": split}
-        answer |= {"class": next(iter(probabilities)), "label": self.bags.classes[int(self.bags.labels[bag])]}
-        return answer | {"probabilities": probabilities}
+        prediction = {"bag": self.bags.names[bag], "instances": len(self.bags.x[bag]), "split": split}
+        prediction |= {"class": next(iter(probabilities)), "label": self.bags.classes[int(self.bags.labels[bag])]}
+        return prediction | {"probabilities": probabilities}
 
 
 def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool = False) -> BagClassification:
-    """Tell musks from other molecules by the shapes that they can take: 92 bags of 476 shapes with 166 features.
+    """Distinguish musks from other molecules by the shapes that they can take: 92 bags of 476 shapes with 166 features.
 
     One tenth of the bags tests, with its share of musks; the others train, and validate. The features are standardised
     by the training bags. The accuracy to report is the mean over all ten folds.

@@ -1,4 +1,4 @@
-"""Graph classification and regression: many graphs, one answer each; a batch of them is one disjoint graph."""
+"""Graph classification and regression: many graphs, one output each; a batch of them is one disjoint graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Graphs:
     Args:
         members: The G graphs, one by one.
         x: The features of their nodes [N, C], the members' nodes one after the other.
-        targets: What is asked of each graph: classes [G], or values [G].
+        targets: Of each graph, its class or its value [G].
         splits: For "train", "valid" and "test" the graphs that it reads.
         classes: The classes' names; none where the targets are values.
         names: The graphs' names where they have any, as the SMILES of molecules.
@@ -76,7 +76,7 @@ class GraphClassification(Classification):
 
     @property
     def outputs(self) -> int:
-        """Width of the model's answer to a graph."""
+        """Width of the model's output for a graph."""
         return len(self.graphs.classes)
 
     def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
@@ -136,14 +136,14 @@ class GraphClassification(Classification):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """The answer for one graph of the data, by a split and a number in it: "test:7"."""
+        """The prediction for one graph of the data, by a split and a number in it: "test:7"."""
         number = int(self.example(request, self.graphs.splits))
         batch = self._batch(torch.tensor([number]), pattern).to(device)
         output = batch.read(model.eval()(*batch.inputs))[0].cpu()
         named = {"name": self.graphs.names[number]} if self.graphs.names else {}
-        return {"graph": number} | named | self._answer(output, self.graphs.targets[number])
+        return {"graph": number} | named | self._named(output, self.graphs.targets[number])
 
-    def _answer(self, output: Tensor, target: Tensor) -> dict[str, Any]:
+    def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
         probabilities = class_probabilities(output, self.graphs.classes)
         label = self.graphs.classes[int(target)]
         return {"class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
@@ -184,5 +184,5 @@ class GraphRegression(GraphClassification):
         """The root is taken of the mean over the whole split, not batch by batch."""
         return means | {"rmse": means["rmse"] ** 0.5}
 
-    def _answer(self, output: Tensor, target: Tensor) -> dict[str, Any]:
+    def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
         return {"value": self.mean + self.deviation * float(output[0]), "measured": float(target)}

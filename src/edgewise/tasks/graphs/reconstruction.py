@@ -1,4 +1,4 @@
-"""Graph auto-encoding: each node becomes a few numbers, and those of two nodes tell whether they are linked."""
+"""Graph auto-encoding: each node becomes a few numbers, from which it is decoded which nodes are linked."""
 
 from __future__ import annotations
 

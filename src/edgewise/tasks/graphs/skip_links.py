@@ -14,10 +14,10 @@ SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 
 
 def skip_links(copies: int = 15, seed: int = 0) -> GraphClassification:
-    """Tell how far the chords of a ring of 41 nodes reach: 2, 3, 4, 5, 6, 9, 11, 12, 13 or 16 nodes.
+    """Classify how far the chords of a ring of 41 nodes reach: 2, 3, 4, 5, 6, 9, 11, 12, 13 or 16 nodes.
 
     Every node has four neighbours and the feature 1, so that message passing, however deep, gives all graphs the same
-    answer: one in ten right. A graph's nodes are numbered at random. Of the copies of each class, three fifths train,
+    output: one in ten right. A graph's nodes are numbered at random. Of the copies of each class, three fifths train,
     one fifth validates and one fifth tests.
 
     Reference   Murphy et al., "Relational pooling for graph representations", 2019; the split of Dwivedi et al., 2020

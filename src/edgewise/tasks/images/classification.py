@@ -75,7 +75,7 @@ def move(pixels: Tensor, moves: Tensor) -> Tensor:
 
 
 class ImageClassification(Classification):
-    """Each image is one example: P patches [B, P, C] on one shared graph, one answer per image.
+    """Each image is one example: P patches [B, P, C] on one shared graph, one output per image.
 
     Args:
         name: The task's name.

@@ -13,7 +13,7 @@ TRAIN, VALID = 1297, 140  # of 1,797 images
 
 
 def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
-    """Tell which of the ten digits an 8 x 8 image shows.
+    """Classify which of the ten digits an 8 x 8 image shows.
 
     The images are shuffled by `numpy.random.RandomState(seed)`, whose stream never changes: the first 1,297 train, the
     next 140 validate, the last 360 test. The grey values 0 to 16 are standardised by the training images' mean and

@@ -31,7 +31,7 @@ SIDE, TRAIN, VALID, TEST = 28, 55_000, 5_000, 10_000
 
 
 def mnist(patch: int = 0, folder: str | None = None, download: bool = False, shift: int = 0) -> ImageClassification:
-    """Tell which of the ten digits a 28 x 28 image shows.
+    """Classify which of the ten digits a 28 x 28 image shows.
 
     Of the 60,000 training images the first 55,000 train and the last 5,000 validate; the 10,000 test images test. The
     grey values, scaled to 0..1, are standardised by the customary mean 0.1307 and standard deviation 0.3081.
@@ -53,7 +53,7 @@ def mnist(patch: int = 0, folder: str | None = None, download: bool = False, shi
 def mnist_rotated(
     patch: int = 1, turn: float = 360.0, seed: int = 0, folder: str | None = None, download: bool = False
 ) -> ImageClassification:
-    """Tell which of the ten digits an image shows, turned by any angle, having seen upright ones only.
+    """Classify which of the ten digits an image shows, turned by any angle, having seen upright ones only.
 
     As `mnist`, except that each of the 10,000 test images is turned about its centre by an angle drawn evenly from
     0° to `turn`, by bilinear interpolation, and rounded to whole grey values. The images that train and those that

@@ -25,7 +25,7 @@ VALID, TEST = 0.05, 0.1
 
 @dataclass
 class PairBatch(Batch):
-    """The whole training graph, and the pairs of nodes whose links the loss asks about.
+    """The whole training graph, and the pairs of nodes whose links the loss reads.
 
     Args:
         pairs: Columns {i, j} [2, M]; `target` is 1 where they are linked and 0 where not.
@@ -75,7 +75,7 @@ class LinkPrediction(Task):
                 or better there; pairs without a link that score the same rank first
     Differs     the paper compares all N² pairs in each step, and weighs links up to half of the loss; here the other
                 half is a sample of the pairs, drawn anew for each step among all that are no *training* link: pairs
-                that are held out are not spared, which would tell them apart
+                that are held out are not spared, which would give them away
     Reference   Kipf & Welling, 2016
     """
 
@@ -174,7 +174,7 @@ class LinkPrediction(Task):
 
 
 def ranking_scores(links: Tensor, none: Tensor, k: int = 20) -> dict[str, Tensor]:
-    """How well scores tell links from pairs without a link.
+    """How well scores distinguish links from pairs without a link.
 
     Equation    auc = P(s_link > s_none) + P(s_link = s_none) / 2;  ap = Σ_n (R_n - R_{n-1}) P_n over the thresholds
                 rank of a link = 1 + number of pairs without a link that score as high or higher
@@ -219,7 +219,7 @@ def citation_links(
     Args:
         dataset: "cora", "citeseer" or "pubmed".
         width: Channels of a paper's embedding.
-        variational: Learn a normal distribution for each paper, not a point: the model answers 2 x width channels.
+        variational: Learn a normal distribution for each paper, not a point: the model gives 2 x width channels.
         fold: Seed of the random cut: another number, another cut.
         folder: Where the files ind.NAME.x etc. lie (default: planetoid in $EDGEWISE_DATA, then the cache).
         download: Fetch what is missing from the planetoid repository, over TLS and verified by its hash.

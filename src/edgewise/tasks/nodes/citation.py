@@ -84,7 +84,7 @@ def citation(
         download: Fetch what is missing from the planetoid repository, over TLS and verified by its hash.
         normalise: Divide each paper's words by their sum, as the GCN paper does.
 
-    Errors      a file that is missing, damaged, or whose pickle asks for more than arrays is a `DataError` that names
+    Errors      a file that is missing, damaged, or whose pickle holds more than arrays is a `DataError` that names
                 it.
     """
     if dataset not in _SHA256:

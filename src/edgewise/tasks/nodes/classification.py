@@ -149,17 +149,21 @@ class NodeClassification(Classification):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """Class probabilities of the nodes asked for: "all", or numbers as in "0,33"."""
+        """Class probabilities of the requested nodes: "all", or numbers as in "0,33"."""
         chosen = self._parse(request)
         batch = self._batch("test", pattern).to(device)
         logits = model.eval()(batch.graph, batch.x).cpu()
         classes = self.nodes.classes
-        answers = []
+        predictions = []
         for node in chosen:
             probabilities, label = class_probabilities(logits[node], classes), int(self.nodes.labels[node])
-            answer = {"node": node, "class": next(iter(probabilities)), "label": classes[label] if label >= 0 else None}
-            answers.append(answer | {"probabilities": probabilities})
-        return {"nodes": answers}
+            prediction = {
+                "node": node,
+                "class": next(iter(probabilities)),
+                "label": classes[label] if label >= 0 else None,
+            }
+            predictions.append(prediction | {"probabilities": probabilities})
+        return {"nodes": predictions}
 
     def _parse(self, request: str) -> list[int]:
         count = self.nodes.graph.num_receivers

@@ -1,4 +1,4 @@
-"""A curve from noisy points: what is the function, where nobody measured it?"""
+"""A curve from noisy points: what is the function between the measurements?"""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CurveRegression(Task):
         self._batches: dict[tuple[Split, Pattern], Batch] = {}
 
     def graph(self, pattern: Pattern = None) -> Graph:
-        """Everybody hears the training points but itself; or a pattern over the nodes in their order."""
+        """Every node attends to the training points but itself; or a pattern over the nodes in their order."""
         return self._graph if pattern is None or given(pattern) else lay(pattern, len(self.place))
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
@@ -118,10 +118,10 @@ class CurveRegression(Task):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """The fit at the test point nearest to each place asked for, as in "0.25, 1.5"."""
+        """The fit at the test point nearest to each requested place, as in "0.25, 1.5"."""
         batch = self._batch("test", pattern).to(device)
         fit = model.eval()(batch.graph, batch.x)[self.splits["test"].to(device), 0].cpu()
-        grid, answers = self.place[self.splits["test"]], []
+        grid, fits = self.place[self.splits["test"]], []
         for part in request.split(","):
             try:
                 place = float(part)
@@ -132,10 +132,8 @@ class CurveRegression(Task):
                     f"no place {part.strip()[:80]!r} on the curve: give numbers from 0 to {END:g} as in '0.5,1'"
                 )
             nearest = int((grid - place).abs().argmin())
-            answers.append(
-                {"x": grid[nearest].item(), "fit": fit[nearest].item(), "truth": truth(grid[nearest]).item()}
-            )
-        return {"places": answers}
+            fits.append({"x": grid[nearest].item(), "fit": fit[nearest].item(), "truth": truth(grid[nearest]).item()})
+        return {"places": fits}
 
 
 def truth(x: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -
     elif tables["nodes"] and tables["edges"]:
         edges, x, labels, classes, splits = _read_tables(tables["nodes"], tables["edges"])
     else:
-        lacking = ", ".join(f"{name}.csv" for name, found in tables.items() if not found)
+        lacking = ", ".join(f"{name}.csv" for name, table in tables.items() if not table)
         raise DataError(f"{place} lacks {lacking} (or .parquet), and it has no graph.npz. Give folder=")
     graph = Graph.from_edge_index(torch.from_numpy(edges), len(labels))
     known = (labels >= 0).nonzero()[:, 0]

@@ -38,7 +38,7 @@ class SampledNodes(NodeClassification):
 
     Equation    each step: seeds B drawn from the training nodes, y_B = f(B's sampled neighbourhood)      (Alg. 2)
     Cost        a step reads at most |B| Π (1 + fan-out) nodes, whatever the size of the graph
-    Edge cases  inductive: training hears only the graph that the training nodes induce; other nodes, their features
+    Edge cases  inductive: training reads only the graph that the training nodes induce; other nodes, their features
                 and their edges are first seen in evaluation, which reads all neighbours of the whole graph
     Reference   Hamilton, Ying & Leskovec, "Inductive representation learning on large graphs", 2017
 

@@ -79,7 +79,7 @@ def molecular_dynamics(
 
     Each trajectory is a run of its own in a heat bath (Langevin, steps of 5 fs), with a seed of its own; after 1 ps of
     warming up a frame is kept every 50 fs. Training, validation and test trajectories are different ones, at the same
-    temperatures in turn. What is asked: the energy in eV, and the force on every atom in eV/Å. The default takes about
+    temperatures in turn. The targets are the energy in eV, and the force on every atom in eV/Å. The default takes about
     a minute, once: the frames are kept in ~/.cache/edgewise/molecular-dynamics. It needs the extra `atoms`.
 
     Reference   Jacobsen, Stoltze & Nørskov, 1996 (effective medium theory, EMT); Larsen et al., 2017 (ASE)
@@ -254,7 +254,7 @@ class EnergiesAndForces(Task):
         """Squared errors of each frame: of its energy per atom, and the mean one of its forces; [G] and [G]."""
         if outputs.shape != batch.target.shape:
             shapes = f"{list(outputs.shape)} instead of {list(batch.target.shape)}"
-            raise ConfigError(f"this task asks for energies and forces, and the model gives {shapes}: choose potential")
+            raise ConfigError(f"this task needs energies and forces, and the model gives {shapes}: choose potential")
         error = outputs - batch.target
         return self._by_frame(batch, error)[:, 0].square(), self._by_frame(batch, error.square())[:, 1:].mean(-1)
 

@@ -22,7 +22,7 @@ class Scene:
         positions: Centres [M, T, N, D] in metres, float64.
         box: Edges of the box [D] in metres; one corner is the origin.
         radius: Of a particle, in metres.
-        reach: How far a particle hears others, and walls, in metres.
+        reach: Distance up to which particles, and walls, act on a particle, in metres.
         frame: Seconds between two frames.
         gravity: Downwards along the last axis, in metres per second².
     """

@@ -77,8 +77,8 @@ class Simulation(Task):
         later = now + moves[:, -1]
         near, soon = (torch.cat([place, self.box - place], -1) for place in (now, later))
         bells = gaussians(soon.clamp(min=0)[..., None], BELLS).flatten(2)  # beyond a wall is at the wall
-        told = (moves / self.velocity).transpose(1, 2).flatten(2)
-        return torch.cat([now, moves[:, -1], told, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()
+        recent = (moves / self.velocity).transpose(1, 2).flatten(2)
+        return torch.cat([now, moves[:, -1], recent, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` frames of training films drawn with replacement, their histories disturbed."""

@@ -137,7 +137,7 @@ class SlideClassification(GraphClassification):
     def heat(
         self, model: Attribution, number: int, pattern: Pattern, device: torch.device | str, output: int
     ) -> Tensor:
-        """How much each tile of a slide speaks for a class [M]."""
+        """How much each tile of a slide contributes to a class [M]."""
         batch = self._batch(torch.tensor([number]), pattern).to(device)
         return smoothed(batch.graph, model.relevance(batch.graph, batch.x, output)).cpu()
 
@@ -248,7 +248,7 @@ def slides(
     workers: int = 2,
     seed: int = 0,
 ) -> SlideClassification:
-    """Tell from a whole slide whether, and show where, there is a region of large dark nuclei; or classify your own.
+    """Detect in a whole slide whether, and show where, there is a region of large dark nuclei; or classify your own.
 
     Simulated slides are pyramids of 1,024 × 1,024 pixels at 0.5 microns each, on which tissue, immune cells and the
     stain vary; half of them have a planted region. A residual network first learns from the training slides' tiles,

@@ -61,10 +61,10 @@ def extract(extractor: Extractor, layouts: Sequence[Layout], tiling: Tiling) -> 
         extractor.eval()
     parts: list[list[Tensor]] = [[] for _ in layouts]
     for number, tiles in stream(layouts, tiling):
-        found = extractor(tiles)
-        if found.ndim != 2 or len(found) != len(tiles) or not found.isfinite().all():
-            raise ShapeError(f"the extractor gave {list(found.shape)} for {len(tiles)} tiles: finite [B, C] is needed")
-        parts[number].append(found.float().cpu())
+        x = extractor(tiles)
+        if x.ndim != 2 or len(x) != len(tiles) or not x.isfinite().all():
+            raise ShapeError(f"the extractor gave {list(x.shape)} for {len(tiles)} tiles: finite [B, C] is needed")
+        parts[number].append(x.float().cpu())
     return [torch.cat(part) for part in parts]
 
 

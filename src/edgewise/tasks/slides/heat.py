@@ -34,7 +34,7 @@ class Examined:
     heat: Tensor | None
 
     def map(self, tiling: Tiling, title: str, region: NDArray[np.bool_] | None = None) -> HeatMap:
-        """The slide and the heat on its tiles, from 0 to 1; what speaks against the class is 0."""
+        """The slide and the heat on its tiles, from 0 to 1; what contributes against the class is 0."""
         assert self.heat is not None
         picture, _, _ = overview(self.layout.path, tiling)
         cells = np.zeros((picture.shape[0] // OVERVIEW, picture.shape[1] // OVERVIEW))

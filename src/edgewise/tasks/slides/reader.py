@@ -75,7 +75,7 @@ class Layout:
 def lay_out(path: Path, tiling: Tiling) -> Layout:
     """Find the tiles of a slide that hold tissue.
 
-    Errors      DataError for a file that is no slide, tells no resolution or holds no tissue; EdgewiseError without
+    Errors      DataError for a file that is no slide, names no resolution or holds no tissue; EdgewiseError without
                 OpenSlide
     Cost        reads the slide once, at the coarsest resolution that it has and that suffices; memory O(tiles), and
                 `REGION`² pixels for each worker

@@ -69,7 +69,7 @@ def draw(planned: Plan, number: int, seed: int) -> Pixels:
     """The slide's pixels [1024, 1024, 3].
 
     Nuclei have radii of 2 to 3.5 microns; those of immune cells 1.5 to 2.2, and lie densely; planted ones 4.5 to 7,
-    and lie densely too: to be dark or dense tells nothing.
+    and lie densely too: being dark or dense alone means nothing.
     """
     from PIL import Image, ImageDraw, ImageFilter
 

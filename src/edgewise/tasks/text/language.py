@@ -237,9 +237,11 @@ def _as_bytes(text: str) -> str:
 def _number(text: str, alphabet: str) -> tuple[Tensor, str]:
     """Each character's number in the sorted vocabulary, in the fewest bytes, and the vocabulary."""
     code_points = np.frombuffer((text + alphabet).encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    found, numbers = np.unique(code_points, return_inverse=True)
+    vocabulary, numbers = np.unique(code_points, return_inverse=True)
     numbers = numbers[: len(text)]
-    return torch.from_numpy(numbers.astype("uint8" if len(found) <= 256 else "int32")), "".join(map(chr, found))
+    return torch.from_numpy(numbers.astype("uint8" if len(vocabulary) <= 256 else "int32")), "".join(
+        map(chr, vocabulary)
+    )
 
 
 def read_text(path: Path) -> str:

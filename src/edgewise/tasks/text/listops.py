@@ -160,7 +160,7 @@ def value(tokens: list[str]) -> int:
 def listops(
     shortest: int = 16, longest: int = 512, depth: int = 10, arguments: int = 10, examples: int = 1000, seed: int = 0
 ) -> ListOps:
-    """Work out expressions such as [MAX 2 9 [MIN 4 7 ] 0 ], of one answer, 0 to 9: smallest, largest, median (its whole
+    """Work out expressions such as [MAX 2 9 [MIN 4 7 ] 0 ] to a digit, 0 to 9: smallest, largest, median (its whole
     part) or sum modulo 10 of a list whose elements may be lists.
 
     The long-range arena's definition, in shorter texts; its two parentheses around every element say nothing, and are

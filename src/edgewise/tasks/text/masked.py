@@ -52,7 +52,7 @@ class MaskedTokens(Classification):
 
     Equation    loss = −1/M Σ_m log p(x_m | the text with some of it masked), over the M tokens that were chosen
     Symbols     share = how likely a token is chosen; `mask_tokens` says what becomes of it
-    Shapes      a text of n tokens is BEGIN, n tokens, END: n + 2 nodes that hear one another
+    Shapes      a text of n tokens is BEGIN, n tokens, END: n + 2 nodes that attend to one another
     Errors      DataError for a text longer than `length`, or a split without texts
     Edge cases  `reword` draws another wording of the same text each time it is read to train; one that is too long is
                 replaced by the text itself. Masks that validate and test are drawn once
@@ -127,8 +127,8 @@ class MaskedTokens(Classification):
         graph = text_graph(pattern, len(x)).to(device)
         chances = model.eval()(graph, x.to(device)).cpu().double()[x == MASK, SPECIAL:].softmax(-1)
         best = chances.topk(min(5, chances.shape[-1]))
-        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return {"text": request, "guesses": [self._named(tokens, chances) for tokens, chances in found]}
+        likely = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return {"text": request, "guesses": [self._named(tokens, chances) for tokens, chances in likely]}
 
     def _named(self, tokens: Sequence[int], chances: Sequence[float]) -> dict[str, float]:
         names = (self.tokenizer.decode([SPECIAL + token]) for token in tokens)

@@ -87,7 +87,7 @@ class CharacterTokenizer:
 class BPETokenizer:
     """Byte pairs: the most frequent pair of neighbours becomes one token, over and over; no text is unknown to it.
 
-    Symbols     size = SPECIAL + 256 bytes + merges: at most what was asked for
+    Symbols     size = SPECIAL + 256 bytes + merges: at most the size that was requested
     Errors      EdgewiseError where the package tokenizers is not installed; DataError for JSON that it cannot read
     Edge cases  a text comes back as it was, but for white space at its beginning
     Reference   Sennrich, Haddow & Birch, 2016; on bytes: Radford et al., 2019 (GPT-2)
@@ -119,8 +119,8 @@ class BPETokenizer:
         return cls(merges)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        found = self._merges.encode_batch(list(texts), add_special_tokens=False)
-        return [[SPECIAL + number for number in one.ids] for one in found]
+        encoded = self._merges.encode_batch(list(texts), add_special_tokens=False)
+        return [[SPECIAL + number for number in one.ids] for one in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:
         text: str = self._merges.decode([token - SPECIAL for token in tokens if token >= SPECIAL])

@@ -146,7 +146,7 @@ class Translation(Classification):
         return self._pairs[split]
 
     def read(self, sources: Sequence[str]) -> list[list[int]]:
-        """The tokens of what a model is asked to translate."""
+        """The tokens of source texts."""
         return self.tokenizer.encode(sources)
 
     def _source(self, tokens: list[int]) -> Tensor:
