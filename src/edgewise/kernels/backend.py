@@ -250,6 +250,8 @@ def _of_score(takes: Attention, call: Attend) -> str | None:
 
 
 def _of_width(takes: Attention, call: Attend) -> str | None:
+    if (takes.least, takes.most, takes.head_bytes) == (0, None, None):
+        return None
     widths = call.v.shape[-1], call.v.shape[-1] if call.q is None else call.q.shape[-1]
     least, most, size = min(widths), max(widths), call.v.element_size()
     if least < takes.least:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels.scores import EdgeBias, Gaussian, Score
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -68,7 +69,7 @@ class Attend:
         if vectors is None:
             return self
         call, graph = self.with_equal_heads(), self.graph
-        own = graph.memo("own senders", lambda: _with_own_senders(graph))
+        own = _with_own_senders(graph)
         bias = self.score.edge_bias(graph)
         score = replace(self.score, biases=() if bias is None else (EdgeBias(bias),), vectors=None)
         k, v = (x if x is None else x.index_select(-3, graph.senders) for x in (call.k, call.v))
@@ -78,6 +79,7 @@ class Attend:
         return replace(call, graph=own, k=k, v=v, score=score)
 
 
+@cached
 def _with_own_senders(graph: Graph) -> Graph:
     return Graph.from_csr(graph.offsets, torch.arange(graph.num_edges, device=graph.device), graph.num_edges)
 

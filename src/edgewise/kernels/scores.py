@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,18 +61,22 @@ class RelativeBias:
 
     def at(self, distance: Tensor) -> Tensor:
         """The bias at integer distances i − j of any shape: [..., H]."""
-        index = self._column(distance)
+        index = _column(distance, self.table.shape[1] // 2)
         return self.table.t().index_select(0, index.reshape(-1)).view(*distance.shape, self.table.shape[0])
-
-    def _column(self, distance: Tensor) -> Tensor:
-        reach = self.table.shape[1] // 2
-        return distance.clamp(-reach, reach) + reach
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [E, H]."""
-        key = ("columns by distance", self.table.shape[1])
-        column = graph.memo(key, lambda: self._column(graph.receivers + graph.offset - graph.senders))
-        return self.table.t().index_select(0, column)
+        return self.table.t().index_select(0, _columns(graph, self.table.shape[1] // 2))
+
+
+def _column(distance: Tensor, reach: int) -> Tensor:
+    return distance.clamp(-reach, reach) + reach
+
+
+@cached
+def _columns(graph: Graph, reach: int) -> Tensor:
+    """The column of each edge's distance."""
+    return _column(graph.receivers + graph.offset - graph.senders, reach)
 
 
 @dataclass(frozen=True, eq=False)

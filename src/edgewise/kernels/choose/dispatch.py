@@ -59,7 +59,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor
     if name is None:
         lowered = call.lowered()
         # The choice depends on shapes and kinds only: it is made once for each graph and signature.
-        key = ("backend", type(call), *call.signature())
+        key = (cheapest, type(call), *call.signature())
         return BACKENDS[call.graph.memo(key, lambda: cheapest(lowered))].run(lowered)
     _check_name(name)
     named = BACKENDS[name]

@@ -17,8 +17,8 @@ from edgewise.kernels.choose import machines
 from edgewise.kernels.choose.machines import DTYPES, Machine
 from edgewise.kernels.scores import Dot
 
-# What backends probe, in the order in which one speed needs another. A tenth of the time that the probe of `edges`
-# takes is the traffic of its rows, which the cache holds: assumed.
+# What backends probe, in the order in which one speed needs another. A tenth of the time of the probe of `edges` counts
+# as the traffic of its rows, which the cache holds; assumed.
 SPEEDS = {"launch": 1.0, "flops": 1.0, "tiles": 1.0, "edges": 1.1, "rows": 1.0}
 BARE = 5  # how many bare operations on one number take as long as one of a call, with autograd around it; assumed
 PASSES, AGREED = 4, 1.25  # at most; and by what factor the two best may differ

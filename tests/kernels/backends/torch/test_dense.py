@@ -90,10 +90,10 @@ def test_pytorch_has_that_call_and_its_gradient():
 def test_variable_length_attention_is_for_half_precisions_on_the_gpu_and_blocks_that_it_takes():
     x = torch.empty(5, 1, 8, dtype=torch.bfloat16)
     assert not dense._runs_flash(Attend(blocks([3, 2]), x, x, x, Dot()))
-    assert dense._suits_flash(blocks([3, 2, 0]).rule)
-    assert dense._suits_flash(blocks([3, 2], senders=[0, 1]).rule)
-    assert not dense._suits_flash(blocks([3, 0], senders=[1, 1]).rule)
-    assert not dense._suits_flash(blocks([3, 0], senders=[0, 0]).rule)
+    assert dense._suits_flash(blocks([3, 2, 0]))
+    assert dense._suits_flash(blocks([3, 2], senders=[0, 1]))
+    assert not dense._suits_flash(blocks([3, 0], senders=[1, 1]))
+    assert not dense._suits_flash(blocks([3, 0], senders=[0, 0]))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="flash attention needs a GPU")

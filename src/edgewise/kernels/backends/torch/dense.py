@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
@@ -145,7 +146,7 @@ def _mask(call: Attend) -> Tensor | None:
     """What masks the scores, broadcastable to [B, H, I, J]: boolean without biases, None where nothing is masked."""
     graph = call.graph
     unmasked = graph.is_complete or _is_last_row(graph)
-    mask = None if unmasked else graph.memo("dense mask", graph.dense_mask)
+    mask = None if unmasked else _edge_mask(graph)
     if not call.score.biases:
         return mask
     total: Tensor | None = None
@@ -159,6 +160,16 @@ def _mask(call: Attend) -> Tensor | None:
     if total.ndim > 3:  # a bias that differs from one member of the batch to the next
         total = _flat_batch(total.expand(*call.v.shape[:-3], *total.shape[-3:]), 4)
     return total
+
+
+@cached
+def _edge_mask(graph: Graph) -> Tensor:
+    return graph.dense_mask()
+
+
+@cached
+def _matrix(graph: Graph, dtype: torch.dtype) -> Tensor:
+    return graph.dense_mask().to(dtype)
 
 
 def _bias_of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> Tensor:
@@ -177,20 +188,23 @@ def _bias_of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> 
 def _runs_flash(call: Attend) -> bool:
     """Whether PyTorch's variable-length flash attention takes a batch of blocks."""
     graph, v = call.graph, call.v
-    rule, width = graph.rule, max(v.shape[-1], v.shape[-1] if call.q is None else call.q.shape[-1])
+    width = max(v.shape[-1], v.shape[-1] if call.q is None else call.q.shape[-1])
     return (
         graph.device.type == "cuda"
         and v.dtype in (torch.float16, torch.bfloat16)
         and width <= FLASH_WIDTH
         and torch.cuda.get_device_capability(graph.device) >= (8, 0)
         and torch.backends.cuda.flash_sdp_enabled()
-        and isinstance(rule, Blocks)
-        and graph.memo("flash blocks", lambda: _suits_flash(rule))
+        and _suits_flash(graph)
     )
 
 
-def _suits_flash(rule: Blocks) -> bool:
+@cached
+def _suits_flash(graph: Graph) -> bool:
     """Whether some block has pairs, and none has senders alone: nothing would write their gradients."""
+    rule = graph.rule
+    if not isinstance(rule, Blocks):
+        return False
     pairs = list(zip(rule.receivers, rule.senders, strict=True))
     return any(i and j for i, j in pairs) and not any(j and not i for i, j in pairs)
 
@@ -202,9 +216,7 @@ def _flash_blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | 
     even = -(-max(width, values) // 8) * 8
     # [B, H, N, C] -> [B * N, H, C]
     q, k, v = (pad(x, (0, even - x.shape[-1])).transpose(1, 2).flatten(0, 1) for x in (q, k, v))
-    y = _flash_attention(
-        q, k, v, *graph.memo(("bounds of blocks", batch), lambda: _bounds(graph, batch)), scale, dropout
-    )
+    y = _flash_attention(q, k, v, *_bounds(graph, batch), scale, dropout)
     return y.unflatten(0, (batch, graph.num_receivers)).transpose(1, 2)[..., :values]
 
 
@@ -219,6 +231,7 @@ def _flash_attention(
     return y
 
 
+@cached
 def _bounds(graph: Graph, batch: int) -> tuple[Tensor, Tensor, int, int]:
     """Where blocks begin and end, [B * N + 1] int32 for receivers and for senders, and how many the largest has."""
     assert isinstance(graph.rule, Blocks)
@@ -232,7 +245,7 @@ def _bounds(graph: Graph, batch: int) -> tuple[Tensor, Tensor, int, int]:
 def _blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None, dropout: float) -> Tensor:
     """Disjoint complete graphs, grouped by size so that none is padded."""
     y = q.new_zeros(*q.shape[:-1], v.shape[-1])
-    for rows, columns in graph.memo("blocks by size", lambda: _blocks_by_size(graph)):  # [G, I_b], [G, J_b]
+    for rows, columns in _blocks_by_size(graph):  # [G, I_b], [G, J_b]
         block_q, block_k, block_v = (
             x[:, :, nodes.flatten()].unflatten(2, nodes.shape).transpose(1, 2).flatten(0, 1)
             for x, nodes in ((q, rows), (k, columns), (v, columns))
@@ -244,6 +257,7 @@ def _blocks(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None, 
     return y
 
 
+@cached
 def _blocks_by_size(graph: Graph) -> list[tuple[Tensor, Tensor]]:
     """For each size of block, which receivers [G, I_b] and senders [G, J_b] its G blocks hold."""
     assert isinstance(graph.rule, Blocks)
@@ -266,7 +280,7 @@ def _aggregate(call: Aggregate) -> Tensor:
     """A X, with the matrix A [I, J] written out; the mean divides by the number of senders."""
     graph, x, weight = call.graph, call.x, call.weight
     if weight is None:
-        matrix = graph.memo(("dense matrix", x.dtype), lambda: graph.dense_mask().to(x.dtype))
+        matrix = _matrix(graph, x.dtype)
     else:
         pair = graph.receivers * graph.num_senders + graph.senders
         flat = x.new_zeros(graph.num_receivers * graph.num_senders)

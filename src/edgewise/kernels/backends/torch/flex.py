@@ -21,6 +21,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs import forms as lowering
+from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Intervals
 from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
@@ -64,7 +65,7 @@ def _refuses_graph(graph: Graph, edge_bias: bool) -> str | None:
     rows, columns = _shape(graph)
     if rows * columns > TABLE:
         return f"a table of {rows} × {columns} blocks is too large"
-    if min(graph.num_edges, rows * columns) > BITMAPS and len(graph.memo("blocks", lambda: tiles(graph))[0]) > BITMAPS:
+    if min(graph.num_edges, rows * columns) > BITMAPS and len(tiles(graph)[0]) > BITMAPS:
         return f"the edges lie in more than {BITMAPS} blocks"
     return None
 
@@ -111,7 +112,7 @@ BACKEND = Backend(
 
 def _attend(call: Attend) -> Tensor:
     q, k, v = (_heads_first(x) for x in (*call.ends(), call.v))
-    mask = call.graph.memo("block mask", lambda: block_mask(call.graph))
+    mask = block_mask(call.graph)
     y: Tensor = _flex_attention(q.device.type)(q, k, v, score_mod(call), mask, enable_gqa=q.shape[1] != k.shape[1])
     y = y.transpose(1, 2)
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
@@ -177,9 +178,10 @@ def _flex_attention(device: str) -> Callable[..., Tensor]:
     return attention
 
 
+@cached
 def _number(graph: Graph, value: float) -> Tensor:
     """A number that a kernel reads: one in a closure would be compiled into it, or make it impossible to compile."""
-    return graph.memo(("number", value), lambda: torch.tensor(value, device=graph.device))
+    return torch.tensor(value, device=graph.device)
 
 
 # Mods: small functions of a pair's batch, head, receiver and sender, which FlexAttention compiles into its kernel
@@ -212,7 +214,7 @@ def _term(call: Attend, bias: Bias) -> Mod:
         return _relative(call.graph, bias.table.expand(call.heads, -1))
     if isinstance(bias, SenderBias):
         return _looked_up(call, bias.values, lambda i, j: j)
-    return _looked_up(call, bias.values, call.graph.memo("edge of pair", lambda: _edge_of_pair(call.graph)))
+    return _looked_up(call, bias.values, _edge_of_pair(call.graph))
 
 
 def _relative(graph: Graph, table: Tensor) -> Mod:
@@ -240,6 +242,7 @@ def _looked_up(call: Attend, values: Tensor, place: Mod) -> Mod:
     return term
 
 
+@cached
 def _edge_of_pair(graph: Graph) -> Mod:
     """The number of the edge from j to i; of some edge where there is none."""
     ranges = graph.ranges()
@@ -258,11 +261,12 @@ def _edge_of_pair(graph: Graph) -> Mod:
 # The block mask
 
 
+@cached
 def block_mask(graph: Graph) -> BlockMask:
     """The graph as FlexAttention reads it."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    row, column, pairs = found = graph.memo("blocks", lambda: tiles(graph))
+    row, column, pairs = found = tiles(graph)
     full = pairs == BLOCK**2
     shape = _shape(graph)
     lists: dict[str, Any] = {}
@@ -277,6 +281,7 @@ def block_mask(graph: Graph) -> BlockMask:
     return BlockMask(seq_lengths=lengths, BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=mask_mod, **lists)
 
 
+@cached
 def tiles(graph: Graph) -> Tiles:
     """Every block of 128 × 128 pairs that holds an edge, and how many it holds."""
     columns, ranges = _shape(graph)[1], graph.ranges()

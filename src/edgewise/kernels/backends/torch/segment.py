@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.scores import Kernel
@@ -135,7 +136,7 @@ class WeightedSum(torch.autograd.Function):
         ctx.graph = graph
         ctx.save_for_backward(weight, x if weight is not None and weight.requires_grad else None)
         if weight is None:
-            weight = graph.memo(("ones", x.dtype), lambda: torch.ones(graph.num_edges, dtype=x.dtype, device=x.device))
+            weight = _ones(graph, x.dtype)
         shape = (graph.num_receivers, graph.num_senders)
         return torch.sparse_csr_tensor(graph.offsets, graph.senders, weight.to(x.dtype), shape) @ x
 
@@ -184,10 +185,24 @@ def _reduce(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:
     # A start that equals no message: PyTorch would give it a share of the gradient, even with include_self=False.
     start = m_ij.new_full(shape, float("nan") if m_ij.is_floating_point() else 0)
     best = start.scatter_reduce(axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False)
-    hears = graph.memo("hears somebody", lambda: graph.in_degrees() > 0)
-    return torch.where(hears.reshape(-1, *[1] * (-axis - 1)), best, 0)
+    return torch.where(_has_senders(graph).reshape(-1, *[1] * (-axis - 1)), best, 0)
 
 
 def _divide_by_degree(graph: Graph, y: Tensor, axis: int) -> Tensor:
-    degree = graph.memo("degree or one", lambda: graph.in_degrees().clamp(min=1))
-    return y / degree.reshape(-1, *[1] * (-axis - 1))
+    return y / degrees(graph).reshape(-1, *[1] * (-axis - 1))
+
+
+@cached
+def degrees(graph: Graph) -> Tensor:
+    """The number of senders of each receiver, 1 where there are none."""
+    return graph.in_degrees().clamp(min=1)
+
+
+@cached
+def _has_senders(graph: Graph) -> Tensor:
+    return graph.in_degrees() > 0
+
+
+@cached
+def _ones(graph: Graph, dtype: torch.dtype) -> Tensor:
+    return torch.ones(graph.num_edges, dtype=dtype, device=graph.device)
