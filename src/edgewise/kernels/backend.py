@@ -27,7 +27,7 @@ PLACES = {"cpu": "the CPU", "cuda": "NVIDIA GPUs"}
 #   fitted   to the times of `python -m benchmarks regret`, three runs of 22 November 2026: 129 configurations of `Dot`
 #            attention in float32, forward and backward, on two threads of an AMD EPYC with AVX-512
 #            (docs/performance.md names the machine and the regret that is left)
-#   assumed  measured by nobody
+#   assumed  not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ def random_graph(nodes: int, edges: int, device: torch.device) -> Graph:
 class Backend:
     """One way to compute calls.
 
-    Symbols     summary = one sentence; cost(call) = a forward pass, asked only of calls that it does not refuse; run =
-                computes a call; devices = those on which the planner may choose it, by_name = those on which it runs
-                where it is named; limits(call) = a refusal that `takes` cannot express; lowered = whether calls come in
-                the algebra's simplest terms
+    Symbols     summary = one sentence; cost(call) = that of a forward pass, for a call that it does not refuse;
+                run(call) = the result; devices = where the planner may choose it; by_name = where it also runs if it is
+                named; limits(call) = a refusal that `takes` cannot express; lowered = whether calls come in the
+                algebra's simplest terms
     """
 
     name: str

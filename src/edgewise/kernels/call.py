@@ -1,4 +1,4 @@
-"""The three calls that a backend may be asked to run, checked once on their way in."""
+"""The three calls, one for each verb, checked once on their way in."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _columns(graph: Graph, reach: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class SenderBias:
-    """One number per sender and head, whoever listens: s_ij + b_j.
+    """One number per sender and head, whatever the receiver: s_ij + b_j.
 
     Shapes      values [*, J, H] or [*, J, 1]
     Cost        O(J·H), gathered to O(E·H) on edges
@@ -248,7 +248,7 @@ class Gaussian(Score):
 
 @dataclass(frozen=True, eq=False)
 class Uniform(Score):
-    """Everybody counts the same: s_ij = 0, so that y_i is the mean over N(i).
+    """All senders count the same: s_ij = 0, so that y_i is the mean over N(i).
 
     Shapes      q and k are None
     """

@@ -1,6 +1,9 @@
-"""The planner's constants: measured in time, kept, read again, and not trusted when they make no sense."""
+"""The planner's constants: measured in time, saved, loaded, and not trusted where they make no sense."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from unittest import mock
@@ -21,12 +24,12 @@ from pretend import Card
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(machines, "FOLDER", tmp_path / "machines")
     monkeypatch.setattr(machines, "MACHINES", dict(machines.ASSUMED))
-    monkeypatch.setattr(machines, "_recalled", set())
+    monkeypatch.setattr(machines, "_loaded", set())
     return tmp_path / "machines"
 
 
-def test_speeds_are_measured_kept_and_remembered(folder):
-    machines.remember()
+def test_speeds_are_measured_saved_and_loaded(folder):
+    machines.load()
     assert machines.MACHINES == machines.ASSUMED  # nothing was measured yet
     start = time.perf_counter()
     measured = measure.calibrate()["cpu"]
@@ -34,8 +37,25 @@ def test_speeds_are_measured_kept_and_remembered(folder):
     assert machines.MACHINES["cpu"] == measured != machines.ASSUMED["cpu"]
     assert len(list(folder.iterdir())) == 1  # and no half-written file beside it
     machines.MACHINES.update(machines.ASSUMED)
-    machines.remember()
+    machines.load()
     assert machines.MACHINES["cpu"] == measured
+
+
+FRESH = """
+import torch
+torch.set_num_threads({threads})
+from edgewise.kernels.choose import machines
+print(machines.MACHINES["cpu"].flops)
+"""
+
+
+def test_a_later_process_plans_by_the_speeds_that_were_saved(folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(machines, "FOLDER", tmp_path / "edgewise" / "machines")
+    machines.save("cpu", {"cpu": replace(machines.ASSUMED["cpu"], flops=12345.0)})
+    command = [sys.executable, "-c", FRESH.format(threads=torch.get_num_threads())]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert float(done.stdout) == 12345.0
 
 
 def test_a_disturbed_pass_is_made_up_for_by_the_next_ones(folder, monkeypatch):
@@ -62,7 +82,7 @@ def test_passes_end_where_none_agrees(folder, monkeypatch):
 def test_a_file_that_makes_no_sense_is_passed_over(folder, text):
     folder.mkdir()
     machines._path("cpu").write_text(text, encoding="utf-8")
-    machines.remember()
+    machines.load()
     assert machines.MACHINES == machines.ASSUMED
 
 
@@ -71,7 +91,7 @@ def test_a_speed_that_cannot_be_is_passed_over(folder, value):
     folder.mkdir()
     names = machines.asdict(machines.ASSUMED["cpu"])
     machines._path("cpu").write_text(json.dumps({"cpu": names | {"edges": value}}), encoding="utf-8")
-    machines.remember()
+    machines.load()
     assert machines.MACHINES == machines.ASSUMED
 
 

@@ -45,7 +45,7 @@ def use_backend(name: str | None) -> Iterator[None]:
 
 
 def forced_backend() -> str | None:
-    """The backend that `use_backend` asks for, where the code runs."""
+    """The backend that an enclosing `use_backend` names, or None."""
     return _forced_for_compiler if torch.compiler.is_compiling() else _forced.get()
 
 

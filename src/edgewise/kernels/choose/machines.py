@@ -1,4 +1,4 @@
-"""The speeds of this machine and its GPU: assumed, or measured and kept in a file for later processes."""
+"""The speeds of this machine and its GPU: assumed, or measured and saved for later processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Machine:
     rows: float
     rows_far: float
     launch: float
-    reused: float = 32e6  # bytes: the largest block that glibc's malloc keeps for the next one
+    reused: float = 32e6  # bytes: the largest block that glibc's malloc reuses
     cache: float = 24e6  # bytes; assumed
 
     def seconds(self, cost: Cost) -> float:
@@ -74,7 +74,7 @@ MACHINES = dict(ASSUMED)  # by kind; `edgewise.kernels.choose.measure` puts what
 
 
 def kind_of(device: torch.device, dtype: torch.dtype) -> str:
-    """Which of MACHINES computes in a dtype on a device; one that nobody measured passes for a CPU.
+    """Which of MACHINES computes in a dtype on a device; any other device counts as a CPU.
 
     Example
         >>> kind_of(torch.device("cuda"), torch.bfloat16), kind_of(torch.device("cpu"), torch.bfloat16)
@@ -89,11 +89,11 @@ def speeds(device: torch.device, dtype: torch.dtype) -> Machine:
     """Those of a device in a dtype."""
     kind = kind_of(device, dtype)
     if kind != "cpu":
-        recall("cuda")
+        _load_once("cuda")
     return MACHINES[kind]
 
 
-def keep(device: str, measured: dict[str, Machine]) -> None:
+def save(device: str, measured: dict[str, Machine]) -> None:
     """Use measured speeds from now on, and in later processes on the same machine."""
     MACHINES.update(measured)
     path = _path(device)
@@ -104,30 +104,30 @@ def keep(device: str, measured: dict[str, Machine]) -> None:
     part.replace(path)
 
 
-def remember(device: str = "cpu") -> None:
-    """Take the speeds that `calibrate` kept, if it ran on this device (with as many threads); else those assumed."""
+def load(device: str = "cpu") -> None:
+    """Use the speeds that were saved for this device (with as many threads), if any; else those assumed."""
     kinds = [kind_of(torch.device(device), dtype) for dtype in DTYPES[device]]
     try:
-        kept = json.loads(_path(device).read_text(encoding="utf-8"))
-        found = {kind: {name: float(kept[kind][name]) for name in asdict(MACHINES[kind])} for kind in kinds}
+        content = json.loads(_path(device).read_text(encoding="utf-8"))
+        saved = {kind: {name: float(content[kind][name]) for name in asdict(MACHINES[kind])} for kind in kinds}
     except (OSError, ValueError, TypeError, KeyError):
         return  # never measured, or by another version
-    for kind, values in found.items():
+    for kind, values in saved.items():
         if all(math.isfinite(value) and value > 0 for value in values.values()):
             MACHINES[kind] = Machine(**values)
 
 
-_recalled: set[str] = set()
+_loaded: set[str] = set()
 
 
-def recall(device: str) -> None:
-    """`remember`, when a process first plans for a GPU: asking for its name any earlier would start it."""
-    if device not in _recalled and torch.cuda.is_available():
-        _recalled.add(device)
-        remember(device)
+def _load_once(device: str) -> None:
+    """`load`, when a process first plans for a GPU: reading its name any earlier would start it."""
+    if device not in _loaded and torch.cuda.is_available():
+        _loaded.add(device)
+        load(device)
 
 
-recall._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
+_load_once._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
 
 
 def _path(device: str) -> Path:
@@ -156,3 +156,6 @@ def _processor() -> str:
         return platform.processor()
     kind = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return " ".join(kind.get(name, "") for name in ("model name", "cpu family", "model"))
+
+
+load()

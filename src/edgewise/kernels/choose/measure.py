@@ -25,7 +25,7 @@ PASSES, AGREED = 4, 1.25  # at most; and by what factor the two best may differ
 
 
 def calibrate(device: str = "cpu") -> dict[str, Machine]:
-    """Measure the speeds of the CPU at the current number of threads, or of the GPU; use them from now on; keep them.
+    """Measure the speeds of the CPU at the current number of threads, or of the GPU; use and save them.
 
     Errors      ConfigError where there is no such device
     Edge cases  a speed of kernels that are not there stays what is assumed
@@ -44,7 +44,7 @@ def calibrate(device: str = "cpu") -> dict[str, Machine]:
             # A GPU times itself: what else the host does is not in it.
             measure = bench.settled if device == "cpu" else bench.measured
             measured[kind] = measure(machines.MACHINES[kind])
-    machines.keep(device, measured)
+    machines.save(device, measured)
     return measured
 
 
@@ -135,7 +135,7 @@ class Bench:
         return Attend(graph, q, k, v, Dot())
 
     def _waiting(self, work: Callable[[], object]) -> float:
-        """Seconds of one call of many that have nothing to compute: what takes time is to ask for them."""
+        """Seconds of one call of many that have nothing to compute, so that launching them takes the time."""
         work()
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -151,12 +151,12 @@ class Bench:
 
 
 def _by_clock(work: Callable[[], object], times: int) -> list[float]:
-    found = []
+    taken = []
     for _ in range(times):
         start = time.perf_counter()
         work()
-        found.append(time.perf_counter() - start)
-    return found
+        taken.append(time.perf_counter() - start)
+    return taken
 
 
 def _by_events(work: Callable[[], object], times: int) -> list[float]:

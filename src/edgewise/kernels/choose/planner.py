@@ -11,7 +11,7 @@ from edgewise.kernels.choose.machines import speeds
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One backend's answer: predicted seconds, or its reason to refuse."""
+    """One backend: its predicted seconds, or why it refuses."""
 
     backend: str
     seconds: float | None
@@ -46,13 +46,13 @@ def candidates(call: Call) -> list[Candidate]:
     """Every backend's prediction or refusal: the cheapest first, then what runs only by name, then the refusals."""
     call, place = call.lowered(), call.graph.device.type
     machine = speeds(call.graph.device, call.dtype)
-    found = []
+    listed = []
     for name, backend in BACKENDS.items():
         reason = backend.refusal(call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
-        found.append(Candidate(name, seconds, reason))
+        listed.append(Candidate(name, seconds, reason))
     return sorted(
-        found, key=lambda one: (one.seconds is None, not BACKENDS[one.backend].is_chosen_on(place), one.seconds)
+        listed, key=lambda one: (one.seconds is None, not BACKENDS[one.backend].is_chosen_on(place), one.seconds)
     )
 
 

@@ -1,4 +1,4 @@
-"""Products that factorise: kernel scores on complete and causal graphs in linear cost, and sums over everybody.
+"""Products that factorise: kernel scores on complete and causal graphs in linear cost, and sums over all senders.
 
     complete    y_i = φ(q_i) (Σ_j φ(k_j) v_jᵀ) / φ(q_i)·(Σ_j φ(k_j))
     causal      the same with sums over j ≤ i: a running state between chunks, a small triangle inside each
@@ -27,7 +27,7 @@ MOVED = 16  # bytes for each number of q, k and v: two passes in float32, writte
 
 
 def cost(call: Call) -> Cost:
-    """Linear in the nodes. The width of the feature map is taken as that of its input: only running it would tell."""
+    """Linear in the nodes. The width of the feature map is taken as that of its input: only running it would show."""
     if isinstance(call, Aggregate):
         return Cost(flops=call.x.numel(), bytes=8 * call.x.numel(), launches=SUM)
     assert isinstance(call, Attend)
@@ -61,7 +61,7 @@ def run(call: Call) -> Tensor:
     elif isinstance(graph.rule, Blocks):
         sizes = graph.rule.receivers, graph.rule.senders, graph.rule.senders
         parts = (x.split(size, -3) for x, size in zip((phi_q, phi_k, call.v), sizes, strict=True))
-        y, total = (torch.cat(found, -2) for found in zip(*map(_complete, *parts), strict=True))
+        y, total = (torch.cat(ends, -2) for ends in zip(*map(_complete, *parts), strict=True))
     else:
         y, total = _causal(phi_q.transpose(-3, -2), phi_k.transpose(-3, -2), call.v.transpose(-3, -2))
     return (y / torch.where(total == 0, 1, total)).transpose(-3, -2)
@@ -69,7 +69,7 @@ def run(call: Call) -> Tensor:
 
 BACKEND = Backend(
     name="factored",
-    summary="Kernel scores on complete and causal graphs in linear cost, and sums over everybody",
+    summary="Kernel scores on complete and causal graphs in linear cost, and sums over all senders",
     takes=Takes(
         attend=Attention(scores=(Kernel,), biases=(SenderBias,), dropout=False, graphs=(COMPLETE, CAUSAL, BLOCKS)),
         aggregate=Sums(reductions=("sum", "mean"), weighted=(0,), graphs=(COMPLETE,)),

@@ -133,7 +133,7 @@ class Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """FlexAttention's own gradients, unless they are to be differentiated again."""
+        """FlexAttention's own gradients, unless they are to be differentiated in turn."""
         (dy,), inputs = grads, ctx.saved_tensors
         if differentiated_again(dy, *inputs):
             fresh = [x.view_as(x) for x in inputs]  # fresh names, so that one tensor used twice has two gradients
@@ -141,8 +141,8 @@ class Differentiable(torch.autograd.Function):
             assert isinstance(y, Tensor)
             return None, *gradients_again(y, fresh, dy)
         wanted = [x for x in ctx.leaves if x.requires_grad]
-        found = iter(torch.autograd.grad(ctx.y, wanted, dy, retain_graph=True, allow_unused=True))
-        return None, *(next(found) if x.requires_grad else None for x in ctx.leaves)
+        gradients = iter(torch.autograd.grad(ctx.y, wanted, dy, retain_graph=True, allow_unused=True))
+        return None, *(next(gradients) if x.requires_grad else None for x in ctx.leaves)
 
 
 def _with(call: Attend, inputs: Sequence[Tensor]) -> Attend:
@@ -266,7 +266,7 @@ def block_mask(graph: Graph) -> BlockMask:
     """The graph as FlexAttention reads it."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    row, column, pairs = found = tiles(graph)
+    row, column, pairs = tiles(graph)
     full = pairs == BLOCK**2
     shape = _shape(graph)
     lists: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def block_mask(graph: Graph) -> BlockMask:
         by_column = torch.sort(columns, stable=True).indices
         lists[f"{name}q_num_blocks"], lists[f"{name}q_indices"] = _lists(columns[by_column], rows[by_column], shape[1])
     ranges = graph.ranges()
-    mask_mod = _in_bitmaps(graph, found, full) if ranges is None else _in_ranges(ranges)
+    mask_mod = _in_bitmaps(graph, full) if ranges is None else _in_ranges(ranges)
     lengths = (graph.num_receivers, graph.num_senders)
     return BlockMask(seq_lengths=lengths, BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=mask_mod, **lists)
 
@@ -351,9 +351,9 @@ def _in_ranges(ranges: Intervals) -> Mod:
     return listens
 
 
-def _in_bitmaps(graph: Graph, found: Tiles, full: Tensor) -> Mod:
+def _in_bitmaps(graph: Graph, full: Tensor) -> Mod:
     """By a bit for each pair of the blocks that are neither empty (number 0) nor full (number 1)."""
-    row, column, _ = found
+    row, column, _ = tiles(graph)
     rows, columns = _shape(graph)
     width = _number(graph, columns)
     number = torch.where(full, 1, 1 + (~full).cumsum(0))
