@@ -308,6 +308,7 @@ COVERED_ELSEWHERE = {
     "kernels/choose/dispatch": "tests/kernels/choose/test_planner.py",
     "kernels/choose/machines": "tests/kernels/choose/test_measure.py",
     "kernels/kinds": "tests/kernels/test_backend.py",
+    "kernels/operator/attention": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/operator/products": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/operator/layout": "tests/kernels/backends/cpu/test_native.py",
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels.operator.second_derivatives import differentiated_again
+from edgewise.kernels.operator.second_derivatives import creates_graph
 from edgewise.kernels.verbs import collect
 
 BLOCK = 8192  # edges at a time: enough that starting an operation costs little
@@ -200,7 +200,7 @@ class _Collect(torch.autograd.Function):
     def backward(ctx: Any, *dy: Tensor | None) -> tuple[Tensor | None, ...]:
         call, tensors, wanted = ctx.call, ctx.saved_tensors, ctx.needs_input_grad[2:]
         count = len(tensors) - len(ctx.names)
-        again = differentiated_again(*dy, *tensors)
+        again = creates_graph(*dy, *tensors)
         # Fresh names, so that a tensor used twice has two gradients.
         fresh = [t.view_as(t) if again else t.detach() for t in tensors]
         weights = fresh[count:] if again else [t.requires_grad_() for t in fresh[count:]]

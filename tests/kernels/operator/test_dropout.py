@@ -52,7 +52,7 @@ def test_gradients_of_gradients():
     seed = torch.tensor([7])
     assert torch.autograd.gradcheck(lambda x: drop(x, 0.5, seed), x)
     assert torch.autograd.gradgradcheck(lambda x: drop(x, 0.5, seed), x)
-    torch.library.opcheck(drop.overload, (x, 0.5, seed))
+    torch.library.opcheck(torch.ops.edgewise.drop.default, (x, 0.5, seed))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

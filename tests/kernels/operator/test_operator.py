@@ -1,41 +1,126 @@
 """An `Operator` is one definition: eager autograd, the library's operator and torch.compile agree."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import gradcheck, gradgradcheck
 
-from edgewise.kernels.operator.operator import Operator
+from edgewise.kernels.operator.operator import Arguments, Operator
 
 CALLS = []
 
 
-def _scaled_sum(x, others, factor):
+@dataclass(slots=True)
+class ScaledSum(Arguments):
+    x: Tensor
+    others: Sequence[Tensor]
+    factor: float
+
+    differentiable: ClassVar[tuple[str, ...]] = ("x",)
+
+    def empty(self) -> Tensor:
+        return torch.empty_like(self.x)
+
+    def unread(self) -> tuple[str, ...]:
+        return ("x", "results")
+
+
+def _scaled_sum(own):
     CALLS.append("compute")
-    return factor * (x + sum(others))
+    return own.factor * (own.x + sum(own.others))
 
 
-def _save(ctx, inputs, output):
-    _, _, ctx.factor = inputs
+scaled = Operator("tested_scaled_sum", ScaledSum, _scaled_sum, lambda own, results, dy, needed: [own.factor * dy])
+plain = Operator("tested_plain_sum", ScaledSum, _scaled_sum)
 
 
-scaled_sum = Operator(
-    "tested_scaled_sum",
-    "(Tensor x, Tensor[] others, float factor) -> Tensor",
-    _scaled_sum,
-    lambda x, others, factor: torch.empty_like(x),
-    _save,
-    lambda ctx, dy: (ctx.factor * dy, None, None),
-)
-plain = Operator(
-    "tested_plain_sum",
-    "(Tensor x, Tensor[] others, float factor) -> Tensor",
-    _scaled_sum,
-    lambda x, others, factor: torch.empty_like(x),
-)
+def scaled_sum(*inputs):
+    return scaled(ScaledSum(*inputs))
+
+
+@dataclass(slots=True)
+class Dot(Arguments):
+    """y = Σ x w, and Σ x, which has no gradient; one row of w may serve all of x."""
+
+    x: Tensor
+    w: Tensor | None
+    sign: int
+
+    differentiable: ClassVar[tuple[str, ...]] = ("x", "w")
+
+    def empty(self) -> tuple[Tensor, Tensor]:
+        return self.x.new_empty(self.x.shape[0]), self.x.new_empty(self.x.shape[0])
+
+
+@dataclass(slots=True)
+class DotGradient(Dot):
+    y: Tensor
+    total: Tensor
+    dy: Tensor
+    needed: Sequence[bool]
+
+    def empty(self) -> tuple[Tensor, Tensor]:
+        return torch.empty_like(self.x), self.x.new_empty(self.x.shape if self.needed[1] else 0)
+
+
+def _dot(own):
+    w = 1 if own.w is None else own.w
+    return own.sign * (own.x * w).sum(1), own.x.sum(1)
+
+
+def _dot_gradient(own):
+    dx, dw = own.empty()
+    dx.copy_(own.sign * own.dy.unsqueeze(1) * (1 if own.w is None else own.w))
+    if own.needed[1]:
+        dw.copy_(own.sign * own.dy.unsqueeze(1) * own.x)
+    return dx, dw
+
+
+dot_gradient = Operator("tested_dot_gradient", DotGradient, _dot_gradient)
+dot = Operator("tested_dot", Dot, _dot, dot_gradient, lambda own: _dot(own)[0])
 
 
 def inputs():
     return torch.randn(3, requires_grad=True), [torch.randn(3), torch.randn(3)], 2.0
+
+
+def test_the_schema_follows_from_the_fields():
+    assert str(scaled.overload._schema) == (
+        "edgewise::tested_scaled_sum(Tensor x, Tensor[] others, float factor) -> Tensor"
+    )
+    assert str(dot_gradient.overload._schema) == (
+        "edgewise::tested_dot_gradient(Tensor x, Tensor? w, int sign, Tensor y, Tensor total, Tensor dy, bool[] needed)"
+        " -> (Tensor, Tensor)"
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_gradient_may_be_an_operator_and_has_a_gradient_of_its_own(rows):
+    x, w = (torch.randn(n, 3, dtype=torch.float64, requires_grad=True) for n in (4, rows))
+
+    def function(*given):
+        return dot(Dot(*given, -1))[0]
+
+    assert gradcheck(function, (x, w))
+    assert gradgradcheck(function, (x, w))
+    torch.library.opcheck(torch.ops.edgewise.tested_dot.default, (x, w, -1))
+
+
+def test_only_needed_gradients_come():
+    x, w = torch.randn(4, 3, requires_grad=True), torch.randn(1, 3)
+    y, total = dot(Dot(x, w, 2))
+    assert not total.requires_grad
+    y.sum().backward()
+    assert torch.equal(x.grad, 2 * w.expand(4, 3))
+    y, _ = dot(Dot(x.detach(), None, 2))
+    assert not y.requires_grad
 
 
 def test_eagerly_it_computes_and_differentiates():
@@ -57,7 +142,7 @@ def test_without_a_gradient_it_has_none():
     x, others, factor = inputs()
     with torch.no_grad():
         expected = scaled_sum(x, others, factor)
-    assert torch.equal(plain(x.detach(), others, factor), expected)
+    assert torch.equal(plain(ScaledSum(x.detach(), others, factor)), expected)
     assert plain.function is None
 
 

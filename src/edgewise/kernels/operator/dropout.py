@@ -1,9 +1,9 @@
-"""Dropout by counter: whether a number is kept is a hash of a seed and its place, so no mask is drawn or saved."""
+"""Dropout by counter: whether a number survives is a hash of a seed and its place, so no mask is drawn or saved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,9 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels.operator.operator import DTYPES, Operator
+from edgewise.graphs.derived import cached
+from edgewise.kernels.operator.layout import empty_like
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.native import library, threads
 
 
@@ -42,39 +44,48 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     return drop(x, p, torch.randint(2**62, (1,)))
 
 
+@cached
+def _no_seed(graph: Graph) -> Tensor:
+    return torch.zeros(1, dtype=torch.int64, device=graph.device)
+
+
 def seed_for(graph: Graph, p: float) -> Tensor:
     """What a call's dropout is hashed from, drawn by PyTorch's generator, so that torch.manual_seed holds."""
-    if p > 0:
-        return torch.randint(2**62, (1,), device=graph.device)  # on a GPU a captured step draws anew
-    return graph.memo("no seed", lambda: torch.zeros(1, dtype=torch.int64, device=graph.device))
+    # Drawn on the graph's device: on a GPU a captured step draws anew.
+    return torch.randint(2**62, (1,), device=graph.device) if p > 0 else _no_seed(graph)
 
 
-def _drop(x: Tensor, p: float, seed: Tensor) -> Tensor:
-    if x.is_cuda:
+@dataclass(slots=True)
+class Drop(Arguments):
+    """x [*] of any shape; p in (0, 1); seed [1]."""
+
+    x: Tensor
+    p: float
+    seed: Tensor
+
+    differentiable: ClassVar[tuple[str, ...]] = ("x",)
+
+    def empty(self) -> Tensor:
+        return empty_like(self.x)
+
+    def unread(self) -> tuple[str, ...]:
+        return ("x", "results")
+
+
+def drop(x: Tensor, p: float, seed: Tensor) -> Tensor:
+    """Zero each number of x with probability p < 1, by the hash of its place; divide the others by 1 - p."""
+    return _drop(Drop(x, p, seed))
+
+
+def _compute(own: Drop) -> Tensor:
+    if own.x.is_cuda:
         from edgewise.kernels.backends.cuda.programs import dropout as on_gpu
 
-        with torch.cuda.device_of(x):
-            return on_gpu.drop(x, p, seed)
-    x = x.contiguous()
-    y = torch.empty_like(x)
-    library.drop(DTYPES[x.dtype], threads(), int(seed), p, x.numel(), x.data_ptr(), y.data_ptr())  # type: ignore[union-attr]
+        with torch.cuda.device_of(own.x):
+            return on_gpu.drop(own.x, own.p, own.seed)
+    x, y = own.x.contiguous(), own.empty()
+    library.drop(DTYPES[x.dtype], threads(), int(own.seed), own.p, x.numel(), x.data_ptr(), y.data_ptr())  # type: ignore[union-attr]
     return y
 
 
-def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    _, ctx.p, seed = inputs
-    ctx.save_for_backward(seed)
-
-
-def _gradient(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None]:
-    return drop(dy, ctx.p, *ctx.saved_tensors), None, None
-
-
-drop = Operator(
-    "drop",
-    "(Tensor x, float p, Tensor seed) -> Tensor",
-    _drop,
-    lambda x, p, seed: torch.empty_like(x, memory_format=torch.contiguous_format),
-    _save,
-    _gradient,
-)
+_drop = Operator("drop", Drop, _compute, lambda own, _, dy, __: [drop(dy, own.p, own.seed)])

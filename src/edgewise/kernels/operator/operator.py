@@ -1,26 +1,68 @@
-"""Kernels as PyTorch operators: one definition serves eager autograd, `torch.compile` and `opcheck`."""
+"""Kernels as PyTorch operators: one dataclass of arguments serves eager autograd, `torch.compile` and `opcheck`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from edgewise.kernels.operator.second_derivatives import creates_graph, gradients
+
 LIBRARY = torch.library.Library("edgewise", "DEF")
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # those that the kernels compute in, by their numbers
+SCHEMA = {
+    "Tensor": "Tensor",
+    "Tensor | None": "Tensor?",
+    "Sequence[Tensor]": "Tensor[]",
+    "Sequence[bool]": "bool[]",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+}
+
+PLAIN = {type(None), Tensor, torch.nn.Parameter}
+
 Results = Tensor | tuple[Tensor, ...]
+Gradients = Sequence[Tensor | None]
 
 
-class Operator:
+@dataclass(slots=True)
+class Arguments:
+    """What an operator reads: a dataclass of tensors, sequences of tensors and numbers.
+
+    The operator's schema and the signature of its gradient follow from the fields, in their order.
+
+    Symbols     differentiable = the fields that have a gradient; unread() = those tensors that the gradient does not
+                read, and "results" where it reads no result either; empty() = the results, not filled in
+    """
+
+    differentiable: ClassVar[tuple[str, ...]] = ()
+
+    def empty(self) -> Results:
+        raise NotImplementedError
+
+    def unread(self) -> tuple[str, ...]:
+        return ()
+
+
+A = TypeVar("A", bound=Arguments)
+R = TypeVar("R", bound=Results)
+
+
+class Operator(Generic[A, R]):
     """An operator `edgewise::name` that computes outside PyTorch's sight.
 
-    Symbols     schema = its signature in PyTorch's notation; compute = the kernel; shape = the same results, empty;
-                save(ctx, inputs, output) and gradient(ctx, *grads) as in `torch.autograd.Function`; no gradient
-                where they are None
-    Cost        called eagerly it is the kernel alone where nothing needs a gradient (a microsecond), else a plain
+    Symbols     arguments = its dataclass; compute(arguments) -> the results, the first of which has a gradient;
+                gradient(arguments, results, dy, needed) -> gradients to the differentiable fields, or the operator that
+                computes them, whose arguments are those fields, the results, dy and needed; composed(arguments) -> the
+                first result by differentiable operations, from which second derivatives follow
+    Cost        called eagerly it is the kernel alone where nothing needs a gradient (2 µs), else a plain
                 autograd.Function (10 µs, a quarter of a library operator's overhead); under torch.compile and
                 torch.func it is the library operator
     """
@@ -28,70 +70,138 @@ class Operator:
     def __init__(
         self,
         name: str,
-        schema: str,
-        compute: Callable[..., Results],
-        shape: Callable[..., Results],
-        save: Callable[[Any, Sequence[Any], Results], None] | None = None,
-        gradient: Callable[..., Sequence[Tensor | None] | Tensor | None] | None = None,
+        arguments: type[A],
+        compute: Callable[[A], R],
+        gradient: Operator[Any, Any]
+        | Callable[[A, tuple[Tensor, ...], Tensor, Sequence[bool]], Gradients]
+        | None = None,
+        composed: Callable[[A], Tensor] | None = None,
     ) -> None:
-        LIBRARY.define(f"{name}{schema}")
+        self.arguments, self.compute, self.gradient, self.composed = arguments, compute, gradient, composed
+        kinds = {field.name: SCHEMA[str(field.type)] for field in fields(arguments)}
+        self.names = list(kinds)
+        self.tensors = [name for name, kind in kinds.items() if kind in ("Tensor", "Tensor?")]
+        self.lists = [name for name, kind in kinds.items() if kind == "Tensor[]"]
+        others = [name for name in self.names if name not in self.tensors + self.lists]
+        saved = [*self.tensors, *self.lists, *others]
+        self.in_order = itemgetter(*[saved.index(name) for name in self.names])
+        self.places = [self.names.index(name) for name in arguments.differentiable]
+        self.tensors_of, self.lists_of, self.others_of = _values(self.tensors), _values(self.lists), _values(others)
+        self.leaves_of = _values(arguments.differentiable)
+        self._register(name, kinds)
+        self.function = None if gradient is None else self._function(name)
+
+    def __call__(self, arguments: A) -> R:
+        if (
+            torch.compiler.is_compiling()
+            or torch._C._are_functorch_transforms_active()
+            or _is_traced(self.tensors_of(arguments))
+        ):
+            return self.overload(*[getattr(arguments, name) for name in self.names])
+        if self.function is not None and torch.is_grad_enabled():
+            leaves = self.leaves_of(arguments)
+            if _require_grad(leaves):
+                return self.function.apply(arguments, *leaves)
+        return self.compute(arguments)
+
+    def differentiates(self, arguments: A) -> bool:
+        """Whether a call with these arguments has a backward pass."""
+        leaves = [getattr(arguments, name) for name in arguments.differentiable]
+        return torch.is_grad_enabled() and _require_grad(leaves)
+
+    def _register(self, name: str, kinds: dict[str, str]) -> None:
+        """Define the library's operator."""
+        results = self.arguments.empty.__annotations__["return"].count("Tensor")
+        returned = "Tensor" if results == 1 else f"({', '.join(['Tensor'] * results)})"
+        LIBRARY.define(f"{name}({', '.join(f'{kind} {field}' for field, kind in kinds.items())}) -> {returned}")
         for device in ("CPU", "CUDA"):  # the backend refuses the one that its kernels do not run on
-            LIBRARY.impl(name, compute, device)
+            LIBRARY.impl(name, lambda *inputs: self.compute(self.arguments(*inputs)), device)
         qualified = f"edgewise::{name}"
-        torch.library.register_fake(qualified, shape, lib=LIBRARY)
-        if save is not None and gradient is not None:
-            torch.library.register_autograd(
-                qualified, _for_lists(gradient), setup_context=_with_lists(save), lib=LIBRARY
-            )
+        torch.library.register_fake(qualified, lambda *inputs: self.arguments(*inputs).empty(), lib=LIBRARY)
+        if self.gradient is not None:
+            torch.library.register_autograd(qualified, self._backward_of_all, setup_context=self._setup, lib=LIBRARY)
         self.overload = getattr(torch.ops.edgewise, name).default
-        self.function = None if save is None or gradient is None else _function(name, compute, save, gradient)
-        self.compute = compute
 
-    def __call__(self, *inputs: Any) -> Any:
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or _is_traced(inputs):
-            return self.overload(*inputs)
-        if self.function is not None and torch.is_grad_enabled() and _needs_gradient(inputs):
-            return self.function.apply(*inputs)
-        return self.compute(*inputs)
+    def _setup(self, ctx: Any, inputs: Sequence[Any], output: R) -> None:
+        self._save(ctx, self.arguments(*inputs), output)
+
+    def _backward_of_all(self, ctx: Any, dy: Tensor | None, *_: Tensor | None) -> tuple[Any, ...]:
+        """The gradients to all fields, as the library's operator returns them."""
+        gradients = self._backward(ctx, [ctx.needs_input_grad[n] for n in self.places], dy)
+        of_leaf = dict(zip(self.places, gradients, strict=True))
+        empty = dict(zip(self.lists, ctx.lengths, strict=True))
+        return tuple([None] * empty[name] if name in empty else of_leaf.get(n) for n, name in enumerate(self.names))
+
+    def _function(self, name: str) -> Any:
+        """The autograd.Function. Its forward saves too: PyTorch spends 50 µs a call on one with a setup_context."""
+
+        def forward(ctx: Any, arguments: A, *_: Tensor | None) -> R:
+            output = self.compute(arguments)
+            self._save(ctx, arguments, output)
+            return output
+
+        def backward(ctx: Any, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+            return None, *self._backward(ctx, ctx.needs_input_grad[1:], dy)
+
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        return type(name, (torch.autograd.Function,), methods)
+
+    def _save(self, ctx: Any, arguments: A, output: R) -> None:
+        results: Sequence[Tensor] = [output] if isinstance(output, Tensor) else output
+        if len(results) > 1:
+            ctx.mark_non_differentiable(*results[1:])
+            ctx.set_materialize_grads(False)
+        tensors, lists = self.tensors_of(arguments), self.lists_of(arguments)
+        unread = arguments.unread()
+        if unread:
+            results = [] if "results" in unread else results
+            tensors = [x if name not in unread else None for x, name in zip(tensors, self.tensors, strict=True)]
+        ctx.others, ctx.lengths = self.others_of(arguments), [*map(len, lists)]
+        ctx.save_for_backward(*tensors, *chain(*lists), *results)
+
+    def _backward(self, ctx: Any, needed: Sequence[bool], dy: Tensor | None) -> Gradients:
+        """Gradients to the differentiable fields."""
+        if dy is None:
+            return [None] * len(needed)
+        saved, start = ctx.saved_tensors, len(self.tensors)
+        values = list(saved[:start])
+        for length in ctx.lengths:
+            values.append(saved[start : start + length])
+            start += length
+        values += ctx.others
+        inputs, results = self.in_order(values), saved[start:]
+        leaves = [inputs[n] for n in self.places]
+        if self.composed is not None and creates_graph(dy, *leaves):
+            arguments, composed, names = self.arguments(*inputs), self.composed, self.arguments.differentiable
+            return gradients(lambda *x: composed(replace(arguments, **dict(zip(names, x, strict=True)))), leaves, [dy])
+        if isinstance(self.gradient, Operator):
+            of_leaves = self.gradient(self.gradient.arguments(*inputs, *results, dy, needed))
+        else:
+            assert self.gradient is not None
+            of_leaves = self.gradient(self.arguments(*inputs), results, dy, needed)
+        return [_fitted(dx, x) if need else None for dx, x, need in zip(of_leaves, leaves, needed)]  # noqa: B905 (hot)
 
 
-def _function(name: str, compute: Callable[..., Results], save: Callable[..., None], gradient: Any) -> Any:
-    """The autograd.Function. Its forward saves too: PyTorch spends 50 µs a call on one with a setup_context."""
-
-    def forward(ctx: Any, *inputs: Any) -> Results:
-        output = compute(*inputs)
-        save(ctx, inputs, output)
-        return output
-
-    return type(
-        name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
-    )
+def _values(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
+    """The values of those fields."""
+    return attrgetter(*names) if len(names) > 1 else lambda arguments: [getattr(arguments, name) for name in names]
 
 
-def _needs_gradient(inputs: Sequence[Any]) -> bool:
-    return any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+def _require_grad(leaves: Sequence[Tensor | None]) -> bool:
+    for x in leaves:  # noqa: SIM110 (a generator takes twice as long)
+        if x is not None and x.requires_grad:
+            return True
+    return False
 
 
-def _is_traced(inputs: Sequence[Any]) -> bool:
+def _is_traced(tensors: Sequence[Tensor | None]) -> bool:
     """Whether a tensor is a fake or otherwise not plain one, which only the library operator understands."""
-    return any(isinstance(x, Tensor) and type(x) not in (Tensor, torch.nn.Parameter) for x in inputs)
+    return not PLAIN.issuperset(map(type, tensors))
 
 
-def _with_lists(save: Callable[..., None]) -> Callable[..., None]:
-    """`save`, which also remembers how long the inputs are that are lists of tensors."""
-
-    def saved(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        ctx.lengths = [len(x) if isinstance(x, list | tuple) else None for x in inputs]
-        save(ctx, inputs, output)
-
-    return saved
-
-
-def _for_lists(gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """`gradient`, with the list of Nones that a library operator expects for a list of tensors."""
-
-    def listed(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        found = gradient(ctx, *grads)
-        return tuple(x if n is None else [None] * n for x, n in zip(found, ctx.lengths, strict=True))
-
-    return listed
+def _fitted(dx: Tensor | None, x: Tensor | None) -> Tensor | None:
+    """The gradient to numbers that the whole batch, or every head, shares; in their dtype."""
+    if dx is None or x is None:
+        return dx
+    dx = dx if dx.numel() == x.numel() else dx.sum_to_size(x.shape)
+    return dx if dx.dtype is x.dtype else dx.to(x.dtype)

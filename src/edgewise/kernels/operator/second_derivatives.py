@@ -1,54 +1,79 @@
-"""Gradients by differentiable operations: what a backward pass returns that will itself be differentiated."""
+"""Second derivatives: gradients by differentiable operations, where a backward pass is itself to be differentiated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from edgewise.kernels.call import Attend
-from edgewise.kernels.operator.dropout import drop
-from edgewise.kernels.scores import EdgeBias, EdgeVectors, GatedAdditive
+from edgewise.graphs import Graph
+from edgewise.kernels.call import Aggregate, Attend
+from edgewise.kernels.scores import Score
 
 
-def differentiated_again(*tensors: Tensor | None) -> bool:
-    """Whether a backward pass will itself be differentiated."""
+def creates_graph(*tensors: Tensor | None) -> bool:
+    """Whether a backward pass that reads these tensors will itself be differentiated (`create_graph=True`)."""
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     return any(x is not None and x.requires_grad for x in tensors)
 
 
-def gradients_again(y: Tensor, inputs: Sequence[Tensor | None], dy: Tensor) -> list[Tensor | None]:
-    """Differentiable gradients of y to those inputs that have one."""
-    leaves = [x for x in inputs if x is not None and x.requires_grad]
-    found = iter(torch.autograd.grad(y, leaves, dy, create_graph=True, allow_unused=True, materialize_grads=True))
-    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
-
-
-def attend_again(
-    dy: Tensor, call: Attend, a: Tensor | None, bias: Tensor | None, vectors: EdgeVectors | None, seed: Tensor
+def gradients(
+    function: Callable[..., Tensor | Sequence[Tensor | None]],
+    inputs: Sequence[Tensor | None],
+    grads: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The gradients of a call without biases to its q, k, v and those a, bias, keys and values of edges."""
+    """Differentiable gradients to those inputs that require one, of a function made of differentiable operations.
+
+    Symbols     function(*inputs) -> y, one tensor or several; grads = the gradient to each y, None where there is none
+    """
+    fresh = [x if x is None else x.view_as(x) for x in inputs]  # so that one tensor used twice has two gradients
+    y = function(*fresh)
+    results = [y] if isinstance(y, Tensor) else y
+    pairs = [(y, dy) for y, dy in zip(results, grads, strict=False) if y is not None and dy is not None]
+    leaves = [x for x in fresh if x is not None and x.requires_grad]
+    found = torch.autograd.grad(
+        [y for y, _ in pairs], leaves, [dy for _, dy in pairs], create_graph=True, allow_unused=True,
+        materialize_grads=True,
+    )  # fmt: skip
+    of_leaf = iter(found)
+    return [next(of_leaf) if x is not None and x.requires_grad else None for x in fresh]
+
+
+def attend(
+    graph: Graph, q: Tensor | None, k: Tensor | None, v: Tensor, score: Score,
+    drop: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:  # fmt: skip
+    """Attention by differentiable operations; `drop` applies a kernel's dropout to the weights [B, E, H]."""
     from edgewise.kernels.backends.torch import segment
 
-    keys, values = (None, None) if vectors is None else (vectors.keys, vectors.values)
-    # Fresh names for the inputs, so that one tensor used twice has two gradients.
-    inputs = [x if x is None else x.view_as(x) for x in (call.q, call.k, call.v, a, bias, keys, values)]
-    q, k, v, a, bias, keys, values = inputs
-    assert v is not None
-    score = call.score
-    if isinstance(score, GatedAdditive) and a is not None:
-        score = replace(score, a=a.to(v.dtype))
-    if bias is not None:
-        score = score + EdgeBias(bias)
-    if vectors is not None:
-        score = score + EdgeVectors(keys, values)
-    call = Attend(call.graph, q, k, v, score, call.dropout).with_own_senders()
-    result = segment.run(replace(call, dropout=0.0, return_weights=True))
+    call = Attend(graph, q, k, v, score, return_weights=True).with_own_senders()
+    result = segment.run(call)
     assert isinstance(result, tuple)
-    y, w_ij = result
-    if call.dropout > 0:
-        y = segment.weighted_values(call.graph, drop(w_ij, call.dropout, seed), call.v)
-    return gradients_again(y, inputs, dy)
+    y, p_ij = result
+    return y if drop is None else segment.weighted_values(call.graph, drop(p_ij).to(call.v.dtype), call.v)
+
+
+def weight_gradient(dy: Tensor, x: Tensor, structure: Sequence[Tensor], heads: int) -> Tensor:
+    """The gradient to the weights [B, E, heads] of a sum, by differentiable operations."""
+    offsets, index, edge = structure[:3]
+    receivers = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
+    dw = (dy.index_select(1, receivers) * x.index_select(1, index)).sum(-1)
+    dw = dw.sum(-1, keepdim=True) if heads == 1 else dw
+    return torch.zeros_like(dw).index_copy(1, edge.long(), dw) if edge.numel() else dw
+
+
+def extreme(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], largest: bool) -> Tensor:
+    """Each receiver's largest or smallest message, by differentiable operations."""
+    from edgewise.kernels.backends.torch import segment
+
+    offsets, index, edge = structure[:3]
+    if weight is None:
+        weight = x.new_ones(1, index.shape[0], 1)
+    elif edge.numel():
+        weight = weight.index_select(1, edge.long())
+    graph = Graph.from_csr(offsets, index.long(), x.shape[1])
+    y = segment.run(Aggregate(graph, x, weight, "max" if largest else "min"))
+    assert isinstance(y, Tensor)
+    return y

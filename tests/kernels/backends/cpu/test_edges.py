@@ -7,6 +7,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from edgewise import Graph, aggregate, attend, record, use_backend
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.operator import products
+from edgewise.kernels.operator.attention import ADDITIVE, DOT, GATED, NONE
 from edgewise.kernels.operator.dropout import drop
 from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
 
@@ -81,56 +82,59 @@ def test_nothing_is_prepared_for_a_backward_pass_that_will_not_come():
     with torch.no_grad():
         attend(graph, x, x, x, backend="native")
         aggregate(graph, x.flatten(1), backend="native")
-    assert not any("transpose" in str(key) for key in graph._memo)
+    assert not any("reverse" in str(key) for key in graph._memo)
+    attend(graph, x, x, x, backend="native")
+    assert any("reverse" in str(key) for key in graph._memo)
 
 
 # As operators of PyTorch's library
 
 
-def operator_inputs(kind, gradient=True):
-    """Inputs of `attend` in its own layout."""
+def operator_inputs(kind, gradient=True, shared=False):
+    """Arguments of `attend` in its own layout; the keys are the values where they are shared."""
     graph = random_graph(5, 4, 12)
-    width = 1 if kind == edges.ADDITIVE else 3
+    width = 1 if kind == ADDITIVE else 3
 
     def draw(*sizes):
         return torch.randn(*sizes, dtype=torch.float64).requires_grad_(gradient)
 
-    q, k = (None, None) if kind == edges.NONE else (draw(2, 5, 2, width), draw(2, 4, 2, width))
-    a = draw(2, 3) if kind == edges.GATED else None
-    ends = (q, k, draw(2, 4, 2, 3), a, draw(1, 12, 2))
-    seed = torch.tensor([7])
-    return (*ends, *edges.structure_of(graph), list(edges.reverse_of(graph)), kind, 0.5, 0.2, 0.3, seed)
+    q, k = (None, None) if kind == NONE else (draw(2, 5, 2, width), None if shared else draw(2, 4, 2, width))
+    a = draw(2, 3) if kind == GATED else None
+    ends = (q, k, draw(2, 4, 2, 3), a, draw(1, 12, 2), None, None)
+    structures = list(edges.structure_of(graph)), list(edges.reverse_of(graph))
+    return (*ends, *structures, kind, 0.5, 0.2, 0.3, torch.tensor([7]))
 
 
-@pytest.mark.parametrize("kind", [edges.DOT, edges.ADDITIVE, edges.GATED, edges.NONE])
-def test_the_attention_operators_pass_pytorchs_own_check(kind):
-    torch.library.opcheck(torch.ops.edgewise.attend_edges.default, operator_inputs(kind))
-    inputs = operator_inputs(kind, gradient=False)
-    y, lse, positive = edges.attend(*inputs)
-    inputs = (torch.randn_like(y), *inputs, y, lse, positive, True, False)
+@pytest.mark.parametrize(
+    ("kind", "shared"), [(DOT, False), (DOT, True), (ADDITIVE, False), (GATED, False), (GATED, True), (NONE, False)]
+)
+def test_the_attention_operators_pass_pytorchs_own_check(kind, shared):
+    torch.library.opcheck(torch.ops.edgewise.attend_edges.default, operator_inputs(kind, shared=shared))
+    inputs = operator_inputs(kind, gradient=False, shared=shared)
+    y, lse, positive = edges.attend(edges.EdgesAttention(*inputs))
+    inputs = (*inputs, y, lse, positive, torch.randn_like(y), [True] * 5)
     torch.library.opcheck(torch.ops.edgewise.attend_edges_gradient.default, inputs)
-    if kind in (edges.DOT, edges.GATED):
-        torch.library.opcheck(torch.ops.edgewise.attend_edges_gradient.default, (*inputs[:-1], True))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("reduce", range(4))
 def test_the_product_operators_pass_pytorchs_own_check(reduce, weighted):
     graph = random_graph(5, 4, 12)
-    structure, reverse = (*edges.structure_of(graph), torch.empty(0, dtype=torch.int32)), edges.reverse_of(graph)[:3]
+    structure = [*edges.structure_of(graph), torch.empty(0, dtype=torch.int32)]
+    reverse = list(edges.reverse_of(graph)[:3])
     x = torch.randn(2, 4, 2, 3, requires_grad=True)
     weight = torch.randn(1, 12, 2, requires_grad=True) if weighted else None
-    torch.library.opcheck(torch.ops.edgewise.product.default, (x, weight, list(structure), list(reverse), reduce))
+    torch.library.opcheck(torch.ops.edgewise.product.default, (x, weight, structure, reverse, reduce))
     x, weight = x.detach(), None if weight is None else weight.detach()
-    y = edges.product(x, weight, structure, reverse, reduce)
+    y = edges.product(products.Product(x, weight, structure, reverse, reduce))
     dy = torch.randn_like(y)
     if reduce in (products.MAX, products.MIN):
-        torch.library.opcheck(torch.ops.edgewise.extreme_share.default, (dy, x, weight, list(structure), y))
-        share = edges.PRODUCTS.extreme_share(dy, x, weight, structure, y)
-        inputs = (share, x, weight, list(structure), y, list(reverse))
-        torch.library.opcheck(torch.ops.edgewise.extreme_gradient.default, inputs)
+        inputs = (dy, x, weight, structure, y)
+        torch.library.opcheck(torch.ops.edgewise.extreme_share.default, inputs)
+        share = edges.PRODUCTS.extreme_share(products.ExtremeShare(*inputs))
+        torch.library.opcheck(torch.ops.edgewise.extreme_gradient.default, (share, *inputs[1:], reverse))
     for weight_heads in (1, 2):
-        torch.library.opcheck(torch.ops.edgewise.product_gradient.default, (dy, x, list(structure), weight_heads))
+        torch.library.opcheck(torch.ops.edgewise.product_gradient.default, (dy, x, structure, weight_heads))
 
 
 COMPILED = {

@@ -208,9 +208,9 @@ def dropped(graph, tensors, bias, p, backend):
     else:
         seed = torch.randint(2**62, (1,))
         _, w_ij = attend(graph, *leaves[:3], score, return_weights=True)
-        kept = tiled.kept(graph, w_ij.shape, p, seed)
-        share = float(kept.double().mean())
-        y = segment.weighted_values(graph, w_ij * kept / (1 - p), leaves[2])
+        survivors = tiled.dropped(graph, torch.ones_like(w_ij), p, seed)
+        share = float((survivors != 0).double().mean())
+        y = segment.weighted_values(graph, w_ij * survivors, leaves[2])
     weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))], share
 
@@ -244,7 +244,7 @@ def test_second_gradients_with_dropout():
     starts, stops = graph.ranges()
 
     def run(q, k, v):
-        return tiled.attend_tiles(q, k, v, None, starts, stops, None, None, 0.7, 0.4, seed)[0]
+        return tiled.attend_tiles(tiled.TilesAttention(q, k, v, None, starts, stops, None, None, 0.7, 0.4, seed))[0]
 
     assert torch.autograd.gradcheck(run, leaves)
     assert torch.autograd.gradgradcheck(run, leaves)
@@ -326,7 +326,7 @@ def test_it_is_a_proper_operator():
     for dtype in (torch.float32, torch.float64):
         q, k, v = (x.requires_grad_() for x in draw(graph, 2, 8, 5, batch=(2,), dtype=dtype))
         torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, None, None, 0.3, 0.0, seed))
-        places, order = tiled._places(graph, starts, stops, None), torch.arange(20)
+        places, order = tiled.places_of(graph), torch.arange(20)
         bias = torch.randn(1 if dtype == torch.float32 else 2, 2, graph.num_edges, dtype=dtype)
         inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3, 0.4, seed)
         torch.library.opcheck(tiled.attend_tiles.overload, inputs)
@@ -361,7 +361,7 @@ def test_every_instruction_set_agrees():
 
 def test_the_cost_follows_the_pairs_inside_the_tiles():
     def pairs(graph):
-        return tiled._pairs(graph)
+        return tiled.pairs_of(graph)
 
     assert 4096 * 257 < pairs(window(4096, 128)) < 1.2 * 4096 * 257
     assert pairs(blocks([25] * 40)) < 2 * 40 * 25 * 25

@@ -118,8 +118,9 @@ def test_the_operators_pass_pytorchs_own_check():
     inputs = (q, k, v, graph.offsets, index, structure, reverse, 0.5)
     torch.library.opcheck(operators.attend_windows.default, inputs, test_utils=tests)
     q, k, v = (x.detach() for x in (q, k, v))
-    y, lse = bitmap.ATTEND(q, k, v, graph.offsets, index, structure, reverse, 0.5)
-    inputs = (torch.randn_like(y), q, k, v, y, lse, structure, reverse, 0.5)
+    inputs = (q, k, v, *inputs[3:])
+    y, lse = bitmap.attend(bitmap.WindowsAttention(*inputs))
+    inputs = (*inputs, y, lse, torch.randn_like(y), [True] * 3)
     torch.library.opcheck(operators.attend_windows_gradient.default, inputs, test_utils=tests)
 
 
@@ -155,7 +156,7 @@ def test_it_gathers_less_where_neighbours_share_neighbours():
     far = Graph.from_edge_index(torch.randint(n, (2, 16 * n)), n)
     assert gathered(near) < 0.1
     assert gathered(far) > 0.9
-    sampled, bitmap_windows = bitmap._columns(far), len(bitmap.structure_of(far)[1])
+    sampled, bitmap_windows = bitmap.columns_of(far), len(bitmap.structure_of(far)[1])
     assert abs(sampled / bitmap_windows - 1) < 0.02
 
 

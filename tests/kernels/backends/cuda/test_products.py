@@ -179,7 +179,7 @@ def test_the_operators_pass_pytorchs_own_check(reduce):
     operators = torch.ops.edgewise
     torch.library.opcheck(operators.triton_product.default, (x, weight, structure, reverse, reduce), test_utils=tests)
     x, weight = x.detach(), weight.detach()
-    y = triton_products.PRODUCTS.product(x, weight, structure, reverse, reduce)
+    y = triton_products.PRODUCTS.product(products.Product(x, weight, structure, reverse, reduce))
     dy = torch.randn_like(y)
     if reduce == products.SUM:
         inputs = (dy, x, structure, 2)

@@ -126,7 +126,7 @@ def test_dropout_draws_the_same_weights_forward_backward_and_for_second_derivati
 def ragged_survivors(p):
     from edgewise.kernels.backends.cuda.programs import ragged
 
-    return ragged.survivors(torch.tensor([7], device=DEVICE), 2, 1500, 2, p)
+    return ragged.survivors(torch.tensor([7], device=DEVICE), (2, 1500, 2), p)
 
 
 def test_second_derivatives_are_those_of_plain_pytorch():
@@ -161,10 +161,10 @@ def test_the_operators_are_well_formed():
     q, k, v = (torch.randn(1, 3, 1, 4, device=DEVICE, requires_grad=True) for _ in range(3))
     bias = torch.randn(1, 5, 1, device=DEVICE, requires_grad=True)
     table, launches = ragged.blocks_of(graph)
-    inputs = (q, k, v, bias, False, table, *launches, 0.5, 0.0, None)
+    inputs = (q, k, v, bias, False, table, *launches, 0.5, 0.0, torch.zeros(1, dtype=torch.int64, device=DEVICE))
     torch.library.opcheck(torch.ops.edgewise.attend_blocks.default, inputs)
-    assert torch.equal(ragged.attend_blocks(*inputs), torch.ops.edgewise.attend_blocks(*inputs))
-    inputs = tuple(x.detach() if isinstance(x, torch.Tensor) else x for x in (v, *inputs, True))
+    assert torch.equal(ragged.attend_blocks(ragged.BlocksAttention(*inputs)), torch.ops.edgewise.attend_blocks(*inputs))
+    inputs = (*(x.detach() if isinstance(x, torch.Tensor) else x for x in (*inputs, v)), [True] * 4)
     torch.library.opcheck(
         torch.ops.edgewise.attend_blocks_gradient.default, inputs, test_utils=("test_schema", "test_faketensor")
     )

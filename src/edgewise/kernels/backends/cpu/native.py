@@ -6,20 +6,21 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, random_graph
 from edgewise.kernels.backends.cpu import KERNELS, edges
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.operator import products
-from edgewise.kernels.operator.dropout import seed_for
-from edgewise.kernels.operator.layout import operands_of, unflat
+from edgewise.kernels.operator.attention import KINDS, attention_of
+from edgewise.kernels.operator.layout import rows_contiguous, unflat
 from edgewise.kernels.operator.operator import DTYPES
-from edgewise.kernels.scores import Additive, Dot, GatedAdditive, Uniform
 from edgewise.native import say_if_missing
 
 MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
@@ -29,7 +30,7 @@ NUMBER, TERM, SUM_ROW = 5 / 2, 12, 240  # operations of a sum: for a number, an 
 LISTED = 24  # bytes for each edge of a rule, which has to be listed before it can be walked along; counted
 CALL, SUM = 4, 2  # launches of attention and of a sum; fitted
 
-KINDS = {Dot: edges.DOT, Additive: edges.ADDITIVE, GatedAdditive: edges.GATED, Uniform: edges.NONE}
+Structure = tuple[Tensor, Tensor, Tensor]  # offsets, index, edge: see `operator.products`
 
 
 def cost(call: Call) -> Cost:
@@ -86,46 +87,45 @@ BACKEND = Backend(
 
 
 def _attend(call: Attend) -> Tensor:
-    graph, own = call.graph, operands_of(call)
-    v, bias = products.rows_contiguous(own.v), own.bias
-    q = k = None
+    graph = call.graph
+    own = attention_of(call, edges.EdgesAttention, edges.structure_of(graph))
+    shared, own.v = own.k is own.v, rows_contiguous(own.v)
     if own.q is not None and own.k is not None:
-        q, k = products.rows_contiguous(own.q), v if own.k is own.v else products.rows_contiguous(own.k)
-    a = None if own.a is None else own.a.to(edges.wide(v.dtype)).contiguous()
-    if bias is not None:
-        bias = bias.to(edges.wide(v.dtype)).expand(*bias.shape[:-1], call.heads).contiguous()
-    differentiable = [x for x in (q, k, v, a, bias) if x is not None and x.requires_grad]
-    reverse = edges.reverse_of(graph) if differentiable and torch.is_grad_enabled() else ()
-    seed = seed_for(graph, call.dropout)
-    y = edges.attend(
-        q, k, v, a, bias, *edges.structure_of(graph), reverse, KINDS[type(call.score)], own.scale, own.slope,
-        call.dropout, seed,
-    )[0]  # fmt: skip
-    return unflat(y, call)
+        own.q, own.k = rows_contiguous(own.q), None if shared else rows_contiguous(own.k)
+    if own.a is not None:
+        own.a = own.a.to(edges.wide(own.v.dtype)).contiguous()
+    if own.bias is not None:
+        bias = own.bias.to(edges.wide(own.v.dtype))
+        own.bias = bias.expand(*bias.shape[:-1], call.heads).contiguous()
+    if edges.attend.differentiates(own):
+        own.reverse = edges.reverse_of(graph)
+    return unflat(edges.attend(own)[0], call)
 
 
 def _product(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messages: bool) -> Tensor:
     """The product on the graph's edges, or on the graph from messages to their receivers."""
-    offsets, index = edges.structure_of(graph)
-    if messages:
-        index = graph.memo("edge numbers", lambda: torch.arange(graph.num_edges, dtype=torch.int32))
-    reverse: tuple[Tensor, ...] = ()
+    structure = _messages(graph) if messages else _edges(graph)
+    reverse: Sequence[Tensor] = ()
     if products.differentiated(x, weight):
-        reverse = (
-            graph.memo("native messages", lambda: _messages_reversed(graph))
-            if messages
-            else edges.reverse_of(graph)[:3]
-        )
-    empty = graph.memo("no numbers", lambda: torch.empty(0, dtype=torch.int32))
-    y: Tensor = edges.product(x, weight, (offsets, index, empty), reverse, reduce)
-    return y
+        reverse = _messages_reversed(graph) if messages else edges.reverse_of(graph)[:3]
+    return edges.product(products.Product(x, weight, structure, reverse, reduce))
 
 
-def _messages_reversed(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """The transpose of the graph from messages to receivers: message e has one edge, to its receiver."""
-    count = graph.num_edges
-    return (
-        torch.arange(count + 1),
-        graph.receivers.to(torch.int32),
-        torch.arange(count, dtype=torch.int32),
-    )
+@cached
+def _edges(graph: Graph) -> Structure:
+    """Offsets, senders, and no numbers of edges other than their own."""
+    return *edges.structure_of(graph), torch.empty(0, dtype=torch.int32)
+
+
+@cached
+def _messages(graph: Graph) -> Structure:
+    """The graph from messages to receivers."""
+    offsets, _, own = _edges(graph)
+    return offsets, torch.arange(graph.num_edges, dtype=torch.int32), own
+
+
+@cached
+def _messages_reversed(graph: Graph) -> Structure:
+    """Its transpose: message e has one edge, to its receiver."""
+    numbers = torch.arange(graph.num_edges + 1)
+    return numbers, graph.receivers.to(torch.int32), numbers[:-1].to(torch.int32)

@@ -12,11 +12,12 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels.backends.cpu import edges as native
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.operator.operator import DTYPES
-from edgewise.kernels.operator.products import SUM
-from edgewise.kernels.operator.second_derivatives import differentiated_again
+from edgewise.kernels.operator.products import SUM, Product
+from edgewise.kernels.operator.second_derivatives import creates_graph, gradients
 from edgewise.kernels.verbs import aggregate, collect
 from edgewise.native import library, threads
 
@@ -137,23 +138,20 @@ class _BothWays(torch.autograd.Function):
 
     @staticmethod
     def product(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
-        both = graph.memo("both ways", lambda: _doubled(graph))
-        y: Tensor = native.product(x.reshape(1, *x.shape, 1), weight.unsqueeze(0), both, (), SUM)
+        y = native.product(Product(x.reshape(1, *x.shape, 1), weight.unsqueeze(0), _doubled(graph), (), SUM))
         return y.reshape(x.shape)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         graph, (x, weight), wanted = ctx.graph, ctx.saved_tensors, ctx.needs_input_grad
-        if differentiated_again(dy, x, weight):
-            fresh = x.view_as(x), weight.view_as(weight)
-            leaves = [t for t, want in zip(fresh, wanted[1:], strict=True) if want]
-            found = iter(torch.autograd.grad(_both_ways(graph, *fresh), leaves, dy, create_graph=True))
-            return None, *[next(found) if want else None for want in wanted[1:]]
+        if creates_graph(dy, x, weight):
+            return None, *gradients(lambda x, weight: _both_ways(graph, x, weight), [x, weight], [dy])
         dy = dy.contiguous()
         dx = _BothWays.product(graph, dy, weight) if wanted[1] else None
         return None, dx, native.pair_gradient(graph, dy, x) if wanted[2] else None
 
 
+@cached
 def _doubled(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """The graph of both directions as the kernels read it: offsets, senders, and the number of each one's pair."""
     numbers = torch.arange(graph.num_edges, device=graph.device).repeat(2)
@@ -264,7 +262,7 @@ class _Network:
         if dz is not None:
             offsets, _, edge, _ = native.reverse_of(self.graph)
             none = edge.new_empty(0)
-            found[1] = native.product(dz.reshape(1, -1, 1, dz.shape[-1]), None, (offsets, edge, none), (), SUM)
+            found[1] = native.product(Product(dz.reshape(1, -1, 1, dz.shape[-1]), None, (offsets, edge, none), (), SUM))
             found[1] = found[1].reshape(-1, dz.shape[-1])  # type: ignore[union-attr]
         return found
 
@@ -284,14 +282,9 @@ class _Differentiable(torch.autograd.Function):
         call, inputs, wanted = ctx.call, ctx.saved_tensors, ctx.needs_input_grad[1:]
         if dy is None and dr is None:
             return (None,) * len(ctx.needs_input_grad)
-        if not differentiated_again(dy, dr, *inputs):
-            return None, *call.gradients(inputs, wanted, dy, dr)
-        fresh = [None if t is None else t.view_as(t) for t in inputs]  # a tensor used twice has two gradients
-        made = [(result, d) for result, d in zip(call.plainly(fresh), (dy, dr), strict=True) if d is not None]
-        results, given = zip(*made, strict=True)
-        leaves = [t for t, want in zip(fresh, wanted, strict=True) if want and t is not None]
-        found = iter(torch.autograd.grad(results, leaves, given, create_graph=True, allow_unused=True))
-        return None, *[next(found) if want else None for want in wanted]
+        if creates_graph(dy, dr, *inputs):
+            return None, *gradients(lambda *inputs: call.plainly(inputs), inputs, [dy, dr])
+        return None, *call.gradients(inputs, wanted, dy, dr)
 
 
 def _parameters(linear: nn.Module | None) -> Map:

@@ -4,29 +4,30 @@ A bias is a number for each edge; dropout is hashed from the numbers of receiver
 
 Cost        time O(E·H·C) with E the pairs inside the tiles, memory O(N·H·C), forward and backward; the same bits at
             any number of threads
-Differs     a sender with a value that is not finite can reach receivers beside those which listen to it
+Differs     a sender with a value that is not finite can reach receivers that have no edge from it
 Reference   Dao et al., FlashAttention, 2022
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Rule
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix, wide
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.dropout import seed_for
-from edgewise.kernels.operator.layout import flat, unflat
-from edgewise.kernels.operator.operator import DTYPES, Operator
-from edgewise.kernels.operator.products import rows_contiguous
-from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
+from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous, unflat
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
+from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
@@ -39,13 +40,13 @@ PARTS = 8  # of a batch, whose gradients to a bias that they share are summed ap
 
 
 def _refuses_graph(call: Call) -> str | None:
-    return "the graph has no form with few sender intervals per receiver" if _tiles(call.graph) is None else None
+    return "the graph has no form with few sender intervals per receiver" if tiles_of(call.graph) is None else None
 
 
 def cost(call: Call) -> Cost:
     """Pairs inside the tiles, at the speed of matrix products; a bias is a number more for each."""
     assert isinstance(call, Attend)
-    pairs = call.graph.memo("pairs in tiles", lambda: _pairs(call.graph))
+    pairs = pairs_of(call.graph)
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
     size, batch = call.v.element_size(), call.v.shape[:-3].numel()
     width += DROP if call.dropout > 0 else 0
@@ -68,17 +69,17 @@ def run(call: Call) -> Tensor:
     if isinstance(factor, Tensor):
         q, factor = q * factor.reshape(-1, 1).to(q.dtype), 1.0
     graph = call.graph
-    tiles = _tiles(graph)
+    tiles = tiles_of(graph)
     assert tiles is not None
     bias, places = score.edge_bias(graph), None
     if bias is not None:
-        places = graph.memo("edges in tiles", lambda: _places(graph, *tiles))
+        places = places_of(graph)
         bias = bias.expand(*bias.shape[:-1], call.heads)
         bias = bias.unsqueeze(0) if bias.ndim == 2 else bias.expand(*call.v.shape[:-3], *bias.shape[-2:]).flatten(0, -3)
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
     q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     seed = seed_for(graph, call.dropout)
-    y: Tensor = attend_tiles(q, k, v, bias, *tiles, places, float(factor), call.dropout, seed)[0]
+    y, _ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, float(factor), call.dropout, seed))
     return unflat(y, call)
 
 
@@ -98,32 +99,33 @@ BACKEND = Backend(
 Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the order of the nodes in which they hold
 
 
-def _tiles(graph: Graph) -> Tiles | None:
+@cached
+def tiles_of(graph: Graph) -> Tiles | None:
     """The graph's ranges, those of its nodes in another order where they are fewer; None where there are too many."""
-    found: Tiles | None = graph.memo("tiles", lambda: _tiles_of(graph))
-    return found
-
-
-def _tiles_of(graph: Graph) -> Tiles | None:
     rule, device = graph.rule, graph.device
     if rule is not None and graph.offset == 0 and rule.extent == (graph.num_receivers, graph.num_senders):
-        found = rule.by_block()
-        if found is not None:
-            order, blocks = found
+        reordered = rule.by_block()
+        if reordered is not None:
+            order, blocks = reordered
             starts, stops = blocks.intervals(torch.arange(graph.num_receivers, device=device), graph.num_senders)
             return starts.contiguous(), stops.contiguous(), torch.tensor(order, dtype=torch.int64, device=device)
     ranges = graph.ranges()
     return None if ranges is None else (*ranges, None)
 
 
-def _places(graph: Graph, starts: Tensor, stops: Tensor, order: Tensor | None) -> Tensor:
+@cached
+def places_of(graph: Graph) -> Tensor:
     """For each interval what added to a sender gives the number of its edge, int64 [I, R]."""
+    tiles = tiles_of(graph)
+    assert tiles is not None
+    starts, stops, order = tiles
     first = graph.offsets[:-1] if order is None else graph.offsets[order]
     lengths = stops - starts
     return (first.unsqueeze(-1) + lengths.cumsum(1) - lengths - starts).contiguous()
 
 
-def _pairs(graph: Graph) -> int:
+@cached
+def pairs_of(graph: Graph) -> int:
     """Pairs inside the tiles, those included which the graph masks."""
     if graph.rule is not None:
         return _pairs_of_rule(graph.rule, graph.num_receivers, graph.num_senders, graph.offset)
@@ -131,7 +133,7 @@ def _pairs(graph: Graph) -> int:
 
 
 def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int:
-    tiles = _tiles_of(Graph(rule, receivers, senders, offset))
+    tiles = tiles_of(Graph(rule, receivers, senders, offset))
     assert tiles is not None and library is not None
     starts, stops = (x.contiguous() for x in tiles[:2])
     tiling = library.Tiling()
@@ -144,111 +146,116 @@ def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int
 _pairs_of_rule._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-# The operator: q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, H, E], starts, stops and places [I, R],
-# order [N]: row order[n] of q, k and v is number n of starts and stops
+@dataclass(slots=True)
+class TilesAttention(Arguments):
+    """q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, H, E], starts, stops and places [I, R], order [N].
+
+    Row order[n] of q, k and v is number n of starts and stops.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None
+    starts: Tensor
+    stops: Tensor
+    order: Tensor | None
+    places: Tensor | None
+    scale: float
+    dropout: float
+    seed: Tensor
+
+    differentiable: ClassVar[tuple[str, ...]] = ("q", "k", "v", "bias")
+
+    def empty(self) -> tuple[Tensor, Tensor]:
+        """y [B, I, H, D], and the log-sum-exp [B, H, I] in the kernel's own base and order."""
+        batch, receivers, heads, _ = self.q.shape
+        y = self.v.new_empty(batch, receivers, heads, self.v.shape[3])
+        return y, self.v.new_empty(batch, heads, receivers, dtype=wide(y.dtype))
 
 
-def _tiling(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
-    places: Tensor | None, scale: float, dropout: float, seed: Tensor,
-) -> Any:  # fmt: skip
+@dataclass(slots=True)
+class TilesAttentionGradient(TilesAttention):
+    """Those of the call, its results, and which of its differentiable fields need a gradient."""
+
+    y: Tensor
+    lse: Tensor
+    dy: Tensor
+    needed: Sequence[bool]
+
+    def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
+        """To q, k, v, and to the bias, summed over parts of a batch that shares it."""
+        v, bias = self.v, self.bias
+        dbias = v.new_empty(0, dtype=wide(v.dtype))
+        if bias is not None and self.needed[3]:
+            parts = min(v.shape[0], PARTS) if bias.shape[0] == 1 else v.shape[0]
+            dbias = v.new_empty(parts, *bias.shape[1:], dtype=dbias.dtype)
+        return empty_like(self.q), empty_like(self.k), empty_like(v), dbias
+
+
+def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
+    """The call as both kernels read it."""
     call = library.Tiling()  # type: ignore[union-attr]
-    call.threads, call.scale = threads(), scale
-    if dropout > 0:
-        call.dropout, call.seed = dropout, int(seed)
+    call.threads, call.scale = threads(), own.scale
+    if own.dropout > 0:
+        call.dropout, call.seed = own.dropout, int(own.seed)
     call.batch, call.receivers, call.heads, call.channels = q.shape
     call.senders, call.values = v.shape[1], v.shape[3]
-    call.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
+    call.set_ranges(own.starts.shape[1], own.starts.data_ptr(), own.stops.data_ptr())
     call.q, call.k, call.v = matrix(q), matrix(k), matrix(v)
-    if order is not None:
-        call.set_order(order.data_ptr())
-    if bias is not None and places is not None:
-        between = bias.stride(0) if bias.shape[0] > 1 else 0
-        call.set_bias(bias.shape[2], places.data_ptr(), bias.data_ptr(), between)
+    if own.order is not None:
+        call.set_order(own.order.data_ptr())
+    if own.bias is not None and own.places is not None:
+        between = own.bias.stride(0) if own.bias.shape[0] > 1 else 0
+        call.set_bias(own.bias.shape[2], own.places.data_ptr(), own.bias.data_ptr(), between)
     return call
 
 
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
-    places: Tensor | None, scale: float, dropout: float, seed: Tensor,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, lse = _attend_shape(q, k, v, bias, starts, stops, order, places, scale, dropout, seed)
-    q, k, v, starts, stops = *map(rows_contiguous, (q, k, v)), starts.contiguous(), stops.contiguous()
-    call = _tiling(q, k, v, bias, starts, stops, order, places, scale, dropout, seed)
+def _attend(own: TilesAttention) -> tuple[Tensor, Tensor]:
+    y, lse = own.empty()
+    q, k, v = map(rows_contiguous, (own.q, own.k, own.v))
+    call = _tiling(own, q, k, v)
     call.y, call.lse = matrix(y), lse.data_ptr()
     library.attend_tiles(DTYPES[v.dtype], call)  # type: ignore[union-attr]
     return y, lse
 
 
-def _attend_shape(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor, order: Tensor | None,
-    places: Tensor | None, scale: float, dropout: float, seed: Tensor,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """y [B, I, H, D], and the log-sum-exp [B, H, I] in the kernel's own base and order."""
-    batch, receivers, heads, _ = q.shape
-    y = v.new_empty(batch, receivers, heads, v.shape[3])
-    return y, v.new_empty(batch, heads, receivers, dtype=wide(v.dtype))
+def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    dq, dk, dv, dbias = results = own.empty()
+    dy, q, k, v = map(rows_contiguous, (own.dy, own.q, own.k, own.v))
+    call = _tiling(own, q, k, v)
+    call.dy, call.y, call.lse = matrix(dy), matrix(own.y), own.lse.data_ptr()
+    call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
+    if own.bias is not None and own.needed[3]:
+        call.set_dbias(dbias.shape[0], dbias.data_ptr())
+    library.attend_tiles_gradient(DTYPES[v.dtype], call)  # type: ignore[union-attr]
+    return results
 
 
-def _attend_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    *tensors, ctx.scale, ctx.dropout, seed = inputs
-    y, lse = output
-    ctx.mark_non_differentiable(lse)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors, seed, y, lse)
-
-
-def _attend_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    dy = grads[0]
-    if dy is None:
-        return (None,) * 11
-    q, k, v, bias, starts, stops, order, places, seed, y, lse = ctx.saved_tensors
-    structure, options = (starts, stops, order, places), (ctx.scale, ctx.dropout, seed)
-    if differentiated_again(dy, q, k, v, bias):
-        return *_attend_again(dy, q, k, v, bias, *structure, *options), *[None] * 7
-    to_bias = bias is not None and ctx.needs_input_grad[3]
-    dq, dk, dv, dbias = attend_tiles_gradient(dy, q, k, v, bias, *structure, *options, y, lse, to_bias)
-    if not to_bias:
-        dbias = None
-    elif bias.shape[0] != dbias.shape[0]:
-        dbias = dbias.sum(0, keepdim=True)
-    return dq, dk, dv, dbias, *[None] * 7
-
-
-def _attend_again(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
-    order: Tensor | None, places: Tensor | None, scale: float, dropout: float, seed: Tensor,
-) -> Sequence[Tensor | None]:  # fmt: skip
-    """The same gradients by differentiable operations, for second derivatives."""
-    from edgewise.kernels.backends.torch import segment
-
-    # Fresh names for the inputs, so that one tensor used twice has two gradients.
-    inputs = [x if x is None else x.view_as(x) for x in (q, k, v, bias)]
-    fresh_q, fresh_k, fresh_v, fresh_bias = inputs
-    assert fresh_q is not None and fresh_k is not None and fresh_v is not None
-    ends = [x if order is None else x.index_select(1, order) for x in (fresh_q, fresh_k, fresh_v, dy)]
-    graph = Graph.from_ranges(starts, stops, v.shape[1])
-    score = Dot(scale)
-    if fresh_bias is not None and places is not None:
+def _composed(own: TilesAttention) -> Tensor:
+    """The attention by differentiable operations."""
+    q, k, v, order = own.q, own.k, own.v, own.order
+    graph = Graph.from_ranges(own.starts, own.stops, v.shape[1])
+    score = Dot(own.scale)
+    if own.bias is not None and own.places is not None:
         beyond = torch.arange(graph.num_edges, device=v.device) - graph.offsets[graph.receivers]
-        edges = (places + starts)[:, 0][graph.receivers] + beyond
-        score = score + EdgeBias(fresh_bias.index_select(-1, edges).transpose(1, 2))
-    result = segment.run(Attend(graph, ends[0], ends[1], ends[2], score, return_weights=True))
-    assert isinstance(result, tuple)
-    y, w_ij = result
-    if dropout > 0:
-        w_ij = w_ij * kept(graph, w_ij.shape, dropout, seed) / (1 - dropout)
-        y = segment.weighted_values(graph, w_ij, ends[2])
-    return gradients_again(y, inputs, ends[3])
+        edges = (own.places + own.starts)[:, 0][graph.receivers] + beyond
+        score = score + EdgeBias(own.bias.index_select(-1, edges).transpose(1, 2))
+    if order is not None:
+        q, k, v = (x.index_select(1, order) for x in (q, k, v))
+    drop = (lambda p_ij: dropped(graph, p_ij, own.dropout, own.seed)) if own.dropout > 0 else None
+    y = attend(graph, q, k, v, score, drop)
+    return y if order is None else torch.empty_like(y).index_copy(1, order, y)
 
 
-def kept(graph: Graph, shape: Sequence[int], dropout: float, seed: Tensor) -> Tensor:
-    """Which weights [B, E, H] the kernels keep, as they hash it from a receiver's number and a sender's."""
-    batch, _, heads = shape
+def dropped(graph: Graph, p_ij: Tensor, dropout: float, seed: Tensor) -> Tensor:
+    """Weights [B, E, H] after dropout, as the kernels hash it from a receiver's number and a sender's."""
+    batch, _, heads = p_ij.shape
     low, high = int(seed) & WORD, int(seed) >> 32
     row = torch.arange(batch * heads).view(batch, 1, heads) * graph.num_receivers + graph.receivers.unsqueeze(-1)
     key = _second(_first(row & WORD, low) ^ high ^ ((row >> 32) * 0x9E3779B9 & WORD))
-    return _second(_first(graph.senders, low).unsqueeze(-1) ^ key) >= int(dropout * 2**32)
+    survives = _second(_first(graph.senders, low).unsqueeze(-1) ^ key) >= int(dropout * 2**32)
+    return p_ij * survives / (1 - dropout)
 
 
 WORD = 2**32 - 1
@@ -267,55 +274,5 @@ def _second(x: Tensor) -> Tensor:
     return x ^ (x >> 15)
 
 
-def _attend_gradient(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
-    order: Tensor | None, places: Tensor | None, scale: float, dropout: float, seed: Tensor, y: Tensor, lse: Tensor,
-    to_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    dq, dk, dv, dbias = found = _attend_gradient_shape(
-        dy, q, k, v, bias, starts, stops, order, places, scale, dropout, seed, y, lse, to_bias
-    )
-    dy, q, k, v = map(rows_contiguous, (dy, q, k, v))
-    starts, stops = starts.contiguous(), stops.contiguous()
-    call = _tiling(q, k, v, bias, starts, stops, order, places, scale, dropout, seed)
-    call.dy, call.y, call.lse = matrix(dy), matrix(y), lse.data_ptr()
-    call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
-    if to_bias:
-        call.set_dbias(dbias.shape[0], dbias.data_ptr())
-    library.attend_tiles_gradient(DTYPES[v.dtype], call)  # type: ignore[union-attr]
-    return found
-
-
-def _attend_gradient_shape(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, starts: Tensor, stops: Tensor,
-    order: Tensor | None, places: Tensor | None, scale: float, dropout: float, seed: Tensor, y: Tensor, lse: Tensor,
-    to_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """dq, dk, dv, and the gradient to the bias if it is asked for, summed over parts of a batch that shares it."""
-    if to_bias and bias is not None:
-        parts = min(v.shape[0], PARTS) if bias.shape[0] == 1 else v.shape[0]
-        dbias = v.new_empty(parts, *bias.shape[1:], dtype=wide(v.dtype))
-    else:
-        dbias = v.new_empty(0, dtype=wide(v.dtype))
-    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), dbias
-
-
-_ENDS = "Tensor q, Tensor k, Tensor v, Tensor? bias"
-_INPUTS = (
-    f"{_ENDS}, Tensor starts, Tensor stops, Tensor? order, Tensor? places, float scale, float dropout, Tensor seed"
-)
-
-attend_tiles_gradient = Operator(
-    "attend_tiles_gradient",
-    f"(Tensor dy, {_INPUTS}, Tensor y, Tensor lse, bool to_bias) -> (Tensor, Tensor, Tensor, Tensor)",
-    _attend_gradient,
-    _attend_gradient_shape,
-)
-attend_tiles = Operator(
-    "attend_tiles",
-    f"({_INPUTS}) -> (Tensor, Tensor)",
-    _attend,
-    _attend_shape,
-    _attend_save,
-    _attend_backward,
-)
+attend_tiles_gradient = Operator("attend_tiles_gradient", TilesAttentionGradient, _attend_gradient)
+attend_tiles = Operator("attend_tiles", TilesAttention, _attend, attend_tiles_gradient, _composed)

@@ -1,6 +1,6 @@
 """Attention on tensor cores for graphs that are dense in places: sixteen receivers share what they gather.
 
-Worth it where a window of sixteen receivers hears few distinct senders for its edges: on meshes and grids in a good
+Worth it where a window of sixteen receivers has few distinct senders for its edges: on meshes and grids in a good
 order, in communities, on windows and clusters. Each distinct sender of a window costs one gathered row of k and v, and
 sixteen dot products on tensor cores. Memory O(N·H·C + E).
 """
@@ -8,21 +8,22 @@ sixteen dot products on tensor cores. Memory O(N·H·C + E).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda.programs.building import WINDOW, windows
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.operator.layout import flat
-from edgewise.kernels.operator.operator import Operator
-from edgewise.kernels.operator.products import rows_contiguous
-from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
+from edgewise.kernels.operator import second_derivatives
+from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous, unflat
+from edgewise.kernels.operator.operator import Arguments, Operator
 from edgewise.kernels.scores import Dot
 
 CALL = 4  # launches; assumed
@@ -36,7 +37,7 @@ def cost(call: Call) -> Cost:
     """Every window gathers each of its distinct senders once, and multiplies it with all sixteen receivers."""
     assert isinstance(call, Attend)
     graph, size = call.graph, call.v.element_size()
-    columns = graph.memo("columns of windows", lambda: _columns(graph))
+    columns = columns_of(graph)
     listing = 0 if graph.rule is None else LISTED * graph.num_edges
     batch, width = call.v.shape[:-3].numel(), call.heads * (call.v.shape[-1] + call.ends()[0].shape[-1])
     return Cost(
@@ -48,15 +49,16 @@ def cost(call: Call) -> Cost:
     )
 
 
-def _columns(graph: Graph) -> int:
+@cached
+def columns_of(graph: Graph) -> int:
     """Distinct senders of all windows, predicted from some."""
     edges, count = graph.num_edges, -(-graph.num_receivers // WINDOW)
     if edges == 0:
         return 0
     if graph.rule is None and graph.ranges() is None:
         window = torch.div(graph.receivers, WINDOW, rounding_mode="floor")
-        kept = window % max(1, count // SAMPLE) == 0
-        pairs = window[kept] * graph.num_senders + graph.senders[kept]
+        sampled = window % max(1, count // SAMPLE) == 0
+        pairs = window[sampled] * graph.num_senders + graph.senders[sampled]
         distinct, listed = torch.unique(pairs).shape[0], pairs.shape[0]
     else:  # whose edges are many, and perhaps never listed
         step = max(1, count // max(1, min(SAMPLE, FEW * count // edges)))
@@ -76,11 +78,10 @@ def run(call: Call) -> Tensor:
     scale = call.score.factor(q.shape[-1])
     if isinstance(scale, Tensor):
         q, scale = q * scale.reshape(-1, 1).to(q.dtype), 1.0
-    needed = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-    reverse = structure_of(call.graph.transpose()[0]) if needed else []
-    offsets, index = edges.structure_of(call.graph)
-    y = ATTEND(q, k, v, offsets, index, structure_of(call.graph), reverse, scale)[0]
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    own = WindowsAttention(q, k, v, *edges.structure_of(call.graph), structure_of(call.graph), (), scale)
+    if attend.differentiates(own):
+        own.reverse = structure_of(call.graph.transpose()[0])
+    return unflat(attend(own)[0], call)
 
 
 BACKEND = Backend(
@@ -101,69 +102,63 @@ BACKEND = Backend(
 )
 
 
+@cached
 def structure_of(graph: Graph) -> Structure:
-    """The graph's edges by windows of receivers, kept with the graph."""
-    return graph.memo("windows", lambda: windows(graph.offsets, graph.senders, graph.num_senders))
+    """The graph's edges by windows of receivers."""
+    return windows(graph.offsets, graph.senders, graph.num_senders)
 
 
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, index: Tensor, structure: Sequence[Tensor],
-    reverse: Sequence[Tensor], scale: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+@dataclass(slots=True)
+class WindowsAttention(Arguments):
+    """q [B, I, H, C], k [B, J, H, C], v [B, J, H, D]; offsets, index = the graph; both structures by windows."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    offsets: Tensor
+    index: Tensor
+    structure: Sequence[Tensor]
+    reverse: Sequence[Tensor]
+    scale: float
+
+    differentiable: ClassVar[tuple[str, ...]] = ("q", "k", "v")
+
+    def empty(self) -> tuple[Tensor, Tensor]:
+        shape = self.q.shape[:3]
+        return self.v.new_empty(*shape, self.v.shape[3]), self.v.new_empty(shape, dtype=torch.float32)
+
+
+@dataclass(slots=True)
+class WindowsAttentionGradient(WindowsAttention):
+    """Those of the call, its results, and which of its differentiable fields need a gradient."""
+
+    y: Tensor
+    lse: Tensor
+    dy: Tensor
+    needed: Sequence[bool]
+
+    def empty(self) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        return empty_like(self.q), empty_like(self.k), empty_like(self.v)
+
+
+def _attend(own: WindowsAttention) -> tuple[Tensor, Tensor]:
     from edgewise.kernels.backends.cuda.programs import bitmap as kernels
 
-    return kernels.forward(q, k, v, structure, scale)
+    return kernels.forward(own.q, own.k, own.v, own.structure, own.scale)
 
 
-def _shape(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return v.new_empty(*q.shape[:3], v.shape[3]), v.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    q, k, v, offsets, index, structure, reverse, ctx.scale = inputs
-    y, lse = output
-    ctx.mark_non_differentiable(lse)
-    ctx.set_materialize_grads(False)
-    ctx.length = len(structure)
-    ctx.save_for_backward(q, k, v, y, lse, offsets, index, *structure, *reverse)
-
-
-def _gradient(ctx: Any, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    if dy is None:
-        return (None,) * 8
-    q, k, v, y, lse, offsets, index, *saved = ctx.saved_tensors
-    if differentiated_again(dy, q, k, v):
-        from edgewise.kernels.backends.torch import segment
-
-        q, k, v = inputs = [x.view_as(x) for x in (q, k, v)]  # one tensor used twice has two gradients
-        graph = Graph.from_csr(offsets, index.long(), k.shape[1])
-        again = segment.run(Attend(graph, q, k, v, Dot(ctx.scale)))
-        assert isinstance(again, Tensor)
-        return *gradients_again(again, inputs, dy), *[None] * 5
-    structure, reverse = saved[: ctx.length], saved[ctx.length :]
-    found = GRADIENT(rows_contiguous(dy), q, k, v, y, lse, structure, reverse, ctx.scale)
-    return *found, *[None] * 5
-
-
-def _attend_gradient(dy: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _attend_gradient(own: WindowsAttentionGradient) -> tuple[Tensor, Tensor, Tensor]:
     from edgewise.kernels.backends.cuda.programs import bitmap as kernels
 
-    return kernels.backward(dy, *inputs)
+    ends = (own.q, own.k, own.v, own.y, own.lse)
+    return kernels.backward(rows_contiguous(own.dy), *ends, own.structure, own.reverse, own.scale)
 
 
-_STRUCTURES = "Tensor[] structure, Tensor[] reverse, float scale"
+def _composed(own: WindowsAttention) -> Tensor:
+    """The attention by differentiable operations."""
+    graph = Graph.from_csr(own.offsets, own.index.long(), own.k.shape[1])
+    return second_derivatives.attend(graph, own.q, own.k, own.v, Dot(own.scale))
 
-GRADIENT = Operator(
-    "attend_windows_gradient",
-    f"(Tensor dy, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, {_STRUCTURES}) -> (Tensor, Tensor, Tensor)",
-    _attend_gradient,
-    lambda dy, q, k, v, *_: (q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)),
-)
-ATTEND = Operator(
-    "attend_windows",
-    f"(Tensor q, Tensor k, Tensor v, Tensor offsets, Tensor index, {_STRUCTURES}) -> (Tensor, Tensor)",
-    _attend,
-    _shape,
-    _save,
-    _gradient,
-)
+
+attend_gradient = Operator("attend_windows_gradient", WindowsAttentionGradient, _attend_gradient)
+attend = Operator("attend_windows", WindowsAttention, _attend, attend_gradient, _composed)

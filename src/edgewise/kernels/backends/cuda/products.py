@@ -5,22 +5,22 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.backends.cuda.programs.building import schedule
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.operator import products
+from edgewise.kernels.operator.products import ExtremeGradient, ExtremeShare, Product, ProductGradient
 
 NUMBER, LISTED = 4, 24  # bytes of an edge's sender, and of an edge of a rule, which has to be listed first; counted
 CALL = 2  # launches; assumed
 
-Structure = list[Tensor]  # offsets, index, edge, and how the rows are dealt out: see `gpu.building`
+Structure = list[Tensor]  # offsets, index, edge, and how the rows are dealt out: see `programs.building`
 
 
 def cost(call: Call) -> Cost:
@@ -50,37 +50,27 @@ def run(call: Call) -> Tensor:
     return products.run(call, _of_graph)
 
 
+@cached
 def structure_of(graph: Graph) -> Structure:
-    """The graph's edges as the kernels read them, kept with the graph."""
-
-    def build() -> Structure:
-        offsets, index = edges.structure_of(graph)
-        return [offsets, index, index.new_empty(0), *schedule(offsets)]
-
-    return graph.memo("edges of sums", build)
+    """The graph's edges as the kernels read them."""
+    offsets, index = edges.structure_of(graph)
+    return [offsets, index, index.new_empty(0), *schedule(offsets)]
 
 
+@cached
 def reverse_of(graph: Graph) -> Structure:
-    """The transpose as the kernels read it, with the number of each of its edges in the graph; kept with the graph."""
-
-    def build() -> Structure:
-        offsets, index, edge, _ = edges.reverse_of(graph)
-        return [offsets, index, edge, *schedule(offsets)]
-
-    return graph.memo("transpose of sums", build)
+    """The transpose as the kernels read it, with the number of each of its edges in the graph."""
+    offsets, index, edge, _ = edges.reverse_of(graph)
+    return [offsets, index, edge, *schedule(offsets)]
 
 
+@cached
 def messages_of(graph: Graph) -> tuple[Structure, Structure]:
-    """The graph from messages on the edges to their receivers, and its transpose; kept with the graph."""
-
-    def build() -> tuple[Structure, Structure]:
-        offsets, _, none, *plan = structure_of(graph)
-        numbers = torch.arange(graph.num_edges + 1, device=graph.device)
-        receivers = graph.receivers.to(torch.int32)
-        forward = [offsets, numbers[:-1].to(torch.int32), none, *plan]
-        return forward, [numbers, receivers, forward[1]]
-
-    return graph.memo("messages of sums", build)
+    """The graph from messages on the edges to their receivers, and its transpose."""
+    offsets, _, none, *plan = structure_of(graph)
+    numbers = torch.arange(graph.num_edges + 1, device=graph.device)
+    forward = [offsets, numbers[:-1].to(torch.int32), none, *plan]
+    return forward, [numbers, graph.receivers.to(torch.int32), forward[1]]
 
 
 def _of_graph(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messages: bool) -> Tensor:
@@ -89,41 +79,37 @@ def _of_graph(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messa
         structure, reverse = messages_of(graph)
     else:
         structure, reverse = structure_of(graph), reverse_of(graph) if needed else []
-    y: Tensor = PRODUCTS.product(x, weight, structure, reverse if needed else [], reduce)
-    return y
+    return PRODUCTS.product(Product(x, weight, structure, reverse if needed else [], reduce))
 
 
-def _product(
-    x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], reverse: Sequence[Tensor], reduce: int
-) -> Tensor:
+def _product(own: Product) -> Tensor:
     from edgewise.kernels.backends.cuda.programs import products as kernels
 
-    kind = {products.MAX: "max", products.MIN: "min"}.get(reduce, "sum")
-    return kernels.reduce(kind, x, weight, structure, mean=reduce == products.MEAN)
+    kind = {products.MAX: "max", products.MIN: "min"}.get(own.reduce, "sum")
+    return kernels.reduce(kind, own.x, own.weight, own.structure, mean=own.reduce == products.MEAN)
 
 
-def _product_gradient(dy: Tensor, x: Tensor, structure: Sequence[Tensor], weight_heads: int) -> Tensor:
+def _product_gradient(own: ProductGradient) -> Tensor:
     from edgewise.kernels.backends.cuda.programs import products as kernels
 
-    return kernels.multiply(dy, x, structure, weight_heads)
+    return kernels.multiply(own.dy, own.x, own.structure, own.weight_heads)
 
 
-def _extreme_share(dy: Tensor, x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], y: Tensor) -> Tensor:
+def _extreme_share(own: ExtremeShare) -> Tensor:
     from edgewise.kernels.backends.cuda.programs import products as kernels
 
-    reached = kernels.reduce("count", x, weight, structure, own=y, dtype=torch.float32)
-    return (dy / reached.clamp_(min=1)).to(dy.dtype).contiguous()  # as y is
+    reached = kernels.reduce("count", own.x, own.weight, own.structure, own=own.y, dtype=torch.float32)
+    return (own.dy / reached.clamp_(min=1)).to(own.dy.dtype).contiguous()  # as y is
 
 
-def _extreme_gradient(
-    share: Tensor, x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], y: Tensor, reverse: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
+def _extreme_gradient(own: ExtremeGradient) -> tuple[Tensor, Tensor]:
     from edgewise.kernels.backends.cuda.programs import products as kernels
 
-    dx = kernels.reduce("picked", y, weight, reverse, own=x, share=share)
+    x, weight, share = own.x, own.weight, own.share
+    dx = kernels.reduce("picked", own.y, weight, own.reverse, own=x, share=share)
     if weight is None:
         return dx, x.new_empty(0)
-    return dx, kernels.multiply(share, x, structure, weight.shape[2], weight, y)
+    return dx, kernels.multiply(share, x, own.structure, weight.shape[2], weight, own.y)
 
 
 PRODUCTS = products.Products("triton_", _product, _product_gradient, _extreme_share, _extreme_gradient)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Blocks
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.kinds import BLOCKS, COMPLETE
-from edgewise.kernels.operator.layout import flat, unflat
-from edgewise.kernels.operator.operator import Operator
-from edgewise.kernels.operator.products import rows_contiguous
-from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
+from edgewise.kernels.operator.dropout import seed_for
+from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous, unflat
+from edgewise.kernels.operator.operator import Arguments, Operator
+from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
 
 MOST = 128  # nodes of a block
@@ -50,7 +52,7 @@ def _refuses_blocks(call: Call) -> str | None:
 def cost(call: Call) -> Cost:
     """Pairs inside the padded tiles, at the speed of matrix products; every tensor once, and a number for each bias."""
     assert isinstance(call, Attend)
-    pairs = call.graph.memo("pairs in ragged tiles", lambda: _pairs(call.graph))
+    pairs = pairs_of(call.graph)
     batch, width = call.v.shape[:-3].numel(), call.ends()[0].shape[-1] + call.v.shape[-1]
     biases = batch * call.heads * (call.graph.num_edges if call.score.biases else 0)
     numbers = 2 * call.v.numel() + 2 * call.ends()[0].numel() + biases
@@ -75,10 +77,10 @@ def run(call: Call) -> Tensor:
     elif bias is not None:
         bias = bias.unsqueeze(0)
     table, launches = blocks_of(call.graph)
-    seed = torch.randint(2**62, (1,), device=call.v.device) if call.dropout > 0 else None
-    ends = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
-    y: Tensor = attend_blocks(*ends, bias, by_sender, table, *launches, float(factor), call.dropout, seed)
-    return unflat(y, call)
+    q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
+    seed = seed_for(call.graph, call.dropout)
+    own = BlocksAttention(q, k, v, bias, by_sender, table, *launches, float(factor), call.dropout, seed)
+    return unflat(attend_blocks(own), call)
 
 
 BACKEND = Backend(
@@ -102,9 +104,10 @@ def sizes_of(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (graph.num_receivers,), (graph.num_senders,)
 
 
+@cached
 def blocks_of(graph: Graph) -> tuple[Tensor, Launches]:
-    """The blocks as the kernels read them, kept with the graph."""
-    return graph.memo("ragged blocks", lambda: _blocks(*sizes_of(graph), graph.device))
+    """The blocks as the kernels read them."""
+    return _blocks(*sizes_of(graph), graph.device)
 
 
 def _blocks(receivers: tuple[int, ...], senders: tuple[int, ...], device: torch.device) -> tuple[Tensor, Launches]:
@@ -128,7 +131,9 @@ def _tile(nodes: int) -> int:
     return max(16, 1 << (nodes - 1).bit_length())
 
 
-def _pairs(graph: Graph) -> int:
+@cached
+def pairs_of(graph: Graph) -> int:
+    """Pairs inside the tiles of all blocks."""
     return sum(count * _tile(size) ** 2 for size, count in Counter(map(max, *sizes_of(graph))).items())
 
 
@@ -145,116 +150,79 @@ def _near(x: Tensor) -> Tensor:
     return rows_contiguous(x) if x.stride(1) < 2**24 else x.contiguous()
 
 
-# The operator: q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, E or J, H or 1], blocks [N, 5]
+@dataclass(slots=True)
+class BlocksAttention(Arguments):
+    """q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, E or J, H or 1], blocks [N, 5]; launches."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None
+    by_sender: bool
+    blocks: Tensor
+    small: int
+    most: int
+    large: int
+    scale: float
+    dropout: float
+    seed: Tensor
+
+    differentiable: ClassVar[tuple[str, ...]] = ("q", "k", "v", "bias")
+
+    def empty(self) -> Tensor:
+        return self.v.new_empty(*self.q.shape[:3], self.v.shape[3])
+
+    def unread(self) -> tuple[str, ...]:
+        return ("results",)
 
 
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
-) -> Tensor:  # fmt: skip
+@dataclass(slots=True)
+class BlocksAttentionGradient(BlocksAttention):
+    """Those of the call, and which of its differentiable fields need a gradient."""
+
+    dy: Tensor
+    needed: Sequence[bool]
+
+    def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
+        v, bias = self.v, self.bias
+        dbias = v.new_empty(0)
+        if bias is not None and self.needed[3]:
+            shape = (v.shape[0], bias.shape[1], v.shape[2])
+            # What is still to be summed over the batch or the heads stays exact.
+            dbias = bias.new_empty(shape, dtype=bias.dtype if bias.shape == shape else torch.float32)
+        return empty_like(self.q), empty_like(self.k), empty_like(v), dbias
+
+
+def _attend(own: BlocksAttention) -> Tensor:
     from edgewise.kernels.backends.cuda.programs import ragged
 
-    y = _attend_shape(q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed)
-    q, k, v = map(_near, (q, k, v))
-    ragged.attend(q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed, y)
+    y = own.empty()
+    ragged.attend(own, _near(own.q), _near(own.k), _near(own.v), y)
     return y
 
 
-def _attend_shape(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
-) -> Tensor:  # fmt: skip
-    return v.new_empty(*q.shape[:3], v.shape[3])
-
-
-def _attend_save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    q, k, v, bias, ctx.by_sender, blocks, *ctx.options, seed = inputs
-    ctx.save_for_backward(q, k, v, bias, blocks, seed)
-
-
-def _attend_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    q, k, v, bias, blocks, seed = ctx.saved_tensors
-    to_bias = bias is not None and ctx.needs_input_grad[3]
-    if differentiated_again(dy, q, k, v, bias):
-        *_, scale, dropout = ctx.options
-        dq, dk, dv, dbias = _attend_again(dy, q, k, v, bias, ctx.by_sender, blocks, scale, dropout, seed)
-    else:
-        dq, dk, dv, dbias = attend_blocks_gradient(
-            dy, q, k, v, bias, ctx.by_sender, blocks, *ctx.options, seed, to_bias
-        )
-        dbias = dbias.sum_to_size(bias.shape).to(bias.dtype) if to_bias else None
-    return dq, dk, dv, dbias, *[None] * 8
-
-
-def _attend_again(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    scale: float, dropout: float, seed: Tensor | None,
-) -> list[Tensor | None]:  # fmt: skip
-    """The same gradients by differentiable operations, for second derivatives."""
-    from edgewise.kernels.backends.cuda.programs import ragged
-    from edgewise.kernels.backends.torch import segment
-
-    # Fresh names for the inputs, so that one tensor used twice has two gradients.
-    q, k, v = (x.view_as(x) for x in (q, k, v))
-    bias = None if bias is None else bias.view_as(bias)
-    in_order = blocks[(blocks[:, 0] + blocks[:, 1]).argsort()]
-    graph = Graph(Blocks(tuple(in_order[:, 3].tolist()), tuple(in_order[:, 4].tolist()))).to(q.device)
-    score = Dot(scale)
-    if bias is not None:
-        score = score + (SenderBias if by_sender else EdgeBias)(bias)
-    result = segment.run(Attend(graph, q, k, v, score, return_weights=True))
-    assert isinstance(result, tuple)
-    y, p_ij = result
-    if seed is not None:
-        batch, edges, heads = p_ij.shape
-        kept = ragged.survivors(seed, batch, edges, heads, dropout)
-        y = segment.weighted_values(graph, (p_ij * kept / (1 - dropout)).to(v.dtype), v)
-    return gradients_again(y, (q, k, v, bias), dy)
-
-
-def _attend_gradient(
-    dy: Tensor,
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
-    to_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+def _attend_gradient(own: BlocksAttentionGradient) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from edgewise.kernels.backends.cuda.programs import ragged
 
-    found = _attend_gradient_shape(
-        dy, q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed, to_bias
-    )
-    dy, q, k, v = map(_near, (dy, q, k, v))
-    ragged.attend_gradient(
-        dy, q, k, v, bias, by_sender, blocks, small, most, large, scale, dropout, seed, found
-    )  # fmt: skip
-    return found
+    results = own.empty()
+    ragged.attend_gradient(own, _near(own.dy), _near(own.q), _near(own.k), _near(own.v), results)
+    return results
 
 
-def _attend_gradient_shape(
-    dy: Tensor,
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None,
-    to_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    dbias = v.new_empty(0)
-    if bias is not None and to_bias:
-        shape = (v.shape[0], bias.shape[1], v.shape[2])
-        # What is still to be summed over the batch or the heads is kept exact.
-        dbias = bias.new_empty(shape, dtype=bias.dtype if bias.shape == shape else torch.float32)
-    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), dbias
+def _composed(own: BlocksAttention) -> Tensor:
+    """The attention by differentiable operations."""
+    from edgewise.kernels.backends.cuda.programs import ragged
+
+    def drop(p_ij: Tensor) -> Tensor:
+        return p_ij * ragged.survivors(own.seed, p_ij.shape, own.dropout) / (1 - own.dropout)
+
+    in_order = own.blocks[(own.blocks[:, 0] + own.blocks[:, 1]).argsort()]
+    graph = Graph(Blocks(tuple(in_order[:, 3].tolist()), tuple(in_order[:, 4].tolist()))).to(own.q.device)
+    score = Dot(own.scale)
+    if own.bias is not None:
+        score = score + (SenderBias if own.by_sender else EdgeBias)(own.bias)
+    return attend(graph, own.q, own.k, own.v, score, drop if own.dropout > 0 else None)
 
 
-_INPUTS = (
-    "Tensor q, Tensor k, Tensor v, Tensor? bias, bool by_sender, Tensor blocks, int small, int most, int large, "
-    "float scale, float dropout, Tensor? seed"
-)
-
-attend_blocks_gradient = Operator(
-    "attend_blocks_gradient",
-    f"(Tensor dy, {_INPUTS}, bool to_bias) -> (Tensor, Tensor, Tensor, Tensor)",
-    _attend_gradient,
-    _attend_gradient_shape,
-)
-attend_blocks = Operator(
-    "attend_blocks", f"({_INPUTS}) -> Tensor", _attend, _attend_shape, _attend_save, _attend_backward
-)
+attend_blocks_gradient = Operator("attend_blocks_gradient", BlocksAttentionGradient, _attend_gradient)
+attend_blocks = Operator("attend_blocks", BlocksAttention, _attend, attend_blocks_gradient, _composed)

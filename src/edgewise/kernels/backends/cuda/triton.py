@@ -12,6 +12,7 @@ from edgewise.kernels.backends.cuda import attention as triton_attention
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.operator.attention import KINDS
 
 MOST = 2**31 - 64  # nodes and edges are numbered in 32 bits, in which a program may count beyond its last edge
 CALL = 8  # launches; assumed
@@ -47,7 +48,7 @@ BACKEND = Backend(
     summary="Triton on a GPU, edge by edge: fused attention and sparse products on any graph",
     takes=Takes(
         dtypes=gpu.DTYPES,
-        attend=Attention(scores=tuple(triton_attention.KINDS), vectors=True, most=WIDEST),
+        attend=Attention(scores=tuple(KINDS), vectors=True, most=WIDEST),
         aggregate=Sums(),
         collect=(Messages(),),
         nodes=MOST,

@@ -27,7 +27,7 @@ from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.operator.second_derivatives import differentiated_again, gradients_again
+from edgewise.kernels.operator.second_derivatives import creates_graph, gradients
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
 
 if TYPE_CHECKING:
@@ -135,14 +135,11 @@ class Differentiable(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """FlexAttention's own gradients, unless they are to be differentiated in turn."""
         (dy,), inputs = grads, ctx.saved_tensors
-        if differentiated_again(dy, *inputs):
-            fresh = [x.view_as(x) for x in inputs]  # fresh names, so that one tensor used twice has two gradients
-            y = segment.run(_with(ctx.call, fresh))
-            assert isinstance(y, Tensor)
-            return None, *gradients_again(y, fresh, dy)
+        if creates_graph(dy, *inputs):
+            return None, *gradients(lambda *inputs: segment.run(_with(ctx.call, inputs)), inputs, [dy])
         wanted = [x for x in ctx.leaves if x.requires_grad]
-        gradients = iter(torch.autograd.grad(ctx.y, wanted, dy, retain_graph=True, allow_unused=True))
-        return None, *(next(gradients) if x.requires_grad else None for x in ctx.leaves)
+        own = iter(torch.autograd.grad(ctx.y, wanted, dy, retain_graph=True, allow_unused=True))
+        return None, *(next(own) if x.requires_grad else None for x in ctx.leaves)
 
 
 def _with(call: Attend, inputs: Sequence[Tensor]) -> Attend:

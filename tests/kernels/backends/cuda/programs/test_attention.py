@@ -6,6 +6,7 @@ import torch
 from edgewise import Dot, EdgeVectors, GatedAdditive, Graph, Uniform, attend
 from edgewise.kernels.backends.cuda import attention as triton_attention
 from edgewise.kernels.backends.cuda.programs.tiles import attention_bytes
+from edgewise.kernels.operator.attention import ADDITIVE, DOT, GATED, NONE
 from edgewise.kernels.operator.dropout import drop
 from kernels.backends.cuda.programs.apart import run
 from kernels.drawn import attention, random_graph, results, same
@@ -26,25 +27,25 @@ def on_device(leaves):
 def operator_inputs(kind, vectors, gradient=True):
     """Inputs of `attend` in its own layout."""
     graph = random_graph(5, 4, 12).to(DEVICE)
-    width = 1 if kind == triton_attention.ADDITIVE else 3
+    width = 1 if kind == ADDITIVE else 3
 
     def draw(*sizes):
         return torch.randn(*sizes, device=DEVICE).requires_grad_(gradient)
 
-    q, k = (None, None) if kind == triton_attention.NONE else (draw(2, 5, 2, width), draw(2, 4, 2, width))
-    a = draw(2, 3) if kind == triton_attention.GATED else None
+    q, k = (None, None) if kind == NONE else (draw(2, 5, 2, width), draw(2, 4, 2, width))
+    a = draw(2, 3) if kind == GATED else None
     keys, values = (draw(1, 12, 2, 3), draw(2, 12, 2, 3)) if vectors else (None, None)
     ends = (q, k, draw(2, 4, 2, 3), a, draw(1, 12, 2), keys, values)
-    structure, reverse = triton_attention.structure_of(graph), list(triton_attention.reverse_of(graph))
-    return (*ends, *structure, reverse, kind, 0.5, 0.2, 0.3, torch.tensor([7], device=DEVICE))
+    structure, reverse = list(triton_attention.structure_of(graph)), list(triton_attention.reverse_of(graph))
+    return (*ends, structure, reverse, kind, 0.5, 0.2, 0.3, torch.tensor([7], device=DEVICE))
 
 
 def test_the_operators_pass_pytorchs_own_check():
-    inputs = operator_inputs(triton_attention.DOT, vectors=True)
+    inputs = operator_inputs(DOT, vectors=True)
     torch.library.opcheck(torch.ops.edgewise.attend_rows.default, inputs)
-    inputs = operator_inputs(triton_attention.GATED, vectors=False, gradient=False)
-    found = triton_attention.attend(*inputs)
-    inputs = (torch.randn_like(found[0]), *inputs, *found, True, True, False, False)
+    inputs = operator_inputs(GATED, vectors=False, gradient=False)
+    y, lse, rest = triton_attention.attend(triton_attention.RowsAttention(*inputs))
+    inputs = (*inputs, y, lse, rest, torch.randn_like(y), [True] * 5 + [False] * 2)
     torch.library.opcheck(torch.ops.edgewise.attend_rows_gradient.default, inputs)
 
 

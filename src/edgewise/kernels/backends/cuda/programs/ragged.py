@@ -252,43 +252,37 @@ def survivors_kernel(seed, mask, edges, heads, total, dropout, SIZE: tl.constexp
     tl.store(mask + at, kept(tl.load(seed), edge, head, batch, dropout), mask=at < total)
 
 
-def attend(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None, y: Tensor,
-) -> None:  # fmt: skip
+def attend(own: Any, q: Tensor, k: Tensor, v: Tensor, y: Tensor) -> None:
     """Fill y [B, I, H, D], contiguous, from q [B, I, H, C], k [B, J, H, C], v [B, J, H, D] with contiguous heads.
 
-    Shapes      bias [B or 1, E, H or 1], or with J in place of E where it is by sender; seed [1] on the device
+    Symbols     own = the other arguments of the operator
     """
-    call = _Call(q, k, v, bias, by_sender, dropout)
-    for first, count, options, together, grid in call.launches(small, most, large):
+    call = _Call(q, k, v, own.bias, own.by_sender, own.dropout)
+    for first, count, options, together, grid in call.launches(own.small, own.most, own.large):
         attend_kernel[grid](
-            q, k, v, v if bias is None else bias, blocks, blocks if seed is None else seed, y,
-            *call.strides, first, count, q.shape[2], together, q.shape[1], call.channels, call.values, scale, dropout,
-            **options,
+            q, k, v, v if own.bias is None else own.bias, own.blocks, own.seed, y,
+            *call.strides, first, count, q.shape[2], together, q.shape[1], call.channels, call.values, own.scale,
+            own.dropout, **options,
         )  # fmt: skip
 
 
-def attend_gradient(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, blocks: Tensor,
-    small: int, most: int, large: int, scale: float, dropout: float, seed: Tensor | None, found: Sequence[Tensor],
-) -> None:  # fmt: skip
+def attend_gradient(own: Any, dy: Tensor, q: Tensor, k: Tensor, v: Tensor, results: Sequence[Tensor]) -> None:
     """Fill contiguous dq, dk and dv, and dbias [B, E or J, H] unless it is empty."""
-    dq, dk, dv, dbias = found
-    call, to_bias = _Call(q, k, v, bias, by_sender, dropout, dy), dbias.numel() > 0
-    for first, count, options, together, grid in call.launches(small, most, large):
+    bias, (dq, dk, dv, dbias) = own.bias, results
+    call, to_bias = _Call(q, k, v, bias, own.by_sender, own.dropout, dy), dbias.numel() > 0
+    for first, count, options, together, grid in call.launches(own.small, own.most, own.large):
         gradient_kernel[grid](
-            q, k, v, v if bias is None else bias, blocks, blocks if seed is None else seed,
-            dy, dq, dk, dv, dbias if to_bias else dv,
+            q, k, v, v if bias is None else bias, own.blocks, own.seed, dy, dq, dk, dv, dbias if to_bias else dv,
             *call.strides, first, count, q.shape[2], together, q.shape[1], k.shape[1],
-            0 if bias is None else bias.shape[1], call.channels, call.values, scale, dropout,
+            0 if bias is None else bias.shape[1], call.channels, call.values, own.scale, own.dropout,
             **options, TO_BIAS=to_bias,
         )  # fmt: skip
 
 
-def survivors(seed: Tensor, batch: int, edges: int, heads: int, dropout: float) -> Tensor:
-    """Which weights [B, E, H] dropout keeps."""
-    mask = torch.empty(batch, edges, heads, dtype=torch.bool, device=seed.device)
+def survivors(seed: Tensor, shape: Sequence[int], dropout: float) -> Tensor:
+    """Which weights [B, E, H] survive dropout."""
+    mask = torch.empty(shape, dtype=torch.bool, device=seed.device)
+    _, edges, heads = shape
     if mask.numel():
         grid = (triton.cdiv(mask.numel(), 1024),)
         survivors_kernel[grid](seed, mask, edges, heads, mask.numel(), dropout, SIZE=1024)
