@@ -388,6 +388,7 @@ WITHOUT_A_GRAPH = {
     "resnet",
     "spherical",
     "tables",
+    "uncompiled",
 }  # no layer(graph, x)
 
 
