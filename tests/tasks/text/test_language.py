@@ -106,7 +106,7 @@ def test_graphs_that_look_back_are_taken(task: Text, pattern) -> None:
     [PatternChoice("complete"), PatternChoice("window", {"radius": 1}), PatternChoice("blocks", {"size": 4})],
 )
 def test_graphs_that_see_ahead_are_refused(task: Text, pattern) -> None:
-    with pytest.raises(ConfigError, match="lets a character see the next one"):
+    with pytest.raises(ConfigError, match="lets a token see the next one"):
         task.train_batch(2, torch.Generator(), pattern)
 
 

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError, GraphError
-from edgewise.graphs import PATTERNS, Graph
+from edgewise.graphs import PATTERNS, Graph, hears_later
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
@@ -116,6 +116,17 @@ class Task(ABC):
         """The graph that all examples share; None where each has its own."""
         return None
 
+    def laid(self, pattern: Pattern, own: Callable[..., Graph], *layout: int) -> Graph:
+        """A pattern's graph over a layout, or `own(*layout)` for the data's own graph: the same object every time."""
+        key = pattern, layout
+        if key not in self._laid:
+            self._laid[key] = lay(own if pattern is None or given(pattern) else pattern, *layout)
+        return self._laid[key]
+
+    @cached_property
+    def _laid(self) -> dict[tuple[Pattern, tuple[int, ...]], Graph]:
+        return {}
+
     def example(self, request: str, splits: Mapping[Split, Any], unit: str = "") -> Any:
         """The example that a split and a number in it name, as in "test:7"."""
         named = EXAMPLE.fullmatch(request.strip())
@@ -200,6 +211,14 @@ class PatternChoice:
 def given(pattern: Pattern) -> bool:
     """Whether a pattern stands for the data's own graph."""
     return pattern is None or (isinstance(pattern, PatternChoice) and pattern.name == "given")
+
+
+def without_future(graph: Graph) -> Graph:
+    """The graph, if no token attends to a later one; any other is a ConfigError."""
+    if hears_later(graph):
+        advice = "choose causal, strided, or window with sides=past"
+        raise ConfigError(f"{graph} lets a token see the next one, which the model has to guess: {advice}")
+    return graph
 
 
 def lay(pattern: Callable[..., Graph], *layout: int) -> Graph:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, causal, hears_later, links_of
+from edgewise.graphs import Graph, causal, links_of
 from edgewise.graphs.comparison import (
     clustering_discrepancy,
     degree_discrepancy,
@@ -26,7 +26,7 @@ from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
 from edgewise.tasks.core.splits import Split, sizes
-from edgewise.tasks.core.task import Pattern, Sampling, given, lay
+from edgewise.tasks.core.task import Pattern, Sampling, without_future
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
 
@@ -72,18 +72,11 @@ class GraphGeneration(Classification):
         self.length = family.most + family.links + 1  # without the END that is only written
         self.signature = Tokens(self.tokens.size, self.tokens.size, length=self.length)
         self.epoch_size = len(splits["train"])
-        self._graphs: dict[tuple[Pattern, int], Graph] = {}
         self._written: dict[Split, Sequences] = {}
 
     def sequence_graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """The graph among the tokens of a sequence: causal, or a pattern in which none attends to a later one."""
-        length = self.length if length is None else length
-        if (pattern, length) not in self._graphs:
-            laid = causal(length) if pattern is None or given(pattern) else lay(pattern, length)
-            if hears_later(laid):
-                raise ConfigError(f"{laid} lets a token see the next one, which the model has to guess: choose causal")
-            self._graphs[pattern, length] = laid
-        return self._graphs[pattern, length]
+        return without_future(self.laid(pattern, causal, self.length if length is None else length))
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training graphs drawn with replacement, each in an order of its own."""

@@ -21,7 +21,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.splits import Split, sizes
-from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
+from edgewise.tasks.core.task import EXAMPLE, Pattern
 
 MAX_BYTES = 1 << 24
 DRAWN = 6  # images in a report
@@ -104,14 +104,10 @@ class ImageClassification(Classification):
         _, nodes, channels = self._patches.shape
         self.signature = Features(inputs=channels, outputs=len(images.classes), length=nodes, whole_graph=True)
         self.epoch_size = len(images.splits["train"])
-        self._graphs: dict[Pattern, Graph] = {}
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """A pattern over the patches; the data's own graph joins each patch to its 8 neighbours and itself."""
-        if pattern not in self._graphs:
-            chosen = PATTERNS["grid"] if pattern is None or given(pattern) else pattern
-            self._graphs[pattern] = lay(chosen, *self.layout)
-        return self._graphs[pattern]
+        return self.laid(pattern, PATTERNS["grid"], *self.layout)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training images drawn with replacement."""

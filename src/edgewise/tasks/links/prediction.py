@@ -17,7 +17,7 @@ from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.task import Pattern, Task, given, lay
+from edgewise.tasks.core.task import Pattern, Task
 from edgewise.tasks.nodes.citation import citation
 
 VALID, TEST = 0.05, 0.1
@@ -89,16 +89,11 @@ class LinkPrediction(Task):
         self.name, self.cut, self.x, self.variational = name, cut, x, variational
         self.epoch_size = cut.train.shape[1]
         self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational))
-        self._graphs: dict[Pattern, Graph] = {}
         self._batches: dict[tuple[Split, Pattern], Batch] = {}
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """The training links in both directions, or a pattern over the nodes in their order."""
-        if pattern is None or given(pattern):
-            return self.cut.graph
-        if pattern not in self._graphs:
-            self._graphs[pattern] = lay(pattern, self.cut.graph.num_receivers)
-        return self._graphs[pattern]
+        return self.laid(pattern, lambda n: self.cut.graph, self.cut.graph.num_receivers)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training links, or all where there are fewer, and as many pairs that are none."""

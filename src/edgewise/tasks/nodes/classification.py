@@ -24,7 +24,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.splits import Split, sizes
-from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.core.task import Pattern
 
 MAX_BYTES = 1 << 32
 WHOLE, AROUND, NAMED = 150, 60, 40  # nodes: larger graphs are drawn in part, such a part, graphs whose nodes have names
@@ -82,16 +82,11 @@ class NodeClassification(Classification):
         self.nodes = nodes
         self.classes = nodes.classes
         self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes))
-        self._graphs: dict[Pattern, Graph] = {}
         self._batches: dict[tuple[Split, Pattern], Batch] = {}
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """The data's own graph, or a pattern over the nodes in their order."""
-        if pattern is None or given(pattern):
-            return self.nodes.graph
-        if pattern not in self._graphs:
-            self._graphs[pattern] = lay(pattern, self.nodes.graph.num_receivers)
-        return self._graphs[pattern]
+        return self.laid(pattern, lambda n: self.nodes.graph, self.nodes.graph.num_receivers)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """The whole graph, read at the training nodes; `size` and `generator` have nothing to choose."""

@@ -15,7 +15,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
 from edgewise.tasks.core.splits import Split, fixed, sizes
-from edgewise.tasks.core.task import Pattern, Task, given, lay
+from edgewise.tasks.core.task import Pattern, Task
 
 END, VALID, TEST = 3.0, 50, 200
 
@@ -65,7 +65,7 @@ class CurveRegression(Task):
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """Every node attends to the training points but itself; or a pattern over the nodes in their order."""
-        return self._graph if pattern is None or given(pattern) else lay(pattern, len(self.place))
+        return self.laid(pattern, lambda n: self._graph, len(self.place))
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """All nodes, read at the training points; `size` and `generator` have nothing to choose."""

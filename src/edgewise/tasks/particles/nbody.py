@@ -24,7 +24,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split, fixed, sizes
-from edgewise.tasks.core.task import Pattern, Task, given, lay
+from edgewise.tasks.core.task import Pattern, Task
 
 Floats = NDArray[np.float64]
 
@@ -192,15 +192,10 @@ class Forecast(Task):
         self.target = trajectories.positions[:, -1].float()
         self.signature = MovingParticles(inputs=self.x.shape[-1], outputs=SPACE, space=SPACE)
         self.epoch_size = len(splits["train"])
-        self._graphs: dict[Pattern, Graph] = {}
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """A pattern over the particles; the data's own graph lets every particle listen to all others."""
-        if pattern not in self._graphs:
-            count = self.x.shape[1]
-            others = complete(count).remove_self_loops()
-            self._graphs[pattern] = others if pattern is None or given(pattern) else lay(pattern, count)
-        return self._graphs[pattern]
+        return self.laid(pattern, lambda n: complete(n).remove_self_loops(), self.x.shape[1])
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training trajectories drawn with replacement."""

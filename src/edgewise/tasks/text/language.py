@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import PATTERNS, Graph, hears_later
+from edgewise.graphs import Graph, causal
 from edgewise.models.capabilities import LanguageModel, language_model
 from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate
@@ -23,7 +23,7 @@ from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
 from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.task import Pattern, Sampling, given, lay
+from edgewise.tasks.core.task import Pattern, Sampling, without_future
 
 SHAKESPEARE = Remote(
     name="input.txt",
@@ -79,18 +79,10 @@ class Text(Classification):
         self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
         self._parts = {"train": tokens[:train], "valid": tokens[train:]}
         self._windows = self._parts["train"].unfold(0, context + 1, 1)
-        self._graphs: dict[tuple[Pattern, int], Graph] = {}
 
     def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """The graph over `length` characters (default: the context); the data's own graph is causal."""
-        length = self.context if length is None else length
-        if (pattern, length) not in self._graphs:
-            graph = lay(PATTERNS["causal"] if pattern is None or given(pattern) else pattern, length)
-            if hears_later(graph):
-                advice = "choose causal, strided, or window with sides=past"
-                raise ConfigError(f"{graph} lets a character see the next one, which the model has to guess: {advice}")
-            self._graphs[pattern, length] = graph
-        return self._graphs[pattern, length]
+        return without_future(self.laid(pattern, causal, self.context if length is None else length))
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` windows that start anywhere in the training part."""

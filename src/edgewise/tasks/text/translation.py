@@ -22,7 +22,7 @@ from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes, unpacked
 from edgewise.tasks.core.splits import Split, sizes
-from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
 MAX_BYTES = 1 << 28
@@ -125,7 +125,6 @@ class Translation(Classification):
         self.name, self.manner = name, manner
         self.texts = {split: _cleaned(name, split, pair, manner.lowercase) for split, pair in texts.items()}
         self.epoch_size = len(self.texts["train"][0])
-        self._graphs: dict[tuple[Pattern, int], Graph] = {}
         both = [text for side in self.texts["train"] for text in side]
         self.use(tokenizer or learn_tokenizer(manner.level, both, manner.vocabulary))
 
@@ -164,10 +163,7 @@ class Translation(Classification):
 
     def source_graph(self, pattern: Pattern, length: int) -> Graph:
         """The encoder's graph over a source; the data's own is complete."""
-        if (pattern, length) not in self._graphs:
-            laid = complete(length) if pattern is None or given(pattern) else lay(pattern, length)
-            self._graphs[pattern, length] = laid
-        return self._graphs[pattern, length]
+        return self.laid(pattern, complete, length)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training pairs drawn with replacement."""
