@@ -161,7 +161,7 @@ OPTIONS = {
     "--model.name gnn --model.norm layr": "norm 'layr' is unknown",
     "--model.name gnn --model.connection dense": "connection 'dense' is unknown",
     "--model.name gnn --model.activation swish": "activation 'swish' is unknown",
-    "--model.name mlp --task.name text": "a perceptron reads features",
+    "--model.name mlp --task.name text": "Perceptron reads features of nodes",
     "--model.name mlp --model.hidden 8": "model.hidden",
     "--model.name mlp --model.hidden [8,x]": "model.hidden",
     "--model.heads 3": "3 heads do not divide a width of 32",
@@ -303,8 +303,8 @@ REQUESTS = {
     ("text", "predict", "\N{SNOWMAN}"): "character '☃' at position 0",
     ("text", "generate", ""): "the prompt is empty",
     ("text", "generate", "ab\N{SNOWMAN}"): "character '☃' at position 2",
-    ("karate", "generate", "ab"): "is no language model",
-    ("digits", "generate", "ab"): "is no language model",
+    ("karate", "generate", "ab"): "karate generates nothing: only texts and graphs are written",
+    ("digits", "generate", "ab"): "digits generates nothing: only texts and graphs are written",
 }
 
 
