@@ -11,11 +11,12 @@ from edgewise.kernels.choose.machines import speeds
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One backend: its predicted seconds, or why it refuses."""
+    """One backend: its predicted seconds, or why it refuses; by_name = the planner never chooses it on this device."""
 
     backend: str
     seconds: float | None
     refusal: str | None
+    by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Plan:
             if candidate.seconds is None:
                 rows.append(f"{mark} {candidate.backend:<{width}}  {'refuses':>12}  {candidate.refusal}")
             else:
-                rows.append(f"{mark} {candidate.backend:<{width}}  {candidate.seconds * 1e3:>9.3f} ms")
+                note = "  runs only by name" if candidate.by_name else ""
+                rows.append(f"{mark} {candidate.backend:<{width}}  {candidate.seconds * 1e3:>9.3f} ms{note}")
         return "\n".join(rows)
 
 
@@ -50,10 +52,8 @@ def candidates(call: Call) -> list[Candidate]:
     for name, backend in BACKENDS.items():
         reason = backend.refusal(call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
-        listed.append(Candidate(name, seconds, reason))
-    return sorted(
-        listed, key=lambda one: (one.seconds is None, not BACKENDS[one.backend].is_chosen_on(place), one.seconds)
-    )
+        listed.append(Candidate(name, seconds, reason, not backend.is_chosen_on(place)))
+    return sorted(listed, key=lambda one: (one.seconds is None, one.by_name, one.seconds))
 
 
 def cheapest(call: Call) -> str:
