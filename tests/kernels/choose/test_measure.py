@@ -21,11 +21,10 @@ from pretend import Card
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(machines, "FOLDER", tmp_path / "machines")
+def folder(cache, monkeypatch):
     monkeypatch.setattr(machines, "MACHINES", dict(machines.ASSUMED))
     monkeypatch.setattr(machines, "_loaded", set())
-    return tmp_path / "machines"
+    return cache / "machines"
 
 
 def test_speeds_are_measured_saved_and_loaded(folder):
@@ -80,7 +79,7 @@ def test_passes_end_where_none_agrees(folder, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cpu": {"flops": "fast"}}', "not json"])
 def test_a_file_that_makes_no_sense_is_passed_over(folder, text):
-    folder.mkdir()
+    folder.mkdir(parents=True)
     machines._path("cpu").write_text(text, encoding="utf-8")
     machines.load()
     assert machines.MACHINES == machines.ASSUMED
@@ -88,7 +87,7 @@ def test_a_file_that_makes_no_sense_is_passed_over(folder, text):
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_speed_that_cannot_be_is_passed_over(folder, value):
-    folder.mkdir()
+    folder.mkdir(parents=True)
     names = machines.asdict(machines.ASSUMED["cpu"])
     machines._path("cpu").write_text(json.dumps({"cpu": names | {"edges": value}}), encoding="utf-8")
     machines.load()

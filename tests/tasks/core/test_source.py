@@ -143,11 +143,10 @@ FILES = [Remote(name, f"https://localhost/{name}", SHA256, 10) for name in ("a",
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
+def places(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
     """The given folder, that of the environment, and the cache; all absent."""
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path / "environment"))
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    return tmp_path / "given", tmp_path / "environment" / "sub", tmp_path / "home" / ".cache" / "edgewise" / "sub"
+    return tmp_path / "given", tmp_path / "environment" / "sub", cache / "sub"
 
 
 def fill(folder: Path, *names: str) -> Path:

@@ -100,15 +100,14 @@ def test_first_places_are_in_the_box_and_apart(particles):
 
 
 @pytest.fixture
-def small(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
+def small(cache, monkeypatch):
     monkeypatch.setattr(module, "FRAMES", 9)
     return lambda **options: task_named(**{"training": 3, "held_out": 2, "particles": 5} | options)
 
 
-def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(small, tmp_path, monkeypatch):
+def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(small, cache, monkeypatch):
     films = small().films
-    (cached,) = (tmp_path / ".cache" / "edgewise" / "granular").iterdir()
+    (cached,) = (cache / "granular").iterdir()
     again, calls = simulate, []
     monkeypatch.setattr(module, "simulate", lambda *args: calls.append(1) or again(*args))
     assert torch.equal(small().films, films)

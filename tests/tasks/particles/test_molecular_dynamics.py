@@ -19,8 +19,7 @@ STEPS = {"training": 2, "held_out": 1, "frames": 3}
 
 
 @pytest.fixture
-def quick(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
+def quick(cache, monkeypatch):
     monkeypatch.setattr(module, "WARM_UP", 1)
     monkeypatch.setattr(module, "EVERY", 3)
 
@@ -50,9 +49,9 @@ def test_splits_share_no_trajectory_and_the_seed_decides(quick):
     assert not torch.equal(task.places, other.places)
 
 
-def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(quick, tmp_path, monkeypatch):
+def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(quick, cache, monkeypatch):
     task, again, calls = task_named(**STEPS), module.simulate, []
-    (cached,) = (tmp_path / ".cache" / "edgewise" / "molecular-dynamics").iterdir()
+    (cached,) = (cache / "molecular-dynamics").iterdir()
     monkeypatch.setattr(module, "simulate", lambda *args: calls.append(1) or again(*args))
     assert torch.equal(task_named(**STEPS, radius=4.0).x, task.x)
     assert not calls

@@ -66,14 +66,13 @@ def test_momentum_is_kept_and_energy_nearly():
 
 
 @pytest.fixture
-def task(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
+def task(cache, monkeypatch):
     monkeypatch.setattr(module, "POOL", 40)
     return task_named(training=30, held_out=10, horizon=1)
 
 
-def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(task, tmp_path, monkeypatch):
-    (cached,) = (tmp_path / ".cache" / "edgewise" / "nbody").iterdir()
+def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(task, cache, monkeypatch):
+    (cached,) = (cache / "nbody").iterdir()
     again = simulate
     calls = []
     monkeypatch.setattr(module, "simulate", lambda *args: calls.append(1) or again(*args))

@@ -102,8 +102,7 @@ def test_a_request_for_no_slide_is_named(task, request_):
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+def home(cache, tmp_path):
     return tmp_path
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
+from edgewise.files import cache_path, whole
 from edgewise.kernels.backend import Cost
 
-FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewise" / "machines"
 DTYPES = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}  # one set of speeds for each
 
 
@@ -96,12 +96,9 @@ def speeds(device: torch.device, dtype: torch.dtype) -> Machine:
 def save(device: str, measured: dict[str, Machine]) -> None:
     """Use measured speeds from now on, and in later processes on the same machine."""
     MACHINES.update(measured)
-    path = _path(device)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
     content = {kind: asdict(machine) for kind, machine in measured.items()}
-    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    with suppress(OSError), whole(_path(device)) as part:  # what cannot be cached is measured again
+        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def load(device: str = "cpu") -> None:
@@ -134,14 +131,14 @@ def _path(device: str) -> Path:
     """One file for each processor, number of threads and PyTorch; for each GPU, PyTorch and Triton."""
     if device == "cpu":
         name = _plain(f"{platform.machine()} {_processor()} {torch.__version__}")
-        return FOLDER / f"{name}-{torch.get_num_threads()}.json"
+        return cache_path("machines", f"{name}-{torch.get_num_threads()}.json")
     capability = "".join(map(str, torch.cuda.get_device_capability()))
     try:
         triton = version("triton")
     except PackageNotFoundError:
         triton = "none"
     name = f"{torch.cuda.get_device_name()} sm{capability} {torch.__version__} triton {triton}"
-    return FOLDER / f"{_plain(name)}.json"
+    return cache_path("machines", f"{_plain(name)}.json")
 
 
 def _plain(text: str) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
-from uuid import uuid4
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import cache_path, whole
 
 CHUNK = 1 << 20
 
@@ -39,7 +39,7 @@ class Remote:
 
 
 def find_folder(sub: str, files: Iterable[Remote], folder: str | None = None, download: bool = False) -> Path:
-    """The folder that holds all of `files`: `folder` if given, else $EDGEWISE_DATA/sub, else ~/.cache/edgewise/sub.
+    """The folder that holds all of `files`: `folder` if given, else $EDGEWISE_DATA/sub, else the cache's.
 
     With `download`, what is missing is fetched into `folder`, or into the cache where none is given.
 
@@ -75,8 +75,7 @@ def local_folder(sub: str, names: Iterable[str], folder: str | None = None) -> P
 
 def _default_places(sub: str) -> list[Path]:
     root = os.environ.get("EDGEWISE_DATA")
-    cache = Path.home() / ".cache" / "edgewise" / sub
-    return [Path(root).expanduser() / sub, cache] if root else [cache]
+    return [*([Path(root).expanduser() / sub] if root else []), cache_path(sub)]
 
 
 def missing(folder: Path, files: Iterable[Remote]) -> list[Remote]:
@@ -125,22 +124,18 @@ def fetch(url: str, sha256: str, destination: Path, max_bytes: int, *, context: 
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         raise ConfigError(f"{url}: its sha256 must be 64 hexadecimal digits, not {sha256!r}")
     opener = build_opener(HTTPSHandler(context=context), _StayOnHttps())
-    part = destination.with_name(f".{destination.name}.{uuid4().hex}.part")
     made = [folder for folder in destination.parents if not folder.exists()]
     try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        with opener.open(url, timeout=60) as response, part.open("xb") as file:
-            digest = _copy(response, file, url, max_bytes)
-        if digest != sha256:
-            raise DataError(f"{url}: its sha256 is {digest}, expected {sha256}")
-        part.replace(destination)
+        with whole(destination) as part:
+            with opener.open(url, timeout=60) as response, part.open("xb") as file:
+                digest = _copy(response, file, url, max_bytes)
+            if digest != sha256:
+                raise DataError(f"{url}: its sha256 is {digest}, expected {sha256}")
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()
         raise DataError(f"{url}: the download to {destination} failed ({error})") from error
     finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         for folder in made:  # innermost first; a folder that now holds the file stays
             with suppress(OSError):
                 folder.rmdir()

@@ -1,20 +1,16 @@
-"""Soft discs that fall, splash and settle in a box, simulated once by OpenMM, and kept in a cache."""
+"""Soft discs that fall, splash and settle in a box, simulated once by OpenMM, and cached."""
 
 from __future__ import annotations
 
-import hashlib
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.particles.rollout import Scene
 from edgewise.tasks.particles.simulation import LONGEST, Simulation
@@ -97,7 +93,7 @@ def granular(
     A block of discs of 8 cm falls in a box of 1 m: 206 frames of 2.5 ms, simulated by OpenMM. The model reads the
     last moves and says the next; the measure is its squared error on all frames of the test films, over that of
     letting all go straight on. `edgewise predict RUN test:0` lets it go on by itself for 200 frames. The simulation
-    takes two minutes, once: its films are kept in ~/.cache/edgewise/granular.
+    takes two minutes, once: its films are cached.
 
     Reference   Sanchez-Gonzalez et al., "Learning to simulate complex physics with graph networks", 2020
 
@@ -118,26 +114,19 @@ def granular(
         raise ConfigError(f"history must be from 2 to {LONGEST_HISTORY} moves, not {history}")
     if not 0 <= noise < 10 or not 0 <= seed < 2**32:
         raise ConfigError(f"noise={noise} must be from 0 to 10 and seed={seed} from 0 to {2**32 - 1}")
-    films = torch.from_numpy(_cached(training + 2 * held_out, particles, seed))
+    films = _films(training + 2 * held_out, particles, seed)
     test, valid, train = torch.arange(len(films)).split([held_out, held_out, training])  # the first films are tests
     splits: Splits = {"test": test, "valid": valid, "train": train}
     scene = Scene(films, (SIDE, SIDE), RADIUS, REACH, FRAME, GRAVITY)
     return Simulation("granular", scene, splits, history, noise)
 
 
-def _cached(count: int, particles: int, seed: int) -> Floats:
-    """The films [M, frames, N, 2], from the cache where they are there."""
+def _films(count: int, particles: int, seed: int) -> Tensor:
+    """The films [M, frames, N, 2]."""
     scene = SIDE, RADIUS, REACH, GRAVITY, STIFFNESS, FRICTION, FRAME, SUBSTEPS, FRAMES
-    digest = hashlib.sha256(repr((count, particles, seed, scene)).encode()).hexdigest()[:16]
-    path = Path.home() / ".cache" / "edgewise" / "granular" / f"{digest}.safetensors"
-    with suppress(OSError, safetensors.SafetensorError, KeyError):  # missing or damaged: simulate anew
-        found = safetensors.torch.load_file(path)["films"]
-        if found.shape == (count, FRAMES, particles, 2):
-            return found.numpy()
-    films = np.stack([simulate(*draw(particles, np.random.default_rng((seed, film))), FRAMES) for film in range(count)])
-    part = path.with_name(f".{digest}.{uuid4().hex}.part")
-    with suppress(OSError):  # a cache that cannot be written costs time only
-        path.parent.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file({"films": torch.from_numpy(films)}, part)
-        part.replace(path)
-    return films
+
+    def make() -> Tensors:
+        starts = (draw(particles, np.random.default_rng((seed, film))) for film in range(count))
+        return {"films": torch.from_numpy(np.stack([simulate(*start, FRAMES) for start in starts]))}
+
+    return cached("granular", (count, particles, seed, scene), make, {"films": (count, FRAMES, particles, 2)})["films"]

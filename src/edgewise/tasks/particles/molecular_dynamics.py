@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +16,7 @@ from edgewise.kernels import aggregate
 from edgewise.layers.plain.tables import chosen
 from edgewise.models.signature import Atoms
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
+from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.drawing import Drawing, Parity, Section
 from edgewise.tasks.core.splits import Split, fixed, sizes
 from edgewise.tasks.core.task import Pattern, Task, given, lay
@@ -80,7 +75,7 @@ def molecular_dynamics(
     Each trajectory is a run of its own in a heat bath (Langevin, steps of 5 fs), with a seed of its own; after 1 ps of
     warming up a frame is kept every 50 fs. Training, validation and test trajectories are different ones, at the same
     temperatures in turn. The targets are the energy in eV, and the force on every atom in eV/Å. The default takes about
-    a minute, once: the frames are kept in ~/.cache/edgewise/molecular-dynamics. It needs the extra `atoms`.
+    a minute, once: the frames are cached. It needs the extra `atoms`.
 
     Reference   Jacobsen, Stoltze & Nørskov, 1996 (effective medium theory, EMT); Larsen et al., 2017 (ASE)
 
@@ -102,17 +97,21 @@ def molecular_dynamics(
     _check("seed", seed, 0, 2**31 - 1)
     if not temperatures or not all(0 < temperature <= 10_000 for temperature in temperatures):
         raise ConfigError(f"temperatures must be above 0 and at most 10000 K, not {list(temperatures)}")
-    make, force = chosen("body", body, BODIES), chosen("calculator", calculator, CALCULATORS)
+    build, force = chosen("body", body, BODIES), chosen("calculator", calculator, CALCULATORS)
     chosen("element", element, METALS)
     count = training + 2 * held_out
-    told = (body, size, element, calculator, temperatures, count, frames, seed, STEP, EVERY, FRICTION, WARM_UP)
+    key = (body, size, element, calculator, temperatures, count, frames, seed, STEP, EVERY, FRICTION, WARM_UP)
 
     def run(number: int) -> Frames:
         at, own = temperatures[number % len(temperatures)], (seed * 1_000_003 + number) % 2**32
-        moving = _warm(make(element, size), at, own)
+        moving = _warm(build(element, size), at, own)
         return _after_warm_up(simulate(moving, force(), WARM_UP + frames, EVERY, STEP, at, own))
 
-    trajectories = _cached(told, (count, frames), lambda: Frames.stacked([run(number) for number in range(count)]))
+    def make() -> Tensors:
+        stacked = Frames.stacked([run(number) for number in range(count)])
+        return {field.name: getattr(stacked, field.name) for field in fields(Frames)}
+
+    trajectories = Frames(**cached("molecular-dynamics", key, make, {"energies": (count, frames)}))
     return EnergiesAndForces("molecular-dynamics", trajectories, fixed(training, held_out, held_out), radius)
 
 
@@ -135,24 +134,6 @@ def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
 def _after_warm_up(frames: Frames) -> Frames:
     moving = {name: getattr(frames, name)[WARM_UP:] for name in ("positions", "velocities", "forces", "energies")}
     return Frames(frames.numbers, frames.masses, frames.cell, **moving)
-
-
-def _cached(told: object, shape: tuple[int, ...], run: Callable[[], Frames]) -> Frames:
-    """What `run` gives, from the cache where it is there; `told` is what decides it."""
-    digest = hashlib.sha256(repr(told).encode()).hexdigest()[:16]
-    path = Path.home() / ".cache" / "edgewise" / "molecular-dynamics" / f"{digest}.safetensors"
-    with suppress(OSError, safetensors.SafetensorError, TypeError):  # missing or damaged: simulate anew
-        found = Frames(**safetensors.torch.load_file(path))
-        if found.energies.shape == shape and found.forces.shape == found.positions.shape == found.velocities.shape:
-            return found
-    frames = run()
-    part = path.with_name(f".{digest}.{uuid4().hex}.part")
-    with suppress(OSError):  # a cache that cannot be written costs time only
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tensors = {field.name: getattr(frames, field.name).contiguous() for field in fields(Frames)}
-        safetensors.torch.save_file(tensors, part)
-        part.replace(path)
-    return frames
 
 
 @dataclass

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -23,6 +17,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.splits import Split, fixed, sizes
 from edgewise.tasks.core.task import Pattern, Task
 
@@ -120,7 +115,7 @@ def nbody(
     5 particles with charges ±1 attract and repel one another for 5,000 steps of 0.001, of which every hundredth is a
     frame. The model reads frame 30 and says the positions of frame 40; the measure is the mean squared error of a
     coordinate. Of 10,000 training trajectories the first 3,000 are used, as in the paper. The simulation takes some
-    ten seconds, once: its frames are kept in ~/.cache/edgewise/nbody.
+    ten seconds, once: its frames are cached.
 
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.1
 
@@ -140,7 +135,7 @@ def nbody(
     _check("seed", seed, 0, 2**32 - 1)
     frames = 30, 30 + horizon
     sizes: dict[Split, int] = {"train": training, "valid": held_out, "test": held_out}
-    trajectories = _cached(sizes, particles, frames, seed)
+    trajectories = _trajectories(sizes, particles, frames, seed)
     return Forecast("nbody", trajectories, fixed(training, held_out, held_out), turned)
 
 
@@ -149,27 +144,19 @@ def _check(name: str, value: int, least: int, most: int) -> None:
         raise ConfigError(f"{name} must be from {least} to {most}, not {value}")
 
 
-def _cached(sizes: Mapping[Split, int], particles: int, frames: tuple[int, ...], seed: int) -> Trajectories:
-    """The trajectories of all splits, from the cache where they are there."""
-    told = repr((sorted(sizes.items()), particles, frames, seed, STEP, LARGEST_FORCE, SPEED, LENGTH, EVERY, POOL))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
-    path = Path.home() / ".cache" / "edgewise" / "nbody" / f"{digest}.safetensors"
+def _trajectories(sizes: Mapping[Split, int], particles: int, frames: tuple[int, ...], seed: int) -> Trajectories:
+    """Those of all splits."""
+    key = sorted(sizes.items()), particles, frames, seed, STEP, LARGEST_FORCE, SPEED, LENGTH, EVERY, POOL
+
+    def make() -> Tensors:
+        random = np.random.RandomState(seed)
+        drawn = [draw(POOL if split == "train" else size, particles, random) for split, size in sizes.items()]
+        used = [[part[:size] for part in parts] for parts, size in zip(drawn, sizes.values(), strict=True)]
+        charges, x, v = (np.concatenate(parts) for parts in zip(*used, strict=True))
+        return vars(simulate(charges, x, v, frames))
+
     shape = sum(sizes.values()), len(frames), particles, SPACE
-    with suppress(OSError, safetensors.SafetensorError, TypeError):  # missing or damaged: simulate anew
-        found = Trajectories(**safetensors.torch.load_file(path))
-        if found.positions.shape == found.velocities.shape == shape:
-            return found
-    random = np.random.RandomState(seed)
-    drawn = [draw(POOL if split == "train" else size, particles, random) for split, size in sizes.items()]
-    used = [[part[:size] for part in parts] for parts, size in zip(drawn, sizes.values(), strict=True)]
-    charges, x, v = (np.concatenate(parts) for parts in zip(*used, strict=True))
-    trajectories = simulate(charges, x, v, frames)
-    part = path.with_name(f".{digest}.{uuid4().hex}.part")
-    with suppress(OSError):  # a cache that cannot be written costs time only
-        path.parent.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file({name: t.contiguous() for name, t in vars(trajectories).items()}, part)
-        part.replace(path)
-    return trajectories
+    return Trajectories(**cached("nbody", key, make, {"charges": shape[::2], "positions": shape, "velocities": shape}))
 
 
 class Forecast(Task):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import safetensors
@@ -19,8 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import cache_path
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
+from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Drawing, HeatMaps, Output, Section
 from edgewise.tasks.core.source import read_bytes
@@ -36,7 +35,6 @@ from edgewise.tasks.slides.simulator import CELL, MPP, QUALITY, SIDE, plan, simu
 KEPT = "features.safetensors"
 MAX_BYTES = 1 << 26
 DRAWN = 4  # slides in a report
-Tensors = dict[str, Tensor]
 Region = Callable[[int], NDArray[np.bool_]]
 
 
@@ -252,7 +250,7 @@ def slides(
 
     Simulated slides are pyramids of 1,024 × 1,024 pixels at 0.5 microns each, on which tissue, immune cells and the
     stain vary; half of them have a planted region. A residual network first learns from the training slides' tiles,
-    without labels. The slides and the features are kept in ~/.cache/edgewise/slides; both are made in some minutes,
+    without labels. The slides and the features are cached; both are made in some minutes,
     once. Of the slides, 50 % train, 15 % choose the weights and 35 % test.
 
     Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022
@@ -293,13 +291,17 @@ def slides(
         }
 
     key = (replace(tiling, workers=0), content)
-    laid = cached(("layouts", key), find)
+    laid = cached("slides", ("layouts", key), find)
     layouts = [_laid_out(path, laid[f"frame.{g}"], laid[f"places.{g}"]) for g, path in enumerate(found.paths)]
     seen = [layouts[g] for g in training]
     learned = ("extractor", key, training, width, steps, seed)
     network = ResNet(width).eval().requires_grad_(False)
-    network.load_state_dict(cached(learned, lambda: learn_extractor(seen, tiling, width, steps, seed).state_dict()))
-    made = cached(("features", learned), lambda: _numbered(extract(network, layouts, tiling)))
+
+    def learn() -> Tensors:
+        return learn_extractor(seen, tiling, width, steps, seed).state_dict()
+
+    network.load_state_dict(cached("slides", learned, learn))
+    made = cached("slides", ("features", learned), lambda: _numbered(extract(network, layouts, tiling)))
     x = [made[str(g)] for g in range(len(layouts))]
     return _task("slides" if folder is None else Path(folder).name, found, layouts, x, network, tiling)
 
@@ -313,28 +315,8 @@ def _laid_out(path: Path, frame: Tensor, places: Tensor) -> Layout:
     return Layout(path, side, (int(height), int(width)), places)
 
 
-def cached(key: object, make: Callable[[], Tensors]) -> Tensors:
-    """Tensors from the cache where they are there, else made and put there."""
-    digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-    path = _cache() / f"{digest}.safetensors"
-    with suppress(OSError, safetensors.SafetensorError):
-        found: Tensors = safetensors.torch.load_file(path)
-        return found
-    made, part = make(), path.with_name(f".{digest}.{uuid4().hex}.part")
-    with suppress(OSError):  # a cache that cannot be written costs time only
-        path.parent.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file(made, part)
-        part.replace(path)
-    return made
-
-
-def _cache() -> Path:
-    return Path.home() / ".cache" / "edgewise" / "slides"
-
-
 def _simulated(count: int, seed: int, workers: int) -> Slides:
-    scene = hashlib.sha256(repr((SIDE, MPP, CELL, QUALITY, seed, 2)).encode()).hexdigest()[:16]
-    place = _cache() / scene
+    place = cache_path("slides", digest((SIDE, MPP, CELL, QUALITY, seed, 2)))
     try:
         place.mkdir(parents=True, exist_ok=True)
         paths = tuple(place / f"slide-{number}.tiff" for number in range(count))

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+
+from edgewise.files import whole
 
 Floats = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
@@ -123,8 +124,7 @@ def write_pyramid(path: Path, levels: Iterable[Level], mpp: float) -> None:
     Cost        memory for one tile and 8 bytes for each; a file of at most 4 GB
     Reference   Adobe, "TIFF, revision 6.0", 1992; technical note 2, 1995 (JPEG)
     """
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    with part.open("xb") as file:
+    with whole(path) as part, part.open("xb") as file:
         file.write(struct.pack("<2sHI", b"II", 42, 0))
         link = 4  # where the place of the next directory goes
         for number, level in enumerate(levels):
@@ -134,7 +134,6 @@ def write_pyramid(path: Path, levels: Iterable[Level], mpp: float) -> None:
                 sizes.append(len(tile))
                 file.write(tile + b"\0" * (len(tile) % 2))
             link = _directory(file, link, level, (number > 0, mpp), (places, sizes))
-    part.replace(path)
 
 
 def _directory(file: Any, link: int, level: Level, kind: tuple[bool, float], where: tuple[list[int], list[int]]) -> int:

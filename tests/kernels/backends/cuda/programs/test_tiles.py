@@ -10,7 +10,7 @@ from edgewise.kernels.backends.cuda.programs.tiles import Heads, Tile
 
 
 @pytest.fixture
-def card(monkeypatch, tmp_path):
+def card(monkeypatch, cache):
     """A pretended card, on which a tile takes as many milliseconds as it has edges; the calls that are timed."""
     timed = []
 
@@ -19,7 +19,8 @@ def card(monkeypatch, tmp_path):
         timed.append(tile)
         return tile.edges
 
-    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    monkeypatch.setattr(tiles, "_path", tiles._path.__wrapped__)  # without what is remembered of a real card
+    (cache / "tiles").mkdir(parents=True)
     monkeypatch.setattr(tiles, "_found", {})
     monkeypatch.setattr(tiles, "_read", set())
     monkeypatch.setattr(tiles, "_milliseconds", milliseconds)
@@ -36,15 +37,15 @@ def run(key="attend", moved=tiles.WORTH):
     return tiles.run(key, CANDIDATES, moved, CUDA, lambda tile: tile)
 
 
-def test_the_fastest_is_found_once_and_kept_for_later_processes(card, tmp_path):
+def test_the_fastest_is_found_once_and_kept_for_later_processes(card, cache):
     assert [run(), run()] == [Tile(4, 1)] * 2
     assert card == CANDIDATES, "timed once each"
-    assert json.loads((tmp_path / "Card-9000.json").read_text()) == {"attend": [4, 1]}
+    assert json.loads((cache / "tiles" / "Card-9000.json").read_text()) == {"attend": [4, 1]}
     tiles._found.clear()
     tiles._read.clear()
     assert run() == Tile(4, 1) and len(card) == 3, "as in a process that starts afresh"
     run("by_sender")
-    assert set(json.loads((tmp_path / "Card-9000.json").read_text())) == {"attend", "by_sender"}
+    assert set(json.loads((cache / "tiles" / "Card-9000.json").read_text())) == {"attend", "by_sender"}
 
 
 def test_short_calls_and_captured_ones_are_not_timed(card, monkeypatch):
@@ -54,13 +55,13 @@ def test_short_calls_and_captured_ones_are_not_timed(card, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"attend": 3}', '{"attend": [1000, 1]}', '{"attend": ["x", null]}'])
-def test_a_file_that_is_not_ours_is_as_good_as_none(card, tmp_path, text):
-    (tmp_path / "Card-9000.json").write_text(text)
+def test_a_file_that_is_not_ours_is_as_good_as_none(card, cache, text):
+    (cache / "tiles" / "Card-9000.json").write_text(text)
     assert run() == Tile(4, 1)
 
 
-def test_a_tile_that_is_no_candidate_any_more_is_not_used(card, tmp_path):
-    (tmp_path / "Card-9000.json").write_text('{"attend": [2, 8]}')
+def test_a_tile_that_is_no_candidate_any_more_is_not_used(card, cache):
+    (cache / "tiles" / "Card-9000.json").write_text('{"attend": [2, 8]}')
     assert run() == CANDIDATES[0]
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
+from edgewise.files import cache_path, whole
 from edgewise.kernels.backends.cuda.programs import INTERPRETED
 
-FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewise" / "tiles"
 LANE, ROW = 16, 2048  # bytes that a thread can read at once, and those of a row that a program holds
 WORTH = 1 << 26  # bytes of a call that is long enough to be timed
 
@@ -131,10 +132,11 @@ def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
     return min(found)
 
 
+@cache
 def _path(device: torch.device) -> Path:
     """One file for each kind of card."""
     name = torch.cuda.get_device_name(device)
-    return FOLDER / f"{''.join(c if c.isalnum() else '-' for c in name)}.json"
+    return cache_path("tiles", f"{''.join(c if c.isalnum() else '-' for c in name)}.json")
 
 
 def _kept(path: Path) -> dict[str, Tile]:
@@ -149,7 +151,5 @@ def _kept(path: Path) -> dict[str, Tile]:
 
 
 def _keep(path: Path, tiles: dict[str, Tile]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps({key: [tile.edges, tile.warps] for key, tile in tiles.items()}, indent=1), "utf-8")
-    part.replace(path)
+    with suppress(OSError), whole(path) as part:  # what cannot be cached is timed again
+        part.write_text(json.dumps({key: [tile.edges, tile.warps] for key, tile in tiles.items()}, indent=1), "utf-8")

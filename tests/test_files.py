@@ -1,0 +1,86 @@
+"""Where caches lie, whatever the home folder is like; and files that appear whole."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from edgewise.files import cache_path, whole
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """The folder of temporary files; and no other place is named."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "temporary" / f"cache-{os.getuid()}" / "edgewise"
+
+
+@pytest.fixture
+def home(temporary, tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def test_caches_lie_where_xdg_says_else_at_home(home, tmp_path, monkeypatch):
+    assert cache_path("tiles", "card.json") == home / ".cache" / "edgewise" / "tiles" / "card.json"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_path("tiles") == tmp_path / "xdg" / "edgewise" / "tiles"
+    for invalid in ("", "relative/folder"):
+        monkeypatch.setenv("XDG_CACHE_HOME", invalid)
+        assert cache_path("tiles") == home / ".cache" / "edgewise" / "tiles"
+
+
+def test_without_a_home_they_lie_among_temporary_files(temporary, monkeypatch):
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache_path("tiles") == temporary / "tiles"
+
+
+def test_a_home_that_cannot_be_written_is_still_read(home, temporary, monkeypatch):
+    (home / ".cache" / "edgewise" / "tiles").mkdir(parents=True)
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: not Path(path).is_relative_to(home) and allowed(path, mode))
+    assert cache_path("tiles") == home / ".cache" / "edgewise" / "tiles"
+    assert cache_path("machines") == temporary / "machines"
+    (temporary / "nbody").mkdir(parents=True)
+    monkeypatch.setattr(os, "access", allowed)
+    assert cache_path("nbody") == temporary / "nbody", "what is there is not prepared again"
+
+
+def test_a_home_that_is_no_folder_is_none(home, temporary, monkeypatch):
+    (home / "file").touch()
+    monkeypatch.setenv("HOME", str(home / "file"))
+    assert cache_path("tiles") == temporary / "tiles"
+
+
+def test_where_nothing_can_be_written_there_is_a_path_all_the_same(home, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert cache_path("tiles") == home / ".cache" / "edgewise" / "tiles"
+
+
+def test_a_file_appears_whole(tmp_path):
+    path = tmp_path / "new" / "numbers.txt"
+    with whole(path) as part:
+        part.write_text("1 2")
+        assert list(path.parent.iterdir()) == [part]
+    assert path.read_text() == "1 2" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path):
+    path = tmp_path / "numbers.txt"
+    path.write_text("1 2")
+
+    def write() -> None:
+        with whole(path) as part:
+            part.write_text("3")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert path.read_text() == "1 2" and list(tmp_path.iterdir()) == [path]
