@@ -59,7 +59,8 @@ def demo(folder: str | None) -> dict[str, Any]:
         made = RunPage(run, load_run(run, device="cpu"), read_metrics(run))
         rows.append(row(part, made, result))
         link = element("a", "the run's own report", href=f"{run.name}/report.html")
-        body += made.section(part.title, made.drawn()[0].make)
+        for section in made.drawn()[:1]:
+            body += made.section(part.title, section.make)
         body.append(element("p", "More in ", link, "."))
     seconds = time.perf_counter() - started
     write_file(place / "report.html", page(rows, body).encode())
