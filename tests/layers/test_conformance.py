@@ -1,5 +1,7 @@
 """Every layer of the table passes every check: a new line in LAYERS is tested here without another word."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -47,6 +49,17 @@ def test_only_layers_with_a_graph_of_their_own_hear_beyond_the_given_one():
         "PairNorm",
         "VirtualNode",
     }
+
+
+def test_a_layer_with_dropout_is_checked_with_some():
+    takes = {name for name, layer in LAYERS.items() if "dropout" in inspect.signature(layer).parameters}
+    without = {name for name in takes if not LAYERS[name].example()[0].dropout}
+    assert len(takes) > 15 and without == set()
+
+
+def test_only_layers_with_something_nonlinear_behind_dropout_have_another_mean_in_training():
+    stated = {name for name, layer in LAYERS.items() if not getattr(layer, "unbiased", True)}
+    assert stated == {"PreNormBlock", "PostNormBlock", "PreNormDecoderBlock", "PostNormDecoderBlock", "GPS"}
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import ConfigError, Graph, aggregate, causal
+from edgewise import ConfigError, Graph, aggregate, causal, collect, ends
+from edgewise.kernels import dropout
 from edgewise.layers import GCN, MeanReadout
 from edgewise.testing import PROPERTIES, check_layer
 from testing.sound import GRAPH, Sound
@@ -48,6 +49,53 @@ class AddsARow(Sound):
 class HidesAGradient(Sound):
     def forward(self, graph, x):
         return super().forward(graph, x * x.detach())
+
+
+class Dropping(Sound):
+    """Drops messages, in the way that the derived classes say."""
+
+    dropout = 0.5
+
+    def drop(self, x):
+        return dropout(x, self.dropout, self.training)
+
+    def forward(self, graph, x):
+        return self.linear(collect(graph, self.drop(ends(graph, x)[1])) + x)
+
+
+class DropsNothing(Dropping):
+    """As the dropout of weights that a softmax returns, but that nobody multiplies with."""
+
+    def drop(self, x):
+        dropout(x, self.dropout, self.training)
+        return x
+
+
+class ForgetsToScale(Dropping):
+    def drop(self, x):
+        return dropout(x, self.dropout, self.training) * (1 - self.dropout * self.training)
+
+
+class DropsFromASeedOfItsOwn(Dropping):
+    calls = 0
+
+    def drop(self, x):
+        type(self).calls += 1
+        kept = torch.rand(x.shape, generator=torch.Generator().manual_seed(self.calls)) >= self.dropout
+        return x * kept / (1 - self.dropout) if self.training else x
+
+
+class DropsOthersInTheBackwardPass(Dropping):
+    def drop(self, x):
+        if not self.training:
+            return x
+        forward, backward = (dropout(torch.ones_like(x), self.dropout, True) for _ in range(2))
+        return x * backward + (x * (forward - backward)).detach()
+
+
+class SquaresWhatItDropped(Dropping):
+    def forward(self, graph, x):
+        return super().forward(graph, x) ** 2
 
 
 class ReturnsSinglePrecision(Sound):
@@ -101,6 +149,11 @@ BROKEN = [
     (NeedsANode, "empty graph", "raised"),
     (AddsARow, "empty graph", "1 rows, expected 0"),
     (HidesAGradient, "gradients", "finite differences disagree"),
+    (DropsNothing, "training", "dropout changes nothing"),
+    (ForgetsToScale, "training", "dropout moves the mean of 256 results by [0-9]+ standard errors"),
+    (DropsFromASeedOfItsOwn, "training", "the same seed gives another output"),
+    (DropsOthersInTheBackwardPass, "training", "finite differences disagree"),
+    (SquaresWhatItDropped, "training", "dropout moves the mean"),
     (ReturnsSinglePrecision, "dtypes", "is torch.float32 for torch.bfloat16"),
     (LosesPrecision, "dtypes", "in torch.float32 the output is off"),
     (MixesDtypes, "mixed precision", "raised RuntimeError"),
@@ -132,6 +185,23 @@ def test_a_sound_layer_passes_and_is_left_as_it_was():
     assert layer.training
     assert not x.requires_grad
     assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+
+
+def test_dropout_that_is_right_passes_and_before_a_nonlinear_map_if_the_layer_says_so():
+    class SaysSo(SquaresWhatItDropped):
+        unbiased = False
+
+    for layer in (Dropping(), SaysSo()):
+        check_layer(layer, GRAPH, torch.randn(5, 3), skip=set(PROPERTIES) - {"training"})
+
+
+def test_the_random_numbers_of_the_caller_go_on_as_if_nothing_had_been_checked():
+    layer = Dropping()
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    check_layer(layer, GRAPH, torch.ones(5, 3), skip=set(PROPERTIES) - {"training"})
+    assert torch.equal(torch.rand(3), expected)
 
 
 def test_a_readout_may_hear_every_node_but_not_their_order():

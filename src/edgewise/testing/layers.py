@@ -18,6 +18,8 @@ from edgewise.graphs import Graph
 from edgewise.kernels import BACKENDS, use_backend
 from edgewise.testing.equivariance import EXACT, distance, expect, same
 
+DRAWS = 256  # of dropout
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -40,6 +42,11 @@ class Trial:
     def output(self) -> Tensor:
         with torch.no_grad():
             return joined(self.layer(self.graph, *self.inputs))
+
+    def seeded(self, seed: int) -> Trial:
+        """A copy, for one call: what the layer changes in itself stays there, and random numbers start from a seed."""
+        torch.manual_seed(seed)
+        return replace(self, layer=copy.deepcopy(self.layer))
 
     def output_and_gradients(self, forward: AbstractContextManager[object] | None = None) -> dict[str, Tensor]:
         """The output and the gradients of a fixed random projection of it, by name of the input or parameter."""
@@ -71,11 +78,13 @@ def check_layer(
     Symbols     inputs = tensors with one row per node, [N, ...]; the output has one row per node, or per graph of a
                 batch, and so has each where there are several (features and positions); equivariant = whether the
                 order of the nodes must not matter, by default the layer's attribute `equivariant`, else True; skip =
-                names of PROPERTIES to leave out. A layer whose nodes hear others than those that the graph gives them
-                says so by the attribute `local` = False
+                names of PROPERTIES to leave out. A layer whose nodes listen to others than those that the graph gives
+                them says so by the attribute `local` = False, and one in which something nonlinear follows dropout, so
+                that the mean of its results is another in training, by `unbiased` = False
     Errors      AssertionError, which names the layer and the property
-    Edge cases  the layer is copied and checked in evaluation mode: the caller's is left as it is
-    Cost        a few hundred forward passes: use a graph of some five nodes
+    Edge cases  the layer is copied and checked in evaluation mode, and for the property "training" in training mode
+                with the dropout that it has: the caller's is left as it is
+    Cost        several hundred forward passes: use a graph of some five nodes
 
     Example
         >>> from edgewise.layers import GCN
@@ -157,6 +166,10 @@ def _empty_graph(trial: Trial) -> None:
 
 def _gradients(trial: Trial) -> None:
     """Gradients to inputs and parameters agree with finite differences."""
+    _same_gradients(trial)
+
+
+def _same_gradients(trial: Trial, seed: int | None = None, *, fast_mode: bool = False) -> None:
     names = [name for name, _ in trial.layer.named_parameters()]
     places = [n for n, x in enumerate(trial.inputs) if x.is_floating_point()]
 
@@ -165,18 +178,53 @@ def _gradients(trial: Trial) -> None:
         for place, leaf in zip(places, leaves, strict=False):
             inputs[place] = leaf
         parameters = dict(zip(names, leaves[len(places) :], strict=True))
-        return joined(torch.func.functional_call(trial.layer, parameters, (trial.graph, *inputs)))
+        layer = trial.layer if seed is None else trial.seeded(seed).layer
+        return joined(torch.func.functional_call(layer, parameters, (trial.graph, *inputs)))
 
     leaves = [trial.inputs[n] for n in places] + [p.detach() for p in trial.layer.parameters()]
     for leaf in leaves:
         leaf.requires_grad_()
     try:
-        gradcheck(function, leaves)
+        gradcheck(function, leaves, fast_mode=fast_mode)
     except GradcheckError as error:
         raise AssertionError(f"autograd and finite differences disagree: {error}") from error
     finally:
         for leaf in leaves:
             leaf.requires_grad_(False)
+
+
+def _training(trial: Trial) -> None:
+    """In training mode a seed decides the result and its gradients; dropout changes the result, but not its mean."""
+    train = replace(trial, layer=copy.deepcopy(trial.layer).train())
+    plain = replace(train, layer=_without_dropout(train.layer))
+    with torch.random.fork_rng(devices=[]):
+        first, second = (train.seeded(0).output_and_gradients() for _ in range(2))
+        for name, value in first.items():
+            expect(torch.equal(value, second[name]), f"the same seed gives another {name} the second time")
+        expected = plain.seeded(0).output()
+        if plain.layer is train.layer or not torch.equal(expected, plain.seeded(1).output()):
+            return  # nothing is dropped, or other random numbers are drawn as well
+        _same_gradients(train, seed=0, fast_mode=True)  # the backward pass drops what the forward pass did
+        results = torch.stack([train.seeded(seed).output() for seed in range(DRAWS)])
+    expect(bool(((results - expected).abs() > EXACT).any()), "dropout changes nothing")
+    if getattr(trial.layer, "unbiased", True):
+        error = (results.mean(0) - expected).abs() / (results.std(0) / DRAWS**0.5 + EXACT)
+        worst = f"{float(error.max()):.0f} standard errors, at most 5 expected"
+        expect(bool((error <= 5).all()), f"dropout moves the mean of {DRAWS} results by {worst}")
+
+
+def _without_dropout(layer: nn.Module) -> nn.Module:
+    """A copy in which no module drops anything; the layer itself where none does."""
+    copied = copy.deepcopy(layer)
+    dropping = [
+        (module, name)
+        for module in copied.modules()
+        for name in ("p" if isinstance(module, nn.modules.dropout._DropoutNd) else "dropout",)
+        if isinstance(getattr(module, name, None), float) and getattr(module, name) > 0
+    ]
+    for module, name in dropping:
+        setattr(module, name, 0.0)
+    return copied if dropping else layer
 
 
 def _dtypes(trial: Trial) -> None:
@@ -247,6 +295,7 @@ PROPERTIES: dict[str, Callable[[Trial], None]] = {
     "isolated nodes": _isolated_nodes,
     "empty graph": _empty_graph,
     "gradients": _gradients,
+    "training": _training,
     "dtypes": _dtypes,
     "mixed precision": _mixed_precision,
     "backends": _backends,

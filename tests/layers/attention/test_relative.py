@@ -186,3 +186,19 @@ def test_distances_count_the_offset():
 def test_impossible_settings_are_refused(build, message):
     with pytest.raises(ConfigError, match=message):
         build()
+
+
+@pytest.mark.parametrize("key_value_heads", [2, 1])
+def test_shaws_dropout_drops_an_edge_from_both_sums(key_value_heads):
+    """Where all values are 1 and all a^V are 1, every output is twice the sum of the weights that are left."""
+    torch.manual_seed(0)
+    layer = ShawAttention(4, 2, reach=2, key_value_heads=key_value_heads, bias=True, dropout=0.5).double()
+    layer.a_value.data.fill_(1)
+    q = torch.randn(6, 2, 2, dtype=torch.float64)
+    k, v = q[:, :key_value_heads], torch.ones(6, key_value_heads, 2, dtype=torch.float64)
+    torch.manual_seed(1)
+    both = layer.average(complete(6), q, k, v)
+    torch.manual_seed(1)
+    values = layer.average(complete(6), q, k, 0 * v)
+    assert not torch.allclose(values, torch.ones_like(values))
+    assert torch.allclose(both, 2 * values, atol=1e-12)

@@ -3,6 +3,8 @@ from itertools import pairwise
 import networkx
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from edgewise import ConfigError, Graph, ShapeError, complete, record
 from edgewise.layers import (
@@ -172,6 +174,27 @@ def test_hadamard_attention_is_equation_5_19():
     assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
     alone = torch.cat([found, layer(complete(2), leaf(2, 4, seed=5))])
     assert torch.allclose(layer(BATCH, torch.cat([x, leaf(2, 4, seed=5)])), alone, atol=1e-12)
+
+
+def test_hadamard_attention_drops_weights_and_never_holds_a_vector_for_each_pair():
+    """In PyTorch alone: of 1000² pairs one channel is 4 MB a head; 16 of them would be 128 MB."""
+    graph, layer = Graph.from_edge_index(torch.randint(1000, (2, 3000)), 1000), HadamardAttention(32, 2, dropout=0.5)
+    x = torch.randn(1000, 32, requires_grad=True)
+    layer(graph, x).sum().backward()
+    largest = 0
+
+    class Largest(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            result = function(*args, **(kwargs or {}))
+            largest = max([largest, *(t.nbytes for t in tree_leaves(result) if isinstance(t, torch.Tensor))])
+            return result
+
+    with Largest():
+        dropped = layer(graph, x)
+        dropped.sum().backward()
+    assert largest < 20e6
+    assert not torch.equal(dropped, layer.eval()(graph, x))
 
 
 def test_what_does_not_fit_is_refused():

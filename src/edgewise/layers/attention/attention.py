@@ -216,4 +216,4 @@ class MultiHeadAttention(nn.Module):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return MultiHeadAttention(8, 4, key_value_heads=2), causal(5), (torch.randn(5, 8),)
+        return MultiHeadAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)

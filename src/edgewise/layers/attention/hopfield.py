@@ -213,7 +213,8 @@ class HopfieldAttention(MultiHeadAttention):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return HopfieldAttention(4, 2), Graph.from_edge_index([[0, 1, 2, 0], [1, 2, 0, 2]], 4), (torch.randn(4, 4),)
+        graph = Graph.from_edge_index([[0, 1, 2, 0], [1, 2, 0, 2]], num_nodes=4)
+        return HopfieldAttention(4, 2, dropout=0.5), graph, (torch.randn(4, 4),)
 
 
 class HopfieldPooling(nn.Module):

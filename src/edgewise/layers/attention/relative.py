@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
-from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate, attend
+from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate, attend, dropout
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Sinusoidal, sinusoids
@@ -79,7 +79,7 @@ class ALiBiAttention(MultiHeadAttention):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return ALiBiAttention(6, 3), causal(5), (torch.randn(5, 6),)
+        return ALiBiAttention(6, 3, dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
 @cached
@@ -187,7 +187,7 @@ class T5Attention(MultiHeadAttention):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return T5Attention(6, 3, Buckets(4, 4)), causal(5), (torch.randn(5, 6),)
+        return T5Attention(6, 3, Buckets(4, 4), dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
 class ShawAttention(MultiHeadAttention):
@@ -201,7 +201,6 @@ class ShawAttention(MultiHeadAttention):
     Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
     Cost        that of MultiHeadAttention on a backend that returns its weights, O(I H C reach) for q_i·a^K and O(E H)
                 for the weights: k_j + a^K and v_j + a^V are never written out
-    Differs     while training, dropped attention weights keep their share of a^V
     Reference   Shaw, Uszkoreit & Vaswani, "Self-attention with relative position representations", 2018
 
     Example
@@ -238,15 +237,17 @@ class ShawAttention(MultiHeadAttention):
         return Dot() + EdgeBias(at_distance(graph, q @ self.a_key.T * self.channels**-0.5, _rows(graph, self.reach)))
 
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        y, p = attend(graph, q, k, v, self.score(graph, q, k), dropout=dropout, return_weights=True)
+        y, p = attend(graph, q, k, v, self.score(graph, q, k), return_weights=True)
+        if self.training and self.dropout:  # of one draw for both sums
+            p = dropout(p, self.dropout, training=True)
+            y = aggregate(graph, v.repeat_interleave(q.shape[-2] // v.shape[-2], -2), p.to(v.dtype))
         to_distances, order = _to_distances(graph, self.reach)
         a = self.a_value.to(v.dtype).unsqueeze(1).expand(*v.shape[:-3], -1, q.shape[-2], -1)  # [*, D, H, C]
         return y + aggregate(to_distances, a, p.index_select(-2, order).to(v.dtype))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return ShawAttention(6, 3, reach=2), causal(5), (torch.randn(5, 6),)
+        return ShawAttention(6, 3, reach=2, dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
 @cached
@@ -312,7 +313,7 @@ class TransformerXLAttention(MultiHeadAttention):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return TransformerXLAttention(6, 3), causal(5), (torch.randn(5, 6),)
+        return TransformerXLAttention(6, 3, dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
 @cached

@@ -73,7 +73,8 @@ class FactorisedAttention(MultiHeadAttention):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return FactorisedAttention(4, 2, partial(strided_parts, stride=2)), causal(5), (torch.randn(5, 4),)
+        layer = FactorisedAttention(4, 2, partial(strided_parts, stride=2), dropout=0.5)
+        return layer, causal(5), (torch.randn(5, 4),)
 
 
 @cached

@@ -1,6 +1,7 @@
 """Transformer blocks: attention over a graph, then a feed-forward network, with residuals and normalisation."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -120,6 +121,8 @@ class PreNormBlock(nn.Module):
         torch.Size([3, 4])
     """
 
+    unbiased: ClassVar[bool] = False
+
     def __init__(
         self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
     ) -> None:
@@ -139,7 +142,8 @@ class PreNormBlock(nn.Module):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return PreNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8)), complete(5), (torch.randn(5, 4),)
+        block = PreNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5)
+        return block, complete(5), (torch.randn(5, 4),)
 
 
 class PostNormBlock(nn.Module):
@@ -160,6 +164,8 @@ class PostNormBlock(nn.Module):
         tensor(True)
     """
 
+    unbiased: ClassVar[bool] = False
+
     def __init__(
         self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
     ) -> None:
@@ -179,7 +185,8 @@ class PostNormBlock(nn.Module):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return PostNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8)), complete(5), (torch.randn(5, 4),)
+        block = PostNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5)
+        return block, complete(5), (torch.randn(5, 4),)
 
 
 class PreNormDecoderBlock(nn.Module):
@@ -203,6 +210,8 @@ class PreNormDecoderBlock(nn.Module):
         >>> block(complete(3), torch.randn(3, 4), torch.randn(5, 4), complete(3, 5)).shape
         torch.Size([3, 4])
     """
+
+    unbiased: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -239,7 +248,8 @@ class PreNormDecoderBlock(nn.Module):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        block = PreNormDecoderBlock(4, MultiHeadAttention(4, 2), MultiHeadAttention(4, 2), FeedForward(4, 8))
+        attention, cross = MultiHeadAttention(4, 2), MultiHeadAttention(4, 2)
+        block = PreNormDecoderBlock(4, attention, cross, FeedForward(4, 8), dropout=0.5)
         return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))
 
 
@@ -276,7 +286,8 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        block = PostNormDecoderBlock(4, MultiHeadAttention(4, 2), MultiHeadAttention(4, 2), FeedForward(4, 8))
+        attention, cross = MultiHeadAttention(4, 2), MultiHeadAttention(4, 2)
+        block = PostNormDecoderBlock(4, attention, cross, FeedForward(4, 8), dropout=0.5)
         return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))
 
 

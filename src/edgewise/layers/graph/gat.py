@@ -63,7 +63,7 @@ class GAT(nn.Module):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GAT(3, 2, heads=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+        return GAT(3, 2, heads=2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
 
 
 def _ends(Wx: Tensor, a_receiver: Tensor, a_sender: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,4 +127,4 @@ class GATv2(nn.Module):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GATv2(3, 2, heads=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+        return GATv2(3, 2, heads=2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)

@@ -37,6 +37,7 @@ class GPS(nn.Module):
     """
 
     local: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -67,5 +68,5 @@ class GPS(nn.Module):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        block = GPS(4, GIN(MLP([4, 4], "tanh")), MultiHeadAttention(4, 2), FeedForward(4, 4), norm="layer")
+        block = GPS(4, GIN(MLP([4, 4], "tanh")), MultiHeadAttention(4, 2), FeedForward(4, 4), norm="layer", dropout=0.5)
         return block, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)

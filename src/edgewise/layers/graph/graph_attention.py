@@ -9,7 +9,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, blocks
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
-from edgewise.kernels import Dot, EdgeBias, Uniform, aggregate, attend, dropout, ends
+from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.plain.tables import chosen
@@ -37,10 +37,18 @@ def kernel_pairs(graph: Graph, beta: float, steps: int) -> tuple[Graph, Tensor]:
 
 
 @cached
-def places_among_pairs(graph: Graph) -> Tensor:
-    """Which edge of `all_pairs` each edge of the graph is, [E]."""
+def counted_pairs(graph: Graph) -> tuple[Graph, Tensor]:
+    """All pairs, where i listens to copy a_ij of node j: to sender a_ij N + j; and which copy each sender is, [M, N].
+
+    Symbols     a_ij = the number of edges from j to i; M = the largest and 1, for copy 0
+    """
+    pairs, nodes = all_pairs(graph), graph.num_senders
     first = (graph.sizes.cumsum(0) - graph.sizes).repeat_interleave(graph.sizes)  # of each node's member
-    return all_pairs(graph).offsets[graph.receivers] + graph.senders - first[graph.receivers]
+    places = pairs.offsets[graph.receivers] + graph.senders - first[graph.receivers]
+    count = torch.bincount(places, minlength=pairs.num_edges)
+    copies = torch.arange(int(count.max()) + 1 if len(count) else 1, device=graph.device)
+    edges = torch.stack([count * nodes + pairs.senders, pairs.receivers])
+    return Graph.from_edge_index(edges, len(copies) * nodes, nodes), copies[:, None].expand(-1, nodes)
 
 
 class GraphAttention(MultiHeadAttention):
@@ -93,7 +101,7 @@ class GraphAttention(MultiHeadAttention):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GraphAttention(4, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+        return GraphAttention(4, 2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
 
 
 class EdgeTransformerBlock(nn.Module):
@@ -209,7 +217,7 @@ class GraphormerAttention(MultiHeadAttention):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        layer = GraphormerAttention(4, 2, most=2)
+        layer = GraphormerAttention(4, 2, most=2, dropout=0.5)
         nn.init.normal_(layer.distance)
         return layer, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
 
@@ -294,26 +302,28 @@ class KernelAttention(MultiHeadAttention):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3, 0], [1, 0, 2, 1, 0, 2, 0, 3]]
-        return KernelAttention(4, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+        return KernelAttention(4, 2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
 
 
 class HadamardAttention(MultiHeadAttention):
-    """Hadamard graph attention: softmax over all nodes, of which those that are no neighbours are then struck out.
+    """Hadamard graph attention: softmax over all nodes, of which only the neighbours' values are then summed.
 
-    Equation    y_i = W_O ‖_h Σ_j a_ij softmax_j(q_i·k_j / √d) v_j    (5.19)
-    Symbols     A = a_ij, the number of edges from j to i
+    Equation    y_i = W_O ‖_h Σ_j a_ij p_ij v_j = W_O ‖_h c_i Σ_j a_ij exp(s_ij) v_j / Σ_j a_ij exp(s_ij)    (5.19)
+                p_ij = softmax_j(s_ij),  s_ij = q_i·k_j / √d,  c_i = Σ_j a_ij p_ij
+    Symbols     A = a_ij, the number of edges from j to i; c_i = what the neighbours get of the softmax over all nodes
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError for heads that do not divide the width
     Edge cases  unlike (5.18) the weights of a node sum to less than 1: how much goes to neighbours is learned; a node
                 without edges gets W_O's bias; members of a batch do not enter each other's softmax
-    Cost        time O(n² width), memory O(n² H) for each graph of n nodes
+    Cost        time O(n² width) for each graph of n nodes; memory O(N width + E H), and for its pairs O(n²)
+    Differs     `dropout` acts on the neighbours' weights a_ij p_ij while training
     Reference   Baggag & Saad, (5.19) [93]
 
     Example
         >>> layer = HadamardAttention(width=2, heads=1, bias=False)
         >>> for p in layer.parameters(): _ = p.data.zero_()
         >>> layer.projection.weight.data[4:] = layer.output.weight.data[:] = torch.eye(2)
-        >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)  # 1 hears 0, with the half that it does not keep
+        >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)  # of 1's two equal weights, that of 0 counts
         >>> layer(arrow, torch.tensor([[2.0, 4.0], [6.0, 8.0]])).tolist()
         [[0.0, 0.0], [1.0, 2.0]]
     """
@@ -327,11 +337,17 @@ class HadamardAttention(MultiHeadAttention):
         self, graph: Graph, x: Tensor, cache: Cache | None = None
     ) -> Tensor:
         q, k, v = self._self_ends(graph, x)
-        _, p = attend(all_pairs(graph), q, k, torch.zeros_like(k[..., :1]), Dot(), return_weights=True)
-        p_ij = dropout(p.index_select(-2, places_among_pairs(graph)), self.dropout, self.training)
-        return self.output(aggregate(graph, v, p_ij.to(v.dtype)).flatten(-2))
+        pairs, a = self.pairs(graph)
+        k_a = torch.cat([k] * len(a), -3)
+        c = attend(pairs, q, k_a, a.flatten().to(k)[:, None, None].expand(*k_a.shape[:-1], 1))
+        return self.output((c * self.average(graph, q, k, v)).flatten(-2))
+
+    @uncompiled
+    def pairs(self, graph: Graph) -> tuple[Graph, Tensor]:
+        """`counted_pairs`, computed once for each batch."""
+        return counted_pairs(graph)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return HadamardAttention(4, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+        return HadamardAttention(4, 2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)

@@ -57,7 +57,7 @@ class WindowAttention(MultiHeadAttention):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return WindowAttention(6, 3, columns=4, size=2), squares(2, 4, 2, shift=1), (torch.randn(8, 6),)
+        return WindowAttention(6, 3, columns=4, size=2, dropout=0.5), squares(2, 4, 2, shift=1), (torch.randn(8, 6),)
 
 
 @cached
