@@ -14,14 +14,14 @@ from edgewise.tasks.graphs.musk import BagClassification
 
 
 def accuracy(fold: int, seed: int) -> tuple[float, int]:
-    """The share of the fold's bags that are told right by the weights after the last step, and how many there are."""
+    """The share of the fold's bags that the weights after the last step classify correctly, and how many there are."""
     chosen = [("task.fold", str(fold)), ("task.seed", str(seed)), ("train.seed", str(seed))]
     config = options.configure(recipes.read("musk-hopfield"), chosen)
     with tempfile.TemporaryDirectory() as folder:
         result = training.train(config, Path(folder) / "run", progress=False)
         task = training.load_run(result.run).task
     assert isinstance(task, BagClassification)
-    return result.value, len(task.splits["test"])
+    return result.value, len(task.graphs.splits["test"])
 
 
 def main(repeats: int = 5, first: int = 0) -> None:

@@ -84,14 +84,15 @@ def test_folds_part_the_bags_and_share_the_classes() -> None:
     assert {int(labels[fold].sum()) for fold in folds} <= {4, 5}
     assert not torch.equal(folds[0], dealt(labels, seed=4)[0])
     tasks = [a_task(fold) for fold in range(10)]
-    assert torch.equal(torch.cat([task.splits["test"] for task in tasks]).sort().values, torch.arange(12))
+    assert torch.equal(torch.cat([task.graphs.splits["test"] for task in tasks]).sort().values, torch.arange(12))
     for task in tasks:
-        assert not set(task.splits["test"].tolist()) & set(task.splits["train"].tolist())
+        assert not set(task.graphs.splits["test"].tolist()) & set(task.graphs.splits["train"].tolist())
 
 
 def test_features_are_standardised_by_the_training_bags_alone() -> None:
     task = a_task(fold=2)
-    seen = torch.cat([task.bags.x[bag] for bag in task.splits["train"].tolist()])
+    x = task.graphs.x.split(SIZES)
+    seen = torch.cat([x[bag] for bag in task.graphs.splits["train"].tolist()])
     torch.testing.assert_close(seen.mean(0), torch.zeros(2), atol=1e-5, rtol=0)
     torch.testing.assert_close(seen.std(0), torch.ones(2))
 
@@ -99,11 +100,10 @@ def test_features_are_standardised_by_the_training_bags_alone() -> None:
 def test_a_batch_is_one_disjoint_graph() -> None:
     task = a_task()
     batch = next(task.batches("train", 99))
-    assert batch.graph is not None and batch.rows is not None
-    assert batch.graph.sizes.tolist() == [SIZES[bag] for bag in task.splits["train"].tolist()]
-    assert batch.graph.num_edges == sum(SIZES[bag] ** 2 for bag in task.splits["train"].tolist())
+    assert batch.graph.sizes.tolist() == [SIZES[bag] for bag in task.graphs.splits["train"].tolist()]
+    assert batch.graph.num_edges == sum(SIZES[bag] ** 2 for bag in task.graphs.splits["train"].tolist())
     alone = next(task.batches("train", 99, lambda n: window(n, 0)))
-    assert alone.graph is not None and alone.graph.num_edges == batch.graph.num_receivers
+    assert alone.graph.num_edges == batch.graph.num_receivers
     assert task.loss(torch.zeros(batch.size, 2), batch).item() == pytest.approx(np.log(2), abs=1e-6)
 
 
@@ -134,6 +134,6 @@ def test_impossible_folds_are_refused(fold: int, seed: int) -> None:
 
 def test_the_real_musk_has_its_known_numbers(data) -> None:
     task = musk(folder=str(data("musk1")))
-    assert (len(task.bags.x), sum(map(len, task.bags.x)), task.signature.inputs) == (92, 476, 166)
-    assert task.bags.labels.bincount().tolist() == [45, 47]
-    assert task.bags.names[0] == "MUSK-188"
+    assert (len(task.graphs.members), len(task.graphs.x), task.signature.inputs) == (92, 476, 166)
+    assert task.graphs.targets.bincount().tolist() == [45, 47]
+    assert task.graphs.names[0] == "MUSK-188"

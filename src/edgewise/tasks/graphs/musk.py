@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -12,13 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, complete
-from edgewise.models.signature import Features
-from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.graphs import complete
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.splits import Split, Splits, dealt, sizes
-from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.core.splits import Splits, dealt, sizes
+from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
 FILE = Remote(
     name="musk1.mat",
@@ -46,8 +43,8 @@ class Bags:
     classes: tuple[str, ...]
 
 
-class BagClassification(Classification):
-    """One output for each bag; a batch of bags is one disjoint graph with flat nodes, without padding.
+class BagClassification(GraphClassification):
+    """Classification of bags: each is a complete graph of its instances.
 
     Args:
         name: The task's name.
@@ -64,51 +61,26 @@ class BagClassification(Classification):
     def __init__(self, name: str, bags: Bags, fold: int, seed: int) -> None:
         if not 0 <= fold < FOLDS or not 0 <= seed < 1 << 32:
             raise ConfigError(f"fold must be 0 to {FOLDS - 1} and seed 0 to 2**32 - 1, not {fold} and {seed}")
-        self.name, self.classes = name, bags.classes
-        self.signature = Features(inputs=bags.x[0].shape[-1], outputs=len(bags.classes), whole_graph=True)
         folds = dealt(bags.labels, seed)
         train = torch.cat([part for number, part in enumerate(folds) if number != fold])
-        self.splits: Splits = {"train": train, "valid": train, "test": folds[fold]}
-        self.epoch_size = len(self.splits["train"])
-        seen = torch.cat([bags.x[bag] for bag in self.splits["train"].tolist()])
-        mean, deviation = seen.mean(0), seen.std(0).clamp(min=1e-6)
-        self.bags = Bags(tuple((x - mean) / deviation for x in bags.x), bags.labels, bags.names, bags.classes)
-
-    def bags_graph(self, sizes: list[int], pattern: Pattern = None) -> Graph:
-        """The pattern over the instances of each bag, side by side; by default a complete graph."""
-        chosen = complete if pattern is None or given(pattern) else pattern
-        return Graph.batch([lay(chosen, size) for size in sizes])
-
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` training bags drawn without replacement, or all of them where there are not so many."""
-        drawn = torch.randperm(self.epoch_size, generator=generator)[:size]
-        return self._batch(self.splits["train"][drawn], pattern)
-
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every bag of a split once."""
-        for chosen in self.splits[split].split(size):
-            yield self._batch(chosen, pattern)
-
-    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
-        x = [self.bags.x[bag] for bag in chosen.tolist()]
-        graph = self.bags_graph([len(instances) for instances in x], pattern)
-        return Batch(graph, torch.cat(x), self.bags.labels[chosen], torch.arange(len(chosen)))
+        seen = torch.cat([bags.x[bag] for bag in train.tolist()])
+        x = (torch.cat(bags.x) - seen.mean(0)) / seen.std(0).clamp(min=1e-6)
+        members = tuple(complete(len(instances)) for instances in bags.x)
+        splits: Splits = {"train": train, "valid": train, "test": folds[fold]}
+        super().__init__(name, Graphs(members, x, bags.labels, splits, bags.classes, bags.names))
 
     def describe(self) -> str:
-        return f"{self.name}: {len(self.bags.x)} bags of instances ({sizes(self.splits)})"
+        return f"{self.name}: {len(self.graphs.members)} bags of instances ({sizes(self.graphs.splits)})"
 
-    @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Class probabilities of the bag of that name, for instance MUSK-188."""
-        if request.strip() not in self.bags.names:
-            raise DataError(f"no bag {request.strip()[:80]!r} in {self.name}: they are {', '.join(self.bags.names)}")
-        bag = self.bags.names.index(request.strip())
-        batch = self._batch(torch.tensor([bag]), pattern).to(device)
-        probabilities = class_probabilities(model.eval()(batch.graph, batch.x)[0].cpu(), self.bags.classes)
-        split = next(name for name, part in self.splits.items() if bag in part.tolist())
-        prediction = {"bag": self.bags.names[bag], "instances": len(self.bags.x[bag]), "split": split}
-        prediction |= {"class": next(iter(probabilities)), "label": self.bags.classes[int(self.bags.labels[bag])]}
-        return prediction | {"probabilities": probabilities}
+        name, names = request.strip(), self.graphs.names
+        if name not in names:
+            raise DataError(f"no bag {name[:80]!r} in {self.name}: they are {', '.join(names)}")
+        bag = names.index(name)
+        split = next(split for split, part in self.graphs.splits.items() if bag in part.tolist())
+        prediction = self._predicted(model, pattern, bag, device)
+        return {"bag": name, "instances": self.graphs.members[bag].num_receivers, "split": split} | prediction
 
 
 def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool = False) -> BagClassification:

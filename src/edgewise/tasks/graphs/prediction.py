@@ -134,14 +134,17 @@ class GraphClassification(Classification):
         )
         return [Drawing("clusters", networks, caption)] if small else []
 
-    @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The prediction for one graph of the data, by a split and a number in it: "test:7"."""
         number = int(self.example(request, self.graphs.splits))
+        named = {"name": self.graphs.names[number]} if self.graphs.names else {}
+        return {"graph": number} | named | self._predicted(model, pattern, number, device)
+
+    @torch.no_grad()
+    def _predicted(self, model: nn.Module, pattern: Pattern, number: int, device: torch.device | str) -> dict[str, Any]:
         batch = self._batch(torch.tensor([number]), pattern).to(device)
         output = batch.read(model.eval()(*batch.inputs))[0].cpu()
-        named = {"name": self.graphs.names[number]} if self.graphs.names else {}
-        return {"graph": number} | named | self._named(output, self.graphs.targets[number])
+        return self._named(output, self.graphs.targets[number])
 
     def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
         probabilities = class_probabilities(output, self.graphs.classes)
