@@ -6,7 +6,7 @@ A line below is a public name's one entry: `LAYERS` holds the classes that have 
 from torch import nn
 
 from edgewise.layers.attention.attention import Cache as Cache
-from edgewise.layers.attention.attention import Heard as Heard
+from edgewise.layers.attention.attention import KeysAndValues as KeysAndValues
 from edgewise.layers.attention.attention import KeyValueCache as KeyValueCache
 from edgewise.layers.attention.attention import MultiHeadAttention as MultiHeadAttention
 from edgewise.layers.attention.attention import RecurrentState as RecurrentState

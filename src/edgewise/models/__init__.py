@@ -28,7 +28,7 @@ from edgewise.models.text.bert import BERT, BERTSettings
 from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.text.recurrent import Recurrent, RecurrentSettings
 from edgewise.models.text.transformer import Transformer, TransformerSettings
-from edgewise.models.text.translation import Found, translate
+from edgewise.models.text.translation import Hypothesis, translate
 from edgewise.models.vision.group_cnn import GroupCNN, GroupCNNSettings
 from edgewise.models.vision.swin import Swin, SwinSettings
 
@@ -74,7 +74,6 @@ __all__ = [
     "EncoderDecoder",
     "EncoderDecoderSettings",
     "Features",
-    "Found",
     "GNNSettings",
     "GraphAutoEncoder",
     "GraphAutoEncoderSettings",
@@ -86,6 +85,7 @@ __all__ = [
     "GraphTransformerSettings",
     "GroupCNN",
     "GroupCNNSettings",
+    "Hypothesis",
     "KernelRegressionModel",
     "KernelRegressionSettings",
     "MLPSettings",

@@ -1,4 +1,4 @@
-"""What some models can do beside `model(graph, x)`: a task asks for it by these protocols, whatever the model."""
+"""What some models can do beside `model(graph, x)`: a task checks for it by these protocols, whatever the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgewise.models.signature import Signature
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """A model that can generate: it takes up the caches it gave, and goes on from there."""
+    """A model that can generate: it continues from the caches that it returned."""
 
     signature: Signature
     training: bool
@@ -47,5 +47,5 @@ class Attribution(Protocol):
 def language_model(model: nn.Module) -> LanguageModel:
     """The model, if it can generate; any other is a ConfigError."""
     if not isinstance(model, LanguageModel):
-        raise ConfigError(f"a {type(model).__name__} cannot generate: it reads a text as a whole, and keeps no cache")
+        raise ConfigError(f"a {type(model).__name__} cannot generate: it reads a text as a whole, and has no cache")
     return model

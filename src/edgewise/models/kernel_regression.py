@@ -1,4 +1,4 @@
-"""Kernel regression as a model: it reads places and the values known there, and learns how far to look."""
+"""Kernel regression as a model: it reads positions and the values known there, and learns how far to look."""
 
 from dataclasses import dataclass
 
@@ -25,9 +25,9 @@ class KernelRegressionModel(nn.Module):
     """Nadaraya-Watson regression of the last `outputs` channels on those before them.
 
     Equation    (4.1): see `KernelRegression`
-    Shapes      x [*, N, inputs], the place and then the values known there -> [*, N, outputs]
+    Shapes      x [*, N, inputs], the position and then the values known there -> [*, N, outputs]
     Errors      ConfigError for tokens, one output per graph, or inputs without a position
-    Edge cases  whose values are known is the graph's to say: nobody should listen to the others
+    Edge cases  the graph says whose values are known: it has no edge from any other node
     Cost        O(E inputs)
     Reference   Nadaraya, 1964; Watson, 1964; Baggag & Saad, §4.1
 

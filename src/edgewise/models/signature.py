@@ -1,4 +1,4 @@
-"""What a task asks of a model: the kind of its inputs and their sizes. What a model with a loss of its own returns."""
+"""What a task needs of a model: the kind of its inputs and their sizes. What a model with a loss of its own returns."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_decoding_remembers_as_much_after_a_thousand_tokens_as_after_one():
     layer, state, sizes = LinearAttention(8, 2), RecurrentState(torch.exp), set()
     x = torch.randn(1000, 2, 4)
     for i in range(0, 1000, 250):
-        state.listen(x[i : i + 250], x[i : i + 250], x[i : i + 250])
+        state.attend(x[i : i + 250], x[i : i + 250], x[i : i + 250])
         sizes.add(state.sums.untyped_storage().nbytes())
     assert sizes == {4 * 2 * 4 * 5}
     assert isinstance(layer.cache(window(9, 2, sides="past")), KeyValueCache)  # a state cannot forget

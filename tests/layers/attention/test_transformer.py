@@ -110,10 +110,12 @@ def test_decoder_blocks_are_torchs_decoder_layer(kind, norm_first):
 
 
 @pytest.mark.parametrize("kind", DECODER_BLOCKS)
-def test_keys_and_values_heard_once_serve_as_the_memory_does(kind):
+def test_keys_and_values_computed_once_serve_as_the_memory_does(kind):
     block, x, memory = _decoder_block(kind), leaf(3, 8), leaf(5, 8, seed=1)
-    heard = block.cross.hear(memory)
-    assert torch.equal(block(causal(3), x, heard, complete(3, 5)), block(causal(3), x, memory, complete(3, 5)))
+    keys_and_values = block.cross.keys_and_values(memory)
+    assert torch.equal(
+        block(causal(3), x, keys_and_values, complete(3, 5)), block(causal(3), x, memory, complete(3, 5))
+    )
 
 
 @pytest.mark.parametrize("kind", DECODER_BLOCKS)

@@ -51,7 +51,7 @@ def test_relevance_is_the_gradient_times_the_input():
         step = torch.zeros(7, 1, dtype=torch.float64)
         step[node] = 1e-6
         moved = [one.gnn(BATCH, x * (1 + sign * step)) for sign in (1, -1)]
-        ends = [one.answer(min_cut_pool(BATCH, h, s))[int(node >= 4), 1] for h in moved]
+        ends = [one.read_out(min_cut_pool(BATCH, h, s))[int(node >= 4), 1] for h in moved]
         assert found[node].item() == pytest.approx((ends[0] - ends[1]).item() / 2e-6, abs=1e-7)
     assert not one.training
 

@@ -156,9 +156,9 @@ def test_tokens_that_do_not_fit_the_graph_are_refused():
     with pytest.raises(ShapeError, match="2 source and then 3 target"):
         _model()(EncoderDecoderGraph.of([2], [3]), torch.zeros(6, dtype=torch.int64))
     model, target = _model(), torch.zeros(2, dtype=torch.int64)
-    heard = model.hear(torch.zeros(3, 8, dtype=torch.float64))
+    memory = model.keys_and_values(torch.zeros(3, 8, dtype=torch.float64))
     with pytest.raises(ShapeError, match="4"):
-        model.decode(causal(2), target, complete(2, 4), heard)
+        model.decode(causal(2), target, complete(2, 4), memory)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("encoder-decoder", "mlp")])

@@ -141,9 +141,9 @@ def test_only_allowed_tokens_are_drawn_and_in_proportion(options):
         ({"tokens": torch.zeros(1, 0, dtype=torch.int64)}, "at least one token"),
         ({"temperature": -1.0}, "it must be 0"),
         ({"top_k": 0}, "top_k is 0"),
-        ({"pattern": complete}, "hears a later one"),
-        ({"pattern": partial(window, radius=1)}, "hears a later one"),
-        ({"pattern": lambda n: Graph.from_edge_index([[1], [0]], num_nodes=n)}, "hears a later one"),
+        ({"pattern": complete}, "attends to a later one"),
+        ({"pattern": partial(window, radius=1)}, "attends to a later one"),
+        ({"pattern": lambda n: Graph.from_edge_index([[1], [0]], num_nodes=n)}, "attends to a later one"),
     ],
 )
 def test_impossible_requests_are_refused(options, message):

@@ -70,7 +70,7 @@ def test_many_to_one_answers_from_the_last_state():
 def test_other_graphs_and_settings_are_refused():
     model, x = _model("plain"), torch.zeros(1, 4, dtype=torch.int64)
     for graph in (complete(4), Graph.batch([causal(2), causal(2)]), causal(4, senders=3)):
-        with pytest.raises(ConfigError, match="hears the whole past and nothing else"):
+        with pytest.raises(ConfigError, match="reads the whole past and nothing else"):
             model(graph, x)
     with pytest.raises(ConfigError, match="cell 'rnn' is unknown"):
         _model("rnn")

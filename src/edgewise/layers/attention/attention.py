@@ -40,8 +40,8 @@ class KeyValueCache:
         self.length = stop
         return self._keys.narrow(-3, 0, stop), self._values.narrow(-3, 0, stop)
 
-    def keep(self, members: Tensor) -> None:
-        """Go on with these members of the leading batch, int64 [n]: a beam search drops texts and doubles others."""
+    def select(self, members: Tensor) -> None:
+        """Continue with these members of the leading batch, int64 [n]: a beam search drops texts and doubles others."""
         if self._keys is not None and self._values is not None:
             self._keys, self._values = self._keys.index_select(0, members), self._values.index_select(0, members)
 
@@ -59,18 +59,18 @@ def _with_room(held: Tensor | None, new: Tensor, length: int) -> Tensor:
 
 
 class RecurrentState:
-    """What attention by features keeps of the past: one sum, of constant size, which makes it a recurrent network.
+    """What attention by features stores of the past: one sum, of constant size, which makes it a recurrent network.
 
     Equation    S_i = S_{i−1} + φ(k_i) [v_i ‖ 1]ᵀ    (18), (19),   y_i = φ(q_i) S_i, divided by its last channel    (20)
     Symbols     feature_map = φ: [..., C] -> [..., F]; sums [*, G, F, D + 1] = S, whose last column sums φ(k)
-    Shapes      listen(q [*, n, H, C], k [*, n, G, C], v [*, n, G, D]) -> [*, n, H, D]
+    Shapes      attend(q [*, n, H, C], k [*, n, G, C], v [*, n, G, D]) -> [*, n, H, D]
     Edge cases  weights that sum to 0 give 0
     Cost        memory O(G F D) whatever the length; time O(n H F D)
     Reference   Katharopoulos et al., "Transformers are RNNs", 2020, §3.4
 
     Example
         >>> state, one = RecurrentState(torch.exp), torch.zeros(1, 1, 1)
-        >>> [state.listen(one, one, torch.full((1, 1, 1), v)).item() for v in (1.0, 3.0)]  # the mean so far
+        >>> [state.attend(one, one, torch.full((1, 1, 1), v)).item() for v in (1.0, 3.0)]  # the mean so far
         [1.0, 2.0]
     """
 
@@ -78,18 +78,18 @@ class RecurrentState:
         self.feature_map = feature_map
         self.sums: Tensor | None = None
 
-    def listen(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Take in new positions one after the other, and let each hear all up to itself."""
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Append new positions one after the other; each attends to all up to itself."""
         phi_q, phi_k = self.feature_map(q.unflatten(-2, (k.shape[-2], -1))), self.feature_map(k)
-        heard = []
+        outputs = []
         for i in range(k.shape[-3]):
             sums = self._add(phi_k[..., i, :, :].unsqueeze(-1) * _with_one(v[..., i, :, :]).unsqueeze(-2))
             y = (phi_q[..., i, :, :, :] @ sums).flatten(-3, -2)  # [*, H, D + 1]
-            heard.append(y[..., :-1] / torch.where(y[..., -1:] == 0, 1, y[..., -1:]))
-        return torch.stack(heard, -3)
+            outputs.append(y[..., :-1] / torch.where(y[..., -1:] == 0, 1, y[..., -1:]))
+        return torch.stack(outputs, -3)
 
-    def take_in(self, k: Tensor, v: Tensor) -> None:
-        """Take in positions that have been heard already."""
+    def append(self, k: Tensor, v: Tensor) -> None:
+        """Append positions whose outputs are known."""
         self._add(torch.einsum("...jgf,...jgd->...gfd", self.feature_map(k), _with_one(v)))
 
     def _add(self, new: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def _with_one(v: Tensor) -> Tensor:
 
 
 Cache = KeyValueCache | RecurrentState
-Heard = tuple[Tensor, Tensor]  # keys and values of senders, [*, J, H, C] each
+KeysAndValues = tuple[Tensor, Tensor]  # keys and values of senders, [*, J, H, C] each
 
 
 class MultiHeadAttention(nn.Module):
@@ -187,20 +187,20 @@ class MultiHeadAttention(nn.Module):
             q, k = self.rotary(graph, qk).split((heads, shared), -2)
         return q, k, v
 
-    def hear(self, senders: Tensor) -> Heard:
-        """The senders' keys and values [*, J, H', C]: computed once, they serve many calls of `ask`."""
+    def keys_and_values(self, senders: Tensor) -> KeysAndValues:
+        """The senders' keys and values [*, J, H', C]: computed once, they serve many calls of `cross`."""
         heads, shared, _ = self.split
         start, bias = heads * self.channels, self.projection.bias
         kv = functional.linear(senders, self.projection.weight[start:], None if bias is None else bias[start:])
         k, v = kv.view(*senders.shape[:-1], 2 * shared, self.channels).split(shared, -2)
         return (k if self.rotary is None else self.rotary.at(torch.arange(k.shape[-3], device=k.device), k)), v
 
-    def ask(self, graph: Graph, x: Tensor, heard: Heard) -> Tensor:
-        """Cross-attention to the senders whose keys and values `hear` gave."""
-        return self.output(self.average(graph, self._queries(graph, x), *heard).flatten(-2))
+    def cross(self, graph: Graph, x: Tensor, memory: KeysAndValues) -> Tensor:
+        """Cross-attention to senders by their `keys_and_values`."""
+        return self.output(self.average(graph, self._queries(graph, x), *memory).flatten(-2))
 
     def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self._queries(graph, x), *self.hear(senders)
+        return self._queries(graph, x), *self.keys_and_values(senders)
 
     def _queries(self, graph: Graph, x: Tensor) -> Tensor:
         stop, bias = self.split[0] * self.channels, self.projection.bias

@@ -61,9 +61,9 @@ class LinearAttention(MultiHeadAttention):
         q, k, v = self._self_ends(graph, x)
         if cache.sums is None:  # the prompt: all at once, in chunks
             y = self.average(graph, q, k, v)
-            cache.take_in(k, v)
+            cache.append(k, v)
         else:
-            y = cache.listen(q, k, v)
+            y = cache.attend(q, k, v)
         return self.output(y.flatten(-2))
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:

@@ -10,7 +10,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
-from edgewise.layers.attention.attention import Cache, Heard, MultiHeadAttention
+from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.mlp import ACTIVATIONS
 from edgewise.layers.plain.tables import chosen
 
@@ -193,9 +193,9 @@ class PreNormDecoderBlock(nn.Module):
     """Decoder block that also attends to a memory, and normalises what each of its three stages reads.
 
     Equation    Y = X + ATT(LN(X)),  Z = Y + CROSS(LN(Y), M),  X' = Z + MLP(LN(Z))
-    Symbols     memory = M, what an encoder left, or its keys and values by `block.cross.hear(M)`; attention = ATT on
-                `graph`; cross = CROSS on the graph `sources`, which says who of X listens to whom of M; feed_forward =
-                MLP; norm = the name of LN in NORMS
+    Symbols     memory = M, an encoder's output, or its `block.cross.keys_and_values(M)`; attention = ATT on `graph`;
+                cross = CROSS on the graph `sources`, whose receivers are X and whose senders are M; feed_forward = MLP;
+                norm = the name of LN in NORMS
     Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width];
                 x [B, I, width], memory [J, width]: `sources` then has B I receivers, member by member
     Errors      ConfigError for an unknown norm; ShapeError where x or the memory does not fit its graph
@@ -235,12 +235,12 @@ class PreNormDecoderBlock(nn.Module):
         self,
         graph: Graph,
         x: Tensor,
-        memory: Tensor | Heard,
+        memory: Tensor | KeysAndValues,
         sources: Graph | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
         x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
-        x = x + self._drop(listen(self.cross, sources or graph, self.norm_2(x), memory))
+        x = x + self._drop(cross_attention(self.cross, sources or graph, self.norm_2(x), memory))
         return x + self._drop(self.feed_forward(self.norm_3(x)))
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -276,12 +276,12 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
         self,
         graph: Graph,
         x: Tensor,
-        memory: Tensor | Heard,
+        memory: Tensor | KeysAndValues,
         sources: Graph | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
         x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
-        x = self.norm_2(x + self._drop(listen(self.cross, sources or graph, x, memory)))
+        x = self.norm_2(x + self._drop(cross_attention(self.cross, sources or graph, x, memory)))
         return self.norm_3(x + self._drop(self.feed_forward(x)))
 
     @staticmethod
@@ -291,8 +291,8 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
         return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))
 
 
-def listen(cross: MultiHeadAttention, sources: Graph, x: Tensor, memory: Tensor | Heard) -> Tensor:
+def cross_attention(cross: MultiHeadAttention, sources: Graph, x: Tensor, memory: Tensor | KeysAndValues) -> Tensor:
     """Cross-attention from x to a memory; where one memory serves a batch of x, its members' rows are receivers."""
-    heard = cross.hear(memory) if isinstance(memory, Tensor) else memory
-    leading = x.ndim - heard[0].ndim + 1
-    return cross.ask(sources, x.flatten(0, leading) if leading > 0 else x, heard).view(x.shape)
+    memory = cross.keys_and_values(memory) if isinstance(memory, Tensor) else memory
+    leading = x.ndim - memory[0].ndim + 1
+    return cross.cross(sources, x.flatten(0, leading) if leading > 0 else x, memory).view(x.shape)

@@ -1,4 +1,4 @@
-"""The graph auto-encoder: a place in space for each node, near those that it is linked to and far from the others."""
+"""The graph auto-encoder: positions in space, near for nodes that are linked and far for the others."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ ENCODERS: dict[str, Callable[[GraphAutoEncoderSettings, Signature], nn.Module]] 
 
 
 class GraphAutoEncoder(nn.Module):
-    """The encoder: from noise at every node to places that hold the graph. Every node hears every other of its graph.
+    """The encoder: from noise at every node to positions that hold the graph, over all pairs of nodes of each graph.
 
     Equation    z = encoder(complete graph, x, a_ij = [j → i is an edge])
-    Symbols     x = noise, by which nodes that the graph itself does not tell apart get places of their own
+    Symbols     x = noise, by which nodes that the graph itself does not distinguish get positions of their own
     Shapes      x [*, N, D] -> z [*, N, D]
     Errors      ConfigError for a task whose nodes have not as many outputs as inputs
     Cost        O(Σ n² width²) over the graphs of a batch, of n nodes each

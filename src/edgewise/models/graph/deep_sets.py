@@ -1,4 +1,4 @@
-"""Deep sets: every node is read alone, and one answer is given for the set of them."""
+"""Deep sets: every node is read alone, and there is one output for the set of them."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -38,7 +38,7 @@ class DeepSets(nn.Module):
     Equation    h_i = LN(σ(φ(x_i)));  output_g = readout_{i ∈ V_g}(h_i) W
     Symbols     mlp = φ of `MLP`; activation = σ; settings.norm = the name of LN in NORMS; head = Wᵀ
     Shapes      x [*, N, inputs] or SparseFeatures -> [*, G, outputs] for a batch of G graphs
-    Errors      ConfigError for tokens, a task of one answer per node, or no hidden layer
+    Errors      ConfigError for tokens, a task of one output per node, or no hidden layer
     Edge cases  the graph's edges do not matter, only which nodes are whose
     Cost        that of `MLP` on N nodes and of the readout
     Reference   Zaheer et al., "Deep sets", 2017, Theorem 2; with readout="hopfield", Ramsauer et al., 2021, §4

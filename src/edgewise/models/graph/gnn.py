@@ -45,12 +45,12 @@ class GNNSettings:
     Args:
         layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2", "gin",
             "gated-gcn", "monet", "edge-conv", "dynamic-edge-conv", "fast-gcn" or "gine"; "gine" and "gated-gcn" read
-            what a task knows of the edges.
+            the features of edges.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
         output_heads: Attention heads of the output layer, averaged ("gat", "gatv2").
-        connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" keeps both side by side.
+        connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side.
         norm: A name of NORMS, or "pair", between a hidden layer and its activation.
         dropout: Probability for the inputs of every layer.
         attention_dropout: Probability for attention weights ("gat", "gatv2").
@@ -109,7 +109,7 @@ GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
 }
 
 
-# The same for a task that knows something of its edges, of that width: each layer reads it with a map of its own.
+# The same for a task with features of edges, of that width: each layer reads them with a map of its own.
 EDGE_LAYERS: dict[str, Callable[[GNNSettings, int, int, int], nn.Module]] = {
     "gine": lambda settings, inputs, outputs, edges: _gine(settings, inputs, outputs, edges),
     "gated-gcn": lambda settings, inputs, outputs, edges: GatedGCN(inputs, outputs, edges),
@@ -151,7 +151,7 @@ class GNN(nn.Module):
 
     Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
                 on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = W readout(X^(L+1))    (5.6)
-                on a Sample, layer_l hears its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
+                on a Sample, layer_l reads its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
                 with edge features, layer_l(graph, X, e): every layer reads the same e
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs];

@@ -65,16 +65,16 @@ class ResidualBlock(nn.Module):
 
 
 class GraphNetworkModel(nn.Module):
-    """Encode, process, decode: edges, nodes and the whole get features, blocks update them, one of them answers.
+    """Encode, process, decode: edges, nodes and the whole get features, blocks update them, one of them is decoded.
 
     Equation    (x, e, u) = encode(x, e, u);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
                 on nodes: output = W x + b;  on graphs: output = W u + b
     Symbols     encode, blocks[l].block = `GraphNetwork`s with an MLP of one hidden layer for each update; decode = W, b
-    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where the task knows something of its edges, and
-                u [*, G, signature.whole] where it knows something of the graphs as a whole)
+    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where edges have features, and
+                u [*, G, signature.whole] where graphs as a whole have)
                 -> [*, N, outputs], for a task on whole graphs [*, G, outputs]
     Errors      ConfigError for settings that do not fit, or a task of tokens
-    Edge cases  an isolated node hears the whole only
+    Edge cases  an isolated node reads the whole only
     Cost        O(L (E + N + G) width²) time, O(L (E + N + G) width) memory
     Differs     there the blocks share their weights; here each has its own, with a residual around it
     Reference   Battaglia et al., "Relational inductive biases, deep learning, and graph networks", 2018, Fig. 6 (c)
@@ -105,7 +105,7 @@ class GraphNetworkModel(nn.Module):
 
 
 class GraphNetworkEnsemble(nn.Module):
-    """Several graph networks side by side, each from weights of its own; the answer is the mean of theirs.
+    """Several graph networks side by side, each from weights of its own; the output is their mean.
 
     Equation    f = 1/K Σ_k f_k;  in training with the penalty 1/K Σ_k (f_k - f)², so that with a squared error
                 (f - y)² + penalty = 1/K Σ_k (f_k - y)²: each learns as if alone
@@ -131,9 +131,9 @@ class GraphNetworkEnsemble(nn.Module):
         self.members = nn.ModuleList(GraphNetworkModel(settings, signature) for _ in range(settings.members))
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor | Penalised:
-        answers = torch.stack([member(graph, x, e, u) for member in self.members])
-        mean = answers.mean(0)
-        return Penalised(mean, (answers - mean).square().mean()) if self.training else mean
+        outputs = torch.stack([member(graph, x, e, u) for member in self.members])
+        mean = outputs.mean(0)
+        return Penalised(mean, (outputs - mean).square().mean()) if self.training else mean
 
 
 def _block(settings: GraphNetworkSettings, edge: int, node: int, whole: int) -> GraphNetwork:

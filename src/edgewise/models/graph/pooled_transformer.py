@@ -95,7 +95,7 @@ class PooledTransformer(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor | Penalised:
         pooled, _ = self.pool(graph, self.gnn(graph, x))
-        outputs = self.answer(pooled)
+        outputs = self.read_out(pooled)
         if not self.training:
             return outputs
         return Penalised(outputs, self.settings.penalty * (pooled.cut + pooled.orthogonality).mean())
@@ -105,7 +105,7 @@ class PooledTransformer(nn.Module):
         s = self.assign(graph, h)
         return min_cut_pool(graph, h, s), s
 
-    def answer(self, pooled: Pooled) -> Tensor:
+    def read_out(self, pooled: Pooled) -> Tensor:
         """What follows from the clusters: [*, G, outputs]."""
         z = self.norm_1(pooled.x)
         for block in self.blocks:
@@ -143,7 +143,7 @@ class PooledTransformer(nn.Module):
                 x = x.detach().requires_grad_()
                 h = self.gnn(graph, x)
                 s = self.assign(graph, h).detach()
-                outputs = self.answer(min_cut_pool(graph, h, s))
+                outputs = self.read_out(min_cut_pool(graph, h, s))
                 (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
         finally:
             self.train(was_training)

@@ -26,7 +26,7 @@ def energy_by_depth(model: GNN | GraphTransformer, graph: Graph, x: Tensor | Spa
         >>> from edgewise.models import Features, GNNSettings
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> model = GNN(GNNSettings("gcn", depth=3), Features(3, 7))
-        >>> [round(abs(e), 4) for e in energy_by_depth(model, pair, torch.randn(2, 3))]  # both nodes hear the same
+        >>> [round(abs(e), 4) for e in energy_by_depth(model, pair, torch.randn(2, 3))]  # both nodes aggregate the same
         [0.0, 0.0]
     """
     energies: list[float] = []
@@ -36,7 +36,7 @@ def energy_by_depth(model: GNN | GraphTransformer, graph: Graph, x: Tensor | Spa
 
     if isinstance(model, GNN):  # what a layer gives is normalised and connected before the next one reads it
         readers = [*model.hidden[1:], model.output]
-        handles = [one.register_forward_pre_hook(lambda layer, read: measure(read[1])) for one in readers]
+        handles = [module.register_forward_pre_hook(lambda layer, read: measure(read[1])) for module in readers]
     else:
         handles = [block.register_forward_hook(lambda layer, read, h: measure(h)) for block in model.blocks]
     was_training = model.training

@@ -45,7 +45,7 @@ class GraphTransformerSettings:
     Args:
         attention: A name of ATTENTIONS: "neighbors" (over the graph's edges and the node itself), "graphormer",
             "kernel", "hadamard", or "gps" (message passing and attention among all nodes side by side); "neighbors"
-            and "gps" read what a task knows of the edges.
+            and "gps" read the features of edges.
         encoding: A name of ENCODINGS: "none", "laplacian", "sign-invariant", "eigenspace", "random-walk", "cliques" or
             "centrality".
         encoding_size: Eigenvectors, steps of the walk, nodes of the largest clique or largest degree.

@@ -46,7 +46,7 @@ class ParticlesSettings:
             "attention-egnn", "tfn" or "se3-attention".
         width: Channels of a node, and of the hidden layers of the networks on nodes and edges.
         depth: Number of graph layers.
-        cutoff: Distance beyond which a node is not heard ("schnet").
+        cutoff: Distance beyond which a node is no neighbour ("schnet").
         types: Largest type of a feature, from 1 to 3 ("tfn", "se3-attention").
     """
 
@@ -133,7 +133,7 @@ class SchNetForecast(nn.Module):
     """An energy that no motion of the whole changes, and the force that follows from it.
 
     Equation    E = Σ_i MLP(h_i^(L)), h_i^(0) = W [q_i ‖ |v_i|] + b;  x_i' = x_i + t v_i - ∂E/∂x_i
-    Cost        three times that of its layers: the force is a backward pass, through which training goes again
+    Cost        three times that of its layers: the force is a backward pass, through which training differentiates
     """
 
     def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:

@@ -49,9 +49,9 @@ class InteractionBlock(nn.Module):
         self.norm_h, self.norm_e = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, graph: Graph, h: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
-        found, m_ij, _ = self.block.update(graph, h, e)
+        update, m_ij, _ = self.block.update(graph, h, e)
         assert m_ij is not None
-        return h + self.norm_h(found), e + self.norm_e(m_ij)
+        return h + self.norm_h(update), e + self.norm_e(m_ij)
 
 
 class Simulator(nn.Module):
@@ -60,12 +60,12 @@ class Simulator(nn.Module):
     Equation    h_i = LN(MLP(c_i));  e_ij = LN(MLP([r_ij ‖ g(|r_ij|) ‖ s_ij ‖ g(|s_ij|)]))
                 (h, e) ← `InteractionBlock`(h, e), depth times
                 v_i' = v_i + σ MLP(h_i);  x_i' = x_i + v_i'
-    Symbols     x_i, v_i = position and last move of a particle, c_i = all else that is known of it: earlier moves,
+    Symbols     x_i, v_i = position and last move of a particle, c_i = its other features: earlier moves,
                 walls; r_ij = x_i - x_j; s_ij = r_ij + v_i - v_j, which r_ij would be a frame later without a force;
                 g(d) = (d, exp(-((G - 1)(d - k/(G - 1)))²/2) for k < G), G = gaussians; σ = signature.acceleration
     Shapes      [*, N, 2 D + K] = [x ‖ v ‖ c] -> x' [*, N, D]; lengths in units of the radius of the graph
     Errors      ConfigError for a task without particles, or settings that do not fit
-    Edge cases  a particle without neighbours still moves by what is known of it; two on one spot are fine
+    Edge cases  a particle without neighbours still moves by its own features; two on one spot are fine
     Cost        time O(depth (N + E) width²), memory O(depth (N + E) width)
     Differs     there an edge knows r_ij and |r_ij| only. A hard contact happens within a small part of the radius: the
                 Gaussians, and where the pair would be a frame later, make it plain. One hidden layer instead of two; ⊕
@@ -105,7 +105,7 @@ class Simulator(nn.Module):
         return x + v
 
     def edges(self, graph: Graph, x: Tensor, v: Tensor) -> Tensor:
-        """What is known of an edge: its displacement now and a frame later, each with its length in Gaussians."""
+        """The features of an edge: its displacement now and a frame later, each with its length in Gaussians."""
         parts = []
         for r_ij in displacements(graph, torch.cat([x, x + v], -1)).chunk(2, -1):
             length = lengths(r_ij)

@@ -1,4 +1,4 @@
-"""BERT: an encoder that hears both sides; it learns to guess masked tokens first, and then any task with few labels."""
+"""BERT: an encoder that attends to both sides; it learns from masked tokens first, and then from few labels."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MaskedHead(nn.Module):
 
 
 class BERT(nn.Module):
-    """Post-norm transformer blocks on a graph that hears both sides, below a head for masked tokens or for whole texts.
+    """Post-norm transformer blocks on a graph that joins both sides, below a head for masked tokens or for whole texts.
 
     Equation    H = T_L ∘ ... ∘ T_1 (LN(E_x + P)),  output = LN(σ(H W + b)) Eᵀ + c for tokens,
                 readout(H) W + b for texts; readout "first": tanh(h_0 W_p + b_p)

@@ -1,4 +1,4 @@
-"""The encoder-decoder transformer: a source that hears all of itself, a target that hears its past and the source."""
+"""The encoder-decoder transformer: a source attends to all of itself, a target to its past and to the source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewise.kernels import dropout
 from edgewise.layers import (
     NORMS,
     Cache,
-    Heard,
+    KeysAndValues,
     MultiHeadAttention,
     PostNormDecoderBlock,
     PreNormDecoderBlock,
@@ -64,7 +64,7 @@ DECODER_ORDERS = {"pre": PreNormDecoderBlock, "post": PostNormDecoderBlock}
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder on the source, and a decoder that listens to its own past and to what the encoder left.
+    """An encoder on the source, and a decoder that attends to its own past and to the encoder's output.
 
     Equation    M = E_L ∘ ... ∘ E_1 (√d E_x + P),  Y_L = D_L(·, M) ∘ ... ∘ D_1(·, M) (√d E_y + P),  output = Y_L Eᵀ
     Symbols     embed = E, of one vocabulary for both sides; P = positions; d = width; encoder, decoder = the blocks E_l
@@ -73,7 +73,7 @@ class EncoderDecoder(nn.Module):
     Errors      ConfigError for settings that do not fit the task or one another; ShapeError where x does not fit
     Edge cases  many pairs are one disjoint graph over flat tokens: nothing is padded
     Cost        time O((S + T) depth width² + E width + T width outputs); memory O((S + T) depth width + T outputs)
-    Differs     pre-norm by default, which needs no warm-up to speak of
+    Differs     pre-norm by default, which needs hardly any warm-up
     Reference   Vaswani et al., "Attention is all you need", 2017
 
     Example
@@ -105,26 +105,26 @@ class EncoderDecoder(nn.Module):
         if x.shape[-1] != sources + targets:
             raise ShapeError(f"x is {list(x.shape)}: it must hold {sources} source and then {targets} target tokens")
         source, target = x.split([sources, targets], -1)
-        memory = self.encode(graph.encoder, source)
-        return self.decode(graph.decoder, target, graph.cross, self.hear(memory))
+        memory = self.keys_and_values(self.encode(graph.encoder, source))
+        return self.decode(graph.decoder, target, graph.cross, memory)
 
     def encode(self, graph: Graph, source: Tensor) -> Tensor:
-        """What the encoder leaves of source tokens [*, S]: [*, S, width]."""
+        """The encoder's output for source tokens [*, S]: [*, S, width]."""
         h = self._embedded(graph, source, self.encoder_positions)
         for block in self.encoder:
             h = block(graph, h)
         return self.encoder_norm(h)
 
-    def hear(self, memory: Tensor) -> list[Heard]:
-        """The keys and values of a memory [*, S, width] that each decoder block attends to, computed once."""
-        return [cast(MultiHeadAttention, block.cross).hear(memory) for block in self.decoder]
+    def keys_and_values(self, encoded: Tensor) -> list[KeysAndValues]:
+        """Those of the encoder's output [*, S, width] that each decoder block attends to, computed once."""
+        return [cast(MultiHeadAttention, block.cross).keys_and_values(encoded) for block in self.decoder]
 
     def decode(
         self,
         graph: Graph,
         target: Tensor,
         cross: Graph,
-        heard: Sequence[Heard],
+        memory: Sequence[KeysAndValues],
         caches: Sequence[Cache | None] | None = None,
     ) -> Tensor:
         """Scores of the token after each target token [*, T]: [*, T, outputs].
@@ -132,13 +132,13 @@ class EncoderDecoder(nn.Module):
         With `caches`, `target` holds the new tokens only, and the graph is causal(total).rows(total - new, total).
         """
         h = self._embedded(graph, target, self.decoder_positions)
-        for block, kv, cache in zip(self.decoder, heard, caches or [None] * len(self.decoder), strict=True):
+        for block, kv, cache in zip(self.decoder, memory, caches or [None] * len(self.decoder), strict=True):
             h = block(graph, h, kv, cross, cache)
         h = self.decoder_norm(h)
         return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
 
     def caches(self, graph: Graph) -> list[Cache]:
-        """What each decoder block remembers while it decodes on that kind of graph, still empty."""
+        """The cache of each decoder block for decoding on that kind of graph, still empty."""
         return [cast(MultiHeadAttention, block.attention).cache(graph) for block in self.decoder]
 
     def _embedded(self, graph: Graph, tokens: Tensor, positions: nn.Module | None) -> Tensor:

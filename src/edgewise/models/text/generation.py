@@ -1,4 +1,4 @@
-"""Generation: a language model continues a text, token by token, over a graph in which nobody hears the future."""
+"""Generation: a language model continues a text, token by token, on a graph without edges from later positions."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def generate(
                 allowed(t) [*, vocabulary] = which tokens may follow t [*, n], where a grammar says so: at least one
     Shapes      tokens [*, n] int64 -> [*, n + steps]
     Errors      ConfigError for a model that does not read and write tokens, an empty prompt, a negative temperature,
-                a top_k below 1, or a pattern in which a position hears a later one
-    Edge cases  when all `signature.length` positions are taken, the older half is forgotten and the rest is read anew
+                a top_k below 1, or a pattern in which a position attends to a later one
+    Edge cases  when all `signature.length` positions are taken, the older half is dropped and the rest is read again
                 at positions 0, 1, ...; with `cache` or without, so that it changes the speed and never the text
     Cost        per token O(n width) attention and O(width²) with the cache, without it a full forward pass over n
-                nodes; on a causal graph attention by features (`LinearAttention`) keeps a state of constant size
+                nodes; on a causal graph attention by features (`LinearAttention`) stores a state of constant size
     Reference   Radford et al., 2019; top-k: Fan et al., 2018
 
     Example
@@ -51,21 +51,21 @@ def generate(
     length, was_training = model.signature.length, model.training
     model.eval()
     try:
-        known, caches = 0, None
+        past, caches = 0, None
         visible = tokens
         for _ in range(steps):
             if length is not None and visible.shape[-1] > length:
-                visible, known = visible[..., -max(1, length // 2) :], 0
+                visible, past = visible[..., -max(1, length // 2) :], 0
             total = visible.shape[-1]
-            graph = pattern(total).rows(known, total).to(tokens.device)
-            if cache and known == 0:
+            graph = pattern(total).rows(past, total).to(tokens.device)
+            if cache and past == 0:
                 caches = model.caches(graph)
-            scores = model(graph, visible[..., known:], caches)[..., -1, :]
+            scores = model(graph, visible[..., past:], caches)[..., -1, :]
             if allowed is not None:
                 scores = scores.masked_fill(~allowed(tokens), -torch.inf)
             token = draw(scores, temperature, top_k, generator)
             visible, tokens = torch.cat([visible, token], -1), torch.cat([tokens, token], -1)
-            known = total if cache else 0
+            past = total if cache else 0
     finally:
         model.train(was_training)
     return tokens
@@ -96,4 +96,4 @@ def _check(
         raise ConfigError(f"top_k is {top_k}: it must be at least 1")
     graph = pattern(min(signature.length or 64, 64))  # a few positions are enough to see where a rule looks
     if bool((graph.senders > graph.receivers).any()):
-        raise ConfigError(f"generation needs a graph in which no position hears a later one, unlike {graph}")
+        raise ConfigError(f"generation needs a graph in which no position attends to a later one, unlike {graph}")

@@ -44,7 +44,7 @@ class State:
 
 
 class Recurrent(nn.Module):
-    """A recurrent network: each position hears those before it through one state of fixed size.
+    """A recurrent network: each position reads those before it through one state of fixed size.
 
     Equation    plain: h_t = tanh(W x_t + U h_{t−1} + b)
                 lstm:  i, f, o = σ(W_• x_t + U_• h_{t−1} + b_•),  h_t = o ⊙ tanh c_t,
@@ -55,8 +55,8 @@ class Recurrent(nn.Module):
     Symbols     embed gives x_t; cells = W, U, b of all layers; head = V, d
     Shapes      tokens x [*, T] int64 or features x [*, T, inputs] -> [*, T, outputs], for a task on whole graphs
                 [*, 1, outputs]
-    Errors      ConfigError for an unknown cell, sizes below 1, a sequence without positions where one answer is wanted,
-                and for a graph other than `causal`: the state has heard the whole past, and nothing else
+    Errors      ConfigError for an unknown cell, sizes below 1, a sequence without positions where one output is wanted,
+                and for a graph other than `causal`: the state holds the whole past, and nothing else
     Edge cases  with `caches`, x holds the new positions only
     Cost        O(T width²) time in T steps that cannot run side by side; O(T width) memory, decoding O(width)
     Reference   Elman, 1990; Hochreiter & Schmidhuber, 1997; Cho et al., 2014
@@ -83,12 +83,12 @@ class Recurrent(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor, caches: Sequence[State] | None = None) -> Tensor:
         if not isinstance(graph.rule, Causal) or graph.num_senders != graph.offset + graph.num_receivers:
-            raise ConfigError(f"a recurrent network hears the whole past and nothing else: choose causal, not {graph}")
+            raise ConfigError(f"a recurrent network reads the whole past and nothing else: choose causal, not {graph}")
         embedded = self.embed(x)
         lead, (length, width) = embedded.shape[:-2], embedded.shape[-2:]
         if length == 0:
             if self.signature.whole_graph:
-                raise ConfigError("a sequence without positions has no last state to answer from")
+                raise ConfigError("a sequence without positions has no last state to read")
             return self.head(embedded)
         state = caches[0].value if caches else None
         h, state = self.cells(embedded.reshape(-1, length, width), state)

@@ -65,8 +65,8 @@ class TransformerSettings:
         order: "pre" normalises what each stage reads, "post" what it leaves.
         positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
             or "alibi", inside the attention.
-        attention: "softmax"; "strided-heads" or "fixed-heads", where half of the heads hear those nearby and half hear
-            every stride-th; attention by features in linear time: "linear", "performer" or "performer-relu"; or on
+        attention: "softmax"; "strided-heads" or "fixed-heads", where half of the heads attend nearby, half to every
+            stride-th node; attention by features in linear time: "linear", "performer" or "performer-relu"; or on
             graphs made from content: "lsh", "routing" or "sinkhorn".
         stride: The stride of "strided-heads", the size of a block of "fixed-heads" and "sinkhorn", of a chunk of "lsh",
             of a cluster of "routing"; best near the root of the length.
@@ -75,7 +75,7 @@ class TransformerSettings:
         dropout: Probability for embeddings, attention weights and what each stage adds.
         bias: Whether the blocks' linear maps have one.
         readout: "none", or where the task wants one output per graph a name of READOUTS or "class": a learned node that
-            everyone hears, in front of the others, whose output is the graph's.
+            every node attends to, in front of the others, whose output is the graph's.
         tied: Whether the output layer is the token embedding, transposed.
     """
 

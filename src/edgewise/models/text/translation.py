@@ -1,4 +1,4 @@
-"""Translation: an encoder-decoder writes the likeliest target it finds, by beam search; greedily with a beam of one."""
+"""Translation: an encoder-decoder writes the likeliest target, by beam search; greedily with a beam of one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks, causal, complete
-from edgewise.layers import Cache, Heard, KeyValueCache
+from edgewise.layers import Cache, KeysAndValues, KeyValueCache
 
 if TYPE_CHECKING:
     from edgewise.models.text.encoder_decoder import EncoderDecoder
 
 
-class Found(NamedTuple):
-    """A target and how good it is.
+class Hypothesis(NamedTuple):
+    """A target and its score.
 
     Symbols     tokens = the target [n], without its first and last token; score = log p / lp
     """
@@ -38,29 +38,29 @@ def translate(
     longest: int | Callable[[int], int] = lambda n: 2 * n + 10,
     cache: bool = True,
     pattern: Callable[[int], Graph] = complete,
-) -> list[Found]:
-    """The best target found for each source, of those that end within `longest` tokens.
+) -> list[Hypothesis]:
+    """The best target of each source, of those that end within `longest` tokens.
 
     Equation    score(Y) = log p(Y | X) / lp(Y),  lp(Y) = ((5 + |Y|) / 6)^α    (14), without the coverage term
     Symbols     penalty = α; |Y| = tokens of Y, its last one included; ends = the token before the first one, and
                 the one that ends a target; beam = unfinished targets kept for each source; longest = the most
                 tokens of a target, its last one included, or a function of the source's length; pattern = the encoder's
                 graph
-    Shapes      sources: tensors [n] int64 of any lengths -> one `Found` each
+    Shapes      sources: tensors [n] int64 of any lengths -> one `Hypothesis` each
     Errors      ConfigError for a beam or longest below 1, a negative penalty, an empty source
-    Edge cases  a source is done when no unfinished target of it can come to a better score any more; at `longest`
+    Edge cases  a source is done when no unfinished target of it can reach a better score; at `longest`
                 tokens a target must end. A beam as wide as there are targets finds the best of all; with beam 1 and
                 penalty 0 each token is the likeliest one (greedy)
     Cost        per token and target O(width² depth + width outputs) with `cache`; the k targets of a source share its
-                keys and values: a block of the cross graph. Without, the whole targets are read anew at each token
+                keys and values: a block of the cross graph. Without, the whole targets are recomputed at each token
     Reference   Wu et al., "Google's neural machine translation system", 2016, §7
 
     Example
         >>> from edgewise.models import EncoderDecoder, EncoderDecoderSettings, TokenPairs
         >>> settings = EncoderDecoderSettings(width=8, encoder_depth=1, decoder_depth=1, heads=2)
         >>> model = EncoderDecoder(settings, TokenPairs(6, 6))
-        >>> found = translate(model, [torch.tensor([3, 4]), torch.tensor([5])], ends=(0, 1), longest=7)
-        >>> [len(one.tokens) < 7 for one in found]
+        >>> best = translate(model, [torch.tensor([3, 4]), torch.tensor([5])], ends=(0, 1), longest=7)
+        >>> [len(target.tokens) < 7 for target in best]
         [True, True]
     """
     limits = [longest if isinstance(longest, int) else longest(len(source)) for source in sources]
@@ -75,16 +75,16 @@ def translate(
     was_training = model.training
     model.eval()
     try:
-        search = _Search(model, sources, limits, ends, _Manner(beam, penalty, cache, pattern))
+        search = _Search(model, sources, limits, ends, _Settings(beam, penalty, cache, pattern))
         while len(search.open):
             search.step()
     finally:
         model.train(was_training)
-    return search.found
+    return search.best
 
 
 @dataclass(frozen=True)
-class _Manner:
+class _Settings:
     """How to search."""
 
     beam: int
@@ -105,23 +105,24 @@ class _Search:
         sources: Sequence[Tensor],
         limits: Sequence[int],
         ends: tuple[int, int],
-        manner: _Manner,
+        settings: _Settings,
     ) -> None:
-        self.model, self.manner, (begin, self.end) = model, manner, ends
+        self.model, self.settings, (begin, self.end) = model, settings, ends
         device = sources[0].device
         self.lengths = [len(source) for source in sources]
-        graph = Graph.batch([manner.pattern(n) for n in self.lengths]).to(device)
-        self.heard: list[Heard] = model.hear(model.encode(graph, torch.cat(list(sources))))
+        graph = Graph.batch([settings.pattern(n) for n in self.lengths]).to(device)
+        encoded = model.encode(graph, torch.cat(list(sources)))
+        self.memory: list[KeysAndValues] = model.keys_and_values(encoded)
         self.open = torch.arange(len(sources), device=device)  # which sources
         self.limits = torch.tensor(limits, device=device)
-        self.tokens = torch.full((len(sources), manner.beam, 1), begin, device=device)
-        self.scores = torch.full((len(sources), manner.beam), -torch.inf, dtype=torch.float64, device=device)
+        self.tokens = torch.full((len(sources), settings.beam, 1), begin, device=device)
+        self.scores = torch.full((len(sources), settings.beam), -torch.inf, dtype=torch.float64, device=device)
         self.scores[:, 0] = 0.0  # k equal beginnings would stay equal: only the first one counts
         self.caches: list[Cache] | None = None
-        self.found = [Found(self.tokens.new_empty(0), -torch.inf) for _ in sources]
+        self.best = [Hypothesis(self.tokens.new_empty(0), -torch.inf) for _ in sources]
 
     def step(self) -> None:
-        """Lengthen every target; of the k likeliest, those that end are done; go on with k that do not."""
+        """Lengthen every target; of the k likeliest, those that end are done; continue with k that do not."""
         length, (count, beam) = self.tokens.shape[-1], self.scores.shape  # the tokens of a target after this step
         logits = self.next_scores().double()
         logits[self.limits[self.open] <= length] += _only(self.end, logits.shape[-1], logits.device)
@@ -135,44 +136,44 @@ class _Search:
         parent, token = parent.gather(1, order), place.gather(1, order) % logits.shape[-1]
         grown = self.tokens.gather(1, parent.unsqueeze(-1).expand(-1, -1, length))
         self.tokens = torch.cat([grown, token.unsqueeze(-1)], -1)
-        self.keep(self.unsettled(), parent + beam * torch.arange(count, device=parent.device).unsqueeze(-1))
+        self.select(self.unsettled(), parent + beam * torch.arange(count, device=parent.device).unsqueeze(-1))
 
     def next_scores(self) -> Tensor:
         """Scores of the next token of each target: [B, k, outputs]."""
-        (count, beam, total), caching = self.tokens.shape, self.manner.cache
-        known = total - 1 if caching else 0
-        graph = causal(total).rows(known, total).to(self.tokens.device)
-        rows = [beam * (total - known)] * count
+        (count, beam, total), caching = self.tokens.shape, self.settings.cache
+        past = total - 1 if caching else 0
+        graph = causal(total).rows(past, total).to(self.tokens.device)
+        rows = [beam * (total - past)] * count
         cross = blocks(rows, senders=[self.lengths[source] for source in self.open.tolist()]).to(self.tokens.device)
         if caching and self.caches is None:
             self.caches = self.model.caches(graph)
-        new = self.tokens.flatten(0, 1)[:, known:]
-        return self.model.decode(graph, new, cross, self.heard, self.caches)[:, -1].unflatten(0, (count, beam))
+        new = self.tokens.flatten(0, 1)[:, past:]
+        return self.model.decode(graph, new, cross, self.memory, self.caches)[:, -1].unflatten(0, (count, beam))
 
     def finish(self, ended: Tensor, parent: Tensor, length: int) -> None:
-        """Take note of the targets `parent` that end now, with log p `ended` [B, k], if they are better than others."""
-        best, which = (ended / self.manner.lp(length).to(ended)).max(-1)
-        for row, (source, score) in enumerate(zip(self.open.tolist(), best.tolist(), strict=True)):
-            if score > self.found[source].score:
-                self.found[source] = Found(self.tokens[row, parent[row, which[row]], 1:].clone(), score)
+        """Store the targets `parent` that end now, with log p `ended` [B, k], where they are the best so far."""
+        scores, which = (ended / self.settings.lp(length).to(ended)).max(-1)
+        for row, (source, score) in enumerate(zip(self.open.tolist(), scores.tolist(), strict=True)):
+            if score > self.best[source].score:
+                self.best[source] = Hypothesis(self.tokens[row, parent[row, which[row]], 1:].clone(), score)
 
     def unsettled(self) -> Tensor:
-        """Which rows have a target that may still become better than what was found: log p falls, lp grows. [B]"""
-        reachable = self.scores.max(-1).values / self.manner.lp(self.limits[self.open]).to(self.scores)
-        best = [self.found[source].score for source in self.open.tolist()]
+        """Which rows have a target that may still beat the best that has ended: log p falls, lp grows. [B]"""
+        reachable = self.scores.max(-1).values / self.settings.lp(self.limits[self.open]).to(self.scores)
+        best = [self.best[source].score for source in self.open.tolist()]
         return (reachable > torch.tensor(best, dtype=torch.float64, device=self.scores.device)).nonzero().flatten()
 
-    def keep(self, rows: Tensor, parent: Tensor) -> None:
-        """Go on with the sources of some rows; `parent` [B, k] says which target each of theirs came from."""
+    def select(self, rows: Tensor, parent: Tensor) -> None:
+        """Continue with the sources of some rows; `parent` [B, k] says which target each of theirs came from."""
         if len(rows) < len(self.open):
-            spoken = torch.tensor([self.lengths[source] for source in self.open.tolist()], device=rows.device)
-            row_of = torch.arange(len(spoken), device=rows.device).repeat_interleave(spoken)
+            lengths = torch.tensor([self.lengths[source] for source in self.open.tolist()], device=rows.device)
+            row_of = torch.arange(len(lengths), device=rows.device).repeat_interleave(lengths)
             here = torch.isin(row_of, rows).nonzero().flatten()
-            self.heard = [(k.index_select(-3, here), v.index_select(-3, here)) for k, v in self.heard]
+            self.memory = [(k.index_select(-3, here), v.index_select(-3, here)) for k, v in self.memory]
         self.open, self.tokens, self.scores = self.open[rows], self.tokens[rows], self.scores[rows]
         for cache in self.caches or ():
             assert isinstance(cache, KeyValueCache)
-            cache.keep(parent[rows].flatten())
+            cache.select(parent[rows].flatten())
 
 
 def _only(token: int, count: int, device: torch.device) -> Tensor:

@@ -33,7 +33,7 @@ def cached(folder: str, key: object, make: Callable[[], Tensors], shapes: Shapes
 
     Symbols     folder = the task's own, in the cache; key = all that decides the tensors, of which `repr` is taken;
                 shapes = those of some of the tensors, by name
-    Edge cases  a file that is damaged, or holds other shapes, is written anew; a cache that cannot be written costs
+    Edge cases  a file that is damaged, or holds other shapes, is replaced; a cache that cannot be written costs
                 time only
     """
     path = cache_path(folder, f"{digest(key)}.safetensors")

@@ -36,7 +36,7 @@ class Sampling:
         count: How many graphs to write.
         temperature: 0 takes the likeliest token; None: what suits the task.
         top_k: Draw from so many of the likeliest tokens only.
-        cache: Keep the keys and values of earlier tokens instead of computing them anew.
+        cache: Keep the keys and values of earlier tokens instead of recomputing them.
         seed: Of the random draws.
     """
 

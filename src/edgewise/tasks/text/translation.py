@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
-from edgewise.models import EncoderDecoder, Found, TokenPairs, translate
+from edgewise.models import EncoderDecoder, Hypothesis, TokenPairs, translate
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section, TextTable
@@ -193,16 +193,15 @@ class Translation(Classification):
     ) -> list[tuple[str, float]]:
         """What a model writes for each source, and its score; sources of like length are searched together."""
         assert isinstance(model, EncoderDecoder)
-        tokens = [self._source(one).to(device) for one in self.read(sources)]
+        tokens = [self._source(source).to(device) for source in self.read(sources)]
         order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))
-        found: list[Found | None] = [None] * len(tokens)
+        best: dict[int, Hypothesis] = {}
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
             beam, penalty, encoder = self.manner.beam, self.manner.penalty, partial(self.source_graph, pattern)
             results = translate(model, [tokens[n] for n in some], (BEGIN, END), beam, penalty, pattern=encoder)
-            for number, result in zip(some, results, strict=True):
-                found[number] = result
-        return [(self.tokenizer.decode(one.tokens.tolist()), one.score) for one in found if one is not None]
+            best |= zip(some, results, strict=True)
+        return [(self.tokenizer.decode(best[n].tokens.tolist()), best[n].score) for n in range(len(tokens))]
 
     def describe(self) -> str:
         pairs = sizes({split: sources for split, (sources, _) in self.texts.items()})
