@@ -23,7 +23,7 @@ STEP = 2.0  # fs
 def small_run(folder: Path) -> Path:
     """A potential of two short trajectories: enough to see it move, not to trust it."""
     little = {"task.training": "2", "task.held_out": "1", "task.frames": "5", "task.temperatures": "[300.0]"}
-    little |= {"model.width": "16", "model.depth": "2", "train.steps": "40", "train.evaluate_every": "40"}
+    little |= {"model.width": "16", "model.depth": "2", "train.steps": "40", "evaluation.every": "40"}
     config = options.configure(recipes.read("copper-schnet"), list(little.items()))
     return training.train(config, folder, progress=False).run
 

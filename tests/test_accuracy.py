@@ -62,12 +62,12 @@ PARTICLES = [
     # recipe, options that shorten it, largest test error
     ("nbody-linear", "", 0.084),
     ("nbody-radial-field", "--train.steps 3000", 0.0104),
-    ("nbody-egnn", "--train.steps 1500 --train.evaluate_every 300", 0.0105),
+    ("nbody-egnn", "--train.steps 1500 --evaluation.every 300", 0.0105),
     ("nbody-egnn-attention", "--train.steps 1500", 0.055),
     ("nbody-gnn", "--train.steps 3000", 0.0107),
     ("nbody-schnet", "--train.steps 600", 0.06),
-    ("nbody-tfn", "--train.steps 800 --train.evaluate_every 200", 0.0125),
-    ("nbody-se3", "--train.steps 600 --train.evaluate_every 200", 0.009),
+    ("nbody-tfn", "--train.steps 800 --evaluation.every 200", 0.0125),
+    ("nbody-se3", "--train.steps 600 --evaluation.every 200", 0.009),
 ]
 
 
@@ -75,7 +75,7 @@ PARTICLES = [
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("recipe", "options", "bound"), PARTICLES)
 def test_particles_are_forecast_within_their_bound(recipe: str, options: str, bound: float, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "edgewise", "train", recipe, "--train.threads", "1", *options.split(), "--json"]
+    command = [sys.executable, "-m", "edgewise", "train", recipe, "--machine.threads", "1", *options.split(), "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["recipe"], result["metric"]) == (recipe, "mse")

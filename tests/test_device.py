@@ -13,7 +13,17 @@ from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import PatternChoice
 from edgewise.tasks.text.language import Text
 from edgewise.testing import joined
-from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, load_run, resume, train
+from edgewise.training import (
+    CheckpointSettings,
+    Choice,
+    EvaluationSettings,
+    MachineSettings,
+    RunConfig,
+    TrainSettings,
+    load_run,
+    resume,
+    train,
+)
 from pretend import CARD, Card
 
 MISTAKES = {
@@ -76,7 +86,7 @@ TINY = {"width": 16, "depth": 1, "heads": 2}
 RUNS = {
     "cora-gat": (
         Choice("karate"),
-        Choice("gnn", {"layer": "gat", "width": 16, "heads": 2, "dropout": 0.5, "attention_dropout": 0.5}),
+        Choice("gnn", {"layer": {"name": "gat", "heads": 2, "attention_dropout": 0.5}, "width": 16, "dropout": 0.5}),
         PatternChoice(),
     ),
     "shakespeare-gpt": (Choice("tiny-text"), Choice("transformer", TINY | {"dropout": 0.1}), PatternChoice("causal")),
@@ -87,9 +97,9 @@ RUNS = {
 def test_training_keeps_to_its_device(name, tmp_path, monkeypatch):
     monkeypatch.setitem(TASKS, "tiny-text", lambda: Text("tiny", "to be or not to be " * 20, context=8))
     task, model, graph = RUNS[name]
-    options = {"clip": 1.0, "evaluate_every": 2, "checkpoint_every": 2, "device": "cuda"}
-    settings = TrainSettings(steps=4, batch=4, accumulate=2, **options)
-    config = RunConfig(task, model, graph, OptimizerSettings(decay_matrices_only=True), train=settings)
+    settings = TrainSettings(steps=4, batch=4, accumulate=2, clip=1.0, checkpoints=CheckpointSettings(every=2))
+    sections = {"train": settings, "evaluation": EvaluationSettings(every=2), "machine": MachineSettings("cuda")}
+    config = RunConfig(task, model, graph, Choice("adamw", {"decay_matrices_only": True}), **sections)
     with Card():
         result = train(config, tmp_path / "run", progress=False)
         assert result.steps == 4

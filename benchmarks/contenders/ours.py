@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.contenders.models import cora, gpt, particles
 from benchmarks.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling, SmallGPT, TensorField
+from edgewise.configuration import Choice
 from edgewise.graphs import causal
 from edgewise.graphs.make.sampling import sample_neighbors
 from edgewise.kernels import BACKENDS, aggregate, attend, use_backend
@@ -59,7 +60,9 @@ def prepare(backend: str | None) -> Callable[[Inputs], Callable[[], Any]]:
 
 SETTINGS: dict[str, GNNSettings] = {
     "gcn": GNNSettings(layer="gcn", width=16, depth=2, dropout=0.5),
-    "gat": GNNSettings(layer="gat", width=64, heads=8, depth=2, dropout=0.6, attention_dropout=0.6, activation="elu"),
+    "gat": GNNSettings(
+        Choice("gat", {"heads": 8, "attention_dropout": 0.6}), width=64, depth=2, dropout=0.6, activation="elu"
+    ),
 }
 
 
@@ -70,7 +73,8 @@ def _epoch(inputs: Epoch, backend: str | None) -> Callable[[], Any]:
 
 
 def _small_gpt(backend: str | None) -> Callable[[], Any]:
-    settings = TransformerSettings(width=gpt.WIDTH, depth=gpt.DEPTH, heads=gpt.HEADS, bias=False, tied=True)
+    block = Choice("pre-norm", {"bias": False})
+    settings = TransformerSettings(width=gpt.WIDTH, depth=gpt.DEPTH, heads=gpt.HEADS, block=block, tied=True)
     model = Transformer(settings, Tokens(gpt.VOCABULARY, gpt.VOCABULARY, length=gpt.CONTEXT))
     graph = causal(gpt.CONTEXT)
     return _on(backend, gpt.training_step(model, lambda tokens: model(graph, tokens)))

@@ -6,9 +6,8 @@ PYTHONPATH=src python -m benchmarks --device cuda --compile-only    the Triton k
 
 It runs straight from the sources: PyTorch, Triton, NumPy, SciPy, PyYAML, safetensors and tqdm are enough, nothing is
 built or installed. PyTorch Geometric, and anemoi-models' wheel (`pip download --no-deps anemoi-models`, unpacked onto
-the path), take part where they can be imported. `edgewise train RECIPE --train.device cuda` also needs jsonargparse,
-whose one wheel is enough. With EDGEWISE_DATA naming a folder that holds planetoid/, `cora-gat` trains on Cora, else on
-a generated graph of its sizes; the text is always generated.
+the path), take part where they can be imported. With EDGEWISE_DATA naming a folder that holds planetoid/, `cora-gat`
+trains on Cora, else on a generated graph of its sizes; the text is always generated.
 
 A time is the median of rounds in which all contenders take turns, between CUDA events, on inputs that rotate over more
 than the L2 holds; short work is repeated without waiting, and a "replayed" step was captured in a CUDA graph. An error

@@ -141,7 +141,7 @@ def whole_graph(device: Device) -> list[Row]:
         graph = Graph.from_edge_index(ends, nodes).add_self_loops()  # as the model would, but without keeping both
         del ends
         device.clear()
-        settings = GraphTransformerSettings(width=width, depth=depth, heads=8, order="pre")
+        settings = GraphTransformerSettings(width=width, depth=depth, heads=8, block="pre-norm")
         model = GraphTransformer(settings, Features(width, 16)).to(device.kind, torch.bfloat16)
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
         x = torch.randn(nodes, width, generator=generator, device=device.kind).bfloat16()

@@ -16,6 +16,7 @@ from benchmarks.gpu.problems import Row
 from benchmarks.gpu.sparse import power_law
 from benchmarks.gpu.timing import Device, Turns, reason
 from edgewise.apps import recipes
+from edgewise.apps.options import configure
 from edgewise.errors import DataError
 from edgewise.layers import SparseFeatures
 from edgewise.tasks import TASKS, Split
@@ -28,15 +29,11 @@ from edgewise.training.loop import Trainer
 SMALL = Sizes(depth=1, heads=2, width=16, context=16, batch=2)
 
 
-def read(name: str, **train: Any) -> RunConfig:
-    """A recipe's configuration, read without what the command line needs."""
-    content: dict[str, Any] = {"recipe": name}
-    for section, options in recipes.read(name).sections.items():
-        chosen = dict(options)
-        named = section in ("task", "graph", "model")
-        content[section] = {"name": chosen.pop("name"), "options": chosen} if named else chosen
-    content["train"] = content.get("train", {}) | train
-    return RunConfig.from_plain(content)
+def configured(name: str, device: Device, compiled: bool = False, batch: int | None = None) -> RunConfig:
+    """A recipe's configuration for a device."""
+    config = configure(recipes.read(name))
+    machine = replace(config.machine, device=device.kind, deterministic=False, compile=compiled)
+    return replace(config, machine=machine, train=replace(config.train, batch=batch or config.train.batch))
 
 
 def stepping(config: RunConfig, device: Device) -> Callable[[], float]:
@@ -54,7 +51,7 @@ def cora_gat(device: Device) -> list[Row]:
     """Steps of `cora-gat`; on a generated graph of Cora's sizes where there are no data."""
     row: Row = {"problem": "cora-gat, a training step", "dtype": "float32", "contender": "edgewise", "milliseconds": {}}
     try:
-        config = read("cora-gat", device=device.kind, deterministic=False)
+        config = configured("cora-gat", device)
         try:
             TASKS["citation"]()
             row["data"] = "Cora"
@@ -118,7 +115,7 @@ def shakespeare_gpt(device: Device) -> list[Row]:
 
 
 def _ours(sizes: Sizes, device: Device, compiled: bool) -> Callable[[], Any]:
-    config = read("shakespeare-gpt", device=device.kind, deterministic=False, compile=compiled, batch=sizes.batch)
+    config = configured("shakespeare-gpt", device, compiled, sizes.batch)
     model = {"width": sizes.width, "depth": sizes.depth, "heads": sizes.heads}
     config = replace(
         config,

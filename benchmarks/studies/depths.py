@@ -31,17 +31,20 @@ SHARED = {
     "model.width": "16",
     "model.dropout": "0.5",
     "train.clip": "1.0",
-    "train.evaluate_every": "20",
-    "train.checkpoint_every": "1000",
+    "evaluation.every": "20",
+    "train.checkpoints.every": "1000",
 }
 PAPER = SHARED | {"optimizer.learning_rate": "0.01", "optimizer.weight_decay": "0.0005", "optimizer.decay_prefix": ""}
-DEEP = SHARED | {"model.heads": "4", "train.choose_by": "metric", "train.patience": "0"}
+DEEP = SHARED | {"evaluation.choose_by": "metric", "evaluation.patience": "0"}
 NETWORKS = {
     "GCN": ("cora-gcn", PAPER),
-    "GAT": ("cora-gat", PAPER | DEEP | {"model.attention_dropout": "0.0"}),
+    "GAT": ("cora-gat", PAPER | DEEP | {"model.layer.heads": "4", "model.layer.attention_dropout": "0.0"}),
     "residual GCN": ("cora-gcn", PAPER | {"model.connection": "residual"}),
     "GCN with PairNorm": ("cora-gcn", PAPER | {"model.norm": "pair"}),
-    "graph transformer": ("cora-graph-transformer", DEEP | {"model.order": "pre", "optimizer.learning_rate": "0.002"}),
+    "graph transformer": (
+        "cora-graph-transformer",
+        DEEP | {"model.heads": "4", "model.block.name": "pre-norm", "optimizer.learning_rate": "0.002"},
+    ),
 }
 Measured = dict[str, list[tuple[float, float]]]
 

@@ -10,9 +10,9 @@ import torch
 from edgewise.apps.command.main import main
 
 TINY = {
-    "karate": "demo-karate --train.steps 4 --train.evaluate_every 2 --train.checkpoint_every 2 --model.width 8",
-    "digits": "demo-digits --train.steps 2 --train.evaluate_every 1 --model.width 8 --train.batch 8",
-    "text": "demo-text --train.steps 2 --train.evaluate_every 2 --model.width 8 --train.batch 2 --task.context 8",
+    "karate": "demo-karate --train.steps 4 --evaluation.every 2 --train.checkpoints.every 2 --model.width 8",
+    "digits": "demo-digits --train.steps 2 --evaluation.every 1 --model.width 8 --train.batch 8",
+    "text": "demo-text --train.steps 2 --evaluation.every 2 --model.width 8 --train.batch 2 --task.context 8",
     "gnn": "karate --model.name gnn --model.layer gcn --train.steps 2",
     "granular": "granular-gns --task.training 1 --task.held_out 1 --task.particles 3 --train.steps 2 --model.width 8",
     "graphs": "communities-transformer --task.train 20 --task.test 10 --task.draws 4 --train.steps 2 --train.batch 4 "

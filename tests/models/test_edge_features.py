@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, ShapeError
+from edgewise.configuration import Choice
 from edgewise.graphs import sample_neighbors
 from edgewise.models import MODELS, Features
 from edgewise.models.graph.transformer import looped
@@ -14,8 +15,8 @@ READERS = {
     "gine": ("gnn", {"layer": "gine", "depth": 2, "dropout": 0.0}),
     "gated-gcn": ("gnn", {"layer": "gated-gcn", "depth": 2, "dropout": 0.0, "connection": "residual"}),
     "graph-network": ("graph-network", {"depth": 2}),
-    "post": ("graph-transformer", {"depth": 2, "heads": 2, "order": "post"}),
-    "pre, batch": ("graph-transformer", {"depth": 2, "heads": 2, "order": "pre", "norm": "batch"}),
+    "post": ("graph-transformer", {"depth": 2, "heads": 2, "block": "post-norm"}),
+    "pre, batch": ("graph-transformer", {"depth": 2, "heads": 2, "block": Choice("pre-norm", {"norm": "batch"})}),
     "gps": ("graph-transformer", {"depth": 2, "heads": 2, "attention": "gps"}),
 }
 
@@ -91,7 +92,7 @@ def test_features_that_are_missing_or_not_asked_for_are_refused(reader):
         ("gnn", {"layer": "gcn"}, "'gcn' reads no edge features, and this task has some: gine, gated-gcn do"),
         ("gnn", {"layer": "gine", "edge_dropout": 0.5}, "cannot leave out edges"),
         ("graph-transformer", {"attention": "kernel"}, "neighbors and gps do"),
-        ("graph-transformer", {"order": "mid"}, "choose one of pre, post"),
+        ("graph-transformer", {"block": "mid"}, "choose one of pre-norm, post-norm"),
     ],
 )
 def test_settings_that_would_leave_them_unread_are_refused(name, options, message):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,7 +19,8 @@ from edgewise.training import finished, resume, train
 from training.tiny import configured, register
 
 # Half of the time goes into evaluations and checkpoints, so that many kills fall into them.
-CONFIG = configured(steps=160, evaluate_every=3, checkpoint_every=4, log_every=1, batch=32)
+STEPS = 160
+CONFIG = partial(configured, steps=STEPS, evaluate_every=3, checkpoint_every=4, log_every=1, batch=32)
 
 
 def attempt(run: Path) -> None:
@@ -27,7 +29,7 @@ def attempt(run: Path) -> None:
     if (run / "config.yaml").exists():
         resume(run, progress=False)
     else:
-        train(CONFIG, run, progress=False)
+        train(CONFIG(), run, progress=False)
 
 
 def begin(run: Path, fresh: bool) -> int:

@@ -8,42 +8,45 @@ import torch
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
-from edgewise.training import OptimizerSettings, resume, train
+from edgewise.training import Choice, RunConfig, resume, train
 from training.tiny import Tiny, configured, register
 
-STEADY = {"model": {"dropout": 0.0}}
-CURVE = configured(**STEADY, steps=40, log_every=1, batch=15, clip=0.5)  # 15 is cut into 8 and 7
-CUT = configured(**STEADY, steps=40, log_every=1, batch=15, clip=0.5, accumulate=2)
-PATIENT = configured(
-    **STEADY, steps=500, evaluate_every=4, patience=3, optimizer=OptimizerSettings(name="sgd", learning_rate=1e-30)
-)
-DROPPED = configured(steps=30, checkpoint_every=10)
-POISONED = configured({"poison": "rank", "at": 13}, {"dropout": 0.0}, steps=30, batch=15)
+
+def configs() -> dict[str, RunConfig]:
+    """The runs, by the name of their folder."""
+    steady = {"model": {"dropout": 0.0}, "log_every": 1, "batch": 15, "clip": 0.5}  # 15 is cut into 8 and 7
+    still = Choice("sgd", {"learning_rate": 1e-30})
+    return {
+        "curve": configured(**steady),
+        "cut": configured(**steady, accumulate=2),
+        "patient": configured({}, {"dropout": 0.0}, still, steps=500, evaluate_every=4, patience=3),
+        "dropped": configured(steps=30, checkpoint_every=10),
+        "poisoned": configured({"poison": "rank", "at": 13}, {"dropout": 0.0}, steps=30, batch=15),
+    }
 
 
-def interrupted() -> Tiny:
+def interrupted(**_: object) -> Tiny:
     return Tiny("stop", 17, double=False, metric="accuracy")
 
 
 def main(folder: Path) -> None:
     register()
-    rank = os.environ["RANK"]
-    results = [train(config, folder / name) for name, config in [("curve", CURVE), ("cut", CUT), ("patient", PATIENT)]]
-    results.append(train(DROPPED, folder / "dropped"))
+    rank, config = os.environ["RANK"], configs()
+    results = [train(config[name], folder / name) for name in ("curve", "cut", "patient", "dropped")]
     healthy = TASKS["tiny"]
     TASKS["tiny"] = interrupted
     try:
-        train(DROPPED, folder / "resumed")
+        train(config["dropped"], folder / "resumed")
     except KeyboardInterrupt:
         TASKS["tiny"] = healthy
         results.append(resume(folder / "resumed"))
     (folder / f"results-{rank}").write_text("\n".join(f"{r.test} {r.valid} {r.steps} {r.best_step}" for r in results))
     try:
-        train(POISONED, folder / "poisoned")
+        train(config["poisoned"], folder / "poisoned")
     except NonFiniteError as error:
         (folder / f"poisoned-{rank}").write_text(str(error))
     try:
-        train(CURVE, folder / "curve")
+        train(config["curve"], folder / "curve")
     except ConfigError as error:
         (folder / f"refused-{rank}").write_text(str(error))
 

@@ -99,7 +99,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert device_for("cuda:0") == torch.device("cuda:0")
     for name in ("cuda:1", "mps"):
-        with pytest.raises(ConfigError, match=f"train.device '{name}' is not on this machine; use auto or cpu"):
+        with pytest.raises(ConfigError, match=f"machine.device '{name}' is not on this machine; use auto or cpu"):
             device_for(name)
 
 

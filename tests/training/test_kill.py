@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.training import finished
-from training.killed import CONFIG
+from training.killed import STEPS
 from training.tiny import records, same_run
 
 
@@ -28,7 +28,7 @@ def check(runs: list[Path]) -> None:
     assert len(records(runs[0])) == 160 + 54 + 1
     for run in runs:
         assert same_run(run, runs[0])
-        assert finished(run).steps == CONFIG.train.steps
+        assert finished(run).steps == STEPS
         assert {path.name for path in run.iterdir()} <= {"checkpoints", "config.yaml", "metrics.jsonl"}
         assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000156", "step-00000160"]
 

@@ -11,9 +11,8 @@ from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
 from edgewise.training import (
     OPTIMIZERS,
+    AverageSettings,
     Choice,
-    OptimizerSettings,
-    ScheduleSettings,
     finished,
     load_run,
     read_config,
@@ -53,7 +52,7 @@ def test_a_folder_may_be_named_by_a_string(tmp_path):
 
 
 def test_the_records_hold_every_number(tmp_path):
-    config = configured(schedule=ScheduleSettings("linear", warmup=10), log_every=5)
+    config = configured(schedule=Choice("linear", {"warmup": 10}), log_every=5)
     lines = records(trained(tmp_path / "run", config))
     logged = {line["step"]: line for line in lines if "loss" in line}
     assert list(logged) == [5, 10, 15, 20, 25, 30, 35, 40]
@@ -100,7 +99,7 @@ def update(config):
     return {name: weight - before[name] for name, weight in trainer.model.state_dict().items()}, loss, norm
 
 
-PLAIN = OptimizerSettings(name="sgd", learning_rate=1.0)
+PLAIN = Choice("sgd", {"learning_rate": 1.0})
 
 
 def test_a_step_is_the_gradient_of_the_batchs_mean_loss():
@@ -189,7 +188,7 @@ def test_a_float16_overflow_skips_the_step_and_scales_less(tmp_path):
 
 
 def test_patience_ends_training_with_a_checkpoint(tmp_path):
-    still = OptimizerSettings(name="sgd", learning_rate=1e-30)
+    still = Choice("sgd", {"learning_rate": 1e-30})
     run = trained(tmp_path / "run", configured(optimizer=still, patience=3, evaluate_every=4, steps=1000))
     result = finished(run)
     assert (result.best_step, result.steps) == (4, 16)  # the first evaluation, and three that are no better
@@ -263,7 +262,7 @@ def test_training_stops_by_name_at_the_first_number_that_is_none(tmp_path, poiso
     ],
 )
 def test_a_weight_that_grew_too_large_is_named_and_never_written(tmp_path, every, message):
-    huge = OptimizerSettings(name="sgd", learning_rate=1e25)
+    huge = Choice("sgd", {"learning_rate": 1e25})
     config = configured({"poison": "power", "at": 1}, optimizer=huge, checkpoint_every=every)
     with pytest.raises(NonFiniteError, match=message):
         train(config, tmp_path / "run", progress=False)
@@ -273,7 +272,7 @@ def test_a_weight_that_grew_too_large_is_named_and_never_written(tmp_path, every
 def stopped_at(step):
     """A task that is interrupted before a step, once."""
 
-    def interrupted() -> Tiny:
+    def interrupted(**_: object) -> Tiny:
         return Tiny("stop", step, double=False, metric="accuracy")
 
     return interrupted
@@ -289,8 +288,8 @@ def interrupt(folder, config, step, monkeypatch):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, name):
-    optimizer = OptimizerSettings(name=name, learning_rate=0.05, weight_decay=0.01, decay_matrices_only=True)
-    config = configured(optimizer=optimizer, schedule=ScheduleSettings("cosine", 5), clip=0.5, accumulate=2)
+    optimizer = Choice(name, {"learning_rate": 0.05, "weight_decay": 0.01, "decay_matrices_only": True})
+    config = configured(optimizer=optimizer, schedule=Choice("cosine", {"warmup": 5}), clip=0.5, accumulate=2)
     interrupt(tmp_path / "resumed", config, 27, monkeypatch)
     resumed = resume(tmp_path / "resumed", progress=False)
     result = train(config, tmp_path / "whole", progress=False)
@@ -299,8 +298,8 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, name
 
 
 def test_an_average_of_the_weights_goes_on_to_the_same_bits_and_is_what_is_kept(tmp_path, monkeypatch):
-    optimizer = OptimizerSettings(name="sgd", learning_rate=0.5, average_from=12, average_every=3)
-    config = configured(optimizer=optimizer, evaluate_every=40)
+    optimizer = Choice("sgd", {"learning_rate": 0.5})
+    config = configured(optimizer=optimizer, average=AverageSettings(12, every=3), evaluate_every=40)
     interrupt(tmp_path / "resumed", config, 27, monkeypatch)
     resume(tmp_path / "resumed", progress=False)
     assert same_run(tmp_path / "resumed", trained(tmp_path / "whole", config))
@@ -321,7 +320,7 @@ def test_an_interrupted_run_in_halves_goes_on_to_the_same_bits(tmp_path, monkeyp
 
 
 def test_patience_and_the_best_weights_survive_an_interruption(tmp_path, monkeypatch):
-    config = configured(optimizer=OptimizerSettings(name="sgd", learning_rate=1e-30), evaluate_every=4, patience=6)
+    config = configured(optimizer=Choice("sgd", {"learning_rate": 1e-30}), evaluate_every=4, patience=6)
     interrupt(tmp_path / "resumed", config, 23, monkeypatch)
     resume(tmp_path / "resumed", progress=False)
     assert finished(tmp_path / "resumed").steps == 28

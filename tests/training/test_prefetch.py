@@ -11,7 +11,17 @@ import torch
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import TASKS, planted
-from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, read_config, resume, train
+from edgewise.training import (
+    CheckpointSettings,
+    Choice,
+    EvaluationSettings,
+    MachineSettings,
+    RunConfig,
+    TrainSettings,
+    read_config,
+    resume,
+    train,
+)
 from edgewise.training.prefetch import Prefetch
 from edgewise.training.seeds import mix
 from training.tiny import Tiny, configured, same_run
@@ -26,8 +36,10 @@ def sampled(workers, **options):
     return RunConfig(
         Choice("planted", graph | {"workers": workers} | options),
         Choice("gnn", {"layer": "sage-mean", "width": 8, "dropout": 0.5}),
-        optimizer=OptimizerSettings(learning_rate=0.01),
-        train=TrainSettings(steps=12, batch=32, evaluate_every=6, checkpoint_every=5, device="cpu", threads=1),
+        optimizer=Choice("adamw", {"learning_rate": 0.01}),
+        train=TrainSettings(steps=12, batch=32, checkpoints=CheckpointSettings(every=5)),
+        evaluation=EvaluationSettings(every=6),
+        machine=MachineSettings("cpu", threads=1),
     )
 
 

@@ -1,130 +1,206 @@
 """Settings: defaults that are valid, a round trip through YAML, and every wrong value refused by its name."""
 
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 import yaml
 
-from edgewise.errors import ConfigError
+from edgewise.apps.recipes import SECTIONS
+from edgewise.configuration import options_of
+from edgewise.errors import CheckpointError, ConfigError
+from edgewise.models import MODELS
 from edgewise.tasks import PatternChoice
-from edgewise.training import OPTIMIZERS, Choice, OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
+from edgewise.training import (
+    OPTIMIZERS,
+    SCHEDULES,
+    AverageSettings,
+    CheckpointSettings,
+    Choice,
+    EvaluationSettings,
+    MachineSettings,
+    RunConfig,
+    StartSettings,
+    TrainSettings,
+)
 from training.tiny import configured
 
+ADAM = {"learning_rate": 3e-4, "weight_decay": 0.1, "decay_matrices_only": True, "decay_prefix": "blocks."}
 FULL = RunConfig(
-    Choice("text", {"source": "x", "context": 8}),
-    Choice("transformer", {"width": 16, "bias": False, "hidden": None}),
+    Choice("text", {"source": "shakespeare", "context": 8}),
+    Choice("transformer", {"width": 16, "attention": {"name": "lsh", "chunk": 4}, "block": {"bias": False}}),
     PatternChoice("window", {"radius": 2, "sides": "past"}),
-    OptimizerSettings("adam", 3e-4, 0.1, True, "blocks.", 0.8, (0.8, 0.95), 0.9, 1e-6, 9, 0.5, 7, 0.1, 5, 3, 2),
-    ScheduleSettings("cosine", 10, 0.1),
-    TrainSettings(7, 6, 5, 1.0, "bfloat16", 4, 3, 2, 1, 9, 8, 11, False, "cuda:1", 2, True, "loss", True),
+    Choice("adam", ADAM | {"betas": (0.8, 0.95), "epsilon": 1e-6}),
+    Choice("cosine", {"warmup": 10, "minimum": 0.1}),
+    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), 8, True),
+    EvaluationSettings(4, 3, 2, "loss"),
+    MachineSettings("cuda:1", 2, "bfloat16", False, True),
+    StartSettings("runs/x", 2, 4.0, "blocks.*"),
     "mine",
 )
 
 
-@pytest.mark.parametrize("config", [FULL, configured()], ids=["full", "defaults"])
-def test_a_configuration_survives_yaml(config):
-    assert RunConfig.from_plain(yaml.safe_load(config.to_yaml())) == config
+@pytest.mark.parametrize("make", [lambda: FULL, configured], ids=["full", "defaults"])
+def test_a_configuration_survives_yaml(make):
+    config = make()
+    assert RunConfig.from_plain(config.to_plain()) == config
+    assert yaml.safe_load(config.to_yaml()) == {"layout": 2, **config.to_plain()}
 
 
 def test_the_full_configuration_leaves_no_default(tmp_path):
-    for part in (FULL.optimizer, FULL.schedule, FULL.train):
+    for part in (FULL.train, FULL.train.average, FULL.train.checkpoints, FULL.evaluation, FULL.machine, FULL.start):
         default = type(part)()
         assert all(getattr(part, entry.name) != getattr(default, entry.name) for entry in fields(part))
+    for choice, table in ((FULL.optimizer, OPTIMIZERS), (FULL.schedule, SCHEDULES)):
+        default = table[choice.name]()
+        assert all(value != getattr(default, name) for name, value in choice.options.items())
     path = tmp_path / "config.yaml"
     path.write_text(FULL.to_yaml())
     assert RunConfig.read(path) == FULL
 
 
-def test_every_option_is_documented():
-    for settings in (OptimizerSettings, ScheduleSettings, TrainSettings, Choice, RunConfig):
-        for entry in fields(settings):
-            assert f"        {entry.name}: " in (settings.__doc__ or ""), (settings, entry.name)
+def test_the_sections_of_a_recipe_are_those_of_a_configuration():
+    assert set(SECTIONS) == options_of(RunConfig).keys() - {"recipe"}
+
+
+def test_no_settings_have_more_than_ten_options():
+    sections = [option.hint for option in options_of(RunConfig).values() if is_dataclass(option.hint)]
+    entries = [settings for settings, _ in MODELS.values()] + [*OPTIMIZERS.values(), *SCHEDULES.values()]
+    assert max(len(options_of(kind)) for kind in [RunConfig, *sections, *entries]) <= 10
+
+
+def test_every_default_is_written_out():
+    config = RunConfig(Choice("karate"), Choice("gnn", {"layer": "gat"}))
+    gat = {"name": "gat", "heads": 1, "output_heads": 1, "attention_dropout": 0.0}
+    assert config.to_plain()["model"]["layer"] == gat
+    assert config.to_plain()["graph"] == "given"
+    assert config.model.options["layer"] == Choice("gat", {name: gat[name] for name in gat if name != "name"})
 
 
 def test_types_are_brought_to_the_annotations_however_settings_are_made():
-    made = OptimizerSettings(learning_rate="1e-3", betas=[0, 0.5], weight_decay=1)  # type: ignore[arg-type]
+    made = OPTIMIZERS["adam"](learning_rate="1e-3", betas=[0, 0.5], weight_decay=1)  # type: ignore[call-arg]
     assert (made.learning_rate, made.betas, made.weight_decay) == (1e-3, (0.0, 0.5), 1.0)
     assert isinstance(made.betas, tuple)
 
 
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [(None, "layout 1"), (1, "layout 1"), (3, "layout 3"), ("2", "an unknown layout"), ([], "an unknown layout")],
+)
+def test_a_run_folder_of_another_layout_is_refused_in_one_line_that_says_what_to_do(tmp_path, layout, said):
+    content = ({} if layout is None else {"layout": layout}) | FULL.to_plain()
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(CheckpointError) as caught:
+        RunConfig.read(tmp_path / "config.yaml")
+    advice = "go on with the version that wrote it, or train it anew"
+    assert str(caught.value) == f"{tmp_path} has {said}, and this version reads layout 2: {advice}"
+
+
 WRONG = [
-    ("optimizer", "name", "adamm"),
-    ("optimizer", "name", 3),
-    ("optimizer", "learning_rate", 0),
-    ("optimizer", "learning_rate", -0.1),
-    ("optimizer", "learning_rate", "fast"),
-    ("optimizer", "learning_rate", float("nan")),
-    ("optimizer", "learning_rate", float("inf")),
-    ("optimizer", "weight_decay", -1),
-    ("optimizer", "weight_decay", "nan"),
-    ("optimizer", "momentum", 1.0),
-    ("optimizer", "betas", [0.9]),
-    ("optimizer", "betas", [0.9, 1.0]),
-    ("optimizer", "betas", [-0.1, 0.9]),
-    ("optimizer", "betas", 0.9),
-    ("optimizer", "smoothing", -0.5),
-    ("optimizer", "epsilon", 0.0),
-    ("optimizer", "decay_matrices_only", "maybe"),
-    ("optimizer", "decay_prefix", 1),
-    ("schedule", "name", "cosin"),
-    ("schedule", "warmup", -1),
-    ("schedule", "warmup", 0.5),
-    ("schedule", "minimum", -0.1),
-    ("schedule", "minimum", 1.5),
-    ("train", "steps", 0),
-    ("train", "steps", -5),
-    ("train", "steps", 10.0),
-    ("train", "steps", "many"),
-    ("train", "steps", True),
-    ("train", "steps", 2**70),
-    ("train", "batch", 0),
-    ("train", "accumulate", 0),
-    ("train", "clip", -1.0),
-    ("train", "clip", float("inf")),
-    ("train", "precision", "float8"),
-    ("train", "precision", None),
-    ("train", "evaluate_every", 0),
-    ("train", "evaluate_batch", -1),
-    ("train", "patience", -1),
-    ("train", "checkpoint_every", 0),
-    ("train", "keep", 0),
-    ("train", "log_every", 0),
-    ("train", "seed", -1),
-    ("train", "seed", "zero"),
-    ("train", "deterministic", 1),
-    ("train", "device", "gpu"),
-    ("train", "device", "cuda:"),
-    ("train", "threads", -2),
-    ("train", "tensorboard", "yes"),
-    ("train", "choose_by", "luck"),
+    ("optimizer.learning_rate", 0),
+    ("optimizer.learning_rate", -0.1),
+    ("optimizer.learning_rate", "fast"),
+    ("optimizer.learning_rate", float("nan")),
+    ("optimizer.learning_rate", float("inf")),
+    ("optimizer.weight_decay", -1),
+    ("optimizer.weight_decay", "nan"),
+    ("optimizer.betas", [0.9]),
+    ("optimizer.betas", [0.9, 1.0]),
+    ("optimizer.betas", [-0.1, 0.9]),
+    ("optimizer.betas", 0.9),
+    ("optimizer.epsilon", 0.0),
+    ("optimizer.decay_matrices_only", "maybe"),
+    ("optimizer.decay_prefix", 1),
+    ("schedule.warmup", -1),
+    ("schedule.warmup", 0.5),
+    ("schedule.minimum", -0.1),
+    ("schedule.minimum", 1.5),
+    ("train.steps", 0),
+    ("train.steps", -5),
+    ("train.steps", 10.0),
+    ("train.steps", "many"),
+    ("train.steps", True),
+    ("train.steps", 2**70),
+    ("train.batch", 0),
+    ("train.accumulate", 0),
+    ("train.clip", -1.0),
+    ("train.clip", float("inf")),
+    ("train.checkpoints.every", 0),
+    ("train.checkpoints.keep", 0),
+    ("train.average.start", -1),
+    ("train.average.every", 0),
+    ("train.log_every", 0),
+    ("train.seed", -1),
+    ("train.seed", "zero"),
+    ("train.tensorboard", "yes"),
+    ("evaluation.every", 0),
+    ("evaluation.batch", -1),
+    ("evaluation.patience", -1),
+    ("evaluation.choose_by", "luck"),
+    ("machine.precision", "float8"),
+    ("machine.precision", None),
+    ("machine.deterministic", 1),
+    ("machine.device", "gpu"),
+    ("machine.device", "cuda:"),
+    ("machine.threads", -2),
+    ("start.rank", -1),
+    ("start.alpha", -0.5),
+    ("model.attention.chunk", 0),
+    ("model.attention.chunk", "some"),
+    ("model.width", None),
 ]
 
 
-@pytest.mark.parametrize(("section", "name", "value"), WRONG)
-def test_a_wrong_value_is_refused_by_its_name(section, name, value):
-    content = FULL.to_plain()
-    content[section][name] = value
-    with pytest.raises(ConfigError, match=rf"{section}\.{name}"):
+@pytest.mark.parametrize(("option", "value"), WRONG)
+def test_a_wrong_value_is_refused_by_its_name(option, value):
+    content = inside = FULL.to_plain()
+    *path, name = option.split(".")
+    for part in path:
+        inside = inside[part]
+    inside[name] = value
+    with pytest.raises(ConfigError, match=rf"^{option.replace('.', '[.]')} must"):
         RunConfig.from_plain(content)
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(ConfigError) as caught:
-        OptimizerSettings(name="lion")
-    assert all(name in str(caught.value) for name in OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("momentum", "momentum", 1.0),
+        ("rmsprop", "smoothing", -0.5),
+        ("sgld", "temperature", -1),
+        ("sgld", "examples", 0),
+        ("cyclical-sgld", "explore", 1.0),
+        ("cyclical-sgld", "cycle", 0),
+        ("constant-sgd", "burn_in", 1),
+    ],
+)
+def test_a_wrong_option_of_an_optimiser_is_refused_by_its_name(name, option, value):
+    with pytest.raises(ConfigError, match=rf"optimizer\.{option} must be"):
+        OPTIMIZERS[name](**{option: value})
+    with pytest.raises(ConfigError, match=rf"optimizer\.{option} must be"):
+        configured(optimizer=Choice(name, {option: value}))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"trian": {}}, "the configuration has no option 'trian'; did you mean 'train'"),
-        ({"train": {"step": 3}}, "train has no option 'step'; did you mean 'steps'"),
+        ({"trian": {}}, "the configuration takes no option 'trian'; did you mean 'train'"),
+        ({"train": {"step": 3}}, "train takes no option 'step'; did you mean 'steps'"),
         ({"train": None}, "train must hold options by name, not None"),
-        ({"task": {"options": {}}}, "task.name is missing"),
-        ({"task": {"name": "text", "options": {"a": {"b": 1}}}}, "task.options.a must be"),
-        ({"task": "text"}, "task must hold options by name, not 'text'"),
-        ({"graph": {"name": "windwo"}}, "unknown graph 'windwo'"),
-        ({"graph": {"name": "window", "options": {"radios": 1}}}, "no option 'radios'"),
+        ({"task": {"context": 8}}, "task.name is missing"),
+        ({"task": {"name": "text", "context": {"b": 1}}}, "task.context must be an integer"),
+        ({"task": ["text"]}, "task must be a name with options, not a list"),
+        ({"task": "txt"}, "task 'txt' is unknown; did you mean 'text'"),
+        ({"graph": {"name": "windwo"}}, "graph 'windwo' is unknown; did you mean 'window'"),
+        ({"graph": {"name": "window", "radios": 1}}, "graph 'window' takes no option 'radios'; did you mean 'radius'"),
+        ({"graph": {"name": "window", "radius": 1, "n": 4}}, "graph 'window' takes no option 'n'"),
+        ({"graph": "window"}, "graph.radius is missing"),
+        ({"optimizer": "adamm"}, "optimizer 'adamm' is unknown; did you mean 'adam'"),
+        ({"optimizer": 3}, "optimizer must be a name with options, not 3"),
+        ({"optimizer": {"name": "sgd", "betas": [0.9, 0.9]}}, "optimizer 'sgd' takes no option 'betas'"),
+        ({"schedule": "cosin"}, "schedule 'cosin' is unknown; did you mean 'cosine'"),
+        ({"schedule": {"name": "constant", "minimum": 0.1}}, "takes no option 'minimum'; it takes warmup"),
+        ({"model": {"name": "gnn", "layer": {"name": "gcn", "heads": 2}}}, "model.layer 'gcn' takes no option 'heads'"),
+        ({"model": {"name": "gnn", "heads": 2}}, "model 'gnn' takes no option 'heads'"),
         ({"recipe": 5}, "recipe must be text, not 5"),
     ],
 )
@@ -134,7 +210,13 @@ def test_a_wrong_section_is_refused_by_its_name(change, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [None, [], "text", 3, {1: 2}])
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(ConfigError) as caught:
+        configured(optimizer=Choice("lion"))
+    assert all(name in str(caught.value) for name in OPTIMIZERS)
+
+
+@pytest.mark.parametrize("content", [None, [], "text", 3])
 def test_a_configuration_is_a_mapping(content):
     with pytest.raises(ConfigError, match="the configuration must hold options by name"):
         RunConfig.from_plain(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,14 @@ from edgewise.graphs import complete
 from edgewise.models import MODELS, Features, Penalised, Signature
 from edgewise.tasks import TASKS, Batch
 from edgewise.tasks.core.classification import Classification
-from edgewise.training import Choice, OptimizerSettings, RunConfig, ScheduleSettings, TrainSettings
+from edgewise.training import (
+    CheckpointSettings,
+    Choice,
+    EvaluationSettings,
+    MachineSettings,
+    RunConfig,
+    TrainSettings,
+)
 
 Poison = Literal["none", "loss", "gradient", "rank", "valid", "stop", "power"]
 
@@ -105,21 +112,32 @@ class PenalisedMaps(TwoMaps):
         return Penalised(outputs, 0.1 * self.first.weight.square().sum()) if self.training else outputs
 
 
+MACHINE = {entry.name for entry in fields(MachineSettings)}
+EVALUATION = {entry.name for entry in fields(EvaluationSettings)}
+
+
 def configured(
     task: dict[str, Any] | None = None,
     model: dict[str, Any] | None = None,
-    optimizer: OptimizerSettings | None = None,
-    schedule: ScheduleSettings | None = None,
-    **train: Any,
+    optimizer: Choice | None = None,
+    schedule: Choice | None = None,
+    **options: Any,
 ) -> RunConfig:
-    """A run of the tiny task: 40 steps unless told otherwise."""
-    settings = {"steps": 40, "batch": 16, "evaluate_every": 8, "checkpoint_every": 10, "device": "cpu", "threads": 1}
+    """A run of the tiny task: 40 steps unless told otherwise; `evaluate_every` and the like name nested options."""
+    options = {"steps": 40, "batch": 16, "evaluate_every": 8, "checkpoint_every": 10} | options
+    options = {"device": "cpu", "threads": 1} | options
+    evaluation = {name: options.pop(f"evaluate_{name}") for name in EVALUATION if f"evaluate_{name}" in options}
+    evaluation |= {name: options.pop(name) for name in EVALUATION - {"batch"} if name in options}
+    machine = {name: options.pop(name) for name in MACHINE if name in options}
+    checkpoints = {"every": options.pop("checkpoint_every"), "keep": options.pop("keep", 2)}
     return RunConfig(
         Choice("tiny", task or {}),
         Choice("two maps", model or {}),
-        optimizer=optimizer or OptimizerSettings(learning_rate=0.05),
-        schedule=schedule or ScheduleSettings(),
-        train=TrainSettings(**(settings | train)),
+        optimizer=optimizer or Choice("adamw", {"learning_rate": 0.05}),
+        schedule=schedule or Choice("constant"),
+        train=TrainSettings(checkpoints=CheckpointSettings(**checkpoints), **options),
+        evaluation=EvaluationSettings(**evaluation),
+        machine=MachineSettings(**machine),
     )
 
 

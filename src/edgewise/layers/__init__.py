@@ -133,7 +133,6 @@ from edgewise.layers.plain.mlp import MLP as MLP
 from edgewise.layers.plain.mlp import probabilities as probabilities
 from edgewise.layers.plain.randomized import RandomizedLinear as RandomizedLinear
 from edgewise.layers.plain.randomized import RandomizedMLP as RandomizedMLP
-from edgewise.layers.plain.tables import chosen as chosen
 from edgewise.layers.pooling.min_cut import ClusterAssignment as ClusterAssignment
 from edgewise.layers.pooling.min_cut import Pooled as Pooled
 from edgewise.layers.pooling.min_cut import min_cut_pool as min_cut_pool

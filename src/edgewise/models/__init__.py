@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from edgewise.layers import chosen
+from edgewise.configuration import chosen
 from edgewise.models.graph.autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
 from edgewise.models.graph.deep_sets import DeepSets, DeepSetsSettings
 from edgewise.models.graph.gnn import GNN, GRAPH_LAYERS, GNNSettings
@@ -14,7 +14,7 @@ from edgewise.models.graph.network import (
     GraphNetworkModel,
     GraphNetworkSettings,
 )
-from edgewise.models.graph.pooled_transformer import PooledTransformer, PooledTransformerSettings
+from edgewise.models.graph.pooled_transformer import MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.models.graph.smoothing import energy_by_depth
 from edgewise.models.graph.transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
 from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
@@ -89,6 +89,7 @@ __all__ = [
     "KernelRegressionModel",
     "KernelRegressionSettings",
     "MLPSettings",
+    "MinCutSettings",
     "MovingParticles",
     "Particles",
     "ParticlesSettings",

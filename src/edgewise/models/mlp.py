@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, RandomizedMLP, SparseFeatures
+from edgewise.models.parts import Activation
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -16,12 +17,12 @@ class MLPSettings:
 
     Args:
         hidden: Width of each hidden layer.
-        activation: A name of ACTIVATIONS.
+        activation: The activation of the hidden layers.
         dropout: Probability for the hidden layers.
     """
 
     hidden: tuple[int, ...] = (256, 256)
-    activation: str = "relu"
+    activation: Activation = "relu"
     dropout: float = 0.0
 
 

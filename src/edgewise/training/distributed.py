@@ -91,7 +91,7 @@ def join(device: str) -> World:
     if size == 1:
         return World(place)
     if place.type == "mps":
-        raise ConfigError("train.device mps cannot be shared by several processes; use cpu")
+        raise ConfigError("machine.device mps cannot be shared by several processes; use cpu")
     if place.type == "cuda":
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(place)
@@ -128,5 +128,5 @@ def device_for(name: str) -> torch.device:
         device.type == "mps" and not torch.backends.mps.is_available()
     )
     if missing:
-        raise ConfigError(f"train.device {name!r} is not on this machine; use auto or cpu")
+        raise ConfigError(f"machine.device {name!r} is not on this machine; use auto or cpu")
     return device

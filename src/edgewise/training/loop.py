@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from edgewise.configuration import chosen
 from edgewise.errors import NonFiniteError
 from edgewise.models.signature import Penalised
 from edgewise.tasks.core.batch import Batch
@@ -22,7 +23,8 @@ from edgewise.tasks.core.task import Task
 from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
-from edgewise.training.optimizers.descent import average_for, optimizer_for, optimizer_tensors, restore_optimizer
+from edgewise.training.optimizers.averaging import WeightAverage
+from edgewise.training.optimizers.descent import OPTIMIZERS, optimizer_for, optimizer_tensors, restore_optimizer
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.prefetch import Prefetch
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
@@ -38,7 +40,7 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
     """
-    world, folder = join(config.train.device), Path(run)
+    world, folder = join(config.machine.device), Path(run)
     world.once(lambda: refuse_used(folder))
     trainer = Trainer(config, folder, world)
     world.once(lambda: create(folder, config, trainer.task))
@@ -53,7 +55,7 @@ def resume(run: Path | str, *, progress: bool = True) -> Result:
         if progress:
             say(f"{run} is finished: it was trained for {result.steps} steps")
         return result
-    return Trainer(config, run, join(config.train.device)).fit(progress)
+    return Trainer(config, run, join(config.machine.device)).fit(progress)
 
 
 class Trainer:
@@ -66,11 +68,15 @@ class Trainer:
         self.task, model = assemble(config, run)
         self.model = model.to(world.device)
         self.parallel = world.wrap(self.model)
-        self.forward: Callable[..., Any] = torch.compile(self.parallel) if self.settings.compile else self.parallel
+        self.forward: Callable[..., Any] = torch.compile(self.parallel) if config.machine.compile else self.parallel
         self.parameters = list(self.model.parameters())
-        self.optimizer = optimizer_for(self.model, config.optimizer)
-        self.average = average_for(self.optimizer, config.optimizer)
-        self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.settings.precision == "float16")
+        descent = chosen("optimizer", config.optimizer, OPTIMIZERS)()
+        self.learning_rate = descent.learning_rate
+        self.schedule = chosen("schedule", config.schedule, SCHEDULES)()
+        self.optimizer = optimizer_for(self.model, descent)
+        average = self.settings.average
+        self.average = WeightAverage(self.optimizer, average.start, average.every) if average.start else None
+        self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
         self.made: Callable[[int], Batch] = self.make
         self.parts: tuple[Batch | None, list[tuple[float, Batch]]] = (None, [])
         self.step = 0
@@ -84,14 +90,15 @@ class Trainer:
 
     def fit(self, progress: bool) -> Result:
         """Train to the last step or the end of patience, then read the test split."""
-        settings, told = self.settings, progress and self.world.first
+        settings, evaluation = self.settings, self.config.evaluation
+        shown = progress and self.world.first
         with ExitStack() as opened:
-            opened.enter_context(repeatable(settings.deterministic, settings.threads))
-            self.restore(self.world.once(lambda: self.open(opened, told)))
+            opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
+            self.restore(self.world.once(lambda: self.open(opened, shown)))
             if self.task.workers:
                 ahead = Prefetch(self.make, settings.steps, self.task.workers)
                 self.made = opened.enter_context(closing(ahead))
-            display = opened.enter_context(closing(Display(settings.steps, self.step, told)))
+            display = opened.enter_context(closing(Display(settings.steps, self.step, shown)))
             while not self.over:
                 self.step += 1
                 started = time.perf_counter()
@@ -100,16 +107,16 @@ class Trainer:
                 display.advance()
                 if self.step % settings.log_every == 0 and self.world.first:
                     self.record(loss=loss, gradient_norm=norm if isfinite(norm) else None, learning_rate=rate)
-                if self.step % settings.evaluate_every == 0 or self.step == settings.steps:
+                if self.step % evaluation.every == 0 or self.step == settings.steps:
                     self.stale, scores = self.world.once(self.validate)
                     display.scores(self.step, f"loss {loss:.4f}  {scores}", last=self.over)
-                if self.step % settings.checkpoint_every == 0 or self.over:
+                if self.step % settings.checkpoints.every == 0 or self.over:
                     self.world.once(self.save)
             return Result.from_record(self.world.once(self.conclude), self.run)
 
     @property
     def over(self) -> bool:
-        return self.step >= self.settings.steps or 0 < self.settings.patience <= self.stale
+        return self.step >= self.settings.steps or 0 < self.config.evaluation.patience <= self.stale
 
     def update(self) -> tuple[float, float, float]:
         """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
@@ -156,12 +163,10 @@ class Trainer:
 
     def rate(self) -> float:
         """The learning rate of this step; steps are counted from 1 here, from 0 in a schedule."""
-        schedule = self.config.schedule
-        fraction = SCHEDULES[schedule.name](self.step - 1, self.settings.steps, schedule.warmup, schedule.minimum)
-        return self.config.optimizer.learning_rate * fraction
+        return self.learning_rate * self.schedule(self.step - 1, self.settings.steps)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        half = HALVES.get(self.settings.precision)
+        half = HALVES.get(self.config.machine.precision)
         return nullcontext() if half is None else torch.autocast(self.world.device.type, half)
 
     def validate(self) -> tuple[int, str]:
@@ -179,14 +184,13 @@ class Trainer:
 
     def training_batches(self) -> Iterator[tuple[Any, ...]]:
         """What the model reads of every training example, once."""
-        size = self.settings.evaluate_batch or self.settings.batch
-        for batch in self.task.batches("train", size, self.config.graph):
+        for batch in self.task.batches("train", self.config.evaluation_batch, self.config.graph):
             yield batch.to(self.world.device).inputs
 
     def scores(self, split: Split) -> dict[str, float]:
         """The task's scores over a split, which must be finite."""
-        size = self.settings.evaluate_batch or self.settings.batch
-        scores = evaluate(self.model, self.task, split, size, self.config.graph, self.world.device)
+        size, pattern = self.config.evaluation_batch, self.config.graph
+        scores = evaluate(self.model, self.task, split, size, pattern, self.world.device)
         for name, value in scores.items():
             if not isfinite(value):
                 raise NonFiniteError(f"the {split} {name} is {value} after step {self.step}")
@@ -194,7 +198,7 @@ class Trainer:
 
     def merit(self, scores: dict[str, float]) -> tuple[float, float]:
         """What the best evaluation has most of: the metric, and among equals the lower loss; among those, the first."""
-        if self.settings.choose_by == "loss":
+        if self.config.evaluation.choose_by == "loss":
             return -scores["loss"], 0.0
         value = scores[self.task.metric]
         return value if self.task.maximise else -value, -scores.get("loss", 0.0)
@@ -220,7 +224,7 @@ class Trainer:
         }
         memory = optimizer_tensors(self.optimizer, self.model)
         parts = {"model": weights, "best": self.best_weights, "optimizer": memory}
-        save_checkpoint(self.run / "checkpoints", state, parts, self.settings.keep)
+        save_checkpoint(self.run / "checkpoints", state, parts, self.settings.checkpoints.keep)
 
     def open(self, opened: ExitStack, tell: bool) -> tuple[str, dict[str, Any]] | None:
         """Open the journal and choose the newest intact checkpoint: its name and state; what came after it is cut."""

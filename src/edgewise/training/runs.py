@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.layers import adapt, chosen
+from edgewise.layers import adapt
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
@@ -19,7 +19,6 @@ from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.checkpoint import load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say
-from edgewise.training.plain import build
 from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import RunConfig
 
@@ -142,14 +141,13 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     is only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that
     this run lacks, such as the output layer of another task, are trained whole.
     """
-    task = build(chosen("task", config.task.name, TASKS), config.task.options, "task.options")
+    task = TASKS[config.task.name](**config.task.options)
     for folder in (config.start.run, run):  # weights fit the tokens that they were trained with
         if folder:
             task.recall(Path(folder))
-    settings, model = chosen("model", config.model.name, MODELS)
-    options = build(settings, config.model.options, "model.options")
+    settings, model = MODELS[config.model.name]
     seed(mix(config.train.seed, 0), torch.device("cpu"))
-    built = model(options, task.signature)
+    built = model(settings(**config.model.options), task.signature)
     if config.start.rank:
         taken = take_over(built, Path(config.start.run))
         adapt(built, config.start.rank, config.start.alpha or None, config.start.names)

@@ -11,7 +11,7 @@ from edgewise.kernels import BACKENDS
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     configure = demo.configure
-    tiny = [("train.steps", "2"), ("train.batch", "2"), ("model.width", "8"), ("train.evaluate_every", "2")]
+    tiny = [("train.steps", "2"), ("train.batch", "2"), ("model.width", "8"), ("evaluation.every", "2")]
     monkeypatch.setattr(demo, "configure", lambda recipe: configure(recipe, tiny))
 
 

@@ -98,10 +98,11 @@ def test_the_command_prints_a_table(capsys, monkeypatch):
     [
         ("gnn", "layer", "as OPTION=VALUE"),
         ("gnn", "layr=gin", "did you mean 'layer'"),
-        ("gnn", "depth=two", "type int"),
+        ("gnn", "depth=two", "gnn.depth must be an integer"),
         ("gnn", "layer=gnn", "choose one of gcn"),
         ("gnm", "layer=gin", "choose one of mlp"),
-        ("transformer", "bias=maybe", "true or false"),
+        ("transformer", "block.bias=maybe", "true or false"),
+        ("gnn", "layer.heads=2", "gnn.layer 'gcn' takes no option 'heads'"),
     ],
 )
 def test_what_cannot_be_built_is_refused(model, option, message):

@@ -74,7 +74,7 @@ def test_no_command_shows_the_help(capsys) -> None:
 def test_the_help_of_a_recipe_shows_all_of_its_options(capsys) -> None:
     assert main(["train", "cora-gat", "--help"]) == 0
     told = capsys.readouterr().out
-    for option in ("task.dataset", "graph.name", "model.heads", "optimizer.betas", "schedule.warmup", "train.steps"):
+    for option in ("task.dataset", "graph", "model.layer.heads", "optimizer.betas", "schedule.warmup", "train.steps"):
         assert f"--{option} VALUE" in told
     assert "[0.6]" in told  # the recipe's own value, not the model's default
     assert "Attention heads of the hidden layers" in told
@@ -114,7 +114,7 @@ def test_plan_takes_a_pattern_with_a_decimal_option(capsys) -> None:
     assert main(["plan", "disc", "height=9", "width=9", "radius=2.3", "torus=true"]) == 0
     assert "Disc(height=9, width=9, radius=2.3, torus=True)" in capsys.readouterr().out
     assert main(["plan", "disc", "height=9", "width=9", "radius=2.3.1"]) != 0
-    assert "radius must be a finite number" in capsys.readouterr().err
+    assert "disc.radius must be a number, not '2.3.1'" in capsys.readouterr().err
 
 
 def test_plan_prints_the_candidates_and_the_refusals(capsys) -> None:

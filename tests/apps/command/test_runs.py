@@ -10,7 +10,7 @@ from edgewise.apps.command import runs
 from edgewise.apps.command.main import main
 from edgewise.apps.report import report
 
-TINY = ["--train.steps", "4", "--train.evaluate_every", "2", "--train.checkpoint_every", "2", "--model.width", "8"]
+TINY = ["--train.steps", "4", "--evaluation.every", "2", "--train.checkpoints.every", "2", "--model.width", "8"]
 
 
 def last(capsys: pytest.CaptureFixture[str]) -> dict:
@@ -132,7 +132,7 @@ def folds(tmp_path, monkeypatch) -> list[str]:
     write(tmp_path / "tudataset" / "MINE")
     Path("paths.yaml").write_text(
         "task: {name: tudataset, dataset: MINE}\nmodel: {name: gnn, layer: gin, width: 4, readout: sum}\n"
-        "train: {steps: 6, evaluate_every: 2, batch: 8}\n",
+        "train: {steps: 6, batch: 8}\nevaluation: {every: 2}\n",
         encoding="utf-8",
     )
     return ["train", "paths.yaml", "--json"]

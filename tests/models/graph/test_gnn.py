@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional
 
 from edgewise import ConfigError, Graph, causal, complete, record
+from edgewise.configuration import Choice, OneOf
 from edgewise.graphs import importance, sample_layers, sample_neighbors
 from edgewise.layers import GAT, GCN, NORMS, READOUTS, SparseFeatures, renormalised
 from edgewise.models import GNN, GRAPH_LAYERS, Features, GNNSettings, Tokens
@@ -17,7 +18,9 @@ GRAPHS = Features(6, 3, whole_graph=True)
 @pytest.mark.parametrize("signature", [NODES, GRAPHS], ids=["nodes", "graphs"])
 def test_every_choice_trains(layer, connection, signature):
     readout = "sum" if signature.whole_graph else "none"
-    model = GNN(GNNSettings(layer, width=8, depth=3, heads=2, connection=connection, readout=readout), signature)
+    heads = {"heads": 2} if "heads" in OneOf(GRAPH_LAYERS).options(layer) else {}
+    settings = GNNSettings(Choice(layer, heads), width=8, depth=3, connection=connection, readout=readout)
+    model = GNN(settings, signature)
     graph = Graph.batch([GRAPH, complete(2)])
     y = model(graph, torch.randn(7, 6))
     assert y.shape == ((2, 3) if signature.whole_graph else (7, 3))
@@ -37,7 +40,7 @@ def test_kipf_and_wellings_network():
 
 def test_velickovics_network():
     settings = GNNSettings(
-        "gat", width=64, depth=2, heads=8, output_heads=1, dropout=0.6, attention_dropout=0.6, activation="elu"
+        Choice("gat", {"heads": 8, "attention_dropout": 0.6}), width=64, depth=2, dropout=0.6, activation="elu"
     )
     model = GNN(settings, NODES).eval()
     hidden, output = model.hidden[0], model.output
@@ -51,7 +54,7 @@ def test_velickovics_network():
 
 
 def test_output_heads_are_averaged():
-    model = GNN(GNNSettings("gatv2", width=8, heads=2, output_heads=4), NODES)
+    model = GNN(GNNSettings(Choice("gatv2", {"heads": 2, "output_heads": 4}), width=8), NODES)
     with record() as seen:
         assert model(GRAPH, torch.randn(5, 6)).shape == (5, 3)
     assert [one.weights.shape[-1] for one in seen] == [2, 4]
@@ -101,7 +104,7 @@ def test_sparse_features_give_what_dense_ones_give(layer):
 
 
 def test_tokens_are_embedded():
-    model = GNN(GNNSettings("gat", width=8, heads=2), Tokens(11, 11, length=4))
+    model = GNN(GNNSettings(Choice("gat", {"heads": 2}), width=8), Tokens(11, 11, length=4))
     assert model(causal(4), torch.randint(11, (2, 4))).shape == (2, 4, 11)
 
 
@@ -114,12 +117,12 @@ def test_depth_one_is_one_layer():
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
-        (NODES, {"layer": "gnc"}, "layer 'gnc' is unknown: choose one of gcn, sage-mean"),
+        (NODES, {"layer": "gnc"}, r"layer 'gnc' is unknown; did you mean 'gcn'\? choose one of gcn, sage-mean"),
         (NODES, {"connection": "dense"}, "choose one of none, residual, concatenate"),
         (NODES, {"norm": "group"}, "choose one of layer"),
         (NODES, {"edge_dropout": 2.0}, "from 0 to 1"),
         (NODES, {"activation": "swish"}, "choose one of relu"),
-        (NODES, {"layer": "gat", "heads": 3}, "3 heads do not divide a width of 16"),
+        (NODES, {"layer": Choice("gat", {"heads": 3})}, "3 heads do not divide a width of 16"),
         (NODES, {"depth": 0}, "at least 1"),
         (NODES, {"readout": "mean"}, "one output per node"),
         (GRAPHS, {}, "choose a readout"),

@@ -80,7 +80,7 @@ def test_a_node_hears_nodes_that_no_path_leads_to():
     ("signature", "options", "message"),
     [
         (Features(6, 3), {"width": 0}, "at least 1"),
-        (Features(6, 3), {"reduce": "max"}, "choose sum or mean"),
+        (Features(6, 3), {"reduce": "max"}, "choose one of sum, mean"),
         (Features(6, 3), {"norm": "group"}, "choose one of layer"),
         (Tokens(6, 3), {}, "reads features of nodes, and this task has tokens"),
     ],

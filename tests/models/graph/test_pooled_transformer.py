@@ -3,15 +3,17 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.layers import min_cut_pool
-from edgewise.models import Features, Penalised, PooledTransformer, PooledTransformerSettings
+from edgewise.models import Features, MinCutSettings, Penalised, PooledTransformer, PooledTransformerSettings
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
 BATCH = Graph.batch([PATH, complete(3)])
 SIGNATURE = Features(5, 2, whole_graph=True)
 
 
-def model(**options):
-    return PooledTransformer(PooledTransformerSettings(width=8, clusters=3, heads=2, **options), SIGNATURE).double()
+def model(penalty=1.0, **options):
+    return PooledTransformer(
+        PooledTransformerSettings(width=8, pooling=MinCutSettings(3, penalty), heads=2, **options), SIGNATURE
+    ).double()
 
 
 @pytest.mark.parametrize("blocks", [0, 2])
@@ -60,8 +62,9 @@ def test_relevance_is_the_gradient_times_the_input():
     ("options", "signature", "message"),
     [
         ({}, Features(5, 2), "one output per node"),
+        ({"pooling": MinCutSettings(penalty=-1.0)}, SIGNATURE, "at least 0"),
         ({"blocks": -1}, SIGNATURE, "at least 0"),
-        ({"clusters": 0}, SIGNATURE, "at least 1"),
+        ({"pooling": MinCutSettings(clusters=0)}, SIGNATURE, "at least 1"),
         ({"layer": "gnc"}, SIGNATURE, "choose one of gcn"),
         ({"heads": 3}, SIGNATURE, "do not divide"),
         ({"readout": "none"}, SIGNATURE, "choose a readout"),

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, complete
+from edgewise.configuration import Choice
 from edgewise.layers import SparseFeatures
 from edgewise.models import ATTENTIONS, ENCODINGS, Features, GraphTransformer, GraphTransformerSettings, Tokens
 
@@ -9,11 +10,15 @@ GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 0, 2], [1, 0, 2, 1, 0, 3
 BATCH = Graph.batch([GRAPH, complete(3)])
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("order", ["pre", "post"])
+BLOCKS = [(attention, f"{order}-norm") for attention in ATTENTIONS for order in ("pre", "post")]
+BLOCKS.remove(("gps", "pre-norm"))  # it normalises what each stage leaves
+
+
+@pytest.mark.parametrize(("attention", "block"), BLOCKS)
 @pytest.mark.parametrize("whole", [True, False])
-def test_every_attention_trains_and_keeps_the_members_of_a_batch_apart(attention, order, whole):
-    settings = GraphTransformerSettings(attention, width=8, heads=2, order=order, readout="sum" if whole else "none")
+def test_every_attention_trains_and_keeps_the_members_of_a_batch_apart(attention, block, whole):
+    readout = "sum" if whole else "none"
+    settings = GraphTransformerSettings(attention, width=8, heads=2, block=block, readout=readout)
     model = GraphTransformer(settings, Features(6, 3, whole_graph=whole)).double()
     x = torch.randn(8, 6, dtype=torch.float64)
     y = model(BATCH, x)
@@ -24,7 +29,8 @@ def test_every_attention_trains_and_keeps_the_members_of_a_batch_apart(attention
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_reaches_the_output(encoding):
-    settings = GraphTransformerSettings(encoding=encoding, encoding_size=4, width=8, heads=2)
+    choice = Choice(encoding, {} if encoding == "none" else {"size": 4})
+    settings = GraphTransformerSettings(encoding=choice, width=8, heads=2)
     model = GraphTransformer(settings, Features(6, 3)).double()
     y = model(BATCH, torch.zeros(8, 6, dtype=torch.float64))
     y.square().sum().backward()
@@ -54,7 +60,14 @@ def test_sparse_features_give_what_dense_ones_give():
     [
         (Features(6, 3), {"attention": "local"}, "choose one of neighbors"),
         (Features(6, 3), {"encoding": "sine"}, "choose one of none"),
-        (Features(6, 3), {"order": "mid"}, "choose one of pre"),
+        (Features(6, 3), {"block": "mid"}, "choose one of pre-norm"),
+        (Features(6, 3), {"attention": "gps", "block": "pre-norm"}, "its block is 'post-norm'"),
+        (
+            Features(6, 3),
+            {"encoding": Choice("none", {"size": 8})},
+            "encoding 'none' takes no option 'size'; it takes none",
+        ),
+        (Features(6, 3), {"encoding": Choice("laplacian", {"size": 0})}, "encoding.size must be at least 1"),
         (Features(6, 3), {"heads": 3}, "do not divide"),
         (Features(6, 3), {"width": 0}, "at least 1"),
         (Features(6, 3), {"readout": "sum"}, "one output per node"),

@@ -5,6 +5,7 @@ import torch
 from safetensors import torch as safetensors
 
 from edgewise import CheckpointError, ConfigError, DataError, causal, complete
+from edgewise.configuration import Choice
 from edgewise.models import Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.folder import ARCHITECTURES, from_hugging_face, to_hugging_face
 from models.hub.peers import bert, drawn_images, gpt2, spread, transformers, vit
@@ -52,9 +53,16 @@ def test_several_files_and_a_bare_model_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "signature"),
     [
-        (TransformerSettings(width=12, depth=2, heads=2, tied=True, activation="gelu-tanh"), Tokens(9, 9, 8)),
+        (TransformerSettings(width=12, depth=2, heads=2, tied=True, feed_forward="gelu-tanh"), Tokens(9, 9, 8)),
         (
-            TransformerSettings(width=12, depth=1, heads=3, hidden=20, readout="class", norm="fine-layer"),
+            TransformerSettings(
+                width=12,
+                depth=1,
+                heads=3,
+                feed_forward=Choice("gelu", {"hidden": 20}),
+                block=Choice("pre-norm", {"norm": "fine-layer"}),
+                readout="class",
+            ),
             Features(4, 3, length=9, whole_graph=True),
         ),
     ],
@@ -121,7 +129,7 @@ def test_a_model_without_a_counterpart_is_not_written(tmp_path):
     for settings in (
         TransformerSettings(width=8, depth=1, heads=2, positions="rotary", tied=True),
         TransformerSettings(width=8, depth=1, heads=2, tied=False),
-        TransformerSettings(width=8, depth=1, heads=2, tied=True, norm="rms"),
+        TransformerSettings(width=8, depth=1, heads=2, tied=True, block=Choice("pre-norm", {"norm": "rms"})),
     ):
         with pytest.raises(ConfigError, match=r"has others|is none|no counterpart there"):
             to_hugging_face(Transformer(settings, Tokens(9, 9, 8)), tmp_path / "out")

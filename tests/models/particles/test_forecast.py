@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, complete
+from edgewise.configuration import Choice
 from edgewise.models import Features, MovingParticles, Particles, ParticlesSettings
 from edgewise.models.particles.forecast import FORECASTS
 from edgewise.testing import assert_equivariant
@@ -17,7 +18,8 @@ def turned(x, R, t):
 
 
 def model(layer, dtype=torch.float64):
-    return Particles(ParticlesSettings(layer, width=8, depth=2), SIGNATURE).to(dtype)
+    sizes = {} if layer == "linear" else {"width": 8, "depth": 2}
+    return Particles(ParticlesSettings(Choice(layer, sizes)), SIGNATURE).to(dtype)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -76,8 +78,9 @@ def test_schnet_forecasts_by_a_force():
         (ParticlesSettings(), Features(7, 3), "reads particles"),
         (ParticlesSettings(), MovingParticles(7, 3, whole_graph=True, space=3), "one output per node"),
         (ParticlesSettings("egn"), SIGNATURE, "'egn' is unknown"),
-        (ParticlesSettings(width=0), SIGNATURE, "at least 1"),
-        (ParticlesSettings("tfn", types=0), SIGNATURE, "types of at least 1"),
+        (ParticlesSettings(Choice("egnn", {"width": 0})), SIGNATURE, "layer.width must be at least 1"),
+        (ParticlesSettings(Choice("linear", {"width": 8})), SIGNATURE, "layer 'linear' takes no option 'width'"),
+        (ParticlesSettings(Choice("tfn", {"types": 0})), SIGNATURE, "layer.types must be at least 1"),
         (ParticlesSettings("tfn"), MovingParticles(5, 2, space=2), "three dimensions"),
     ],
 )

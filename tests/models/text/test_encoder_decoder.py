@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from edgewise import ConfigError, ShapeError, causal, complete
+from edgewise.configuration import Choice
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import (
     MODELS,
@@ -20,7 +21,8 @@ PAIRED = TokenPairs(11, 11, length=20)
 
 
 def _model(dtype=torch.float64, signature=PAIRED, **options):
-    settings = {"width": 8, "encoder_depth": 2, "decoder_depth": 2, "heads": 2, "hidden": 16, "dropout": 0.0} | options
+    settings = {"width": 8, "encoder_depth": 2, "decoder_depth": 2, "heads": 2, "dropout": 0.0} | options
+    settings["feed_forward"] = Choice(options.get("feed_forward", "relu"), {"hidden": 16})
     model = EncoderDecoder(EncoderDecoderSettings(**settings), signature).to(dtype)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
@@ -56,7 +58,7 @@ def _peer(order, model):
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_it_is_torchs_transformer(order):
     """Flat pairs of different lengths, without padding, against torch's padded batch: to 1e-10 in float64."""
-    model = _model(order=order, positions="none")
+    model = _model(block=f"{order}-norm", positions="none")
     peer, pairs = _peer(order, model)
     sources, targets = [4, 2], [3, 5]
     x = torch.randint(11, (sum(sources) + sum(targets),))
@@ -90,7 +92,7 @@ def test_it_is_torchs_transformer(order):
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_pairs_side_by_side_are_each_pair_alone(positions, order):
-    model = _model(positions=positions, order=order, activation="swiglu").eval()
+    model = _model(positions=positions, block=f"{order}-norm", feed_forward="swiglu").eval()
     sources, targets = [4, 1, 6], [3, 5, 1]
     x, y = torch.randint(11, (11,)), torch.randint(11, (9,))
     together = model(EncoderDecoderGraph.of(sources, targets), torch.cat([x, y]))
@@ -138,9 +140,9 @@ def test_an_output_layer_of_its_own():
         ({"width": 0}, "width=0 must be at least 1"),
         ({"decoder_depth": -1}, "decoder_depth=-1 at least 0"),
         ({"heads": 3}, "3 heads do not divide"),
-        ({"order": "middle"}, "order"),
+        ({"block": "middle"}, "block"),
         ({"positions": "odd"}, "positions"),
-        ({"norm": "odd"}, "norm"),
+        ({"block": Choice("pre-norm", {"norm": "odd"})}, "norm"),
         ({"signature": TokenPairs(11, 4)}, "reads and writes the same tokens"),
         ({"signature": Tokens(11, 11)}, "reads pairs of a source and a target"),
         ({"signature": Features(3, 3)}, "reads pairs of a source and a target"),
@@ -219,7 +221,7 @@ def _from_bart(peer, model):
 
 def test_it_is_bart():
     """The whole model and so each of its blocks, against `transformers`: to 1e-10 in float64, forward and gradient."""
-    model = _model(order="post", positions="learned", activation="gelu", signature=TokenPairs(12, 12, 20))
+    model = _model(block="post-norm", positions="learned", feed_forward="gelu", signature=TokenPairs(12, 12, 20))
     peer = _bart()
     pairs = _from_bart(peer, model)
     source, target = torch.randint(11, (3, 7)), torch.randint(11, (3, 5))

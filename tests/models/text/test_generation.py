@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, GraphError, causal, complete, strided, window
+from edgewise.configuration import Choice, OneOf
 from edgewise.models import Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.text.generation import draw
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
@@ -25,7 +26,11 @@ def _model(length=12, **options):
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("options", [{}, {"key_value_heads": 2}, {"order": "post"}], ids=["pre", "grouped", "post"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"attention": Choice("softmax", {"key_value_heads": 2})}, {"block": "post-norm"}],
+    ids=["pre", "grouped", "post"],
+)
 def test_the_cache_never_changes_the_text(positions, pattern, options):
     model, prompt = _model(positions=positions, **options), torch.randint(7, (3, 5))
     texts = [model.generate(prompt, 30, PATTERNS[pattern], temperature=0.0, cache=cache) for cache in (True, False)]
@@ -38,7 +43,8 @@ def test_the_cache_never_changes_the_text(positions, pattern, options):
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_what_each_attention_remembers_never_changes_the_text(attention, pattern, positions):
-    model = _model(positions=positions, attention=attention, stride=3)
+    options = [name for name in OneOf(ATTENTIONS).options(attention) if name in ("stride", "block", "chunk", "size")]
+    model = _model(positions=positions, attention=Choice(attention, dict.fromkeys(options, 3)))
     prompt = torch.randint(7, (3, 5))
     if attention == "sinkhorn" and pattern != "causal":
         with pytest.raises(GraphError, match="rows of a causal one"):

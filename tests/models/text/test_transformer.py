@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from edgewise import ConfigError, Graph, causal, complete, grid
+from edgewise.configuration import Choice
 from edgewise.layers import NORMS, READOUTS
 from edgewise.models import Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
@@ -17,11 +18,13 @@ def _small(signature=TEXT, **options):
     return Transformer(TransformerSettings(**({"width": 8, "depth": 2, "heads": 2} | options)), signature)
 
 
-@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize("order", ["pre-norm", "post-norm"])
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_every_choice_trains(order, positions, activation):
-    model = _small(order=order, positions=positions, activation=activation, key_value_heads=1, bias=False)
+    attention, block = Choice("softmax", {"key_value_heads": 1}), Choice(order, {"bias": False})
+    model = _small(attention=attention, positions=positions, feed_forward=activation, block=block)
+    assert not any(name.endswith("bias") for name, _ in model.blocks.named_parameters() if "norm" not in name)
     scores = model(causal(8), torch.randint(11, (3, 8)))
     assert scores.shape == (3, 8, 11)
     scores.square().sum().backward()
@@ -37,7 +40,7 @@ def test_every_attention_trains(attention):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_every_norm_trains(norm):
-    _small(norm=norm)(causal(8), torch.randint(11, (3, 8))).sum().backward()
+    _small(block=Choice("pre-norm", {"norm": norm}))(causal(8), torch.randint(11, (3, 8))).sum().backward()
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -58,8 +61,8 @@ def test_it_is_its_blocks_one_after_the_other():
 
 
 def test_post_norm_has_no_last_norm_and_pre_norm_has_one():
-    assert isinstance(_small(order="post").norm, nn.Identity)
-    assert isinstance(_small(order="pre").norm, nn.LayerNorm)
+    assert isinstance(_small(block="post-norm").norm, nn.Identity)
+    assert isinstance(_small(block="pre-norm").norm, nn.LayerNorm)
 
 
 def test_nobody_hears_the_future_on_a_causal_graph():
@@ -118,14 +121,18 @@ def test_dropout_reaches_embeddings_weights_and_stages():
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
-        (TEXT, {"order": "middle"}, "order 'middle' is unknown: choose one of pre, post"),
+        (TEXT, {"block": "middle"}, "block 'middle' is unknown: choose one of pre-norm, post-norm"),
         (TEXT, {"positions": "absolute"}, "choose one of none, sinusoidal, learned, rotary"),
         (TEXT, {"attention": "hashed"}, "choose one of softmax, strided-heads"),
         (TEXT, {"attention": "linear", "positions": "t5"}, "choose none, sinusoidal, learned or rotary"),
-        (TEXT, {"attention": "fixed-heads", "key_value_heads": 1}, "leave key_value_heads out"),
+        (
+            TEXT,
+            {"attention": Choice("fixed-heads", {"key_value_heads": 1})},
+            "'key_value_heads'; it takes block",
+        ),
         (TEXT, {"attention": "fixed-heads", "heads": 1}, "1 heads need a number of patterns"),
-        (TEXT, {"activation": "swish"}, "choose one of relu"),
-        (TEXT, {"norm": "group"}, "choose one of layer"),
+        (TEXT, {"feed_forward": "swish"}, "choose one of relu"),
+        (TEXT, {"block": Choice("pre-norm", {"norm": "group"})}, "choose one of layer"),
         (TEXT, {"heads": 3}, "3 heads do not divide a width of 8"),
         (TEXT, {"width": 0}, "at least 1"),
         (TEXT, {"depth": -1}, "at least 0"),

@@ -89,7 +89,7 @@ def test_a_beam_of_one_without_penalty_is_greedy(cache, seed):
 @pytest.mark.parametrize("order", ["pre", "post"])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_cache_never_changes_the_text(positions, order, beam):
-    model = _model(2, positions=positions, order=order)
+    model = _model(2, positions=positions, block=f"{order}-norm")
     ways = [translate(model, SOURCES, (BEGIN, END), beam, 0.6, longest=15, cache=cache) for cache in (True, False)]
     assert [one.tokens.tolist() for one in ways[0]] == [one.tokens.tolist() for one in ways[1]]
     assert [one.score for one in ways[0]] == pytest.approx([one.score for one in ways[1]])

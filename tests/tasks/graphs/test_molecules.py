@@ -9,7 +9,7 @@ import torch
 from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, standardised
-from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, load_run, train
+from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings, load_run, train
 
 pytest.importorskip("rdkit")
 
@@ -98,9 +98,10 @@ def test_the_rest_of_the_table_does_not_move_the_scale() -> None:
 
 def test_a_run_on_whole_molecules_trains_and_answers_and_a_model_that_reads_none_is_refused(tmp_path) -> None:
     task = Choice("molecules", {"file": "mine.csv", "value": "melts", "whole": True, "folder": write(tmp_path, LINES)})
-    settings = TrainSettings(steps=40, batch=16, evaluate_every=40, device="cpu")
+    settings = TrainSettings(steps=40, batch=16)
+    sections = {"train": settings, "evaluation": EvaluationSettings(every=40), "machine": MachineSettings("cpu")}
     model = Choice("graph-network", {"width": 16, "depth": 1})
-    config = RunConfig(task, model, optimizer=OptimizerSettings(learning_rate=0.01), train=settings)
+    config = RunConfig(task, model, optimizer=Choice("adamw", {"learning_rate": 0.01}), **sections)
     assert train(config, tmp_path / "run", progress=False).test < 2.0  # the lengths' deviation is 5.8
     loaded = load_run(tmp_path / "run", device="cpu")
     answer = loaded.task.predict(loaded.model, loaded.pattern, "test:0", "cpu")

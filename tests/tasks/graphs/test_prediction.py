@@ -10,7 +10,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.layers import GIN, MLP, SumReadout
-from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
+from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice, skip_links
 from edgewise.tasks.core.batch import Batch
 from edgewise.training import evaluate
@@ -232,7 +232,9 @@ def test_edge_features_reach_the_model_in_training_evaluation_and_prediction(bon
 
 def test_every_node_of_some_test_graphs_has_the_label_of_its_cluster():
     task = skip_links(copies=5)
-    model = PooledTransformer(PooledTransformerSettings(width=8, clusters=3, heads=2), task.signature).eval()
+    model = PooledTransformer(
+        PooledTransformerSettings(width=8, pooling=MinCutSettings(3), heads=2), task.signature
+    ).eval()
     with torch.no_grad():
         model.assign.linear.weight.zero_()
         model.assign.linear.bias.copy_(torch.tensor([0.0, 9.0, 0.0]))

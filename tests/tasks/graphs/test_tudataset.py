@@ -10,7 +10,7 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import GraphRegression, tudataset
 from edgewise.tasks.graphs.tudataset import read_tudataset
-from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings, load_run, train
+from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings, load_run, train
 
 COUNT = 40
 
@@ -239,8 +239,14 @@ def test_a_run_on_edge_features_trains_and_answers_and_a_model_that_reads_none_i
     (folder / "MINE_graph_labels.txt").write_text("\n".join(str((g + 1) // 2 % 2) for g in range(COUNT)))
     task = Choice("tudataset", {"dataset": "MINE", "folder": str(folder), "edges": True})
     model = Choice("gnn", {"layer": "gine", "width": 8, "dropout": 0.0, "readout": "sum"})
-    settings = TrainSettings(steps=40, batch=32, evaluate_every=40, device="cpu")
-    config = RunConfig(task, model, optimizer=OptimizerSettings(learning_rate=0.05), train=settings)
+    config = RunConfig(
+        task,
+        model,
+        optimizer=Choice("adamw", {"learning_rate": 0.05}),
+        train=TrainSettings(steps=40, batch=32),
+        evaluation=EvaluationSettings(every=40),
+        machine=MachineSettings("cpu"),
+    )
     assert train(config, tmp_path / "run", progress=False).test == 1.0
     loaded = load_run(tmp_path / "run", device="cpu")
     answer = loaded.task.predict(loaded.model, loaded.pattern, "test:0", "cpu")
@@ -250,4 +256,4 @@ def test_a_run_on_edge_features_trains_and_answers_and_a_model_that_reads_none_i
         (Choice("gnn"), "'gcn'"),
     ):
         with pytest.raises(ConfigError, match=told):
-            train(RunConfig(task, choice, train=settings), tmp_path / "other", progress=False)
+            train(RunConfig(task, choice, machine=MachineSettings("cpu")), tmp_path / "other", progress=False)

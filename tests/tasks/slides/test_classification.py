@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.models import GNN, GNNSettings, PooledTransformer, PooledTransformerSettings
+from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, slides
 from edgewise.tasks.core.splits import by_class
 from edgewise.tasks.slides import classification as module
@@ -42,7 +42,9 @@ def task(files):
 
 
 def model(task, **options):
-    return PooledTransformer(PooledTransformerSettings(width=8, clusters=3, heads=2, **options), task.signature).eval()
+    return PooledTransformer(
+        PooledTransformerSettings(width=8, pooling=MinCutSettings(3), heads=2, **options), task.signature
+    ).eval()
 
 
 def test_a_slide_becomes_a_graph_of_its_tiles(task):

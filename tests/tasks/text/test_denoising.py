@@ -7,7 +7,15 @@ from edgewise.models import EncoderDecoder, EncoderDecoderSettings
 from edgewise.tasks import Denoising, Noise, multi30k, multi30k_denoising
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, CharacterTokenizer
 from edgewise.tasks.text.translation import Manner
-from edgewise.training import Choice, OptimizerSettings, RunConfig, StartSettings, TrainSettings
+from edgewise.training import (
+    CheckpointSettings,
+    Choice,
+    EvaluationSettings,
+    MachineSettings,
+    RunConfig,
+    StartSettings,
+    TrainSettings,
+)
 from tasks.miniature import write_multi30k
 
 TEXTS = {"train": ["a cat sits.", "two dogs run! a man looks.", "a"], "valid": ["a dog."], "test": ["two cats look."]}
@@ -91,18 +99,19 @@ def test_multi30k_reads_one_language_with_the_tokens_of_both(tmp_path):
 def test_translation_starts_from_denoising_and_reads_by_its_tokens(tmp_path):
     folder = str(write_multi30k(tmp_path / "data"))
     small = {"width": 8, "encoder_depth": 1, "decoder_depth": 1, "heads": 2}
-    train = TrainSettings(steps=2, batch=2, evaluate_every=2, checkpoint_every=2, device="cpu")
+    train = TrainSettings(steps=2, batch=2, checkpoints=CheckpointSettings(every=2))
+    sections = {"train": train, "evaluation": EvaluationSettings(every=2), "machine": MachineSettings("cpu")}
     before = RunConfig(
         Choice("multi30k-denoising", {"level": "bpe", "vocabulary": 300, "folder": folder}),
         Choice("encoder-decoder", small),
-        train=train,
+        **sections,
     )
     training.train(before, tmp_path / "before", progress=False)
     after = RunConfig(
         Choice("multi30k", {"level": "bpe", "vocabulary": 262, "beam": 1, "folder": folder}),
         Choice("encoder-decoder", small),
-        optimizer=OptimizerSettings(learning_rate=1e-9),
-        train=train,
+        optimizer=Choice("adamw", {"learning_rate": 1e-9}),
+        **sections,
         start=StartSettings(str(tmp_path / "before")),
     )
     training.train(after, tmp_path / "after", progress=False)

@@ -187,7 +187,7 @@ def test_shakespeare_is_nanogpts(data) -> None:
 @pytest.mark.parametrize(("attention", "drawn"), [("softmax", True), ("lsh", False), ("sinkhorn", False)])
 def test_attention_among_copies_of_the_nodes_is_not_drawn_over_the_nodes(attention: str, drawn: bool) -> None:
     task = Text("abc", "abcabcabca" * 30, context=8)
-    model = Transformer(TransformerSettings(width=8, depth=1, heads=2, attention=attention, stride=4), task.signature)
+    model = Transformer(TransformerSettings(width=8, depth=1, heads=2, attention=attention), task.signature)
     assert bool(task.attention(model.eval(), None)) is drawn
 
 

@@ -11,7 +11,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.models import EncoderDecoder, EncoderDecoderSettings, translate
 from edgewise.tasks import PatternChoice, Translation, multi30k
 from edgewise.tasks.text.translation import HASHES, Manner, PairBatch, bleu, read_lines
-from edgewise.training import Choice, OptimizerSettings, RunConfig, TrainSettings
+from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings
 from tasks.miniature import PAIRS as TEXTS
 from tasks.miniature import write_multi30k
 
@@ -157,8 +157,10 @@ def test_a_run_keeps_its_tokenizer(tmp_path):
     config = RunConfig(
         Choice("multi30k", options),
         Choice("encoder-decoder", {"width": 8, "encoder_depth": 1, "decoder_depth": 1, "heads": 2}),
-        optimizer=OptimizerSettings(learning_rate=0.01),
-        train=TrainSettings(steps=2, batch=3, evaluate_every=2, threads=1),
+        optimizer=Choice("adamw", {"learning_rate": 0.01}),
+        train=TrainSettings(steps=2, batch=3),
+        evaluation=EvaluationSettings(every=2),
+        machine=MachineSettings(threads=1),
     )
     result = training.train(config, run, progress=False)
     assert result.metric == "bleu" and result.test is not None

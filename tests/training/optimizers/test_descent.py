@@ -1,19 +1,34 @@
 """Optimisers: the first steps of each against its equations, written out in float64."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from edgewise.configuration import options_of
 from edgewise.errors import CheckpointError, ConfigError
-from edgewise.training.optimizers.descent import OPTIMIZERS, optimizer_for, optimizer_tensors, restore_optimizer
-from edgewise.training.settings import OptimizerSettings
+from edgewise.training.optimizers.descent import (
+    OPTIMIZERS,
+    AdamW,
+    Descent,
+    optimizer_for,
+    optimizer_tensors,
+    restore_optimizer,
+)
 
 STEPS = 6
 SAMPLERS = {"sgld", "cyclical-sgld", "constant-sgd", "diagonal-constant-sgd"}  # tested in files of their own
 DESCENTS = [name for name in OPTIMIZERS if name not in SAMPLERS]
-CHOSEN = OptimizerSettings(learning_rate=0.1, momentum=0.8, betas=(0.85, 0.97), smoothing=0.9, epsilon=1e-8)
+RATE, NU, BETAS, RHO, EPSILON = 0.1, 0.8, (0.85, 0.97), 0.9, 1e-8
+CHOSEN = {"learning_rate": RATE, "momentum": NU, "betas": BETAS, "smoothing": RHO, "epsilon": EPSILON}
+
+
+def named(name: str, **options: Any) -> Descent:
+    """An optimiser's settings with those of the numbers above that it takes."""
+    kind = OPTIMIZERS[name]
+    return kind(**{option: value for option, value in CHOSEN.items() if option in options_of(kind)}, **options)
 
 
 def gradient(w: torch.Tensor) -> torch.Tensor:
@@ -21,7 +36,7 @@ def gradient(w: torch.Tensor) -> torch.Tensor:
     return torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64) * w**3 - 1
 
 
-def moved(chosen: OptimizerSettings, steps: int = STEPS) -> torch.Tensor:
+def moved(chosen: Descent, steps: int = STEPS) -> torch.Tensor:
     """Where the library's optimiser takes the weights."""
     model = nn.Module()
     model.w = nn.Parameter(torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64))
@@ -32,10 +47,9 @@ def moved(chosen: OptimizerSettings, steps: int = STEPS) -> torch.Tensor:
     return model.w.detach()
 
 
-def expected(chosen: OptimizerSettings, inside_root: bool = False) -> torch.Tensor:
+def expected(name: str, decay: float = 0.0, inside_root: bool = False) -> torch.Tensor:
     """Where the equations take them; `inside_root` adds ε where the document has it."""
-    eta, nu, rho, eps = chosen.learning_rate, chosen.momentum, chosen.smoothing, chosen.epsilon
-    decay, (beta_1, beta_2) = chosen.weight_decay, chosen.betas
+    eta, nu, rho, eps, (beta_1, beta_2) = RATE, NU, RHO, EPSILON, BETAS
     w = torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64)
     before, m, v, s = w.clone(), torch.zeros(3).double(), torch.zeros(3).double(), torch.zeros(3).double()
 
@@ -43,19 +57,19 @@ def expected(chosen: OptimizerSettings, inside_root: bool = False) -> torch.Tens
         return (square + eps).sqrt() if inside_root else square.sqrt() + eps
 
     for t in range(1, STEPS + 1):
-        g = gradient(w) + (0 if chosen.name == "adamw" else decay * w)
-        if chosen.name == "sgd":
+        g = gradient(w) + (0 if name == "adamw" else decay * w)
+        if name == "sgd":
             w = w - eta * g  # (3.15)
-        elif chosen.name == "momentum":
+        elif name == "momentum":
             w, before = w - eta * g + nu * (w - before), w  # (3.19)
-        elif chosen.name == "adagrad":
+        elif name == "adagrad":
             s = s + g**2
             w = w - eta * g / root(s)
-        elif chosen.name == "rmsprop":
+        elif name == "rmsprop":
             v = rho * v + (1 - rho) * g**2
             w = w - eta * g / root(v)
         else:
-            if chosen.name == "adamw":
+            if name == "adamw":
                 w = w - eta * decay * w
             m = beta_1 * m + (1 - beta_1) * g  # (3.20)
             v = beta_2 * v + (1 - beta_2) * g**2  # (3.21)
@@ -66,20 +80,19 @@ def expected(chosen: OptimizerSettings, inside_root: bool = False) -> torch.Tens
 @pytest.mark.parametrize("decay", [0.0, 0.05])
 @pytest.mark.parametrize("name", DESCENTS)
 def test_the_first_steps_follow_the_equations(name, decay):
-    chosen = replace(CHOSEN, name=name, weight_decay=decay)
-    torch.testing.assert_close(moved(chosen), expected(chosen), rtol=1e-13, atol=1e-13)
+    moved_to = moved(named(name, weight_decay=decay))
+    torch.testing.assert_close(moved_to, expected(name, decay), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", DESCENTS)
 def test_where_epsilon_stands_makes_no_difference_to_large_gradients(name):
-    chosen = replace(CHOSEN, name=name)
-    torch.testing.assert_close(moved(chosen), expected(chosen, inside_root=True), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(moved(named(name)), expected(name, inside_root=True), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", DESCENTS)
 def test_each_optimiser_goes_its_own_way(name):
-    others = [expected(replace(CHOSEN, name=other, weight_decay=0.05)) for other in DESCENTS if other != name]
-    mine = moved(replace(CHOSEN, name=name, weight_decay=0.05))
+    others = [expected(other, decay=0.05) for other in DESCENTS if other != name]
+    mine = moved(named(name, weight_decay=0.05))
     assert all((mine - other).abs().max() > 1e-3 for other in others)
 
 
@@ -87,7 +100,7 @@ def two_layers() -> nn.Sequential:
     return nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 2))
 
 
-def decayed(chosen: OptimizerSettings) -> set[str]:
+def decayed(chosen: Descent) -> set[str]:
     """The weights that shrink when no gradient moves them."""
     model = two_layers()
     with torch.no_grad():
@@ -99,7 +112,7 @@ def decayed(chosen: OptimizerSettings) -> set[str]:
 
 
 def test_weight_decay_reaches_the_weights_it_was_meant_for():
-    chosen = OptimizerSettings(name="adamw", weight_decay=0.1)
+    chosen = AdamW(weight_decay=0.1)
     assert len(decayed(chosen)) == 6
     assert decayed(replace(chosen, decay_matrices_only=True)) == {"0.weight", "2.weight"}
     assert decayed(replace(chosen, decay_prefix="0.")) == {"0.weight", "0.bias"}
@@ -108,12 +121,12 @@ def test_weight_decay_reaches_the_weights_it_was_meant_for():
 
 def test_a_prefix_of_no_weight_is_refused_with_the_names_there_are():
     with pytest.raises(ConfigError, match=r"'layers\.' starts no name.*0\.weight, 0\.bias, 1\.weight"):
-        optimizer_for(two_layers(), OptimizerSettings(decay_prefix="layers."))
+        optimizer_for(two_layers(), AdamW(decay_prefix="layers."))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_restored_optimiser_goes_on_to_the_same_bits(name):
-    chosen = replace(CHOSEN, name=name, weight_decay=0.01, decay_matrices_only=True)
+    chosen = named(name, weight_decay=0.01, decay_matrices_only=True)
     x, models = torch.randn(5, 2), [two_layers(), two_layers()]
     models[1].load_state_dict(models[0].state_dict())
     optimizers = [optimizer_for(model, chosen) for model in models]
@@ -138,7 +151,7 @@ def test_a_restored_optimiser_goes_on_to_the_same_bits(name):
 
 def test_a_memory_of_another_model_is_refused():
     model = two_layers()
-    optimizer = optimizer_for(model, OptimizerSettings())
+    optimizer = optimizer_for(model, AdamW())
     with pytest.raises(CheckpointError, match=r"'0\.weight/exp_avg' \[3, 2\] fits no weight"):
         restore_optimizer(optimizer, model, {"0.weight/exp_avg": torch.zeros(3, 2)})
     with pytest.raises(CheckpointError, match="'missing/exp_avg'"):

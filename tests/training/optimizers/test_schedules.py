@@ -4,16 +4,16 @@ import math
 
 import pytest
 
-from edgewise.training.optimizers.schedules import SCHEDULES, constant, cosine, linear
+from edgewise.training.optimizers.schedules import SCHEDULES, Constant, Cosine, Linear
 
 
 def test_constant_rises_and_stays():
-    assert [constant(t, 9, warmup=3) for t in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
-    assert [constant(t, 9) for t in range(3)] == [1, 1, 1]
+    assert [Constant(warmup=3)(t, 9) for t in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    assert [Constant()(t, 9) for t in range(3)] == [1, 1, 1]
 
 
 def test_linear_falls_by_the_same_amount_every_step_to_zero():
-    values = [linear(t, 12, warmup=2) for t in range(2, 13)]
+    values = [Linear(warmup=2)(t, 12) for t in range(2, 13)]
     assert values == pytest.approx([1 - k / 10 for k in range(11)], abs=1e-15)
     assert values[-1] == 0
 
@@ -21,7 +21,7 @@ def test_linear_falls_by_the_same_amount_every_step_to_zero():
 def test_linear_is_robertas_after_the_warmup():
     steps, warmup = 50, 7
     for t in range(warmup, steps + 1):
-        assert linear(t, steps, warmup) == pytest.approx((steps - t) / (steps - warmup), abs=1e-15)
+        assert Linear(warmup)(t, steps) == pytest.approx((steps - t) / (steps - warmup), abs=1e-15)
 
 
 def test_cosine_is_nanogpts():
@@ -34,17 +34,18 @@ def test_cosine_is_nanogpts():
         return lowest + 0.5 * (1.0 + math.cos(math.pi * decay_ratio)) * (rate - lowest)
 
     for t in range(steps + 1):
-        assert rate * cosine(t, steps, warmup, lowest / rate) == pytest.approx(nanogpt(t), rel=1e-12)
+        assert rate * Cosine(warmup, lowest / rate)(t, steps) == pytest.approx(nanogpt(t), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("warmup", [0, 1, 10, 11])
 def test_every_step_has_a_rate_above_zero_that_never_leaves_its_bounds(name, warmup):
-    values = [SCHEDULES[name](t, 10, warmup, 0.0) for t in range(10)]
+    values = [SCHEDULES[name](warmup)(t, 10) for t in range(10)]
     assert all(0 < value <= 1 for value in values)
-    assert all(SCHEDULES[name](t, 10, warmup, 1.0) == 1 for t in range(warmup, 30))
+    flat = Constant(warmup) if name == "constant" else SCHEDULES[name](warmup, minimum=1.0)
+    assert all(flat(t, 10) == 1 for t in range(warmup, 30))
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine"])
 def test_the_decay_ends_at_the_minimum_and_stays(name):
-    assert [SCHEDULES[name](t, 10, 2, 0.25) for t in (10, 11, 100)] == pytest.approx([0.25] * 3, abs=1e-15)
+    assert [SCHEDULES[name](2, 0.25)(t, 10) for t in (10, 11, 100)] == pytest.approx([0.25] * 3, abs=1e-15)

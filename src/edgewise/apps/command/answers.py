@@ -20,8 +20,7 @@ from edgewise.training import LoadedRun
 def evaluate(run: str) -> dict[str, Any]:
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data."""
     loaded = training.load_run(Path(run))
-    settings = loaded.config.train
-    size = settings.evaluate_batch or settings.batch
+    size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
     splits: tuple[Split, ...] = ("valid", "test") if loaded.task.has_test else ("valid",)
     for split in splits:

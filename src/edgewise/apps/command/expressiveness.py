@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import networkx
 import torch
 from torch import Tensor, nn
 
+from edgewise import configuration
 from edgewise.apps.command.listing import columns
-from edgewise.errors import ConfigError, nearest
+from edgewise.apps.options import assignments, overridden
+from edgewise.configuration import options_of
 from edgewise.graphs import Graph
 from edgewise.graphs.refinement import told_apart
 from edgewise.models import Features, model_named
@@ -103,33 +105,12 @@ def differ(a: Tensor, b: Tensor) -> Tensor:
 def build(name: str, options: Sequence[str], seed: int) -> nn.Module:
     """A model of that name with random weights, in float64, for tasks on whole graphs."""
     settings, model = model_named(name)
-    known = {field.name: field for field in fields(settings)}
-    given = dict(parsed(name, option, get_type_hints(settings)) for option in options)
-    if "readout" in known:
-        given.setdefault("readout", "sum")
-    absent = [field.name for field in known.values() if field.default is MISSING and field.name not in given]
-    if absent:
-        raise ConfigError(f"the model {name!r} needs {', '.join(f'{option}=VALUE' for option in absent)}")
+    known = options_of(settings)
+    content = {"readout": "sum"} if "readout" in known else {}
+    made = configuration.build(settings, overridden(content, assignments(options, known)), name)
     torch.manual_seed(seed)
-    built: nn.Module = model(settings(**given), Features(1, CHANNELS, whole_graph=True)).double().eval()
+    built: nn.Module = model(made, Features(1, CHANNELS, whole_graph=True)).double().eval()
     return built
-
-
-def parsed(model: str, option: str, hints: dict[str, Any]) -> tuple[str, Any]:
-    """An option written NAME=VALUE, its value of the type that the model's settings name."""
-    key, equals, text = option.partition("=")
-    if not equals or key not in hints:
-        raise ConfigError(
-            f"write {option!r} as OPTION=VALUE; {model} takes {', '.join(hints)}{nearest(key, hints) if equals else ''}"
-        )
-    kind = hints[key]
-    try:
-        if kind is bool:
-            return key, {"true": True, "false": False}[text]
-        return key, kind(text) if kind in (int, float) else text
-    except (KeyError, ValueError) as error:
-        wanted = "true or false" if kind is bool else f"of type {kind.__name__}"
-        raise ConfigError(f"{key}={text!r} is not {wanted}") from error
 
 
 def families() -> Iterator[Family]:

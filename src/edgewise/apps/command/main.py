@@ -20,7 +20,7 @@ examples:
   edgewise demo                                    one attention layer on text, images and a social network
   edgewise list                                    the systems that run here, and the recipes
   edgewise train cora-gcn --seeds 10               ten runs, their mean and standard deviation
-  edgewise train cora-gat --model.heads 4          change any option of a recipe
+  edgewise train cora-gat --model.layer.heads 4    change any option of a recipe
   edgewise train cora-gat --help                   ... and see them all
   edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
   edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
@@ -186,9 +186,9 @@ TABLES = ("systems", "recipes", "layers", "models", "patterns", "backends", "tas
 
 TRAIN = """Train a recipe and write its run folder: config.yaml, metrics.jsonl, checkpoints/, figures/ and report.html.
 
-Every option of the recipe can be changed with --SECTION.OPTION VALUE, where SECTION is task, graph, model, optimizer,
-schedule or train. `edgewise train RECIPE --help` shows the options of that recipe with their values. Choosing another
-task, graph or model by --SECTION.name starts that section from its defaults."""
+Every option of the recipe can be changed with --SECTION.OPTION VALUE, and an option of a choice by its path, such as
+--model.layer.heads 4. `edgewise train RECIPE --help` shows the options of that recipe with their values. Another
+choice, such as --graph causal or --optimizer sgd, starts from its own defaults."""
 
 PLAN = """Show which backend would run an attention on a graph: candidates by predicted time, then the refusals.
 
@@ -203,12 +203,14 @@ CHECK = """Show which hard pairs of graphs a model tells apart with random weigh
 
 
 def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Set aside every `--section.option value`; what is left is for argparse."""
+    """Set aside every `--section.option value` and `--section name`; what is left is for argparse."""
+    from edgewise.apps.recipes import SECTIONS
+
     rest, sections = [], []
     words = iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
-        if not re.fullmatch(r"--[^\s=]*\.[^\s=]*", flag):
+        if not re.fullmatch(rf"--([^\s=]*\.[^\s=]*|{'|'.join(SECTIONS)})", flag):
             rest.append(word)
             continue
         if not equals:

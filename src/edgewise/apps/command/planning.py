@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -12,8 +10,11 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise import configuration
 from edgewise.apps.command.listing import columns
-from edgewise.errors import ConfigError, nearest
+from edgewise.apps.options import assignments, overridden
+from edgewise.configuration import known, options_of
+from edgewise.errors import ConfigError
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.kernels import Score
 from edgewise.kernels.choose import measure as calibration
@@ -49,10 +50,8 @@ def plan(
         if not calibrate:
             raise ConfigError(f"name a pattern, such as `edgewise plan causal n=1024`; known are {', '.join(PATTERNS)}")
         return answer
-    if pattern not in PATTERNS:
-        raise ConfigError(f"unknown pattern {pattern!r}{nearest(pattern, PATTERNS)}; known are {', '.join(PATTERNS)}")
-    if score not in SCORES:
-        raise ConfigError(f"unknown score {score!r}{nearest(score, SCORES)}; known are {', '.join(SCORES)}")
+    known("pattern", pattern, PATTERNS)
+    known("score", score, SCORES)
     graph = build(pattern, options).to(device)
     table = edgewise.plan(
         graph,
@@ -69,32 +68,9 @@ def plan(
 
 def build(pattern: str, options: Sequence[str]) -> Graph:
     """A pattern's graph from options written `name=value`."""
-    known = inspect.signature(PATTERNS[pattern]).parameters
-    given: dict[str, int | float | str] = {}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals:
-            raise ConfigError(f"write {option!r} as OPTION=VALUE; {pattern} takes {', '.join(known)}")
-        if name not in known:
-            raise ConfigError(
-                f"the pattern {pattern!r} has no option {name!r}{nearest(name, known)}; it takes {', '.join(known)}"
-            )
-        if name in given:
-            raise ConfigError(f"the option {name!r} is given twice")
-        given[name] = _value(value)
-    missing = [name for name, option in known.items() if option.default is option.empty and name not in given]
-    if missing:
-        raise ConfigError(f"the pattern {pattern!r} needs {', '.join(f'{name}=VALUE' for name in missing)}")
-    return PATTERNS[pattern](**given)
-
-
-def _value(text: str) -> int | float | str:
-    """A number or truth value where the text is one; the pattern checks the rest."""
-    if text in ("true", "false"):
-        return text == "true"
-    if re.fullmatch(r"[+-]?\d{1,18}\.\d{1,18}", text, re.ASCII):
-        return float(text)
-    return int(text) if text.isascii() and text.lstrip("+-").isdigit() and len(text) < 19 else text
+    made = PATTERNS[pattern]
+    given = overridden({}, assignments(options, options_of(made)))
+    return configuration.build(made, given, pattern)
 
 
 def _gated(heads: int, channels: int) -> Score:

@@ -19,7 +19,7 @@ from edgewise import training
 from edgewise.apps import recipes
 from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
-from edgewise.apps.options import Overrides, configure, flat, show_options
+from edgewise.apps.options import Overrides, configure, show_options
 from edgewise.errors import ConfigError
 from edgewise.tasks import Task
 from edgewise.training import Result, RunConfig
@@ -42,7 +42,8 @@ def train(
         return {"recipe": found.name}
     config = configure(found, overrides)
     if print_config:
-        content = {"description": found.description, "system": list(found.system)} | flat(config)
+        content = {"description": found.description, "system": list(found.system), **config.to_plain()}
+        del content["recipe"]
         print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100), end="")
         return content
     repetitions = [
@@ -98,7 +99,7 @@ def rehearse(config: RunConfig) -> Task:
         with torch.no_grad():
             task.loss(model.eval()(*batch.inputs), batch)
     except ValueError as error:  # EdgewiseError's kinds, and what PyTorch says of a number that cannot be
-        raise ConfigError(str(error).replace(".options.", ".")) from error
+        raise ConfigError(str(error)) from error
     return task
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import yaml
 import edgewise
 from edgewise.apps import recipes
 from edgewise.apps.numbers import shown
-from edgewise.apps.options import TABLES, configure, flat
+from edgewise.apps.options import configure
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS, System
@@ -126,14 +126,12 @@ def properties(page: RunPage) -> Markup:
         rows.append(("graph", f"{config.graph.name}: {size}"))
     rows += [(row.name, pages.equation(row.equation)) for row in layers_of(page.packaged)]
     rows.append(("model", options_sentence(config.model.name, config.model.options)))
-    optimizer, train = config.optimizer, config.train
-    rate = (
-        f"learning rate {optimizer.learning_rate:g} ({config.schedule.name}), weight decay {optimizer.weight_decay:g}"
-    )
-    rows.append(("optimiser", f"{optimizer.name}, {rate}"))
+    train = config.train
+    rows.append(("optimiser", options_sentence(config.optimizer.name, config.optimizer.options)))
+    rows.append(("schedule", options_sentence(config.schedule.name, config.schedule.options)))
     steps = page.records[-1]["step"] if page.records else 0
     size = "the whole graph" if task.epoch_size == 1 else f"{train.batch} {task.unit}"
-    rows.append(("training", f"{steps:,} of at most {train.steps:,} steps of {size}, {train.precision}"))
+    rows.append(("training", f"{steps:,} of at most {train.steps:,} steps of {size}, {config.machine.precision}"))
     rows.append(("software", f"edgewise {edgewise.__version__}, torch {torch.__version__}"))
     return pages.properties(rows)
 
@@ -178,7 +176,7 @@ def reproduction(page: RunPage) -> list[Markup]:
         commands.append(f"edgewise generate {run} {page.loaded.task.generates}")
     if page.packaged:
         commands.insert(0, " ".join(["edgewise train", page.name, *changes(config, page.packaged)]))
-    written = yaml.safe_dump(flat(config), sort_keys=False, allow_unicode=True)
+    written = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
     return [
         element("h2", "Reproduction"),
         element("pre", "\n".join(commands)),
@@ -188,16 +186,26 @@ def reproduction(page: RunPage) -> list[Markup]:
 
 def changes(config: RunConfig, recipe: recipes.Recipe) -> list[str]:
     """The command line's options that make this configuration of a recipe."""
-    mine = flat(config)
-    named = {part: mine[part]["name"] for part in TABLES}
-    renamed = {part: name for part, name in named.items() if recipe.sections.get(part, {}).get("name", "given") != name}
-    usual = flat(configure(recipe, [(f"{part}.name", name) for part, name in named.items()]))
-    return [
-        f"--{section}.{option} {shlex.quote(value if isinstance(value, str) else json.dumps(value))}"
-        for section, options in mine.items()
-        for option, value in options.items()
-        if value != usual[section].get(option) or (option == "name" and section in renamed)
-    ]
+    overrides: list[tuple[str, str]] = []
+    while True:
+        usual = configure(recipe, overrides).to_plain()
+        change = next((one for one in differences(config.to_plain(), usual) if one not in overrides), None)
+        if change is None:
+            return [f"--{option} {shlex.quote(text)}" for option, text in overrides]
+        overrides.append(change)
+
+
+def differences(mine: dict[str, Any], usual: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """Where plain settings differ, as options of the command line: another choice before its own options."""
+    for name, value in mine.items():
+        before = usual.get(name)
+        if isinstance(value, dict):
+            if isinstance(before, dict) and before.get("name") == value.get("name"):
+                yield from differences(value, before, f"{path}{name}.")
+            else:
+                yield f"{path}{name}", value["name"]
+        elif value != before:
+            yield f"{path}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
 def footer() -> Markup:

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import chosen
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.mlp import ACTIVATIONS
-from edgewise.layers.plain.tables import chosen
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.graphs import Graph
 from edgewise.kernels import collect, collect_messages, edge_network, ends
-from edgewise.layers.geometric.geometry import displacements, squared_lengths
+from edgewise.layers.geometric.geometry import displacements, given, squared_lengths
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
-from edgewise.layers.plain.tables import chosen, given
 
 
 class EdgeMLP(nn.Module):

@@ -10,6 +10,11 @@ from edgewise.graphs import Graph
 from edgewise.kernels import ends
 
 
+def given(*tensors: Tensor | None) -> list[Tensor]:
+    """Those that are there."""
+    return [t for t in tensors if t is not None]
+
+
 def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor:
     """The vector from the sender of every edge to its receiver; in a periodic cell, between their nearest images.
 

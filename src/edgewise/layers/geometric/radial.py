@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.kernels import collect_messages
-from edgewise.layers.geometric.geometry import displacements, lengths, log_lengths
+from edgewise.layers.geometric.geometry import displacements, given, lengths, log_lengths
 from edgewise.layers.plain.mlp import MLP, begin_small
-from edgewise.layers.plain.tables import given
 
 
 class RadialField(nn.Module):

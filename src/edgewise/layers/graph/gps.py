@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import chosen
 from edgewise.graphs import Graph
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.graph.graph_attention import all_pairs
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.tables import chosen
 
 
 class GPS(nn.Module):

@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, blocks
 from edgewise.graphs.derived import cached
@@ -12,7 +13,6 @@ from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
-from edgewise.layers.plain.tables import chosen
 from edgewise.layers.plain.uncompiled import uncompiled
 
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0

@@ -6,13 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.tables import chosen
 
 
 def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:

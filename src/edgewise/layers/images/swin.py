@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, squares
 from edgewise.graphs.derived import cached
@@ -14,7 +15,6 @@ from edgewise.kernels import Dot, EdgeBias
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS
-from edgewise.layers.plain.tables import chosen
 
 
 class WindowAttention(MultiHeadAttention):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
-from edgewise.layers.plain.tables import chosen
 
 Activation = Callable[[Tensor], Tensor]
 

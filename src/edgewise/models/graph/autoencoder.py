@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks
 from edgewise.graphs.derived import cached
-from edgewise.layers import EGNN, Linear, MessageNetwork, chosen
+from edgewise.layers import EGNN, Linear, MessageNetwork
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -21,12 +23,12 @@ class GraphAutoEncoderSettings:
     """What a graph auto-encoder can be.
 
     Args:
-        layer: A name of ENCODERS: "egnn", whose places turn with the noise that they begin with, or "message-network".
+        layer: The graph layer; with "egnn", places turn with the noise that they begin with.
         width: Channels of a node, and of the hidden layers of the networks on nodes and pairs.
         depth: Number of graph layers.
     """
 
-    layer: str = "egnn"
+    layer: Annotated[str, OneOf(ENCODERS)] = "egnn"
     width: int = 64
     depth: int = 4
 

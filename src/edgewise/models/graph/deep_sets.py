@@ -5,9 +5,11 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.layers import ACTIVATIONS, MLP, NORMS, READOUTS, SparseFeatures, chosen, dropout
+from edgewise.layers import ACTIVATIONS, MLP, NORMS, READOUTS, SparseFeatures, dropout
+from edgewise.models.parts import Activation, Norm, Readout
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -17,19 +19,19 @@ class DeepSetsSettings:
 
     Args:
         hidden: Width of each layer that reads a node.
-        activation: A name of ACTIVATIONS.
-        norm: A name of NORMS, for what the readout reads.
+        activation: The activation of those layers.
+        norm: The normalisation of what the readout reads.
         dropout: Probability for the hidden layers and for what the readout gives.
         input_dropout: Probability for the features.
-        readout: A name of READOUTS.
+        readout: What reads the set.
     """
 
     hidden: tuple[int, ...] = (64, 64)
-    activation: str = "relu"
-    norm: str = "layer"
+    activation: Activation = "relu"
+    norm: Norm = "layer"
     dropout: float = 0.0
     input_dropout: float = 0.0
-    readout: str = "hopfield"
+    readout: Readout = "hopfield"
 
 
 class DeepSets(nn.Module):

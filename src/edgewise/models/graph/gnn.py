@@ -1,12 +1,15 @@
 """The graph network: a stack of graph layers, an output per node or, through a readout, per graph."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Sample
 from edgewise.layers import (
@@ -31,10 +34,10 @@ from edgewise.layers import (
     SAGEPool,
     SparseFeatures,
     at_receivers,
-    chosen,
     drop_edges,
     dropout,
 )
+from edgewise.models.parts import Activation, Readout
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 
 
@@ -43,85 +46,95 @@ class GNNSettings:
     """What a graph network can be.
 
     Args:
-        layer: A name of GRAPH_LAYERS: "gcn", "sage-mean", "sage-pool", "sage-lstm", "gat", "gatv2", "gin",
-            "gated-gcn", "monet", "edge-conv", "dynamic-edge-conv", "fast-gcn" or "gine"; "gine" and "gated-gcn" read
-            the features of edges.
+        layer: The graph layer; "gine" and "gated-gcn" read the features of edges.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
-        heads: Attention heads of the hidden layers, concatenated ("gat", "gatv2").
-        output_heads: Attention heads of the output layer, averaged ("gat", "gatv2").
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side.
-        norm: A name of NORMS, or "pair", between a hidden layer and its activation.
+        norm: The normalisation between a hidden layer and its activation.
         dropout: Probability for the inputs of every layer.
-        attention_dropout: Probability for attention weights ("gat", "gatv2").
-        activation: A name of ACTIVATIONS.
-        readout: "none", or a name of READOUTS where the task wants one output per graph.
-        neighbors: How many nodes a node listens to, itself included ("dynamic-edge-conv").
-        kernels: Number of Gaussians ("monet").
+        activation: The activation of the hidden layers.
+        readout: "none", or a readout where the task wants one output per graph.
         edge_dropout: Probability for the edges of every hidden layer, left out while training.
     """
 
-    layer: str = "gcn"
+    layer: Annotated[Choice | str, OneOf(GRAPH_LAYERS)] = "gcn"
     width: int = 16
     depth: int = 2
-    heads: int = 1
-    output_heads: int = 1
-    connection: str = "none"
-    norm: str = "none"
+    connection: Annotated[str, OneOf(CONNECTIONS)] = "none"
+    norm: Annotated[str, OneOf(GRAPH_NORMS)] = "none"
     dropout: float = 0.5
-    attention_dropout: float = 0.0
-    activation: str = "relu"
-    readout: str = "none"
-    neighbors: int = 10
-    kernels: int = 3
+    activation: Activation = "relu"
+    readout: Readout = "none"
     edge_dropout: float = 0.0
 
 
-def _attention(
-    layer: type[GAT] | type[GATv2], settings: GNNSettings, inputs: int, outputs: int, last: bool
-) -> nn.Module:
-    if last:
-        return layer(inputs, outputs, settings.output_heads, concatenate=False, dropout=settings.attention_dropout)
-    if settings.heads < 1 or outputs % settings.heads:
-        raise ConfigError(f"{settings.heads} heads do not divide a width of {outputs}")
-    return layer(inputs, outputs // settings.heads, settings.heads, dropout=settings.attention_dropout)
+class Site(NamedTuple):
+    """What a layer is built from, whichever its kind: widths, and whether it is the output layer of a task on nodes."""
+
+    inputs: int
+    outputs: int
+    hidden: int
+    activation: str
+    edges: int = 0
+    last: bool = False
+
+    def mlp(self, inputs: int) -> MLP:
+        """The network of a layer that has one."""
+        return MLP([inputs, self.hidden, self.outputs], self.activation)
 
 
-# Each makes a layer of `inputs` -> `outputs` channels; `last`: it is the output layer of a task on nodes.
-GRAPH_LAYERS: dict[str, Callable[[GNNSettings, int, int, bool], nn.Module]] = {
-    "gcn": lambda settings, inputs, outputs, last: GCN(inputs, outputs),
-    "sage-mean": lambda settings, inputs, outputs, last: SAGEMean(inputs, outputs),
-    "sage-pool": lambda settings, inputs, outputs, last: SAGEPool(inputs, outputs, settings.width),
-    "sage-lstm": lambda settings, inputs, outputs, last: SAGELSTM(inputs, outputs, settings.width),
-    "gat": lambda settings, inputs, outputs, last: _attention(GAT, settings, inputs, outputs, last),
-    "gatv2": lambda settings, inputs, outputs, last: _attention(GATv2, settings, inputs, outputs, last),
-    "gin": lambda settings, inputs, outputs, last: GIN(MLP([inputs, settings.width, outputs], settings.activation)),
-    "gine": lambda settings, inputs, outputs, last: _gine(settings, inputs, outputs, 0),
-    "gated-gcn": lambda settings, inputs, outputs, last: GatedGCN(inputs, outputs),
-    "monet": lambda settings, inputs, outputs, last: MoNet(
-        inputs, outputs, settings.kernels, coordinates=DegreeCoordinates(2)
-    ),
-    "edge-conv": lambda settings, inputs, outputs, last: EdgeConv(_edge_mlp(settings, inputs, outputs)),
-    "dynamic-edge-conv": lambda settings, inputs, outputs, last: DynamicEdgeConv(
-        _edge_mlp(settings, inputs, outputs), settings.neighbors
-    ),
-    "fast-gcn": lambda settings, inputs, outputs, last: FastGCN(inputs, outputs),
+def _attention(layer: type[GAT] | type[GATv2]) -> Callable[..., nn.Module]:
+    def build(at: Site, /, *, heads: Count = 1, output_heads: Count = 1, attention_dropout: float = 0.0) -> nn.Module:
+        """Attention over the edges.
+
+        Args:
+            heads: Attention heads of the hidden layers, concatenated.
+            output_heads: Attention heads of the output layer, averaged.
+            attention_dropout: Probability for attention weights.
+        """
+        if at.last:
+            return layer(at.inputs, at.outputs, output_heads, concatenate=False, dropout=attention_dropout)
+        if heads < 1 or at.outputs % heads:
+            raise ConfigError(f"{heads} heads do not divide a width of {at.outputs}")
+        return layer(at.inputs, at.outputs // heads, heads, dropout=attention_dropout)
+
+    return build
+
+
+def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
+    """Mixture model convolution over the degrees of both ends.
+
+    Args:
+        kernels: Number of Gaussians.
+    """
+    return MoNet(at.inputs, at.outputs, kernels, coordinates=DegreeCoordinates(2))
+
+
+def _dynamic_edge_conv(at: Site, /, *, neighbors: Count = 10) -> nn.Module:
+    """Edge convolution over the nearest nodes in feature space.
+
+    Args:
+        neighbors: How many nodes a node attends to, itself included.
+    """
+    return DynamicEdgeConv(at.mlp(2 * at.inputs), neighbors)
+
+
+GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "gcn": lambda at, /: GCN(at.inputs, at.outputs),
+    "sage-mean": lambda at, /: SAGEMean(at.inputs, at.outputs),
+    "sage-pool": lambda at, /: SAGEPool(at.inputs, at.outputs, at.hidden),
+    "sage-lstm": lambda at, /: SAGELSTM(at.inputs, at.outputs, at.hidden),
+    "gat": _attention(GAT),
+    "gatv2": _attention(GATv2),
+    "gin": lambda at, /: GIN(at.mlp(at.inputs)),
+    "gine": lambda at, /: GINE(at.mlp(at.inputs), at.edges),
+    "gated-gcn": lambda at, /: GatedGCN(at.inputs, at.outputs, at.edges),
+    "monet": _monet,
+    "edge-conv": lambda at, /: EdgeConv(at.mlp(2 * at.inputs)),
+    "dynamic-edge-conv": _dynamic_edge_conv,
+    "fast-gcn": lambda at, /: FastGCN(at.inputs, at.outputs),
 }
-
-
-# The same for a task with features of edges, of that width: each layer reads them with a map of its own.
-EDGE_LAYERS: dict[str, Callable[[GNNSettings, int, int, int], nn.Module]] = {
-    "gine": lambda settings, inputs, outputs, edges: _gine(settings, inputs, outputs, edges),
-    "gated-gcn": lambda settings, inputs, outputs, edges: GatedGCN(inputs, outputs, edges),
-}
-
-
-def _gine(settings: GNNSettings, inputs: int, outputs: int, edges: int) -> GINE:
-    return GINE(MLP([inputs, settings.width, outputs], settings.activation), edges)
-
-
-def _edge_mlp(settings: GNNSettings, inputs: int, outputs: int) -> MLP:
-    return MLP([2 * inputs, settings.width, outputs], settings.activation)
+EDGE_LAYERS = ("gine", "gated-gcn")  # read features of edges, each with a map of its own
 
 
 GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = NORMS | {"pair": lambda width: PairNorm()}
@@ -165,7 +178,7 @@ class GNN(nn.Module):
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> GNN(GNNSettings("gat", width=64, heads=8), Features(3, 7))(pair, torch.ones(2, 3)).shape
+        >>> GNN(GNNSettings(Choice("gat", {"heads": 8}), width=64), Features(3, 7))(pair, torch.ones(2, 3)).shape
         torch.Size([2, 7])
     """
 
@@ -211,7 +224,9 @@ class GNN(nn.Module):
         if isinstance(graph, Sample):
             own = zip(graph.graphs, graph.edges, strict=True)
             return [(hop, () if e is None else (e[edges],)) for hop, edges in own]
-        if (self.settings.layer, self.settings.connection, self.settings.edge_dropout) != ("fast-gcn", "none", 0.0):
+        settings = self.settings
+        usual = (Choice.of(settings.layer).name, settings.connection, settings.edge_dropout)
+        if usual != ("fast-gcn", "none", 0.0):
             raise ConfigError("layers sampled by importance need the layer 'fast-gcn', no connection, no edge dropout")
         return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
 
@@ -222,9 +237,8 @@ class GNN(nn.Module):
 
 
 def _layer(settings: GNNSettings, edges: int, inputs: int, outputs: int, last: bool) -> nn.Module:
-    if edges:
-        return EDGE_LAYERS[settings.layer](settings, inputs, outputs, edges)
-    return chosen("layer", settings.layer, GRAPH_LAYERS)(settings, inputs, outputs, last)
+    site = Site(inputs, outputs, settings.width, settings.activation, edges, last)
+    return chosen("layer", settings.layer, GRAPH_LAYERS)(site)
 
 
 def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
@@ -238,9 +252,10 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
         raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
     if not 0 <= settings.edge_dropout <= 1:
         raise ConfigError(f"edge_dropout={settings.edge_dropout} must be a probability, from 0 to 1")
-    if edges and settings.layer not in EDGE_LAYERS:
+    layer = Choice.of(settings.layer).name
+    if edges and layer not in EDGE_LAYERS:
         readers = ", ".join(EDGE_LAYERS)
-        raise ConfigError(f"the layer {settings.layer!r} reads no edge features, and this task has some: {readers} do")
+        raise ConfigError(f"the layer {layer!r} reads no edge features, and this task has some: {readers} do")
     if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")
     chosen("connection", settings.connection, CONNECTIONS)

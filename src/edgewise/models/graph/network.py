@@ -1,13 +1,16 @@
 """Encode, process, decode: full graph network blocks on features of edges, nodes and the graph as a whole."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import OneOf, chosen, known
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate, chosen
+from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
+from edgewise.models.parts import Activation, Norm
 from edgewise.models.signature import Features, Penalised, Signature, accepted
 
 
@@ -18,17 +21,17 @@ class GraphNetworkSettings:
     Args:
         width: Channels of every edge, every node and the whole.
         depth: Number of blocks between encoder and decoder.
-        reduce: How a node combines its edges, and the whole its edges and nodes: "sum" or "mean".
-        norm: A name of NORMS, for what each block reads.
-        activation: A name of ACTIVATIONS, inside every update.
+        reduce: How a node combines its edges, and the whole its edges and nodes.
+        norm: The normalisation of what each block reads.
+        activation: The activation inside every update.
         dropout: Probability for the hidden channels of every update.
     """
 
     width: int = 32
     depth: int = 3
-    reduce: str = "mean"
-    norm: str = "layer"
-    activation: str = "relu"
+    reduce: Annotated[str, OneOf(("sum", "mean"))] = "mean"
+    norm: Norm = "layer"
+    activation: Activation = "relu"
     dropout: float = 0.0
 
 
@@ -37,12 +40,6 @@ class GraphNetworkEnsembleSettings(GraphNetworkSettings):
     """What an ensemble of graph networks can be.
 
     Args:
-        width: Channels of every edge, every node and the whole.
-        depth: Number of blocks between encoder and decoder.
-        reduce: How a node combines its edges, and the whole its edges and nodes: "sum" or "mean".
-        norm: A name of NORMS, for what each block reads.
-        activation: A name of ACTIVATIONS, inside every update.
-        dropout: Probability for the hidden channels of every update.
         members: Number of networks.
     """
 
@@ -91,8 +88,7 @@ class GraphNetworkModel(nn.Module):
         width, inputs, edges, whole = settings.width, signature.inputs, self.signature.edges, self.signature.whole
         if width < 1 or settings.depth < 0:
             raise ConfigError(f"width={width} must be at least 1 and depth={settings.depth} at least 0")
-        if settings.reduce not in ("sum", "mean"):
-            raise ConfigError(f"reduce is {settings.reduce!r}: choose sum or mean")
+        known("reduce", settings.reduce, ("sum", "mean"))
         self.encode = _block(settings, edges + 2 * inputs + whole, inputs + width + whole, 2 * width + whole)
         self.blocks = nn.ModuleList(ResidualBlock(settings) for _ in range(settings.depth))
         self.decode = nn.Linear(width, signature.outputs)

@@ -1,10 +1,12 @@
 """The pooled graph transformer: graph layers, min-cut pooling to a few clusters, a transformer among those."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import (
@@ -15,11 +17,24 @@ from edgewise.layers import (
     MultiHeadAttention,
     Pooled,
     PreNormBlock,
-    chosen,
     min_cut_pool,
 )
-from edgewise.models.graph.gnn import GNN, GNNSettings
+from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_LAYERS, GRAPH_NORMS, GNNSettings
+from edgewise.models.parts import Readout
 from edgewise.models.signature import Features, Penalised, Signature, Tokens, accepted, check_readout
+
+
+@dataclass(frozen=True)
+class MinCutSettings:
+    """How nodes are pooled.
+
+    Args:
+        clusters: Nodes that are left of each graph.
+        penalty: How much the two losses of pooling weigh beside the task's.
+    """
+
+    clusters: int = 8
+    penalty: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -27,30 +42,28 @@ class PooledTransformerSettings:
     """What a pooled graph transformer can be.
 
     Args:
-        layer: A name of GRAPH_LAYERS, before pooling: "gcn", "gin" and the like.
+        layer: The graph layers before pooling.
         width: Channels of every node.
         depth: Number of graph layers.
-        clusters: Nodes that are left of each graph.
+        pooling: The min-cut pooling.
         blocks: Transformer blocks after pooling.
         heads: Attention heads, which share the width.
-        connection: Around the graph layers: "none", "residual" or "concatenate".
-        norm: A name of NORMS, between the graph layers.
+        connection: What is around the graph layers.
+        norm: The normalisation between the graph layers.
         dropout: Probability for the inputs of graph layers, and for what each block adds.
-        readout: A name of READOUTS.
-        penalty: How much the two losses of pooling weigh beside the task's.
+        readout: What reads the clusters.
     """
 
-    layer: str = "gcn"
+    layer: Annotated[Choice | str, OneOf(GRAPH_LAYERS)] = "gcn"
     width: int = 64
     depth: int = 2
-    clusters: int = 8
+    pooling: MinCutSettings = field(default_factory=MinCutSettings)
     blocks: int = 1
     heads: int = 4
-    connection: str = "none"
-    norm: str = "none"
+    connection: Annotated[str, OneOf(CONNECTIONS)] = "none"
+    norm: Annotated[str, OneOf(GRAPH_NORMS)] = "none"
     dropout: float = 0.0
-    readout: str = "mean"
-    penalty: float = 1.0
+    readout: Readout = "mean"
 
 
 class PooledTransformer(nn.Module):
@@ -69,7 +82,7 @@ class PooledTransformer(nn.Module):
     Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022; Baggag & Saad, §5.6
 
     Example
-        >>> settings = PooledTransformerSettings(width=8, clusters=2)
+        >>> settings = PooledTransformerSettings(width=8, pooling=MinCutSettings(clusters=2))
         >>> model = PooledTransformer(settings, Features(3, 7, whole_graph=True))
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> model.eval()(pair, torch.ones(2, 3)).shape
@@ -80,14 +93,14 @@ class PooledTransformer(nn.Module):
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Features, Tokens, whole_graph=True)
         check_readout(settings.readout, signature)
-        if settings.blocks < 0 or settings.penalty < 0:
-            raise ConfigError(f"blocks={settings.blocks} and penalty={settings.penalty} must be at least 0")
+        if settings.blocks < 0 or settings.pooling.penalty < 0:
+            raise ConfigError(f"blocks={settings.blocks} and penalty={settings.pooling.penalty} must be at least 0")
         width, inside = settings.width, replace(signature, outputs=settings.width, whole_graph=False)
         options = {
             name: getattr(settings, name) for name in ("layer", "width", "depth", "connection", "norm", "dropout")
         }
         self.gnn = GNN(GNNSettings(**options), inside)
-        self.assign = ClusterAssignment(width, settings.clusters)
+        self.assign = ClusterAssignment(width, settings.pooling.clusters)
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.blocks))
         self.norm_1, self.norm_2 = NORMS["layer"](width), NORMS["layer"](width)
         self.readout = chosen("readout", settings.readout, READOUTS)(width)
@@ -98,7 +111,7 @@ class PooledTransformer(nn.Module):
         outputs = self.read_out(pooled)
         if not self.training:
             return outputs
-        return Penalised(outputs, self.settings.penalty * (pooled.cut + pooled.orthogonality).mean())
+        return Penalised(outputs, self.settings.pooling.penalty * (pooled.cut + pooled.orthogonality).mean())
 
     def pool(self, graph: Graph, h: Tensor) -> tuple[Pooled, Tensor]:
         """The clusters of each graph, and to how large a part each node belongs to each: [*, N, K]."""
@@ -130,8 +143,7 @@ class PooledTransformer(nn.Module):
                     §2.2; Zheng et al., 2022, §III-D
 
         Example
-            >>> settings = PooledTransformerSettings(width=8, clusters=2)
-            >>> model = PooledTransformer(settings, Features(3, 2, whole_graph=True))
+            >>> model = PooledTransformer(PooledTransformerSettings(width=8), Features(3, 2, whole_graph=True))
             >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
             >>> model.relevance(pair, torch.ones(2, 3), output=1).shape
             torch.Size([2])

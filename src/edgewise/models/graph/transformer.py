@@ -1,11 +1,15 @@
 """The graph transformer: encodings of where a node is, blocks of attention over the graph or beyond it, a readout."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -31,11 +35,10 @@ from edgewise.layers import (
     RandomWalkEncoding,
     SignInvariantEncoding,
     SparseFeatures,
-    chosen,
     dropout,
 )
+from edgewise.models.parts import BLOCKS, PostNorm, PreNorm, Readout
 from edgewise.models.signature import Features, Signature, accepted, check_readout
-from edgewise.models.text.transformer import ORDERS
 
 
 @dataclass(frozen=True)
@@ -43,41 +46,52 @@ class GraphTransformerSettings:
     """What a graph transformer can be.
 
     Args:
-        attention: A name of ATTENTIONS: "neighbors" (over the graph's edges and the node itself), "graphormer",
-            "kernel", "hadamard", or "gps" (message passing and attention among all nodes side by side); "neighbors"
-            and "gps" read the features of edges.
-        encoding: A name of ENCODINGS: "none", "laplacian", "sign-invariant", "eigenspace", "random-walk", "cliques" or
-            "centrality".
-        encoding_size: Eigenvectors, steps of the walk, nodes of the largest clique or largest degree.
+        attention: "neighbors" is over the graph's edges and the node itself, "gps" message passing and attention among
+            all nodes side by side; these two read the features of edges.
+        encoding: What tells a node where it is.
         width: Channels of every node.
         depth: Number of blocks.
         heads: Attention heads, which share the width.
-        norm: A name of NORMS.
-        order: "pre" normalises what each stage reads, "post" what it leaves; "gps" is always "post".
+        block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm", as "gps"
+            always does).
         dropout: Probability for the inputs, attention weights and what each stage adds.
-        readout: "none", or a name of READOUTS where the task wants one output per graph.
+        readout: "none", or a readout where the task wants one output per graph.
     """
 
-    attention: str = "neighbors"
-    encoding: str = "none"
-    encoding_size: int = 8
+    attention: Annotated[str, OneOf(ATTENTIONS)] = "neighbors"
+    encoding: Annotated[Choice | str, OneOf(ENCODINGS)] = "none"
     width: int = 64
     depth: int = 2
     heads: int = 4
-    norm: str = "layer"
-    order: str = "post"
+    block: Annotated[Choice | str, OneOf(BLOCKS, without=("bias",))] = "post-norm"
     dropout: float = 0.0
-    readout: str = "none"
+    readout: Readout = "none"
 
 
-ENCODINGS: dict[str, Callable[[int, int], nn.Module | None]] = {
-    "none": lambda width, size: None,
-    "laplacian": LaplacianEncoding,
-    "sign-invariant": SignInvariantEncoding,
-    "eigenspace": EigenspaceEncoding,
-    "random-walk": RandomWalkEncoding,
-    "cliques": CliqueEncoding,
-    "centrality": CentralityEncoding,
+def _nothing(width: int, /) -> None:
+    """No encoding."""
+
+
+def _of_size(encoding: Callable[[int, int], nn.Module]) -> Callable[..., nn.Module]:
+    def build(width: int, /, *, size: Count = 8) -> nn.Module:
+        """An encoding of that many numbers.
+
+        Args:
+            size: Eigenvectors, steps of the walk, nodes of the largest clique or largest degree.
+        """
+        return encoding(width, size)
+
+    return build
+
+
+ENCODINGS: dict[str, Callable[..., nn.Module | None]] = {
+    "none": _nothing,
+    "laplacian": _of_size(LaplacianEncoding),
+    "sign-invariant": _of_size(SignInvariantEncoding),
+    "eigenspace": _of_size(EigenspaceEncoding),
+    "random-walk": _of_size(RandomWalkEncoding),
+    "cliques": _of_size(CliqueEncoding),
+    "centrality": _of_size(CentralityEncoding),
 }
 
 ATTENTIONS: dict[str, Callable[[GraphTransformerSettings], nn.Module]] = {
@@ -119,8 +133,8 @@ class GraphTransformer(nn.Module):
 
     def __init__(self, settings: GraphTransformerSettings, signature: Signature) -> None:
         super().__init__()
-        if settings.width < 1 or settings.depth < 0 or settings.encoding_size < 1:
-            raise ConfigError("a graph transformer's width and encoding_size must be at least 1, its depth at least 0")
+        if settings.width < 1 or settings.depth < 0:
+            raise ConfigError("a graph transformer's width must be at least 1, its depth at least 0")
         self.settings, self.signature = settings, accepted(self, signature, Features, knows=("edges",))
         edges = self.signature.edges
         if edges and settings.attention not in EDGE_ATTENTIONS:
@@ -129,14 +143,16 @@ class GraphTransformer(nn.Module):
                 f"the attention {settings.attention!r} reads no edge features, which this task has: {readers} do"
             )
         check_readout(settings.readout, signature)
+        block = chosen("block", settings.block, BLOCKS)()
+        if settings.attention == "gps" and not isinstance(block, PostNorm):
+            raise ConfigError("attention='gps' normalises what each stage leaves: its block is 'post-norm'")
         self.embed = Linear(signature.inputs, settings.width)
-        self.encoding = chosen("encoding", settings.encoding, ENCODINGS)(settings.width, settings.encoding_size)
+        self.encoding = chosen("encoding", settings.encoding, ENCODINGS)(settings.width)
         self.edge = nn.Linear(edges, settings.width) if edges else None
         has_loop = edges and settings.attention == "neighbors"
         self.loop = nn.Parameter(torch.zeros(settings.width)) if has_loop else None
-        self.blocks = nn.ModuleList(_block(settings, edges > 0) for _ in range(settings.depth))
-        last = settings.norm if settings.order == "pre" and settings.attention != "gps" else "none"
-        self.norm = chosen("norm", last, NORMS)(settings.width)
+        self.blocks = nn.ModuleList(_block(settings, block, edges > 0) for _ in range(settings.depth))
+        self.norm = chosen("norm", block.last, NORMS)(settings.width)
         self.readout = READOUTS[settings.readout](settings.width) if settings.readout in READOUTS else None
         self.head = nn.Linear(settings.width, signature.outputs)
 
@@ -184,15 +200,15 @@ def looped(graph: Graph) -> tuple[Graph, int]:
     return Graph.from_edge_index(edges, graph.num_senders), loops.shape[1]
 
 
-def _block(settings: GraphTransformerSettings, edges: bool) -> nn.Module:
+def _block(settings: GraphTransformerSettings, block: PreNorm, edges: bool) -> nn.Module:
     width = settings.width
     if edges and settings.attention == "neighbors":
-        return EdgeTransformerBlock(width, settings.heads, settings.norm, settings.order, settings.dropout)
+        order = "post" if isinstance(block, PostNorm) else "pre"
+        return EdgeTransformerBlock(width, settings.heads, block.norm, order, settings.dropout)
     attention = chosen("attention", settings.attention, ATTENTIONS)(settings)
     feed_forward = FeedForward(width, 2 * width, "relu")
     if settings.attention == "gps":
         mlp = MLP([width, width, width])
         messages = GINE(mlp, edges=width) if edges else GIN(mlp)
-        return GPS(width, messages, attention, feed_forward, settings.norm, settings.dropout)
-    block = chosen("order", settings.order, ORDERS)
-    return block(width, attention, feed_forward, settings.norm, settings.dropout)
+        return GPS(width, messages, attention, feed_forward, block.norm, settings.dropout)
+    return block.encoder(width, attention, feed_forward, block.norm, settings.dropout)

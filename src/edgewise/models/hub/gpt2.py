@@ -7,7 +7,7 @@ from typing import Any
 from edgewise.errors import ConfigError
 from edgewise.models.hub import layout
 from edgewise.models.signature import Tokens
-from edgewise.models.text.transformer import Transformer, TransformerSettings
+from edgewise.models.text.transformer import Transformer
 
 OPTIONS = {
     "width": "n_embd",
@@ -22,7 +22,7 @@ OPTIONS = {
 def _model(config: layout.Config) -> Transformer:
     layout.refuse(config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     layout.refuse(config, tie_word_embeddings=True)
-    settings = TransformerSettings(**layout.settings_from({"n_inner": None, **config}, OPTIONS), tied=True)
+    settings = layout.transformer_from({"n_inner": None, **config}, OPTIONS, tied=True)
     tokens, length = config["vocab_size"], config["n_positions"]
     return Transformer(settings, Tokens(tokens, tokens, length=length))
 

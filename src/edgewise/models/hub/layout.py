@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.configuration import Choice, chosen
 from edgewise.errors import ConfigError
+from edgewise.models.parts import BLOCKS, PostNorm
 from edgewise.models.text.transformer import TransformerSettings
 
 Config = Mapping[str, Any]
@@ -109,8 +111,10 @@ OPTIONS = {  # what our settings are called in the configuration of an encoder
 
 
 def refuse_unusual(settings: TransformerSettings) -> None:
-    plain = settings.order == "pre" and settings.positions == "learned" and settings.attention == "softmax"
-    if not plain or not settings.bias or settings.key_value_heads not in (None, settings.heads):
+    block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
+    plain = not isinstance(block, PostNorm) and block.bias and settings.positions == "learned"
+    shared = attention.options.get("key_value_heads") not in (None, settings.heads)
+    if not plain or attention.name != "softmax" or shared:
         raise ConfigError(
             "their layout has pre-norm blocks with biases, learned positions and as many keys as queries: this model "
             "has others"
@@ -151,10 +155,23 @@ def settings_from(config: Config, options: Mapping[str, str]) -> dict[str, Any]:
     return settings | {name: known(table, options[name], settings[name]) for name, table in TABLES.items()}
 
 
+def transformer_from(config: Config, options: Mapping[str, str], **others: Any) -> TransformerSettings:
+    """The same for a transformer, whose parts have their own options."""
+    settings = settings_from(config, options)
+    feed_forward = Choice(settings.pop("activation"), {"hidden": settings.pop("hidden")})
+    block = Choice("pre-norm", {"norm": settings.pop("norm")})
+    return TransformerSettings(**settings, feed_forward=feed_forward, block=block, **others)
+
+
 def options_from(settings: Any, options: Mapping[str, str]) -> dict[str, Any]:
     """What their options are in our settings."""
-    given = {name: getattr(settings, name) for name in options}
-    given["hidden"] = settings.hidden or 4 * settings.width
+    given = vars(settings)
+    if isinstance(settings, TransformerSettings):
+        feed_forward, block = Choice.of(settings.feed_forward), chosen("block", settings.block, BLOCKS)()
+        given = given | {"hidden": feed_forward.options.get("hidden"), "norm": block.norm}
+        given |= {"activation": feed_forward.name}
+    given = {name: given[name] for name in options}
+    given["hidden"] = given["hidden"] or 4 * settings.width
     given |= {name: named(table, given[name], name) for name, table in TABLES.items()}
     return {options[name]: value for name, value in given.items()}
 

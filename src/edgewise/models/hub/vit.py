@@ -8,7 +8,7 @@ from typing import Any
 from edgewise.errors import ConfigError
 from edgewise.models.hub import layout
 from edgewise.models.signature import Features
-from edgewise.models.text.transformer import Transformer, TransformerSettings
+from edgewise.models.text.transformer import Transformer
 
 
 def _model(config: layout.Config) -> Transformer:
@@ -16,7 +16,7 @@ def _model(config: layout.Config) -> Transformer:
     rows, left = divmod(config["image_size"], config["patch_size"])
     if left:
         raise ConfigError(f"patches of {config['patch_size']} do not cut images of {config['image_size']} pixels")
-    settings = TransformerSettings(**layout.settings_from(config, layout.OPTIONS), readout="class")
+    settings = layout.transformer_from(config, layout.OPTIONS, readout="class")
     inputs, outputs = config["num_channels"] * config["patch_size"] ** 2, len(config.get("id2label", (0, 1)))
     return Transformer(settings, Features(inputs, outputs, length=rows * rows, whole_graph=True))
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
@@ -28,7 +30,6 @@ from edgewise.layers import (
     SE3Attention,
     TypedLinear,
     VelocityEGNN,
-    chosen,
     displacements,
     lengths,
     log_lengths,
@@ -42,19 +43,10 @@ class ParticlesSettings:
     """What a forecast of particles can be.
 
     Args:
-        layer: A name of FORECASTS: "linear", "message-network", "radial-field", "schnet", "egnn", "velocity-egnn",
-            "attention-egnn", "tfn" or "se3-attention".
-        width: Channels of a node, and of the hidden layers of the networks on nodes and edges.
-        depth: Number of graph layers.
-        cutoff: Distance beyond which a node is no neighbour ("schnet").
-        types: Largest type of a feature, from 1 to 3 ("tfn", "se3-attention").
+        layer: The graph layers, with their width and number; "linear" is the baseline without any.
     """
 
-    layer: str = "velocity-egnn"
-    width: int = 64
-    depth: int = 4
-    cutoff: float = 10.0
-    types: int = 1
+    layer: Annotated[Choice | str, OneOf(FORECASTS)] = "velocity-egnn"
 
 
 class LinearMotion(nn.Module):
@@ -63,7 +55,7 @@ class LinearMotion(nn.Module):
     Equation    x_i' = x_i + t v_i
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
+    def __init__(self, signature: MovingParticles, /) -> None:
         super().__init__()
         self.t = nn.Parameter(torch.tensor(0.7))
 
@@ -71,18 +63,27 @@ class LinearMotion(nn.Module):
         return x + self.t * v
 
 
-class MessageForecast(nn.Module):
+class Forecast(nn.Module):
+    """A forecast made of graph layers.
+
+    Args:
+        width: Channels of a node, and of the hidden layers of the networks on nodes and edges.
+        depth: Number of graph layers.
+    """
+
+
+class MessageForecast(Forecast):
     """Message passing on coordinates as on any other feature: it has to learn what a rotation is.
 
     Equation    h_i = W [x_i ‖ v_i] + b, `MessageNetwork` on a_ij = q_i q_j, depth times;
                 x_i' = x_i + t v_i + MLP(h_i)
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
+    def __init__(self, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4) -> None:
         super().__init__()
-        width, charges = settings.width, signature.known
+        charges = signature.known
         self.embed = Linear(2 * signature.space, width)
-        self.layers = nn.ModuleList(MessageNetwork(width, width, charges) for _ in range(settings.depth))
+        self.layers = nn.ModuleList(MessageNetwork(width, width, charges) for _ in range(depth))
         self.output = MLP([width, width, signature.space], "silu")
         self.t = nn.Parameter(torch.tensor(0.7))
 
@@ -93,13 +94,13 @@ class MessageForecast(nn.Module):
         return x + self.t * v + self.output(h)
 
 
-class RadialForecast(nn.Module):
+class RadialForecast(Forecast):
     """Radial fields one after the other, on a_ij = [q_i q_j ‖ the logarithm of the first |x_i - x_j|]."""
 
-    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
+    def __init__(self, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4) -> None:
         super().__init__()
         edges = 1 + signature.known
-        self.layers = nn.ModuleList(RadialField(settings.width, edges) for _ in range(settings.depth))
+        self.layers = nn.ModuleList(RadialField(width, edges) for _ in range(depth))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
         a_ij = torch.cat([_products(graph, q), log_lengths(displacements(graph, x))], -1)
@@ -108,18 +109,17 @@ class RadialForecast(nn.Module):
         return x
 
 
-class EGNNForecast(nn.Module):
+class EGNNForecast(Forecast):
     """E(n)-equivariant layers on h_i = W |v_i| + b and a_ij = [q_i q_j ‖ the first |x_i - x_j|²].
 
     Without velocities in the layers, the last step adds them: x_i' = x_i^(L) + t v_i.
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
+    def __init__(self, kind: Any, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4) -> None:
         super().__init__()
-        width, edges = settings.width, 1 + signature.known
-        kind = {"egnn": EGNN, "velocity-egnn": VelocityEGNN, "attention-egnn": AttentionEGNN}[settings.layer]
+        edges = 1 + signature.known
         self.embed = Linear(1, width)
-        self.layers = nn.ModuleList(kind(width, width, edges) for _ in range(settings.depth))
+        self.layers = nn.ModuleList(kind(width, width, edges) for _ in range(depth))
         self.t = None if kind is VelocityEGNN else nn.Parameter(torch.tensor(0.7))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
@@ -129,18 +129,22 @@ class EGNNForecast(nn.Module):
         return x if self.t is None else x + self.t * v
 
 
-class SchNetForecast(nn.Module):
+class SchNetForecast(Forecast):
     """An energy that no motion of the whole changes, and the force that follows from it.
 
     Equation    E = Σ_i MLP(h_i^(L)), h_i^(0) = W [q_i ‖ |v_i|] + b;  x_i' = x_i + t v_i - ∂E/∂x_i
     Cost        three times that of its layers: the force is a backward pass, through which training differentiates
+
+    Args:
+        cutoff: Distance beyond which a node is no neighbour.
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
+    def __init__(
+        self, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4, cutoff: Positive = 10.0
+    ) -> None:
         super().__init__()
-        width = settings.width
         self.embed = Linear(1 + signature.known, width)
-        self.layers = nn.ModuleList(SchNet(width, width, cutoff=settings.cutoff) for _ in range(settings.depth))
+        self.layers = nn.ModuleList(SchNet(width, width, cutoff=cutoff) for _ in range(depth))
         self.energy = MLP([width, width, 1], "silu")
         self.t = nn.Parameter(torch.tensor(0.7))
 
@@ -155,26 +159,28 @@ class SchNetForecast(nn.Module):
         return x + self.t * v - slope
 
 
-class TensorFieldForecast(nn.Module):
+class TensorFieldForecast(Forecast):
     """Features of several types: speeds are numbers, velocities are vectors, and so is the displacement at the end.
 
     Equation    h_i^0 = W |v_i| + b, h_i^1 = w v_i, and 0 of higher types; then, depth times,
                 h ← h + layer(Gate(h), x, a_ij) on a_ij = q_i q_j, the first time without Gate;  x_i' = x_i + uᵀ h_i^1
+
+    Args:
+        types: Largest type of a feature, from 1 to 3.
     """
 
-    def __init__(self, settings: ParticlesSettings, signature: MovingParticles) -> None:
+    def __init__(
+        self, kind: Any, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4, types: Count = 1
+    ) -> None:
         super().__init__()
-        width, edges = settings.width, signature.known
-        if signature.space != 3 or settings.types < 1:
-            raise ConfigError(f"layer={settings.layer} needs vectors in three dimensions, and types of at least 1")
-        self.coupling = coupling = Coupling(settings.types, chiral=False)  # a mirrored world moves as the mirror shows
+        edges = signature.known
+        if signature.space != 3:
+            raise ConfigError(f"{kind.__name__} needs vectors in three dimensions")
+        self.coupling = coupling = Coupling(types, chiral=False)  # a mirrored world moves as the mirror shows
         self.embed = TypedLinear([1, 1], [width, width], bias=True)
-        if settings.layer == "tfn":
-            self.layers = nn.ModuleList(TFN(width, width, edges, coupling) for _ in range(settings.depth))
-        else:
-            kind = partial(SE3Attention, width, 4 if width % 4 == 0 else 1, width, edges, coupling)
-            self.layers = nn.ModuleList(kind() for _ in range(settings.depth))
-        self.gates = nn.ModuleList(Gate(width, settings.types) for _ in range(settings.depth - 1))
+        sizes = (width,) if kind is TFN else (width, 4 if width % 4 == 0 else 1)
+        self.layers = nn.ModuleList(kind(*sizes, width, edges, coupling) for _ in range(depth))
+        self.gates = nn.ModuleList(Gate(width, types) for _ in range(depth - 1))
         self.output = Linear(width, 1, bias=False)
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
@@ -187,16 +193,16 @@ class TensorFieldForecast(nn.Module):
         return x + self.output(h[..., 1:4, :]).squeeze(-1)
 
 
-FORECASTS: dict[str, Callable[[ParticlesSettings, MovingParticles], nn.Module]] = {
+FORECASTS: dict[str, Callable[..., nn.Module]] = {
     "linear": LinearMotion,
     "message-network": MessageForecast,
     "radial-field": RadialForecast,
     "schnet": SchNetForecast,
-    "egnn": EGNNForecast,
-    "velocity-egnn": EGNNForecast,
-    "attention-egnn": EGNNForecast,
-    "tfn": TensorFieldForecast,
-    "se3-attention": TensorFieldForecast,
+    "egnn": partial(EGNNForecast, EGNN),
+    "velocity-egnn": partial(EGNNForecast, VelocityEGNN),
+    "attention-egnn": partial(EGNNForecast, AttentionEGNN),
+    "tfn": partial(TensorFieldForecast, TFN),
+    "se3-attention": partial(TensorFieldForecast, SE3Attention),
 }
 
 
@@ -221,10 +227,8 @@ class Particles(nn.Module):
 
     def __init__(self, settings: ParticlesSettings, signature: Signature) -> None:
         super().__init__()
-        if min(settings.width, settings.depth) < 1:
-            raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
         self.settings, self.signature = settings, accepted(self, signature, MovingParticles, whole_graph=False)
-        self.forecast = chosen("layer", settings.layer, FORECASTS)(settings, self.signature)
+        self.forecast = chosen("layer", settings.layer, FORECASTS)(self.signature)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         space = self.signature.space

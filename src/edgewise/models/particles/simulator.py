@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import OneOf
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import gaussians
 from edgewise.layers import MLP, EdgeUpdate, GraphNetwork, NodeUpdate, displacements, lengths
+from edgewise.models.parts import Activation
 from edgewise.models.signature import MovingParticles, Signature, accepted
 
 
@@ -22,15 +25,15 @@ class SimulatorSettings:
         width: Channels of every edge and every node.
         depth: Number of message-passing steps.
         gaussians: Gaussians in which an edge's two lengths are expanded.
-        reduce: How a node combines its edges: "sum", "mean" or "max".
-        activation: A name of ACTIVATIONS, inside every network.
+        reduce: How a node combines its edges.
+        activation: The activation inside every network.
     """
 
     width: int = 64
     depth: int = 3
     gaussians: int = 32
-    reduce: str = "sum"
-    activation: str = "relu"
+    reduce: Annotated[str, OneOf(("sum", "mean", "max"))] = "sum"
+    activation: Activation = "relu"
 
 
 class InteractionBlock(nn.Module):

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import dropout
-from edgewise.layers import ACTIVATIONS, NORMS, READOUTS, Learned, MultiHeadAttention, PostNormBlock, chosen
+from edgewise.layers import ACTIVATIONS, NORMS, READOUTS, FeedForward, Learned, MultiHeadAttention, PostNormBlock
+from edgewise.models.parts import Activation, Norm, Readout
 from edgewise.models.signature import Signature, Tokens, accepted, check_readout
-from edgewise.models.text.transformer import TransformerSettings, feed_forward_for
 
 
 @dataclass(frozen=True)
@@ -25,20 +26,20 @@ class BERTSettings:
         depth: Number of blocks, L.
         heads: Attention heads, which share the width.
         hidden: Width inside the feed-forward networks; None: 4 * width.
-        activation: A name of ACTIVATIONS.
-        norm: A name of NORMS: "fine-layer" has BERT's ε.
+        activation: The activation of the feed-forward networks and of the head.
+        norm: The normalisation: "fine-layer" has BERT's ε.
         dropout: Probability for embeddings, attention weights and what each stage adds.
-        readout: "none", or where the task wants one output per text a name of READOUTS: "first" is BERT's pooler.
+        readout: "none", or where the task wants one output per text a readout: "first" is BERT's pooler.
     """
 
     width: int = 128
     depth: int = 4
     heads: int = 4
     hidden: int | None = None
-    activation: str = "gelu"
-    norm: str = "fine-layer"
+    activation: Activation = "gelu"
+    norm: Norm = "fine-layer"
     dropout: float = 0.1
-    readout: str = "none"
+    readout: Readout = "none"
 
 
 class MaskedHead(nn.Module):
@@ -89,12 +90,12 @@ class BERT(nn.Module):
     def __init__(self, settings: BERTSettings, signature: Signature) -> None:
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Tokens, length=True)
-        parts = _check(settings, self.signature)
+        _check(settings, self.signature)
         width, tokens = settings.width, signature.inputs
         self.embed = nn.Embedding(tokens, width)
         self.positions = Learned(signature.length or 1, width)
         self.norm = chosen("norm", settings.norm, NORMS)(width)
-        self.blocks = nn.ModuleList(_block(settings, parts) for _ in range(settings.depth))
+        self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
         if signature.whole_graph:
             self.readout = chosen("readout", settings.readout, READOUTS)(width)
             self.head = nn.Linear(width, signature.outputs)
@@ -120,16 +121,16 @@ class BERT(nn.Module):
         return h
 
 
-def _block(settings: BERTSettings, parts: TransformerSettings) -> nn.Module:
-    attention = MultiHeadAttention(settings.width, settings.heads, dropout=settings.dropout)
-    return PostNormBlock(settings.width, attention, feed_forward_for(parts), settings.norm, settings.dropout)
+def _block(settings: BERTSettings) -> nn.Module:
+    width = settings.width
+    attention = MultiHeadAttention(width, settings.heads, dropout=settings.dropout)
+    feed_forward = FeedForward(width, settings.hidden or 4 * width, settings.activation)
+    return PostNormBlock(width, attention, feed_forward, settings.norm, settings.dropout)
 
 
-def _check(settings: BERTSettings, signature: Tokens) -> TransformerSettings:
-    """The settings of the parts that it has in common with any transformer."""
+def _check(settings: BERTSettings, signature: Tokens) -> None:
     if settings.width < 1 or settings.depth < 0:
         raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
     if not signature.whole_graph and signature.inputs != signature.outputs:
         raise ConfigError("the head for single tokens guesses which token it was: this task wants other outputs")
     check_readout(settings.readout, signature)
-    return TransformerSettings(width=settings.width, hidden=settings.hidden, activation=settings.activation)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.kernels import dropout
@@ -17,13 +18,10 @@ from edgewise.layers import (
     Cache,
     KeysAndValues,
     MultiHeadAttention,
-    PostNormDecoderBlock,
-    PreNormDecoderBlock,
-    Rotary,
-    chosen,
 )
+from edgewise.models.parts import BLOCKS, FEED_FORWARDS, PreNorm
 from edgewise.models.signature import Signature, TokenPairs, accepted
-from edgewise.models.text.transformer import ATTENTIONS, ORDERS, POSITIONS, TransformerSettings, feed_forward_for
+from edgewise.models.text.transformer import ATTENTIONS, POSITIONS, Site
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,10 @@ class EncoderDecoderSettings:
         encoder_depth: Blocks that read the source.
         decoder_depth: Blocks that write the target.
         heads: Attention heads, which share the width.
-        hidden: Width inside the feed-forward networks; None: 4 * width.
-        activation: "swiglu" for gated feed-forward networks, else a name of ACTIVATIONS.
-        norm: A name of NORMS: "layer", "rms", "batch" or "none".
-        order: "pre" normalises what each stage reads, "post" what it leaves.
-        positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
-            or "alibi", inside the attention of source to source and target to target.
+        positions: "none"; "sinusoidal" or "learned", added to the embedding; the others act inside the attention of
+            source to source and target to target.
+        feed_forward: The feed-forward networks, by their activation; "swiglu" is gated.
+        block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm").
         dropout: Probability for embeddings and what each stage adds.
         attention_dropout: Probability for attention weights.
         tied: Whether the output layer is the token embedding, which source and target share, transposed.
@@ -50,17 +46,12 @@ class EncoderDecoderSettings:
     encoder_depth: int = 3
     decoder_depth: int = 3
     heads: int = 8
-    hidden: int | None = None
-    activation: str = "relu"
-    norm: str = "layer"
-    order: str = "pre"
-    positions: str = "sinusoidal"
+    positions: Annotated[str, OneOf(POSITIONS)] = "sinusoidal"
+    feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "relu"
+    block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
     dropout: float = 0.1
     attention_dropout: float = 0.0
     tied: bool = True
-
-
-DECODER_ORDERS = {"pre": PreNormDecoderBlock, "post": PostNormDecoderBlock}
 
 
 class EncoderDecoder(nn.Module):
@@ -88,14 +79,16 @@ class EncoderDecoder(nn.Module):
     def __init__(self, settings: EncoderDecoderSettings, signature: Signature) -> None:
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, TokenPairs, whole_graph=False)
-        parts = _check(settings, self.signature)
+        _check(settings, self.signature)
         width = settings.width
         self.embed = nn.Embedding(signature.inputs, width)
-        self.encoder_positions = chosen("positions", settings.positions, POSITIONS)(parts, signature)
-        self.decoder_positions = POSITIONS[settings.positions](parts, signature)
-        self.encoder = nn.ModuleList(_encoder_block(settings, parts) for _ in range(settings.encoder_depth))
-        self.decoder = nn.ModuleList(_decoder_block(settings, parts) for _ in range(settings.decoder_depth))
-        last = chosen("norm", settings.norm if settings.order == "pre" else "none", NORMS)
+        positions = chosen("positions", settings.positions, POSITIONS)
+        self.encoder_positions = positions(width, signature.length)
+        self.decoder_positions = positions(width, signature.length)
+        block = chosen("block", settings.block, BLOCKS)()
+        self.encoder = nn.ModuleList(_encoder_block(settings, block) for _ in range(settings.encoder_depth))
+        self.decoder = nn.ModuleList(_decoder_block(settings, block) for _ in range(settings.decoder_depth))
+        last = chosen("norm", block.last, NORMS)
         self.encoder_norm, self.decoder_norm = last(width), last(width)
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=False)
         self._initialise()
@@ -156,35 +149,30 @@ class EncoderDecoder(nn.Module):
                     nn.init.zeros_(module.bias)
 
 
-def _attention(settings: EncoderDecoderSettings, parts: TransformerSettings) -> MultiHeadAttention:
-    rotary = Rotary(settings.width // settings.heads) if settings.positions == "rotary" else None
-    return ATTENTIONS["softmax"](parts, rotary)
+def _attention(settings: EncoderDecoderSettings, block: PreNorm) -> MultiHeadAttention:
+    shape = (settings.width, settings.heads)
+    return ATTENTIONS["softmax"](Site.of(*shape, settings.positions, block.bias, settings.attention_dropout))
 
 
-def _encoder_block(settings: EncoderDecoderSettings, parts: TransformerSettings) -> nn.Module:
-    block = chosen("order", settings.order, ORDERS)
-    return block(settings.width, _attention(settings, parts), feed_forward_for(parts), settings.norm, settings.dropout)
+def _feed_forward(settings: EncoderDecoderSettings, block: PreNorm) -> nn.Module:
+    return chosen("feed_forward", settings.feed_forward, FEED_FORWARDS)(settings.width, block.bias)
 
 
-def _decoder_block(settings: EncoderDecoderSettings, parts: TransformerSettings) -> nn.Module:
-    attention = _attention(settings, parts)
-    cross = MultiHeadAttention(settings.width, settings.heads, dropout=settings.attention_dropout)
-    block = chosen("order", settings.order, DECODER_ORDERS)
-    return block(settings.width, attention, cross, feed_forward_for(parts), settings.norm, settings.dropout)
+def _encoder_block(settings: EncoderDecoderSettings, block: PreNorm) -> nn.Module:
+    stages = (_attention(settings, block), _feed_forward(settings, block))
+    return block.encoder(settings.width, *stages, block.norm, settings.dropout)
 
 
-def _check(settings: EncoderDecoderSettings, signature: TokenPairs) -> TransformerSettings:
-    """The settings of the parts that encoder and decoder have in common with any transformer."""
+def _decoder_block(settings: EncoderDecoderSettings, block: PreNorm) -> nn.Module:
+    attention, dropout = _attention(settings, block), settings.attention_dropout
+    cross = MultiHeadAttention(settings.width, settings.heads, bias=block.bias, dropout=dropout)
+    stages = (attention, cross, _feed_forward(settings, block))
+    return block.decoder(settings.width, *stages, block.norm, settings.dropout)
+
+
+def _check(settings: EncoderDecoderSettings, signature: TokenPairs) -> None:
     if settings.width < 1 or min(settings.encoder_depth, settings.decoder_depth) < 0:
         depths = f"encoder_depth={settings.encoder_depth} and decoder_depth={settings.decoder_depth}"
         raise ConfigError(f"width={settings.width} must be at least 1, {depths} at least 0")
     if settings.tied and signature.inputs != signature.outputs:
         raise ConfigError("tied=True needs a task that reads and writes the same tokens")
-    return TransformerSettings(
-        width=settings.width,
-        heads=settings.heads,
-        hidden=settings.hidden,
-        activation=settings.activation,
-        positions=settings.positions,
-        dropout=settings.attention_dropout,
-    )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
+from edgewise.configuration import OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.patterns.line import Causal
-from edgewise.layers import Linear, chosen
+from edgewise.layers import Linear
 from edgewise.models.signature import Features, Signature, Tokens, accepted
 from edgewise.models.text.generation import generate
 
@@ -21,13 +22,13 @@ class RecurrentSettings:
     """What a recurrent network can be.
 
     Args:
-        cell: A name of CELLS: "plain", "lstm" or "gru".
+        cell: The recurrent cell.
         width: Channels of the embedding and of the state.
         depth: Layers, each of which reads the states of the one below.
         dropout: Probability for what each layer but the last passes on.
     """
 
-    cell: str = "lstm"
+    cell: Annotated[str, OneOf(CELLS)] = "lstm"
     width: int = 128
     depth: int = 1
     dropout: float = 0.0

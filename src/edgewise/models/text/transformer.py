@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Annotated, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
@@ -33,8 +34,6 @@ from edgewise.layers import (
     MultiHeadAttention,
     PerformerAttention,
     PositiveFeatures,
-    PostNormBlock,
-    PreNormBlock,
     ReLUFeatures,
     Rotary,
     RoutingAttention,
@@ -44,8 +43,8 @@ from edgewise.layers import (
     SparseFeatures,
     T5Attention,
     TransformerXLAttention,
-    chosen,
 )
+from edgewise.models.parts import BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 from edgewise.models.text.generation import generate
 
@@ -58,47 +57,27 @@ class TransformerSettings:
         width: Channels of every node, d_model.
         depth: Number of blocks, L.
         heads: Attention heads, which share the width.
-        key_value_heads: Heads of keys and values, shared by groups of query heads; None: as many as heads.
-        hidden: Width inside the feed-forward network; None: 4 * width.
-        activation: "swiglu" for a gated feed-forward network, else a name of ACTIVATIONS.
-        norm: A name of NORMS: "layer", "fine-layer", "rms", "batch" or "none".
-        order: "pre" normalises what each stage reads, "post" what it leaves.
-        positions: "none"; "sinusoidal" or "learned", added to the embedding; "rotary", "shaw", "transformer-xl", "t5"
-            or "alibi", inside the attention.
-        attention: "softmax"; "strided-heads" or "fixed-heads", where half of the heads attend nearby, half to every
-            stride-th node; attention by features in linear time: "linear", "performer" or "performer-relu"; or on
-            graphs made from content: "lsh", "routing" or "sinkhorn".
-        stride: The stride of "strided-heads", the size of a block of "fixed-heads" and "sinkhorn", of a chunk of "lsh",
-            of a cluster of "routing"; best near the root of the length.
-        buckets: Buckets of "lsh", clusters of "routing".
-        rounds: Rounds of hashing of "lsh".
+        attention: Softmax attention; "strided-heads" or "fixed-heads", where half of the heads attend to those nearby
+            and half to every stride-th; attention by features in linear time; or on graphs made from content.
+        positions: "none"; "sinusoidal" or "learned", added to the embedding; the others act inside the attention.
+        feed_forward: The feed-forward network, by its activation; "swiglu" is gated.
+        block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm").
         dropout: Probability for embeddings, attention weights and what each stage adds.
-        bias: Whether the blocks' linear maps have one.
-        readout: "none", or where the task wants one output per graph a name of READOUTS or "class": a learned node that
-            every node attends to, in front of the others, whose output is the graph's.
+        readout: "none", or where the task wants one output per graph a readout or "class": a learned node that all
+            others attend to, in front of them, whose output is the graph's.
         tied: Whether the output layer is the token embedding, transposed.
     """
 
     width: int = 128
     depth: int = 4
     heads: int = 4
-    key_value_heads: int | None = None
-    hidden: int | None = None
-    activation: str = "gelu"
-    norm: str = "layer"
-    order: str = "pre"
-    positions: str = "learned"
-    attention: str = "softmax"
-    stride: int = 8
-    buckets: int = 8
-    rounds: int = 2
+    attention: Annotated[Choice | str, OneOf(ATTENTIONS)] = "softmax"
+    positions: Annotated[str, OneOf(POSITIONS)] = "learned"
+    feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "gelu"
+    block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
     dropout: float = 0.0
-    bias: bool = True
-    readout: str = "none"
+    readout: Annotated[str, OneOf(("none", *READOUTS, "class"))] = "none"
     tied: bool = False
-
-
-ORDERS = {"pre": PreNormBlock, "post": PostNormBlock}
 
 
 class Transformer(nn.Module):
@@ -128,10 +107,17 @@ class Transformer(nn.Module):
         _check(settings, signature)
         width, tokens = settings.width, isinstance(signature, Tokens)
         self.embed = (nn.Embedding if tokens else Linear)(signature.inputs, width)
-        self.positions = chosen("positions", settings.positions, POSITIONS)(settings, signature)
-        rotary = Rotary(width // settings.heads) if settings.positions == "rotary" else None
-        self.blocks = nn.ModuleList(_block(settings, rotary) for _ in range(settings.depth))
-        self.norm = chosen("norm", settings.norm if settings.order == "pre" else "none", NORMS)(width)
+        length = None if signature.length is None else signature.length + (settings.readout == "class")
+        self.positions = chosen("positions", settings.positions, POSITIONS)(width, length)
+        block = chosen("block", settings.block, BLOCKS)()
+        site = Site.of(width, settings.heads, settings.positions, block.bias, settings.dropout)
+        attention = partial(chosen("attention", settings.attention, ATTENTIONS), site)
+        feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
+        self.blocks = nn.ModuleList(
+            block.encoder(width, attention(), feed_forward(), block.norm, settings.dropout)
+            for _ in range(settings.depth)
+        )
+        self.norm = chosen("norm", block.last, NORMS)(width)
         named = settings.readout not in ("none", "class")
         self.readout = chosen("readout", settings.readout, READOUTS)(width) if named else None
         self.class_node = nn.Parameter(torch.zeros(width)) if settings.readout == "class" else None
@@ -179,99 +165,140 @@ class Transformer(nn.Module):
                 nn.init.normal_(last.weight, std=0.02 / (2 * self.settings.depth) ** 0.5)
 
 
-def _block(settings: TransformerSettings, rotary: Rotary | None) -> nn.Module:
-    attention = chosen("attention", settings.attention, ATTENTIONS)(settings, rotary)
-    block = chosen("order", settings.order, ORDERS)
-    return block(settings.width, attention, feed_forward_for(settings), settings.norm, settings.dropout)
+@dataclass(frozen=True)
+class Site:
+    """What the attention of a block is built from, whichever its kind."""
+
+    width: int
+    heads: int
+    positions: str
+    bias: bool
+    dropout: float
+    rotary: Rotary | None
+
+    @classmethod
+    def of(cls, width: int, heads: int, positions: str, bias: bool, dropout: float) -> Site:
+        """With the rotation of queries and keys, where the positions ask for it."""
+        return cls(width, heads, positions, bias, dropout, Rotary(width // heads) if positions == "rotary" else None)
+
+    def without_biases(self) -> Site:
+        """Refuse positions that add a bias to the scores."""
+        if self.positions in RELATIVE:
+            raise ConfigError(
+                f"positions={self.positions!r} is a bias, which only attention='softmax' takes: for another attention "
+                "choose none, sinusoidal, learned or rotary"
+            )
+        return self
 
 
-def feed_forward_for(settings: TransformerSettings) -> nn.Module:
-    """The feed-forward network that the settings name."""
-    hidden = settings.hidden or 4 * settings.width
-    if settings.activation == "swiglu":
-        return GatedFeedForward(settings.width, hidden, settings.bias)
-    return FeedForward(settings.width, hidden, settings.activation, settings.bias)
+def _with_shared_keys(
+    build: Callable[[Site, int | None], MultiHeadAttention],
+) -> Callable[..., MultiHeadAttention]:
+    def attention(at: Site, /, *, key_value_heads: int | None = None) -> MultiHeadAttention:
+        """An attention whose query heads may share keys and values.
 
-
-def _softmax(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
-    width, heads, shared = settings.width, settings.heads, settings.key_value_heads
-    bias, dropout = settings.bias, settings.dropout
-    if settings.positions in RELATIVE:
-        return RELATIVE[settings.positions](width, heads, key_value_heads=shared, bias=bias, dropout=dropout)
-    return MultiHeadAttention(width, heads, key_value_heads=shared, rotary=rotary, bias=bias, dropout=dropout)
-
-
-def _linear(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
-    _refuse_biases(settings)
-    shared, bias = settings.key_value_heads, settings.bias
-    return LinearAttention(settings.width, settings.heads, key_value_heads=shared, rotary=rotary, bias=bias)
-
-
-def _performer(kind: type[PositiveFeatures]) -> Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]:
-    def attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
-        _refuse_biases(settings)
-        width, heads, shared, bias = settings.width, settings.heads, settings.key_value_heads, settings.bias
-        random = kind(width // heads)
-        return PerformerAttention(width, heads, random, key_value_heads=shared, rotary=rotary, bias=bias)
-
-    return attention
-
-
-def _factorised(
-    parts: Callable[..., tuple[Graph, ...]],
-) -> Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]:
-    def attention(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
-        _refuse_biases(settings)
-        _refuse_shared_keys(settings)
-        within, bias, dropout = partial(parts, stride=settings.stride), settings.bias, settings.dropout
-        return FactorisedAttention(settings.width, settings.heads, within, rotary=rotary, bias=bias, dropout=dropout)
+        Args:
+            key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
+        """
+        return build(at, key_value_heads)
 
     return attention
 
 
-def _of_content(settings: TransformerSettings, rotary: Rotary | None) -> MultiHeadAttention:
-    _refuse_biases(settings)
-    _refuse_shared_keys(settings)
-    width, heads, size, bias = settings.width, settings.heads, settings.stride, settings.bias
-    if settings.attention == "lsh":
-        hashing = AngularHash(width // heads, settings.buckets, settings.rounds)
-        return LSHAttention(width, heads, hashing, chunk=size, rotary=rotary, bias=bias)
-    if settings.attention == "routing":
-        centroids = Centroids(heads, width // heads, settings.buckets)
-        return RoutingAttention(width, heads, centroids, size=size, rotary=rotary, bias=bias)
-    return SinkhornAttention(width, heads, block=size, rotary=rotary, bias=bias)
+def _softmax(at: Site, shared: int | None) -> MultiHeadAttention:
+    if at.positions in RELATIVE:
+        relative = RELATIVE[at.positions]
+        return relative(at.width, at.heads, key_value_heads=shared, bias=at.bias, dropout=at.dropout)
+    shape = (at.width, at.heads)
+    return MultiHeadAttention(*shape, key_value_heads=shared, rotary=at.rotary, bias=at.bias, dropout=at.dropout)
 
 
-def _refuse_shared_keys(settings: TransformerSettings) -> None:
-    if settings.key_value_heads is not None:
-        raise ConfigError(f"attention={settings.attention!r} takes no shared keys: leave key_value_heads out")
+def _linear(at: Site, shared: int | None) -> MultiHeadAttention:
+    at = at.without_biases()
+    return LinearAttention(at.width, at.heads, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
 
 
-def _refuse_biases(settings: TransformerSettings) -> None:
-    if settings.positions in RELATIVE:
-        raise ConfigError(
-            f"positions={settings.positions!r} is a bias, which only attention='softmax' takes: with "
-            f"attention={settings.attention!r} choose none, sinusoidal, learned or rotary"
-        )
+def _performer(kind: type[PositiveFeatures], at: Site, shared: int | None) -> MultiHeadAttention:
+    at = at.without_biases()
+    random = kind(at.width // at.heads)
+    return PerformerAttention(at.width, at.heads, random, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
 
 
-ATTENTIONS: dict[str, Callable[[TransformerSettings, Rotary | None], MultiHeadAttention]] = {
-    "softmax": _softmax,
-    "strided-heads": _factorised(strided_parts),
-    "fixed-heads": _factorised(fixed_parts),
-    "lsh": _of_content,
-    "routing": _of_content,
-    "sinkhorn": _of_content,
-    "linear": _linear,
-    "performer": _performer(PositiveFeatures),
-    "performer-relu": _performer(ReLUFeatures),
+def _strided_heads(at: Site, /, *, stride: Count = 8) -> MultiHeadAttention:
+    """Half of the heads attend to those nearby, half to every stride-th.
+
+    Args:
+        stride: The stride; best near the root of the length.
+    """
+    return _factorised(at, partial(strided_parts, stride=stride))
+
+
+def _fixed_heads(at: Site, /, *, block: Count = 8) -> MultiHeadAttention:
+    """Half of the heads attend within blocks, half to the last of every block.
+
+    Args:
+        block: Positions of a block; best near the root of the length.
+    """
+    return _factorised(at, partial(fixed_parts, stride=block))
+
+
+def _factorised(at: Site, parts: Callable[..., tuple[Graph, ...]]) -> MultiHeadAttention:
+    at = at.without_biases()
+    return FactorisedAttention(at.width, at.heads, parts, rotary=at.rotary, bias=at.bias, dropout=at.dropout)
+
+
+def _lsh(at: Site, /, *, chunk: Count = 8, buckets: Count = 8, rounds: Count = 2) -> MultiHeadAttention:
+    """Attention among those that hash alike, as in the Reformer.
+
+    Args:
+        chunk: Positions of a chunk of the sorted sequence; best near the root of the length.
+        buckets: Buckets that a round of hashing fills.
+        rounds: Rounds of hashing.
+    """
+    at = at.without_biases()
+    hashing = AngularHash(at.width // at.heads, buckets, rounds)
+    return LSHAttention(at.width, at.heads, hashing, chunk=chunk, rotary=at.rotary, bias=at.bias)
+
+
+def _routing(at: Site, /, *, size: Count = 8, clusters: Count = 8) -> MultiHeadAttention:
+    """Attention within clusters of content, as in the Routing Transformer.
+
+    Args:
+        size: Positions of a cluster; best near the root of the length.
+        clusters: Number of clusters.
+    """
+    at = at.without_biases()
+    centroids = Centroids(at.heads, at.width // at.heads, clusters)
+    return RoutingAttention(at.width, at.heads, centroids, size=size, rotary=at.rotary, bias=at.bias)
+
+
+def _sinkhorn(at: Site, /, *, block: Count = 8) -> MultiHeadAttention:
+    """Attention to one's own block and to a learned mixture of the others.
+
+    Args:
+        block: Positions of a block; best near the root of the length.
+    """
+    at = at.without_biases()
+    return SinkhornAttention(at.width, at.heads, block=block, rotary=at.rotary, bias=at.bias)
+
+
+ATTENTIONS: dict[str, Callable[..., MultiHeadAttention]] = {
+    "softmax": _with_shared_keys(_softmax),
+    "strided-heads": _strided_heads,
+    "fixed-heads": _fixed_heads,
+    "lsh": _lsh,
+    "routing": _routing,
+    "sinkhorn": _sinkhorn,
+    "linear": _with_shared_keys(_linear),
+    "performer": _with_shared_keys(partial(_performer, PositiveFeatures)),
+    "performer-relu": _with_shared_keys(partial(_performer, ReLUFeatures)),
 }
 
 
-def _learned(settings: TransformerSettings, signature: Signature) -> nn.Module:
-    if signature.length is None:
+def _learned(width: int, length: int | None) -> nn.Module:
+    if length is None:
         raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
-    return Learned(signature.length + (settings.readout == "class"), settings.width)
+    return Learned(length, width)
 
 
 RELATIVE: dict[str, type[MultiHeadAttention]] = {
@@ -281,13 +308,13 @@ RELATIVE: dict[str, type[MultiHeadAttention]] = {
     "alibi": ALiBiAttention,
 }
 
-# What is added to the embedding; rotary and relative positions act inside the attention instead.
-POSITIONS: dict[str, Callable[[TransformerSettings, Signature], nn.Module | None]] = {
-    "none": lambda settings, signature: None,
-    "sinusoidal": lambda settings, signature: Sinusoidal(settings.width),
+# What is added to the embedding of a width, for graphs of up to a length; the others act inside the attention.
+POSITIONS: dict[str, Callable[[int, int | None], nn.Module | None]] = {
+    "none": lambda width, length: None,
+    "sinusoidal": lambda width, length: Sinusoidal(width),
     "learned": _learned,
-    "rotary": lambda settings, signature: None,
-} | dict.fromkeys(RELATIVE, lambda settings, signature: None)
+    "rotary": lambda width, length: None,
+} | dict.fromkeys(RELATIVE, lambda width, length: None)
 
 
 @cached

@@ -7,6 +7,7 @@ from math import isqrt
 
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete, squares
 from edgewise.kernels import dropout
@@ -18,8 +19,8 @@ from edgewise.layers import (
     PatchMerging,
     PreNormBlock,
     WindowAttention,
-    chosen,
 )
+from edgewise.models.parts import Norm, Readout
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -33,9 +34,9 @@ class SwinSettings:
         heads: Attention heads of each stage.
         window: Pixels along a side of a square.
         hidden: Width inside the feed-forward networks, in widths of their stage.
-        norm: A name of NORMS.
+        norm: The normalisation.
         dropout: Probability for embeddings, attention weights and what each part of a block adds.
-        readout: A name of READOUTS.
+        readout: What reads the pixels of the last stage.
     """
 
     width: int = 32
@@ -43,9 +44,9 @@ class SwinSettings:
     heads: tuple[int, ...] = (2, 4)
     window: int = 7
     hidden: int = 4
-    norm: str = "layer"
+    norm: Norm = "layer"
     dropout: float = 0.0
-    readout: str = "mean"
+    readout: Readout = "mean"
 
 
 class Stage(nn.Module):

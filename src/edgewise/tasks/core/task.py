@@ -6,7 +6,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Choice, OneOf, known, known_options
 from edgewise.errors import ConfigError, DataError, GraphError
 from edgewise.graphs import PATTERNS, Graph, hears_later
 from edgewise.models.signature import Signature
@@ -158,8 +159,17 @@ class Task(ABC):
         raise ConfigError(f"{self.name} generates nothing: only texts and graphs are written")
 
 
+def _given() -> None:
+    """The data's own graph."""
+
+
+GRAPHS: dict[str, Callable[..., Any]] = {"given": _given, **PATTERNS}
+# How nodes lie is the task's to say, not an option of a pattern.
+LAYOUT = ("n", "receivers", "senders", "offset", "sizes", "left", "right", "height", "width")
+
+
 @dataclass(frozen=True)
-class PatternChoice:
+class PatternChoice(Choice):
     """A graph chosen by name, with options: what a recipe writes under `graph`, and a task calls with its layout.
 
     Args:
@@ -175,19 +185,10 @@ class PatternChoice:
     """
 
     name: str = "given"
-    options: dict[str, bool | int | float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.name == "given":
-            if self.options:
-                raise ConfigError(f"the graph 'given' takes no options, but has {', '.join(self.options)}")
-            return
-        if self.name not in PATTERNS:
-            raise ConfigError(f"unknown graph {self.name!r}; known are given, {', '.join(PATTERNS)}")
-        known = list(inspect.signature(PATTERNS[self.name]).parameters)
-        for option in self.options:
-            if option not in known:
-                raise ConfigError(f"the graph {self.name!r} has no option {option!r}; its options: {', '.join(known)}")
+        known("graph", self.name, GRAPHS)
+        known_options(f"graph {self.name!r}", self.options, OneOf(GRAPHS).options(self.name))
 
     def __hash__(self) -> int:
         return hash((self.name, tuple(sorted(self.options.items()))))

@@ -7,10 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, grid, links_of
 from edgewise.graphs.comparison import isomorphism_classes, undirected
-from edgewise.layers import chosen
 from edgewise.tasks.core.splits import Split
 
 

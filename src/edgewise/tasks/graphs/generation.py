@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, causal, links_of
 from edgewise.graphs.comparison import (
@@ -18,7 +19,6 @@ from edgewise.graphs.comparison import (
     isomorphism_classes,
     random_alike,
 )
-from edgewise.layers import chosen
 from edgewise.models.capabilities import language_model
 from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate

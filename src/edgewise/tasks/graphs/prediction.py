@@ -84,7 +84,9 @@ class GraphClassification(Classification):
         if pattern is None or given(pattern):
             return self.graphs.members
         if self._e is not None:
-            raise ConfigError(f"the features of {self.name}'s edges belong to its own graphs: graph.name must be given")
+            raise ConfigError(
+                f"the features of {self.name}'s edges belong to its own graphs: the recipe's graph must be 'given'"
+            )
         if pattern not in self._members:
             sizes = [member.num_receivers for member in self.graphs.members]
             laid = {size: lay(pattern, size) for size in set(sizes)}

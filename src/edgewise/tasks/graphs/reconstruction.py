@@ -74,7 +74,7 @@ class GraphReconstruction(Task):
     def _batch(self, graphs: Sequence[Graph], generator: torch.Generator, pattern: Pattern) -> Batch:
         if not given(pattern) and pattern is not None:
             raise ConfigError(
-                f"{self.name} has graphs of its own, which are to be reconstructed: choose graph.name=given"
+                f"{self.name} has graphs of its own, which are to be reconstructed: choose the graph 'given'"
             )
         together = Graph.batch(graphs)
         first = (together.sizes.cumsum(0) - together.sizes).tolist()

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, radius_graph
 from edgewise.kernels import aggregate
-from edgewise.layers.plain.tables import chosen
 from edgewise.models.signature import Atoms
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.cache import Tensors, cached

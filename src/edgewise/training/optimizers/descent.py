@@ -25,109 +25,206 @@ Reference   equation numbers of Baggag and Saad, "Deep learning, transformers an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
+from torch import Tensor, nn, optim
+from torch.optim import Optimizer
 
+from edgewise.configuration import Bounds, Count, NonNegative, Positive, Share, typed
 from edgewise.errors import CheckpointError, ConfigError
-from edgewise.training.optimizers.averaging import WeightAverage
 from edgewise.training.optimizers.eager import eager
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
 from edgewise.training.optimizers.variational import ConstantSGD, DiagonalConstantSGD
 
-if TYPE_CHECKING:
-    from edgewise.training.settings import OptimizerSettings
-
 Groups = list[dict[str, Any]]
 
 
-def sgd(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """Stochastic gradient descent, (3.15) and, on mini-batches, (3.18)."""
-    return eager(SGD)(groups, chosen.learning_rate, fused=True)
+@dataclass(frozen=True)
+class Descent:
+    """Stochastic gradient descent, (3.15) and, on mini-batches, (3.18); every other optimiser takes its options too.
+
+    Args:
+        learning_rate: Step size η, before the schedule.
+        weight_decay: Decay λ: times the weights it joins the gradient; in adamw it shrinks the weights themselves.
+        decay_matrices_only: Leave vectors (biases, norms) without weight decay.
+        decay_prefix: Decay only weights whose name starts so, for instance "layers.0." for the first layer alone.
+    """
+
+    learning_rate: Positive = 1e-3
+    weight_decay: NonNegative = 0.0
+    decay_matrices_only: bool = False
+    decay_prefix: str = ""
+
+    def __post_init__(self) -> None:
+        typed(self, "optimizer")
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        """PyTorch's optimiser of these groups of weights."""
+        return eager(optim.SGD)(groups, self.learning_rate, fused=True)
 
 
-def momentum(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """Gradient descent that keeps a part ν of its last move, (3.19)."""
-    return eager(SGD)(groups, chosen.learning_rate, momentum=chosen.momentum, fused=True)
+@dataclass(frozen=True)
+class Momentum(Descent):
+    """Gradient descent that keeps a part ν of its last move, (3.19).
+
+    Args:
+        momentum: Part ν of the last move that is kept.
+    """
+
+    momentum: Share = 0.9
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return eager(optim.SGD)(groups, self.learning_rate, momentum=self.momentum, fused=True)
 
 
-def adagrad(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """Rates divided by the norm of each weight's past gradients."""
-    fused = groups[0]["params"][0].device.type == "cpu"  # PyTorch has no other fused one
-    return eager(Adagrad)(groups, chosen.learning_rate, eps=chosen.epsilon, fused=fused)
+@dataclass(frozen=True)
+class AdaGrad(Descent):
+    """Rates divided by the norm of each weight's past gradients.
+
+    Args:
+        epsilon: What keeps a division by a small norm finite, ε.
+    """
+
+    epsilon: Positive = 1e-8
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        fused = groups[0]["params"][0].device.type == "cpu"  # PyTorch has no other fused one
+        return eager(optim.Adagrad)(groups, self.learning_rate, eps=self.epsilon, fused=fused)
 
 
-def rmsprop(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """Rates divided by a running norm of each weight's gradients."""
-    return eager(RMSprop)(groups, chosen.learning_rate, alpha=chosen.smoothing, eps=chosen.epsilon)
+@dataclass(frozen=True)
+class RMSProp(AdaGrad):
+    """Rates divided by a running norm of each weight's gradients.
+
+    Args:
+        smoothing: Decay rate ρ of the running mean of squared gradients.
+    """
+
+    smoothing: Share = 0.99
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return eager(optim.RMSprop)(groups, self.learning_rate, alpha=self.smoothing, eps=self.epsilon)
 
 
-def adam(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """Running means of gradients and of their squares, (3.20) to (3.22)."""
-    return eager(Adam)(groups, chosen.learning_rate, betas=chosen.betas, eps=chosen.epsilon, fused=True)
+@dataclass(frozen=True)
+class Adam(AdaGrad):
+    """Running means of gradients and of their squares, (3.20) to (3.22).
+
+    Args:
+        betas: Decay rates β₁ of the running mean of gradients, and β₂ of that of their squares.
+    """
+
+    betas: tuple[Share, Share] = (0.9, 0.999)
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return eager(optim.Adam)(groups, self.learning_rate, betas=self.betas, eps=self.epsilon, fused=True)
 
 
-def adamw(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
+@dataclass(frozen=True)
+class AdamW(Adam):
     """Adam whose weight decay does not pass through the running means."""
-    return eager(AdamW)(groups, chosen.learning_rate, betas=chosen.betas, eps=chosen.epsilon, fused=True)
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return eager(optim.AdamW)(groups, self.learning_rate, betas=self.betas, eps=self.epsilon, fused=True)
 
 
-def sgld(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """Langevin dynamics, whose weights become samples of the posterior: see `edgewise.training.optimizers.langevin`."""
-    return SGLD(groups, chosen.learning_rate, chosen.examples, temperature=chosen.temperature)
+@dataclass(frozen=True)
+class Sampler(Descent):
+    """Descent whose weights become samples of the posterior.
+
+    Args:
+        examples: Number N of training examples: the loss is a mean over them.
+    """
+
+    examples: Count = 1
 
 
-def cyclical_sgld(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """Langevin dynamics in cycles, each of which explores and then samples."""
-    return CyclicalSGLD(groups, chosen.learning_rate, chosen.examples, cycle=chosen.cycle, explore=chosen.explore)
+@dataclass(frozen=True)
+class Langevin(Sampler):
+    """Langevin dynamics: see `edgewise.training.optimizers.langevin`.
+
+    Args:
+        temperature: Scale of the noise; 0 is plain SGD.
+    """
+
+    temperature: NonNegative = 1.0
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return SGLD(groups, self.learning_rate, self.examples, temperature=self.temperature)
 
 
-def constant_sgd(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
-    """SGD at the constant rate that samples the posterior best: see `edgewise.training.optimizers.variational`."""
-    return ConstantSGD(groups, chosen.learning_rate, chosen.examples, chosen.burn_in)
+@dataclass(frozen=True)
+class CyclicalLangevin(Sampler):
+    """Langevin dynamics in cycles, each of which explores and then samples.
+
+    Args:
+        cycle: Steps of one cycle.
+        explore: Part of a cycle without noise.
+    """
+
+    cycle: Count = 1000
+    explore: Share = 0.5
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return CyclicalSGLD(groups, self.learning_rate, self.examples, cycle=self.cycle, explore=self.explore)
 
 
-def diagonal_constant_sgd(groups: Groups, chosen: OptimizerSettings) -> Optimizer:
+@dataclass(frozen=True)
+class ConstantRate(Sampler):
+    """SGD at the constant rate that samples the posterior best: see `edgewise.training.optimizers.variational`.
+
+    Args:
+        burn_in: Steps at the learning rate, in which the noise of the gradients is measured.
+    """
+
+    burn_in: Annotated[int, Bounds(at_least=2)] = 1000
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return ConstantSGD(groups, self.learning_rate, self.examples, self.burn_in)
+
+
+@dataclass(frozen=True)
+class DiagonalConstantRate(ConstantRate):
     """The same with the best constant rate for each weight."""
-    return DiagonalConstantSGD(groups, chosen.learning_rate, chosen.examples, chosen.burn_in)
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return DiagonalConstantSGD(groups, self.learning_rate, self.examples, self.burn_in)
 
 
-OPTIMIZERS: dict[str, Callable[[Groups, OptimizerSettings], Optimizer]] = {
-    "sgd": sgd,
-    "momentum": momentum,
-    "adagrad": adagrad,
-    "rmsprop": rmsprop,
-    "adam": adam,
-    "adamw": adamw,
-    "sgld": sgld,
-    "cyclical-sgld": cyclical_sgld,
-    "constant-sgd": constant_sgd,
-    "diagonal-constant-sgd": diagonal_constant_sgd,
+OPTIMIZERS: dict[str, type[Descent]] = {
+    "sgd": Descent,
+    "momentum": Momentum,
+    "adagrad": AdaGrad,
+    "rmsprop": RMSProp,
+    "adam": Adam,
+    "adamw": AdamW,
+    "sgld": Langevin,
+    "cyclical-sgld": CyclicalLangevin,
+    "constant-sgd": ConstantRate,
+    "diagonal-constant-sgd": DiagonalConstantRate,
 }
 
 
-def optimizer_for(model: nn.Module, chosen: OptimizerSettings) -> Optimizer:
-    """The chosen optimiser of a model's weights: those that decay in one group, the others in a second."""
+def optimizer_for(model: nn.Module, descent: Descent) -> Optimizer:
+    """The optimiser of a model's weights: those that decay in one group, the others in a second."""
     decayed: list[nn.Parameter] = []
-    kept: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        decays = name.startswith(chosen.decay_prefix) and (parameter.ndim >= 2 or not chosen.decay_matrices_only)
-        (decayed if decays else kept).append(parameter)
-    if chosen.decay_prefix and not decayed:
+        decays = name.startswith(descent.decay_prefix) and (parameter.ndim >= 2 or not descent.decay_matrices_only)
+        (decayed if decays else others).append(parameter)
+    if descent.decay_prefix and not decayed:
         names = ", ".join(name for name, _ in model.named_parameters())
-        raise ConfigError(f"optimizer.decay_prefix {chosen.decay_prefix!r} starts no name of a weight: {names}")
-    groups: Groups = [{"params": decayed, "weight_decay": chosen.weight_decay}, {"params": kept, "weight_decay": 0.0}]
-    return OPTIMIZERS[chosen.name]([group for group in groups if group["params"]], chosen)
-
-
-def average_for(optimizer: Optimizer, chosen: OptimizerSettings) -> WeightAverage | None:
-    """The running mean of the weights, where one is asked for."""
-    return WeightAverage(optimizer, chosen.average_from, chosen.average_every) if chosen.average_from else None
+        raise ConfigError(f"optimizer.decay_prefix {descent.decay_prefix!r} starts no name of a weight: {names}")
+    groups: Groups = [
+        {"params": decayed, "weight_decay": descent.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return descent.optimizer([group for group in groups if group["params"]])
 
 
 def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -1,79 +1,97 @@
-"""Learning-rate schedules: the fraction of the learning rate that a step uses, a pure function of its number."""
+"""Learning-rate schedules: the fraction of the learning rate that a step uses, a pure function of its number.
 
-from collections.abc import Callable
+A schedule is called with the step t, counted from 0, and the number of steps T. Over the first W steps, its `warmup`,
+it rises linearly, (t + 1) / (W + 1), so that no step is wasted on a rate of zero; then it follows its equation, for
+W ≤ t ≤ T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
 from math import cos, pi
+from typing import Annotated
 
-Schedule = Callable[[int, int, int, float], float]
-
-
-def warming(step: int, warmup: int) -> float:
-    """The linear rise (t + 1) / (warmup + 1) over steps t < warmup, then 1: no step is wasted on a rate of zero."""
-    return min(1.0, (step + 1) / (warmup + 1))
+from edgewise.configuration import Bounds, Natural
 
 
-def constant(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> float:
-    """The full rate after the warm-up, to the end."""
-    return warming(step, warmup)
+@dataclass(frozen=True)
+class Constant:
+    """The full rate after the warm-up, to the end.
+
+    Args:
+        warmup: Steps over which the rate rises linearly to the learning rate.
+    """
+
+    warmup: Natural = 0
+
+    def __call__(self, step: int, steps: int) -> float:
+        if step < self.warmup:
+            return (step + 1) / (self.warmup + 1)
+        return self.after(min(1.0, (step - self.warmup) / max(1, steps - self.warmup)))
+
+    def after(self, progress: float) -> float:
+        """The fraction after the warm-up, at a progress (t - W) / (T - W) from 0 to 1."""
+        return 1.0
 
 
-def linear(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> float:
+@dataclass(frozen=True)
+class Linear(Constant):
     """Warm-up, then decay by the same amount every step, as RoBERTa and BERT are trained.
 
-    Equation    f(t) = minimum + (1 - minimum) (T - t) / (T - W), for W ≤ t ≤ T.
-    Symbols     `step` = t, counted from 0; `steps` = T, where f reaches `minimum`; `warmup` = W.
+    Args:
+        minimum: Where the decay ends at the last step, as a fraction of the learning rate.
+
+    Equation    f(t) = minimum + (1 - minimum) (T - t) / (T - W)
     Reference   Liu et al. (2019), "RoBERTa: a robustly optimized BERT pretraining approach", section 3.1.
 
     Example
-        >>> [linear(t, steps=6, warmup=2) for t in range(7)]
+        >>> [Linear(warmup=2)(t, 6) for t in range(7)]
         [0.3333333333333333, 0.6666666666666666, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
-    if step < warmup:
-        return warming(step, warmup)
-    return minimum + (1 - minimum) * (1 - _progress(step, steps, warmup))
+
+    minimum: Annotated[float, Bounds(at_least=0, at_most=1)] = 0.0
+
+    def after(self, progress: float) -> float:
+        return self.minimum + (1 - self.minimum) * (1 - progress)
 
 
-def cosine(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> float:
+@dataclass(frozen=True)
+class Cosine(Linear):
     """Warm-up, then half a cosine down to the minimum, as nanoGPT is trained.
 
-    Equation    f(t) = minimum + (1 - minimum) (1 + cos(π (t - W) / (T - W))) / 2, for W ≤ t ≤ T.
-    Symbols     `step` = t, counted from 0; `steps` = T, where f reaches `minimum`; `warmup` = W.
+    Equation    f(t) = minimum + (1 - minimum) (1 + cos(π (t - W) / (T - W))) / 2
     Reference   Loshchilov and Hutter (2017), "SGDR: stochastic gradient descent with warm restarts", eq. 5.
 
     Example
-        >>> [round(cosine(t, steps=4, minimum=0.1), 3) for t in range(5)]
+        >>> [round(Cosine(minimum=0.1)(t, 4), 3) for t in range(5)]
         [1.0, 0.868, 0.55, 0.232, 0.1]
     """
-    if step < warmup:
-        return warming(step, warmup)
-    return minimum + (1 - minimum) * 0.5 * (1 + cos(pi * _progress(step, steps, warmup)))
+
+    def after(self, progress: float) -> float:
+        return self.minimum + (1 - self.minimum) * 0.5 * (1 + cos(pi * progress))
 
 
-def _progress(step: int, steps: int, warmup: int) -> float:
-    """How much of the decay is over, 0 to 1."""
-    return min(1.0, (step - warmup) / max(1, steps - warmup))
-
-
-def polynomial(step: int, steps: int, warmup: int = 0, minimum: float = 0.0) -> float:
+@dataclass(frozen=True)
+class Polynomial(Linear):
     """Warm-up, then the fall that Langevin dynamics needs: its steps add up to infinity, their squares do not.
 
-    Equation    f(t) = (1 + (t - W)/b)^-γ, γ = 0.55, for W ≤ t ≤ T, which is a (b + t)^-γ for a = b^γ.
-    Symbols     `step` = t, counted from 0; `warmup` = W; `steps` = T, where f reaches `minimum` (0: a hundredth): this
-                decides b.
+    Equation    f(t) = (1 + (t - W)/b)^-γ, γ = 0.55, which is a (b + t)^-γ for a = b^γ; b follows from the minimum at T
+    Edge cases  a minimum of 0 stands for a hundredth
     Reference   Welling and Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", (2), section 5.
 
     Example
-        >>> [round(polynomial(t, steps=4, minimum=0.1), 3) for t in range(5)]
+        >>> [round(Polynomial(minimum=0.1)(t, 4), 3) for t in range(5)]
         [1.0, 0.209, 0.145, 0.117, 0.1]
     """
-    if step < warmup:
-        return warming(step, warmup)
-    ratio = float((minimum or 0.01) ** (-1 / 0.55))  # 1 + (T - W)/b
-    return float((1 + (ratio - 1) * _progress(step, steps, warmup)) ** -0.55)
+
+    def after(self, progress: float) -> float:
+        ratio = float((self.minimum or 0.01) ** (-1 / 0.55))  # 1 + (T - W)/b
+        return float((1 + (ratio - 1) * progress) ** -0.55)
 
 
-SCHEDULES: dict[str, Schedule] = {
-    "constant": constant,
-    "linear": linear,
-    "cosine": cosine,
-    "polynomial": polynomial,
+SCHEDULES: dict[str, type[Constant]] = {
+    "constant": Constant,
+    "linear": Linear,
+    "cosine": Cosine,
+    "polynomial": Polynomial,
 }

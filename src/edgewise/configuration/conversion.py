@@ -1,0 +1,247 @@
+"""Plain data, as YAML and the command line give it, into typed settings and back: checked, never executed."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from edgewise.configuration.choices import Bounds, Choice, OneOf, Option, Text, options_of
+from edgewise.configuration.reading import parse_yaml
+from edgewise.errors import ConfigError, nearest
+
+T = TypeVar("T")
+
+
+def chosen(what: str, choice: Choice | str, table: Mapping[str, T]) -> T:
+    """The table's entry of that name, with the choice's options bound to it.
+
+    Errors      an unknown name, or an option that the entry does not take: a ConfigError that lists the known ones
+
+    Example
+        >>> chosen("norm", "layr", {"layer": 1, "none": 2})
+        Traceback (most recent call last):
+            ...
+        edgewise.errors.ConfigError: norm 'layr' is unknown; did you mean 'layer'? choose one of layer, none
+    """
+    choice = Choice.of(choice)
+    known(what, choice.name, table)
+    entry: Any = table[choice.name]
+    if choice.options:
+        entry = partial(entry, **_complete(OneOf(table).options(choice.name), choice.options, what, choice.name))
+    return entry
+
+
+def known(what: str, name: object, table: Collection[str]) -> None:
+    """Refuse what is no name of the table."""
+    if not isinstance(name, str):
+        raise ConfigError(f"{what} must be a name, not {_shown(name)}")
+    if name not in table:
+        raise ConfigError(
+            f"{what} {_shown(name)} is unknown{nearest(name, table) or ':'} choose one of {', '.join(table)}"
+        )
+
+
+def known_options(target: str, given: Collection[Any], options: Collection[str]) -> None:
+    """Refuse options that are none of those that the target takes."""
+    for option in given:
+        if option not in options:
+            near, listed = nearest(option, options), ", ".join(options) or "none"
+            raise ConfigError(f"{target} takes no option {_shown(option)}{near or ';'} it takes {listed}")
+
+
+def build(target: Callable[..., T], options: object, where: str) -> T:
+    """Call a dataclass or a typed function with options from plain data; `where` they stand, "" for a whole file.
+
+    Errors      an option that `target` does not take, one that is missing, or a value of another type than its
+                annotation is a `ConfigError` that names the option, and the nearest one that exists.
+
+    Example
+        >>> from edgewise.models import Features
+        >>> build(Features, {"inputs": 2, "outputs": "three"}, "signature")
+        Traceback (most recent call last):
+            ...
+        edgewise.errors.ConfigError: signature.outputs must be an integer, not 'three'
+    """
+    return target(**_complete(options_of(target), _mapping(options, where), where))
+
+
+def typed(settings: Any, where: str) -> None:
+    """Bring each field of a frozen dataclass to its annotated type, or say which one cannot be."""
+    for name, value in _complete(options_of(type(settings)), vars(settings), where).items():
+        object.__setattr__(settings, name, value)
+
+
+def _complete(options: dict[str, Option], given: Mapping[str, Any], where: str, name: str = "") -> dict[str, Any]:
+    """All options, those that are given converted and the others with their defaults."""
+    known_options(f"{where or 'the configuration'}{f' {name!r}' if name else ''}", given, options)
+    paths = {option: f"{where}.{option}" if where else option for option in options}
+    missing = [paths[o] for o in options if o not in given and options[o].default is inspect.Parameter.empty]
+    if missing:
+        raise ConfigError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    values = {}
+    for option, (hint, default, _) in options.items():
+        value = given.get(option, default)
+        if isinstance(value, Mapping) and "name" not in value and isinstance(default, Choice | str):
+            value = {"name": Choice.of(default).name, **value}
+        values[option] = convert(value, hint, paths[option])
+    return values
+
+
+def convert(value: Any, hint: Any, where: str) -> Any:
+    """The value as its annotation wants it: 1 and "1e-3" may stand for floats, lists for tuples, texts for paths."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _annotated(value, *arguments, where=where)
+    if isinstance(value, Text):
+        value = _read(value, hint, arguments)
+    if hint is Any or (hint in (bool, str) and isinstance(value, hint)):
+        return value
+    if hint is int and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
+        return value
+    if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+        return _float(value, where)
+    if hint is Path and isinstance(value, str | Path):
+        return Path(value)
+    if origin in (list, tuple, Sequence) and isinstance(value, list | tuple):
+        return _sequence(value, origin, arguments, where)
+    if origin is dict:
+        return {name: convert(part, arguments[1], f"{where}.{name}") for name, part in _mapping(value, where).items()}
+    if origin in (Union, types.UnionType):
+        return _alternative(value, hint, where)
+    if (origin is Literal and value in arguments) or (hint is type(None) and value is None):
+        return value
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else build(hint, value, where)
+    raise ConfigError(f"{where} must be {_described(hint)}, not {_shown(value)}")
+
+
+def plain(value: Any) -> Any:
+    """Settings as YAML holds them: dataclasses and choices as mappings, tuples as lists, paths as text."""
+    if isinstance(value, Choice):
+        return {"name": value.name, **plain(value.options)} if value.options else value.name
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _annotated(value: Any, hint: Any, *extras: Any, where: str) -> Any:
+    for extra in extras:
+        if isinstance(extra, OneOf):
+            return _choice(value, hint, extra, where)
+    value = convert(value, hint, where)
+    for extra in extras:
+        if isinstance(extra, Bounds) and value is not None and value not in extra:
+            raise ConfigError(f"{where} must be {extra}, not {value}")
+    return value
+
+
+def _choice(value: Any, hint: Any, one_of: OneOf, where: str) -> Any:
+    """A name of the table or, where the annotation says so, a choice with all of its options."""
+    kind = next((part for part in (hint, *get_args(hint)) if isinstance(part, type) and issubclass(part, Choice)), None)
+    if isinstance(value, Text):
+        value = parse_yaml(value, where) if value.lstrip().startswith("{") else str(value)
+    name, options = (value.name, value.options) if isinstance(value, Choice) else (value, {})
+    if kind and isinstance(value, Mapping):
+        options = dict(_mapping(value, where))
+        if "name" not in options:
+            raise ConfigError(f"{where}.name is missing")
+        name = options.pop("name")
+        name = str(name) if isinstance(name, Text) else name
+    elif not isinstance(name, str):
+        raise ConfigError(f"{where} must be a name{' with options' if kind else ''}, not {_shown(value)}")
+    known(where, name, one_of.table)
+    options = _complete(one_of.options(name) if kind else {}, options, where, name)
+    return kind(name, options) if kind else name
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where or 'the configuration'} must hold options by name, not {_shown(value)}")
+    for name in value:
+        if not isinstance(name, str):
+            raise ConfigError(f"{where or 'the configuration'} has an option {_shown(name)}, which is not a name")
+    return value
+
+
+def _read(text: Text, hint: Any, arguments: tuple[Any, ...]) -> Any:
+    if hint is str or (get_origin(hint) is Literal and text in arguments):
+        return str(text)
+    try:
+        value = parse_yaml(text, "")
+    except ConfigError:
+        value = str(text)
+    return str(text) if str in arguments and value is not None else value
+
+
+def _float(value: float | str, where: str) -> float:
+    # YAML 1.1 reads 1e-3 (without a point) as text.
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{where} must be a number, not {_shown(value)}") from None
+    if not isfinite(number):
+        raise ConfigError(f"{where} must be a finite number, not {number}")
+    return number
+
+
+def _sequence(value: list[Any] | tuple[Any, ...], origin: Any, arguments: tuple[Any, ...], where: str) -> Any:
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        if len(value) != len(arguments):
+            raise ConfigError(f"{where} must hold {len(arguments)} values, not {len(value)}")
+        return tuple(convert(part, hint, where) for part, hint in zip(value, arguments, strict=True))
+    return (list if origin is list else tuple)(convert(part, arguments[0], where) for part in value)
+
+
+def _alternative(value: Any, hint: Any, where: str) -> Any:
+    """The first alternative that the value already fits, else the first that it can be converted to."""
+    for exact in (True, False):
+        for part in get_args(hint):
+            try:
+                converted = convert(value, part, where)
+            except ConfigError:
+                continue
+            if not exact or type(converted) is type(value):
+                return converted
+    raise ConfigError(f"{where} must be {_described(hint)}, not {_shown(value)}")
+
+
+_KINDS = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    type(None): "nothing",
+    Path: "a path",
+}
+
+
+def _described(hint: Any) -> str:
+    if hint in _KINDS:
+        return _KINDS[hint]
+    if get_origin(hint) is Annotated:
+        return _described(get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_described(part) for part in get_args(hint))
+    return "a list" if get_origin(hint) in (list, tuple, Sequence) else "a mapping"
+
+
+def _shown(value: object) -> str:
+    """A short value itself, else only what it is: it may be huge."""
+    if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
+        return repr(value)
+    if isinstance(value, str) and len(value) < 80:
+        return repr(str(value))
+    kinds = {Mapping: "a mapping", list | tuple: "a list", str: "a long text", int: "a huge integer"}
+    return next((said for kind, said in kinds.items() if isinstance(value, kind)), f"a {type(value).__name__}")

@@ -1,0 +1,80 @@
+"""What the settings of several models choose from: norms, activations, readouts, feed-forward networks and blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from torch import nn
+
+from edgewise.configuration import OneOf
+from edgewise.layers import (
+    ACTIVATIONS,
+    NORMS,
+    READOUTS,
+    FeedForward,
+    GatedFeedForward,
+    PostNormBlock,
+    PostNormDecoderBlock,
+    PreNormBlock,
+    PreNormDecoderBlock,
+)
+
+Activation = Annotated[str, OneOf(ACTIVATIONS)]
+Norm = Annotated[str, OneOf(NORMS)]
+Readout = Annotated[str, OneOf(("none", *READOUTS))]
+
+
+@dataclass(frozen=True)
+class PreNorm:
+    """A block that normalises what each stage reads; after the last block, the result is normalised too.
+
+    Args:
+        norm: The normalisation.
+        bias: Whether the linear maps of the block have one.
+    """
+
+    norm: Norm = "layer"
+    bias: bool = True
+
+    encoder: ClassVar[type[nn.Module]] = PreNormBlock
+    decoder: ClassVar[type[nn.Module]] = PreNormDecoderBlock
+
+    @property
+    def last(self) -> str:
+        """The normalisation after the last block."""
+        return self.norm
+
+
+@dataclass(frozen=True)
+class PostNorm(PreNorm):
+    """A block that normalises what each stage leaves."""
+
+    encoder: ClassVar[type[nn.Module]] = PostNormBlock
+    decoder: ClassVar[type[nn.Module]] = PostNormDecoderBlock
+
+    @property
+    def last(self) -> str:
+        return "none"
+
+
+BLOCKS: dict[str, type[PreNorm]] = {"pre-norm": PreNorm, "post-norm": PostNorm}
+
+
+def _feed_forward(activation: str) -> Callable[..., nn.Module]:
+    def network(width: int, bias: bool, /, *, hidden: int | None = None) -> nn.Module:
+        """A feed-forward network.
+
+        Args:
+            hidden: Its hidden width; None: 4 * width.
+        """
+        if activation == "swiglu":
+            return GatedFeedForward(width, hidden or 4 * width, bias)
+        return FeedForward(width, hidden or 4 * width, activation, bias)
+
+    return network
+
+
+# By the activation; "swiglu" is a gated network.
+FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*ACTIVATIONS, "swiglu")}
