@@ -301,6 +301,7 @@ COVERED_ELSEWHERE = {
     "errors": "tests/apps/test_malformed.py",
     "graphs/adjacency": "tests/graphs/test_graph.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
+    "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/operator/second_derivatives": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/call": "tests/kernels/test_verbs.py",
     "kernels/choose/dispatch": "tests/kernels/choose/test_planner.py",

@@ -45,19 +45,25 @@ if TYPE_CHECKING:
     from edgewise.kernels import Additive as Additive
     from edgewise.kernels import Dot as Dot
     from edgewise.kernels import EdgeBias as EdgeBias
+    from edgewise.kernels import EdgeInput as EdgeInput
+    from edgewise.kernels import EdgeNetwork as EdgeNetwork
     from edgewise.kernels import EdgeVectors as EdgeVectors
+    from edgewise.kernels import Filter as Filter
     from edgewise.kernels import GatedAdditive as GatedAdditive
     from edgewise.kernels import Gaussian as Gaussian
     from edgewise.kernels import Kernel as Kernel
     from edgewise.kernels import RelativeBias as RelativeBias
     from edgewise.kernels import SenderBias as SenderBias
+    from edgewise.kernels import TensorProduct as TensorProduct
     from edgewise.kernels import Uniform as Uniform
     from edgewise.kernels import aggregate as aggregate
     from edgewise.kernels import attend as attend
     from edgewise.kernels import collect as collect
     from edgewise.kernels import ends as ends
     from edgewise.kernels import plan as plan
+    from edgewise.kernels import plans as plans
     from edgewise.kernels import record as record
+    from edgewise.kernels import record_messages as record_messages
     from edgewise.kernels import use_backend as use_backend
     from edgewise.layers import LAYERS as LAYERS
     from edgewise.models import MODELS as MODELS

@@ -25,8 +25,8 @@ from edgewise import (
     use_backend,
     window,
 )
-from edgewise.kernels import BACKENDS
-from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Need, Sums, Takes
+from edgewise.kernels import BACKENDS, EdgeNetwork, Filter, Message
+from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Need, Networks, Sums, Takes
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate, Attend, Collect
 from edgewise.kernels.choose.planner import candidates
@@ -115,22 +115,38 @@ def test_limits_of_size_and_kind_are_data_too():
     narrow = Attention(scores=(Dot,), head_bytes=32)
     assert refusal(attention(channels=8), attend=narrow) is None
     assert refusal(attention(channels=9), attend=narrow) == "a head has 9 channels in torch.float32, more than 8"
-    summed = Messages(reductions=("sum",), batched=False, dtypes=(torch.float64,))
-    one = Collect(RING, torch.zeros(3, 4, dtype=torch.float64), "sum")
-    assert refusal(one, dtypes=None, collect=(summed,)) is None
-    assert refusal(replace(one, reduce="max"), dtypes=None, collect=(summed,)) == "it has no max: it takes sum"
-    single = replace(one, m_ij=torch.zeros(3, 4))
-    assert refusal(single, collect=(summed,)) == "its kernels compute in float64, not in torch.float32"
-    batched = replace(one, m_ij=one.m_ij.expand(2, 3, 4))
-    assert refusal(batched, dtypes=None, collect=(summed,)) == "it takes no leading batch"
+    summed = Messages(reductions=("sum",))
+    one = Collect(RING, torch.zeros(3, 4), "sum")
+    assert refusal(one, collect=(summed,)) is None
+    assert refusal(replace(one, reduce="max"), collect=(summed,)) == "it has no max: it takes sum"
     other = replace(summed, kind=int)
-    assert refusal(one, dtypes=None, collect=(other,)) == "it collects no Tensor: it takes int"
+    assert refusal(one, collect=(other,)) == "it collects no Tensor: it takes int"
     assert refusal(product(torch.ones(3)), aggregate=Sums(weighted=(0,))) == "it takes no weights"
     chosen = Attention(scores=(Dot,), graphs=(COMPLETE, CAUSAL, BLOCKS))
     said = "it runs on complete graphs, causal graphs and batches of complete graphs only"
     assert refusal(attention(), attend=chosen) == said
     for graph in (complete(3), causal(3), blocks([2, 1])):
         assert refusal(attention(graph=graph), attend=chosen) is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "reason"),
+    [
+        (Networks(), None),
+        (Networks(activations=(torch.relu,)), "its networks have no tanh: they take relu"),
+        (Networks(maps=1), "its networks have at most 1 linear maps"),
+        (Networks(gate=False), "its networks have no gate"),
+        (Networks(dropout=False), "its networks have no dropout"),
+        (Networks(batched=False), "its networks have no leading batch"),
+        (Networks(dtypes=(torch.float64,)), "its kernels compute in float64, not in torch.float32"),
+    ],
+)
+def test_networks_of_messages_are_refused_by_data_too(taken, reason):
+    maps, x = ((torch.zeros(4, 4), None),), torch.zeros(2, 3, 4)
+    network = EdgeNetwork(maps, torch.tanh, senders=x, gate=(torch.zeros(1, 4), None), dropout=0.5, activated=True)
+    backend = swift(takes=replace(TAKES, collect=(Messages(Message, networks=taken),)))
+    for message in (network, Filter(network, x)):
+        assert backend.refusal(Collect(RING, message, "sum")) == reason
 
 
 def test_a_kind_of_graph_is_known_by_its_rule():

@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 
-from edgewise import LAYERS
+from edgewise import LAYERS, plans, use_backend
 from edgewise.testing import PROPERTIES, check_layer, joined
 
 
@@ -14,6 +14,17 @@ def test_layer_conforms(name):
     layer, graph, inputs = LAYERS[name].example()
     assert type(layer) is LAYERS[name]
     check_layer(layer, graph, *inputs, skip=["compile"])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_runs_on_the_reference(name):
+    layer, graph, inputs = LAYERS[name].example()
+    layer.eval()
+    expected = joined(layer(graph, *inputs))
+    with use_backend("reference"), plans() as made:
+        found = joined(layer(graph, *inputs))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert all(one.seconds is not None for plan in made for one in plan.candidates if one.backend == "reference")
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -61,7 +61,7 @@ def _by_e3nn(layer: TFN, compiled: Callable[[Any], Any]) -> Callable[..., Tensor
         h = torch.cat([part.transpose(-1, -2).flatten(-2) for part in by_type(h)], -1)
         m_ij = product(h[j], harmonics(x_ij), R)
         m = m_ij.new_zeros(len(h), m_ij.shape[1]).index_add(0, i, m_ij)
-        y = own(h, _weights(layer.own)) + heard(m, _weights(layer.heard))
+        y = own(h, _weights(layer.own)) + heard(m, _weights(layer.mixed))
         parts = y.split([channels * (2 * out + 1) for out in types], -1)
         first, *others = (part.unflatten(-1, (channels, -1)).transpose(-1, -2) for part in parts)
         return torch.cat([first + layer.own.maps[0].bias, *others], -2)
@@ -93,7 +93,7 @@ def exact(inputs: TensorField) -> dict[str, Tensor]:
             coupled = torch.einsum("abm,eb,eac->emc", C, Y, h_j[k])
             m_ij.append(R[order.index((k, J, out))].unsqueeze(-2) * coupled)
         m = torch.zeros_like(own).repeat(1, 1, len(m_ij)).index_add(0, graph.receivers, torch.cat(m_ij, -1))
-        parts.append(layer.own.maps[out](own) + layer.heard.maps[out](m))
+        parts.append(layer.own.maps[out](own) + layer.mixed.maps[out](m))
     y = torch.cat(parts, -2)
     leaves = {"h": h, **dict(layer.named_parameters())}
     grads = torch.autograd.grad(y, list(leaves.values()), inputs.gradient.double())

@@ -1,15 +1,24 @@
-"""Floor 2: scores, the three verbs, the planner and one file per backend."""
+"""Floor 2: scores, messages, the three verbs, the planner and one file per backend."""
 
 from edgewise.kernels.backends import BACKENDS as BACKENDS
-from edgewise.kernels.backends.cpu.networks import aggregate_both_ways as aggregate_both_ways
-from edgewise.kernels.backends.cpu.networks import edge_network as edge_network
-from edgewise.kernels.backends.cpu.networks import gaussians as gaussians
-from edgewise.kernels.backends.cpu.networks import shifted_softplus as shifted_softplus
 from edgewise.kernels.choose.dispatch import Recorded as Recorded
+from edgewise.kernels.choose.dispatch import RecordedMessages as RecordedMessages
+from edgewise.kernels.choose.dispatch import plans as plans
 from edgewise.kernels.choose.dispatch import record as record
+from edgewise.kernels.choose.dispatch import record_messages as record_messages
 from edgewise.kernels.choose.dispatch import use_backend as use_backend
 from edgewise.kernels.choose.planner import Plan as Plan
-from edgewise.kernels.messages import collect_messages as collect_messages
+from edgewise.kernels.messages import EdgeInput as EdgeInput
+from edgewise.kernels.messages import EdgeNetwork as EdgeNetwork
+from edgewise.kernels.messages import EdgeReadout as EdgeReadout
+from edgewise.kernels.messages import Filter as Filter
+from edgewise.kernels.messages import Map as Map
+from edgewise.kernels.messages import Message as Message
+from edgewise.kernels.messages import TensorProduct as TensorProduct
+from edgewise.kernels.messages import edges_as_senders as edges_as_senders
+from edgewise.kernels.messages import gaussians as gaussians
+from edgewise.kernels.messages import maps_of as maps_of
+from edgewise.kernels.messages import shifted_softplus as shifted_softplus
 from edgewise.kernels.operator.dropout import dropout as dropout
 from edgewise.kernels.scores import Additive as Additive
 from edgewise.kernels.scores import Dot as Dot

@@ -6,7 +6,8 @@ Its refusals are written here, from that data, so that every backend refuses the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels.call import REDUCTIONS, Aggregate, Attend, Call, Collect
 from edgewise.kernels.kinds import Kind
+from edgewise.kernels.messages import Message, Network, is_traced
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, Score, SenderBias
 
 ANY = None  # of devices, dtypes, scores and kinds of graphs: every one
@@ -51,6 +53,12 @@ class Cost:
     held: int = 0
     launches: float = 0
 
+    def __add__(self, other: Cost) -> Cost:
+        """Both, one after the other; what bounds a temporary or a cache is the larger of the two."""
+        largest, held = max(self.largest, other.largest), max(self.held, other.held)
+        total = Cost(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+        return replace(total, largest=largest, held=held)
+
 
 @dataclass(frozen=True)
 class Attention:
@@ -87,17 +95,33 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Networks:
+    """What a backend takes of the networks of messages.
+
+    Symbols     activations = those it knows; maps = the most linear maps, the edge's own among them; dtypes = what all
+                tensors have, one for all, or any; gate, dropout, batched, traced = whether it may have a gate, dropout
+                or a leading batch, and whether torch.compile and torch.func can trace it
+    """
+
+    activations: tuple[Callable[[Tensor], Tensor], ...] | None = ANY
+    maps: int | None = None
+    dtypes: tuple[torch.dtype, ...] | None = ANY
+    gate: bool = True
+    dropout: bool = True
+    batched: bool = True
+    traced: bool = True
+
+
+@dataclass(frozen=True)
 class Messages:
     """What a backend takes of `collect` for one kind of message.
 
-    Symbols     kind = the message's type; dtypes = those of the message, where they are fewer than the backend's;
-                batched = whether it may have a leading batch
+    Symbols     kind = the message's type; networks = those that it may have, or be
     """
 
     kind: type = Tensor
     reductions: tuple[str, ...] = REDUCTIONS
-    dtypes: tuple[torch.dtype, ...] | None = ANY
-    batched: bool = True
+    networks: Networks = Networks()
 
 
 @dataclass(frozen=True)
@@ -170,7 +194,7 @@ class Backend:
     summary: str
     takes: Takes
     cost: Callable[[Call], Cost]
-    run: Callable[[Call], Tensor | tuple[Tensor, Tensor]]
+    run: Callable[[Call], Tensor | tuple[Tensor, ...]]
     devices: tuple[str, ...] | None = ANY
     by_name: tuple[str, ...] | None = ()
     need: Need | None = None
@@ -277,14 +301,33 @@ def _of_sum(takes: Sums, call: Aggregate) -> str | None:
 
 
 def _of_message(takes: Sequence[Messages], call: Collect) -> str | None:
-    taken = next((one for one in takes if isinstance(call.m_ij, one.kind)), None)
+    message = call.message
+    taken = next((one for one in takes if isinstance(message, one.kind)), None)
     if taken is None:
-        return f"it collects no {type(call.m_ij).__name__}: it takes {_names([one.kind for one in takes])}"
-    if call.reduce not in taken.reductions:
+        return f"it collects no {type(message).__name__}: it takes {_names([one.kind for one in takes])}"
+    if call.reduce not in (None, *taken.reductions):
         return f"it has no {call.reduce}: it takes {_listed(taken.reductions)}"
-    if call.m_ij.ndim > 2 and not taken.batched:
-        return "it takes no leading batch"
-    return _of_dtype(taken.dtypes, call.dtype)
+    network = message.network if isinstance(message, Message) else None
+    return None if network is None else _of_network(taken.networks, network)
+
+
+def _of_network(takes: Networks, network: Network[Any]) -> str | None:
+    if not _among(network.activation, takes.activations):
+        name = getattr(network.activation, "__name__", network.activation)
+        return f"its networks have no {name}: they take {_names(takes.activations)}"
+    if takes.maps is not None and len(network.maps) >= takes.maps:
+        return f"its networks have at most {takes.maps} linear maps"
+    if network.gate is not None and not takes.gate:
+        return "its networks have no gate"
+    if network.dropout > 0 and not takes.dropout:
+        return "its networks have no dropout"
+    if network.batch and not takes.batched:
+        return "its networks have no leading batch"
+    if not takes.traced and is_traced():
+        return "torch.compile and torch.func cannot trace its networks"
+    if takes.dtypes is not None and len(network.dtypes) > 1:
+        return f"its networks have one dtype, not {_listed([str(dtype) for dtype in network.dtypes])}"
+    return next((reason for dtype in network.dtypes if (reason := _of_dtype(takes.dtypes, dtype))), None)
 
 
 def _of_kind(kinds: tuple[Kind, ...] | None, call: Call) -> str | None:
@@ -305,8 +348,8 @@ def _among(one: object, several: Sequence[object] | None) -> bool:
     return several is None or one in several
 
 
-def _names(types: Sequence[type] | None) -> str:
-    return _listed([one.__name__ for one in types or ()])
+def _names(things: Sequence[Any] | None) -> str:
+    return _listed([one.__name__ for one in things or ()])
 
 
 def _listed(names: Sequence[str]) -> str:

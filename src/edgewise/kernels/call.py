@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import EdgeBias, Gaussian, Score
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -32,6 +33,9 @@ class Attend:
     @property
     def dtype(self) -> torch.dtype:
         return self.v.dtype
+
+    def __str__(self) -> str:
+        return f"attend, {type(self.score).__name__}, {self.heads} heads × {self.v.shape[-1]}{_batch(self.v, 3)}"
 
     @property
     def heads(self) -> int:
@@ -98,6 +102,10 @@ class Aggregate:
     def dtype(self) -> torch.dtype:
         return self.x.dtype
 
+    def __str__(self) -> str:
+        channels = self.x.shape[self.node_axis + 1 :].numel()
+        return f"aggregate ({self.reduce}), {channels} channels{_batch(self.x, -self.node_axis)}"
+
     @property
     def node_axis(self) -> int:
         return -2 if self.weight is None or self.weight.ndim == 1 else -3
@@ -114,19 +122,32 @@ class Aggregate:
 
 @dataclass(slots=True)
 class Collect:
-    """y_i = ⊕_j m_ij for messages m [*, E, C] in the graph's edge order."""
+    """y_i = ⊕_j m_ij for messages m [*, E, C] in the graph's edge order, or a record of them; m_ij where ⊕ is None."""
 
     verb: ClassVar[str] = "collect"
     graph: Graph
-    m_ij: Tensor
-    reduce: str
+    message: Tensor | Message[Any]
+    reduce: str | None
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.m_ij.dtype
+        return self.message.dtype
+
+    def __str__(self) -> str:
+        if isinstance(self.message, Message):
+            return f"collect ({self.reduce or 'on edges'}), {self.message}"
+        return f"collect ({self.reduce}), {self.m_ij.shape[-1]} channels{_batch(self.m_ij, 2)}"
+
+    @property
+    def m_ij(self) -> Tensor:
+        """The messages of a call that has them as a tensor."""
+        assert isinstance(self.message, Tensor)
+        return self.message
 
     def signature(self) -> tuple[object, ...]:
         """What a choice of backend may depend on besides the graph."""
+        if isinstance(self.message, Message):
+            return (type(self.message), self.reduce, *self.message.signature())
         return (self.m_ij.shape, self.m_ij.dtype, self.m_ij.device, self.reduce)
 
     def lowered(self) -> Collect:
@@ -194,15 +215,24 @@ def check_aggregate(call: Aggregate) -> None:
 
 
 def check_collect(call: Collect) -> None:
-    """Raise ShapeError unless there is one message per edge."""
+    """Raise ShapeError unless there is one message per edge, or the record of them fits."""
+    if isinstance(call.message, Message):
+        if call.reduce is not None:
+            check_reduction(call.reduce)
+        call.message.check(call.graph, call.reduce)
+        return
     check_reduction(call.reduce)
-    _check_rows("m_ij", call.m_ij, -2, call.graph.num_edges, "edges", "[*, E, C]")
+    _check_rows("m_ij", call.message, -2, call.graph.num_edges, "edges", "[*, E, C]")
 
 
-def check_reduction(reduce: str) -> None:
+def check_reduction(reduce: str | None) -> None:
     """Raise ShapeError for a reduction that does not exist."""
     if reduce not in REDUCTIONS:
         raise ShapeError(f"unknown reduction {reduce!r}: choose one of {', '.join(REDUCTIONS)}")
+
+
+def _batch(x: Tensor, last: int) -> str:
+    return f", batch {list(x.shape[:-last])}" if x.ndim > last else ""
 
 
 def _check_rows(name: str, x: Tensor, axis: int, count: int, what: str, shape: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -21,9 +21,11 @@ from edgewise.kernels.call import (
 )
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.choose.planner import Plan, explain
+from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Dot, Score, Uniform
 
 X = TypeVar("X", Tensor, Tensor | None)
+Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
 
 
 @overload
@@ -76,9 +78,12 @@ def attend(
     if isinstance(score, Uniform) and not (score.biases or score.vectors or dropout or return_weights or backend):
         return aggregate(graph, v.flatten(-2), reduce="mean").reshape(*v.shape[:-3], graph.num_receivers, *v.shape[-2:])
     result = dispatch.run(call, backend)
+    if isinstance(result, Tensor):
+        return result
+    y, p = result
     if seen is not None:
-        seen.append(dispatch.Recorded(graph, result[1].detach()))
-    return result
+        seen.append(dispatch.Recorded(graph, p.detach()))
+    return y, p
 
 
 def aggregate(
@@ -106,14 +111,24 @@ def aggregate(
     return _tensor(dispatch.run(call, backend))
 
 
-def collect(graph: Graph, m_ij: Tensor, reduce: str = "sum", *, backend: str | None = None) -> Tensor:
+@overload
+def collect(
+    graph: Graph, message: Message[Result], reduce: str | None = ..., *, backend: str | None = ...
+) -> Result: ...
+@overload
+def collect(graph: Graph, message: Tensor, reduce: str = ..., *, backend: str | None = ...) -> Tensor: ...
+def collect(
+    graph: Graph, message: Tensor | Message[Any], reduce: str | None = "sum", *, backend: str | None = None
+) -> Any:
     """Combine the messages that arrive at every receiver.
 
-    Equation    y_i = ⊕_{j ∈ N(i)} m_ij with ⊕ one of sum, mean, max, min
-    Shapes      m_ij [*, E, C] in the graph's edge order -> [*, I, C]
+    Equation    y_i = ⊕_{j ∈ N(i)} m_ij with ⊕ one of sum, mean, max, min; None: m_ij themselves
+    Symbols     message = m, a tensor, or a record that a kernel can read: `EdgeNetwork`, `EdgeReadout`, `Filter` or
+                `TensorProduct`
+    Shapes      m_ij [*, E, C] in the graph's edge order -> [*, I, C]; a record says what it returns
     Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
-    Edge cases  a receiver without senders gives 0
-    Cost        O(E·C)
+    Edge cases  a receiver without senders gives 0; under torch.autocast a record's linear maps take its dtype
+    Cost        O(E·C), and that of the record
     Reference   Gilmer et al. 2017, eq. 1
     Example
         >>> import torch
@@ -123,9 +138,15 @@ def collect(graph: Graph, m_ij: Tensor, reduce: str = "sum", *, backend: str | N
         >>> collect(graph, m_ij, "max").flatten().tolist()
         [1.0, 0.0, 7.0]
     """
-    call = Collect(graph, m_ij, reduce)
+    device = graph.device.type
+    if isinstance(message, Message) and torch.is_autocast_enabled(device):
+        message = message.lowered(torch.get_autocast_dtype(device))
+    call = Collect(graph, message, reduce)
     check_collect(call)
-    return _tensor(dispatch.run(call, backend))
+    seen = dispatch.recording_messages()
+    if seen is not None and isinstance(message, Message):
+        seen.append(dispatch.RecordedMessages(graph, tuple(m.detach() for m in message.on_edges(graph))))
+    return dispatch.run(call, backend)
 
 
 def ends(graph: Graph, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -157,7 +178,7 @@ def ends(graph: Graph, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor
 
 def plan(
     graph: Graph,
-    score: Score | None = None,
+    what: Score | Message[Any] | None = None,
     *,
     verb: str = "attend",
     heads: int = 1,
@@ -168,8 +189,10 @@ def plan(
 ) -> Plan:
     """What would run, and why: every backend's predicted time or its refusal, without computing anything.
 
-    Symbols     score = that of `attend` (default `Dot()`); verb = "attend", "aggregate" or "collect"; C = channels
-    Shapes      tensors of [*batch, N, heads, channels] are assumed, [*batch, N, channels] for aggregate and collect
+    Symbols     what = a score of `attend` (default `Dot()`), or a record of messages that `collect` combines by
+                `reduce`; verb = "attend", "aggregate" or "collect", of tensors that are assumed; C = channels
+    Shapes      tensors of [*batch, N, heads, channels] are assumed, [*batch, N, channels] for aggregate and collect; a
+                record has its own
     Errors      ShapeError for a verb, reduction or size that does not exist
     Cost        microseconds; no tensor is filled
     Example
@@ -179,26 +202,27 @@ def plan(
     """
     if min(heads, channels, *batch, 1) < 1:
         raise ShapeError(f"heads, channels and batch must be at least 1, not {heads}, {channels} and {batch}")
+
+    def assumed(*shape: int) -> Tensor:
+        return torch.empty(*batch, *shape, dtype=dtype, device="meta")
+
     call: Call
-    if verb == "attend":
-        score = Dot() if score is None else score
+    if isinstance(what, Message):
+        call = Collect(graph, what, reduce)
+        check_collect(call)
+    elif verb == "attend":
+        score = Dot() if what is None else what
         width = score.end_width or channels
-        q = torch.empty(*batch, graph.num_receivers, heads, width, dtype=dtype, device="meta")
-        k = torch.empty(*batch, graph.num_senders, heads, width, dtype=dtype, device="meta")
-        v = torch.empty(*batch, graph.num_senders, heads, channels, dtype=dtype, device="meta")
+        q, k = assumed(graph.num_receivers, heads, width), assumed(graph.num_senders, heads, width)
+        v = assumed(graph.num_senders, heads, channels)
         call = Attend(graph, q, k, v, score) if score.needs_ends else Attend(graph, None, None, v, score)
-        what = f"attend, {type(score).__name__}, {heads} heads × {channels}"
-    elif verb == "aggregate":
+    elif verb in ("aggregate", "collect"):
         check_reduction(reduce)
-        x = torch.empty(*batch, graph.num_senders, channels * heads, dtype=dtype, device="meta")
-        call, what = Aggregate(graph, x, None, reduce), f"aggregate ({reduce}), {channels * heads} channels"
-    elif verb == "collect":
-        check_reduction(reduce)
-        m_ij = torch.empty(*batch, graph.num_edges, channels * heads, dtype=dtype, device="meta")
-        call, what = Collect(graph, m_ij, reduce), f"collect ({reduce}), {channels * heads} channels"
+        x = assumed(graph.num_senders if verb == "aggregate" else graph.num_edges, channels * heads)
+        call = Aggregate(graph, x, None, reduce) if verb == "aggregate" else Collect(graph, x, reduce)
     else:
         raise ShapeError(f"there is no verb {verb!r}: choose attend, aggregate or collect")
-    return explain(call, f"{graph}: {what}{f', batch {list(batch)}' if batch else ''}")
+    return explain(call)
 
 
 def _lowered(x: X) -> X:
@@ -208,6 +232,6 @@ def _lowered(x: X) -> X:
     return x
 
 
-def _tensor(result: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+def _tensor(result: Tensor | tuple[Tensor, ...]) -> Tensor:
     assert isinstance(result, Tensor)
     return result

@@ -71,7 +71,6 @@ from edgewise.layers.geometric.spherical import Gate as Gate
 from edgewise.layers.geometric.spherical import RadialWeights as RadialWeights
 from edgewise.layers.geometric.spherical import TypedLinear as TypedLinear
 from edgewise.layers.geometric.spherical import by_type as by_type
-from edgewise.layers.geometric.spherical import edges_as_senders as edges_as_senders
 from edgewise.layers.geometric.spherical import harmonics as harmonics
 from edgewise.layers.geometric.tensor_field import TFN as TFN
 from edgewise.layers.geometric.tensor_field import SE3Attention as SE3Attention

@@ -8,6 +8,7 @@ import torch
 
 from edgewise.apps.command import main as command_line
 from edgewise.apps.command.main import main, split_sections
+from edgewise.apps.command.planning import PLANNED
 from edgewise.errors import ConfigError
 from edgewise.kernels.choose import measure as calibration
 from edgewise.kernels.choose.machines import ASSUMED
@@ -148,6 +149,24 @@ def test_a_gpu_that_is_not_there_is_told_of_in_one_line(words: list[str], capsys
 def test_plan_knows_every_score(score: str, capsys) -> None:
     assert main(["plan", "causal", "n=16", "--score", score, "--heads", "2", "--channels", "4"]) == 0
     assert "→" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("layer", PLANNED)
+def test_plan_shows_every_call_of_a_layer(layer: str, capsys) -> None:
+    assert (
+        main(["plan", "complete", "receivers=16", "--layer", layer, "--heads", "2", "--channels", "4", "--json"]) == 0
+    )
+    calls = json.loads(capsys.readouterr().out.splitlines()[-1])["calls"]
+    assert all(call["choice"] == call["candidates"][0]["backend"] for call in calls)
+    refusals = [one["refusal"] for call in calls for one in call["candidates"] if one["refusal"]]
+    assert all("kernels run on NVIDIA GPUs" in reason or reason for reason in refusals) and refusals
+    messages = {"EGNN": "EdgeReadout", "SchNet": "Filter", "TFN": "TensorProduct", "GraphNetwork": "EdgeNetwork"}
+    assert messages.get(layer, "") in calls[0]["what"]
+
+
+def test_a_layer_that_cannot_be_planned_is_refused_in_one_line(capsys) -> None:
+    assert main(["plan", "complete", "receivers=16", "--layer", "EGN"]) == 2
+    assert "score or layer 'EGN' is unknown; did you mean 'EGNN'?" in capsys.readouterr().err
 
 
 def test_sections_are_set_aside_wherever_they_stand() -> None:

@@ -5,13 +5,31 @@ from unittest import mock
 import pytest
 import torch
 
-from edgewise import Additive, Dot, Graph, Kernel, ShapeError, Uniform, attend, causal, complete, plan, window
+from edgewise import (
+    Additive,
+    BackendRefusal,
+    Dot,
+    Graph,
+    Kernel,
+    ShapeError,
+    Uniform,
+    attend,
+    causal,
+    collect,
+    complete,
+    plan,
+    plans,
+    record_messages,
+    use_backend,
+    window,
+)
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import native
 from edgewise.kernels.call import Attend
 from edgewise.kernels.choose import planner
 from edgewise.kernels.choose.machines import Machine
+from edgewise.layers import EGNN, TFN, AttentionEGNN, MessageNetwork, RadialField, SchNet
 
 
 def ring(n: int) -> Graph:
@@ -102,3 +120,53 @@ def test_seconds_add_up():
     assert machine.seconds(Cost(tiles=20, edges=5)) == 1 + 1
     assert machine.seconds(Cost(rows=16, held=50)) == 2  # all of them in the cache
     assert machine.seconds(Cost(rows=16, held=100)) == 1 + 4  # half of them
+
+
+@pytest.mark.parametrize(
+    ("layer", "inputs", "called"),
+    [
+        (EGNN(64, 64), (64, 3), ["collect (mean), EdgeReadout 64 → 64 → 64 → 1, silu"]),
+        (MessageNetwork(64, 64), (64,), ["collect (sum), EdgeNetwork 64 → 64, silu"]),
+        (
+            SchNet(64, 64),
+            (64, 3),
+            ["collect (sum), Filter, 64 channels, weights by a network 64 → 64, shifted_softplus"],
+        ),
+        (TFN(8), ((4, 8), 3), ["collect (sum), TensorProduct, 112 channels, weights by a network 32 → 32 → 48, silu"]),
+        (RadialField(8), (3, 3), ["collect (mean), EdgeNetwork 8 → 1, silu"]),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_the_calls_of_geometric_layers_are_planned(layer, inputs, called):
+    graph = Graph.from_edge_index(torch.randint(200, (2, 3000), generator=torch.Generator().manual_seed(0)), 200)
+    shapes = [shape if isinstance(shape, tuple) else (shape,) for shape in inputs]
+    with plans() as made:
+        layer(graph, *(torch.randn(200, *shape) for shape in shapes))
+    assert [one.what.split(": ")[1] for one in made] == called
+    for one in made:
+        reasons = {candidate.backend: candidate.refusal for candidate in one.candidates}
+        assert one.choice == "native" and reasons["segment"] is None and reasons["reference"] is None
+        assert all(reasons[name] for name in ("dense", "factored", "flex", "ragged", "tiled", "bitmap"))
+
+
+def test_a_backend_that_refuses_a_layers_message_says_why_and_no_other_runs():
+    graph, h, x = ring(8), torch.randn(8, 4), torch.randn(8, 3)
+    with use_backend("tiled"), pytest.raises(BackendRefusal, match="it runs attend, not collect"):
+        EGNN(4, 4)(graph, h, x)
+    with use_backend("native"), pytest.raises(BackendRefusal, match="its networks have no gate"):
+        AttentionEGNN(4, 4)(graph, h, x)
+    with (
+        use_backend("native"),
+        pytest.raises(BackendRefusal, match="no tanh: they take relu, silu and"),
+    ):
+        EGNN(4, 4, activation="tanh")(graph, h, x)
+
+
+def test_messages_are_recorded_as_attention_weights_are():
+    graph, h, x = ring(8), torch.randn(8, 4), torch.randn(8, 3)
+    layer = EGNN(4, 5)
+    with record_messages() as seen:
+        _, moved = layer(graph, h, x)
+    ((m_ij, pull_ij),) = (one.messages for one in seen)
+    assert m_ij.shape == (8, 5) and pull_ij.shape == (8, 3) and not m_ij.requires_grad
+    assert torch.allclose(x + collect(graph, pull_ij, "mean"), moved, atol=1e-6)

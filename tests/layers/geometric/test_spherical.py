@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from edgewise import ConfigError, EdgewiseError, Graph, ShapeError
+from edgewise import ConfigError, EdgewiseError, Graph, ShapeError, collect
 from edgewise.layers import Coupling, Gate, RadialWeights, TypedLinear, by_type, harmonics
 from edgewise.layers.geometric import spherical
 from edgewise.testing import assert_equivariant
@@ -97,18 +97,25 @@ def test_a_gate_is_its_equation():
 def test_radial_weights_follow_the_paths():
     coupling, graph = Coupling(2, filters=1), messy_graph()
     basis = coupling.basis(graph, torch.randn(7, 3))
-    found = RadialWeights(4, 5, 2, coupling.paths)(graph, basis, torch.randn(graph.num_edges, 2))
-    assert [R.shape for R in found] == [(graph.num_edges, count, 4) for count in coupling.paths]
+    weights = RadialWeights(4, 5, 2, sum(coupling.paths))
+    a_ij = torch.randn(graph.num_edges, 2)
+    found = collect(graph, weights(basis, a_ij), None)
+    assert found.shape == (graph.num_edges, 4 * sum(coupling.paths))
+    assert torch.allclose(found, weights.network(torch.cat([basis.distances, a_ij], -1)), atol=1e-6)
 
 
-def test_a_convolution_is_the_sum_of_the_coupled_messages():
+@pytest.mark.parametrize("reduce", ["sum", None])
+@pytest.mark.parametrize("backend", [None, "segment", "reference"])
+def test_a_convolution_is_the_sum_of_the_coupled_messages(backend, reduce):
     """Coefficients at the nodes or on the edges: the same sums."""
     coupling, graph, h, x = Coupling(2), messy_graph(), torch.randn(2, 7, 9, 4).double(), torch.randn(2, 7, 3).double()
     basis = coupling.basis(graph, x)
-    m_ij = [m.flatten(-2) for m in basis.couple(graph, h)]
-    expected = [torch.zeros(2, 7, *m.shape[2:]).double().index_add(1, graph.receivers, m) for m in m_ij]
-    ones = [torch.ones(2, graph.num_edges, len(outs), 4).double() for outs in coupling.filtered.values()]
-    for found, sums in zip(basis.convolve(graph, h, ones), expected, strict=True):
+    expected = [m.flatten(-3) for m in basis.couple(graph, h)]
+    if reduce == "sum":
+        expected = [m.new_zeros(2, 7, m.shape[-1]).index_add(1, graph.receivers, m) for m in expected]
+    ones = torch.ones(2, graph.num_edges, 4 * sum(coupling.paths)).double()
+    results = collect(graph, basis.message(h, ones), reduce, backend=backend)
+    for found, sums in zip(results, expected, strict=True):
         assert torch.allclose(found, sums, atol=1e-12)
 
 
@@ -127,6 +134,12 @@ def test_what_does_not_fit_is_refused():
         Coupling(2).basis(graph, basis)
     with pytest.raises(ShapeError, match=r"must be \[\*, 7, 4, C\]"):
         basis.couple(graph, torch.randn(7, 9, 2))
+    with pytest.raises(ShapeError, match=r"must be \[\*, 7, 4, C\]"):
+        collect(graph, basis.message(torch.randn(7, 9, 2), torch.ones(graph.num_edges, 12)))
+    with pytest.raises(ShapeError, match="have 11 channels, but must have 12"):
+        collect(graph, basis.message(torch.randn(7, 4, 2), torch.ones(graph.num_edges, 11)))
+    with pytest.raises(ShapeError, match="are summed: reduce='mean'"):
+        collect(graph, basis.message(torch.randn(7, 4, 2), torch.ones(graph.num_edges, 12)), "mean")
 
 
 def test_without_e3nn_an_error_says_what_to_install(monkeypatch):

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, complete, record
-from edgewise.layers import TFN, Coupling, SE3Attention, by_type, edges_as_senders
+from edgewise.kernels import edges_as_senders
+from edgewise.layers import TFN, Coupling, SE3Attention, by_type
 from edgewise.layers.geometric import spherical
 from edgewise.testing import assert_equivariant
 from layers.parity import assert_parity, leaf, messy_graph
@@ -92,7 +93,7 @@ def test_a_convolution_is_that_of_e3nn(coupling):
     weights = dict(layer.named_parameters())
     x_ij = x[graph.receivers] - x[graph.senders]
     R = radial("radial.network", weights, x_ij, a_ij)
-    U = [weights[f"heard.maps.{out}.weight"] for out in range(coupling.types + 1)]
+    U = [weights[f"mixed.maps.{out}.weight"] for out in range(coupling.types + 1)]
     m_ij = fully_connected(layer, weights, R, U, h[graph.senders], x_ij)
     expected = alone(layer, weights, h) + torch.zeros_like(h).index_add(0, graph.receivers, m_ij)
     leaves = [h, x, a_ij, *weights.values()]
@@ -139,8 +140,8 @@ def test_an_attention_is_its_equations_on_e3nns_products(coupling):
             p = torch.softmax(s / D**0.5, 0)
             for out, part in enumerate(v):
                 y[out][i][..., head] = (p[:, None, None, None] * part[own][..., head]).sum(0)
-    heard = [part.flatten(-2) @ weights[f"output.maps.{out}.weight"].T for out, part in enumerate(y)]
-    expected = alone(layer, weights, h) + torch.cat(heard, -2)
+    mixed = [part.flatten(-2) @ weights[f"output.maps.{out}.weight"].T for out, part in enumerate(y)]
+    expected = alone(layer, weights, h) + torch.cat(mixed, -2)
     assert_parity(layer, weights, (graph, h, x, a_ij), expected, [h, x, a_ij, *weights.values()], tolerance=1e-10)
 
 
@@ -217,12 +218,12 @@ def test_a_periodic_cell_knows_no_edge_of_the_box():
         assert not torch.allclose(layer(graph, h, x), layer(graph, h, image), atol=1e-6)
 
 
-def test_edges_are_heard_by_their_receivers():
+def test_receivers_listen_to_their_own_edges():
     graph = messy_graph()
-    heard = edges_as_senders(graph)
-    assert heard.num_senders == graph.num_edges
-    assert torch.equal(heard.receivers, graph.receivers)
-    assert edges_as_senders(graph) is heard
+    own = edges_as_senders(graph)
+    assert own.num_senders == graph.num_edges
+    assert torch.equal(own.receivers, graph.receivers)
+    assert edges_as_senders(graph) is own
 
 
 def test_a_lone_node_keeps_to_itself():

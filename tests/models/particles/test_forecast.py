@@ -57,7 +57,7 @@ def test_every_weight_learns_and_evaluation_agrees(layer):
     blind = {n for n, p in forecast.named_parameters() if p.grad is None or not p.grad.abs().sum()}
     last = {"forecast.layers.1.phi_h"} if "egnn" in layer else {"forecast.energy.linears.1.bias"}
     if layer in ("tfn", "se3-attention"):  # what the last layer says of numbers is not read
-        last = {f"forecast.layers.1.{name}.maps.0" for name in ("own", "heard", "output")}
+        last = {f"forecast.layers.1.{name}.maps.0" for name in ("own", "mixed", "output")}
     assert all(name.startswith(tuple(last)) for name in blind)
     with torch.no_grad():
         assert torch.allclose(forecast(GRAPH, x), y)

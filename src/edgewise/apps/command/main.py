@@ -160,6 +160,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         metavar="SCORE",
         help="Dot (default), Additive, GatedAdditive, Gaussian, Uniform, Kernel",
     )
+    plan.add_argument("--layer", metavar="LAYER", help="every call of a layer instead: EGNN, SchNet, TFN, ...")
     plan.add_argument("--heads", type=whole(1, 4096), default=4, metavar="H", help="attention heads (default: 4)")
     plan.add_argument(
         "--channels", type=whole(1, 65536), default=64, metavar="C", help="channels per head (default: 64)"
@@ -194,6 +195,7 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
 
     edgewise plan causal n=1024 --heads 8
     edgewise plan grid height=28 width=28 --channels 16 --score Gaussian
+    edgewise plan complete receivers=100 --layer EGNN
     edgewise plan --calibrate
     edgewise plan --calibrate --device cuda"""
 
@@ -282,7 +284,8 @@ def run(args: argparse.Namespace) -> Answer:
             from edgewise.apps.command.planning import plan
 
             shape = (args.heads, args.channels, args.batch, args.dtype)
-            return plan(args.pattern, args.options, args.score, *shape, args.device, calibrate=args.calibrate)
+            what = args.score if args.layer is None else args.layer
+            return plan(args.pattern, args.options, what, *shape, args.device, calibrate=args.calibrate)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

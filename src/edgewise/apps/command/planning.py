@@ -1,4 +1,4 @@
-"""`edgewise plan`: what the planner would choose for a graph and a score, and why."""
+"""`edgewise plan`: what the planner would choose for a graph and a score, or for every call of a layer, and why."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise import configuration
+from edgewise import configuration, layers
 from edgewise.apps.command.listing import columns
 from edgewise.apps.options import assignments, overridden
 from edgewise.configuration import known, options_of
 from edgewise.errors import ConfigError
 from edgewise.graphs import PATTERNS, Graph
-from edgewise.kernels import Score
+from edgewise.kernels import Plan, Score
 from edgewise.kernels.choose import measure as calibration
 from edgewise.kernels.choose.machines import Machine
 
@@ -26,7 +26,7 @@ SPEEDS = [field.name for field in fields(Machine)]
 def plan(
     pattern: str | None,
     options: Sequence[str],
-    score: str,
+    what: str,
     heads: int,
     channels: int,
     batch: int,
@@ -35,7 +35,10 @@ def plan(
     *,
     calibrate: bool = False,
 ) -> dict[str, Any]:
-    """Print the planner's table for a device, after measuring it where that is asked for."""
+    """Print the planner's table for a score, or one for each call of a layer, after measuring the device if asked to.
+
+    Symbols     what = a name of SCORES or of PLANNED
+    """
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("--device cuda: PyTorch sees no GPU of NVIDIA's here; use cpu")
     answer: dict[str, Any] = {}
@@ -51,19 +54,23 @@ def plan(
             raise ConfigError(f"name a pattern, such as `edgewise plan causal n=1024`; known are {', '.join(PATTERNS)}")
         return answer
     known("pattern", pattern, PATTERNS)
-    known("score", score, SCORES)
-    graph = build(pattern, options).to(device)
-    table = edgewise.plan(
-        graph,
-        SCORES[score](heads, channels),
-        heads=heads,
-        channels=channels,
-        batch=() if batch == 1 else (batch,),
-        dtype=getattr(torch, dtype),
-    )
-    print(table)
-    candidates = [{"backend": one.backend, "seconds": one.seconds, "refusal": one.refusal} for one in table.candidates]
-    return answer | {"graph": repr(graph), "choice": table.choice, "candidates": candidates}
+    known("score or layer", what, SCORES | PLANNED)
+    graph, lead, precision = build(pattern, options).to(device), () if batch == 1 else (batch,), getattr(torch, dtype)
+    if what in SCORES:
+        score = SCORES[what](heads, channels)
+        tables = [edgewise.plan(graph, score, heads=heads, channels=channels, batch=lead, dtype=precision)]
+    else:
+        layer, shapes = PLANNED[what](heads, channels)
+        inputs = [torch.randn(*lead, graph.num_receivers, *shape, dtype=precision, device=device) for shape in shapes]
+        with torch.no_grad(), edgewise.plans() as tables:
+            layer.to(graph.device, precision)(graph, *inputs)
+    print(*tables, sep="\n")
+    plans = [{"what": table.what, "choice": table.choice, "candidates": _candidates(table)} for table in tables]
+    return answer | {"graph": repr(graph)} | (plans[0] if what in SCORES else {"calls": plans})
+
+
+def _candidates(table: Plan) -> list[dict[str, Any]]:
+    return [{"backend": one.backend, "seconds": one.seconds, "refusal": one.refusal} for one in table.candidates]
 
 
 def build(pattern: str, options: Sequence[str]) -> Graph:
@@ -85,3 +92,23 @@ SCORES: dict[str, Callable[[int, int], Score]] = {
     "Uniform": lambda heads, channels: edgewise.Uniform(),
     "Kernel": lambda heads, channels: edgewise.Kernel(nn.Softplus()),
 }
+
+Planned = tuple[nn.Module, tuple[tuple[int, ...], ...]]  # a layer, and the shapes of a node's inputs
+
+PLANNED: dict[str, Callable[[int, int], Planned]] = {
+    "GAT": lambda heads, C: (layers.GAT(heads * C, C, heads), ((heads * C,),)),
+    "GraphNetwork": lambda heads, C: (_graph_network(C), ((C,),)),
+    "EdgeConv": lambda heads, C: (layers.EdgeConv(layers.MLP([2 * C, C, C])), ((C,),)),
+    "MessageNetwork": lambda heads, C: (layers.MessageNetwork(C, C), ((C,),)),
+    "RadialField": lambda heads, C: (layers.RadialField(C), ((3,), (3,))),
+    "EGNN": lambda heads, C: (layers.EGNN(C, C), ((C,), (3,))),
+    "AttentionEGNN": lambda heads, C: (layers.AttentionEGNN(C, C), ((C,), (3,))),
+    "SchNet": lambda heads, C: (layers.SchNet(C, C), ((C,), (3,))),
+    "TFN": lambda heads, C: (layers.TFN(C), ((4, C), (3,))),
+    "SE3Attention": lambda heads, C: (layers.SE3Attention(heads * C, heads), ((4, heads * C), (3,))),
+}
+
+
+def _graph_network(C: int) -> nn.Module:
+    edge, node = (layers.MLP([width * C, C, C]) for width in (2, 2))
+    return layers.GraphNetwork(layers.EdgeUpdate(edge), layers.NodeUpdate(node), None)

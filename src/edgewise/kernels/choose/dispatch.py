@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,7 +16,9 @@ from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
-from edgewise.kernels.choose.planner import cheapest
+from edgewise.kernels.choose.planner import Plan, cheapest, explain
+
+Kept = TypeVar("Kept")
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
 _forced_for_compiler: str | None = None  # the same: torch.compile can read and watch a global, but no ContextVar
@@ -49,12 +52,14 @@ def forced_backend() -> str | None:
     return _forced_for_compiler if torch.compiler.is_compiling() else _forced.get()
 
 
-def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
+def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     """Run a call on the named backend, else on the forced one, else on the cheapest that does not refuse."""
     device = call.graph.device.type
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
+    if not torch.compiler.is_compiling() and (made := _planning.get()) is not None:
+        made.append(explain(call))
     name = backend or forced_backend()
     if name is None:
         lowered = call.lowered()
@@ -75,6 +80,27 @@ def _check_name(name: str | None) -> None:
         raise BackendRefusal(f"there is no backend {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
+_planning: ContextVar[list[Plan] | None] = ContextVar("planning", default=None)
+
+
+@contextmanager
+def plans() -> Iterator[list[Plan]]:
+    """Keep the plan of every call inside the block, which runs as always: what a whole layer or model asks for.
+
+    Edge cases  functions compiled by torch.compile run as they were written
+    Example
+        >>> import torch
+        >>> from edgewise import causal, plans
+        >>> from edgewise.layers import EGNN
+        >>> with plans() as seen:
+        ...     y = EGNN(8, 16)(causal(64), torch.randn(64, 8), torch.randn(64, 3))
+        >>> [made.what for made in seen]
+        ['Graph(64 receivers, 64 senders, Causal()): collect (mean), EdgeReadout 16 → 16 → 16 → 1, silu']
+    """
+    with _keeping(_planning) as seen:
+        yield seen
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """One call of `attend`: the graph and the attention weights [*, E, H] in its edge order, before dropout."""
@@ -83,7 +109,16 @@ class Recorded:
     weights: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedMessages:
+    """One call of `collect` with a record: the graph and the messages [*, E, C] of each result in its edge order."""
+
+    graph: Graph
+    messages: tuple[Tensor, ...]
+
+
 _recording: ContextVar[list[Recorded] | None] = ContextVar("recording", default=None)
+_recording_messages: ContextVar[list[RecordedMessages] | None] = ContextVar("recording messages", default=None)
 
 
 @contextmanager
@@ -101,15 +136,45 @@ def record() -> Iterator[list[Recorded]]:
         >>> seen[0].weights.flatten().tolist()
         [1.0, 0.5, 0.5]
     """
-    seen: list[Recorded] = []
-    token = _recording.set(seen)
+    with _keeping(_recording) as seen:
+        yield seen
+
+
+@contextmanager
+def record_messages() -> Iterator[list[RecordedMessages]]:
+    """Keep the messages of every `collect` of a record inside the block, in the order of the calls.
+
+    Edge cases  as `record`; messages that are a tensor are the caller's already
+    Cost        O(E·C) time and memory for each call: the messages are made once more, by their equation
+    Example
+        >>> import torch
+        >>> from edgewise import Filter, causal, collect, record_messages
+        >>> with record_messages() as seen:
+        ...     y = collect(causal(2), Filter(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[1.0], [10.0]])))
+        >>> seen[0].messages[0].flatten().tolist()
+        [1.0, 2.0, 30.0]
+    """
+    with _keeping(_recording_messages) as seen:
+        yield seen
+
+
+@contextmanager
+def _keeping(variable: ContextVar[list[Kept] | None]) -> Iterator[list[Kept]]:
+    """A list in a context variable, while the block runs as it was written."""
+    seen: list[Kept] = []
+    token = variable.set(seen)
     try:
         with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
             yield seen
     finally:
-        _recording.reset(token)
+        variable.reset(token)
 
 
 def recording() -> list[Recorded] | None:
     """The list that an enclosing `record` fills, or None."""
     return None if torch.compiler.is_compiling() else _recording.get()
+
+
+def recording_messages() -> list[RecordedMessages] | None:
+    """The list that an enclosing `record_messages` fills, or None."""
+    return None if torch.compiler.is_compiling() else _recording_messages.get()

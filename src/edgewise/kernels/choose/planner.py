@@ -68,6 +68,6 @@ def cheapest(call: Call) -> str:
     return best.backend
 
 
-def explain(call: Call, what: str) -> Plan:
+def explain(call: Call) -> Plan:
     """The candidates as a printable plan."""
-    return Plan(what, tuple(candidates(call)))
+    return Plan(f"{call.graph}: {call}", tuple(candidates(call)))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from edgewise.kernels.operator.second_derivatives import creates_graph, gradients
+from edgewise.kernels.operator.gradients import creates_graph, gradients
 
 LIBRARY = torch.library.Library("edgewise", "DEF")
 

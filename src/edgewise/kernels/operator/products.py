@@ -15,9 +15,10 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.kernels.call import Aggregate, Call, Collect
+from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous
 from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
-from edgewise.kernels.operator.second_derivatives import creates_graph, extreme, gradients, weight_gradient
+from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient
 
 SUM, MEAN, MAX, MIN = range(4)
 REDUCTIONS = {"sum": SUM, "mean": MEAN, "max": MAX, "min": MIN}
@@ -151,5 +152,5 @@ def run(call: Call, product: Callable[[Graph, Tensor, Tensor | None, int, bool],
         weight = flat(weight, 2).contiguous()
     batched = flat(x, axes)
     rows = rows_contiguous(batched.unsqueeze(2) if axes == 2 else batched)
-    y = product(call.graph, rows, weight, REDUCTIONS[call.reduce], isinstance(call, Collect))
+    y = product(call.graph, rows, weight, REDUCTIONS[call.reduce or "sum"], isinstance(call, Collect))
     return y.reshape(*x.shape[:-axes], y.shape[1], *x.shape[1 - axes :])

@@ -9,13 +9,13 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
-from edgewise.kernels import collect, ends
+from edgewise.kernels import EdgeNetwork, collect
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.layers.plain.mlp import MLP
 
 
-def edge_messages(mlp: MLP, graph: Graph, x: Tensor) -> Tensor:
-    """The messages MLP([x_i ‖ x_j - x_i]), [*, E, outputs]: the first linear map is applied to nodes, not to edges.
+def edge_message(mlp: MLP, x: Tensor) -> EdgeNetwork:
+    """The message MLP([x_i ‖ x_j - x_i]): the first linear map is applied to nodes, not to edges.
 
     Equation    W [x_i ‖ x_j - x_i] = (W_own - W_offset) x_i + W_offset x_j
     Errors      ShapeError where x is not half as wide as what the MLP reads
@@ -24,26 +24,25 @@ def edge_messages(mlp: MLP, graph: Graph, x: Tensor) -> Tensor:
         >>> mlp = MLP([2, 1])
         >>> mlp.linears[0].weight.data, mlp.linears[0].bias.data = torch.tensor([[1.0, 10.0]]), torch.zeros(1)
         >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
-        >>> edge_messages(mlp, arrow, torch.tensor([[2.0], [3.0]])).tolist()  # 3 + 10 (2 - 3)
-        [[-7.0]]
+        >>> collect(arrow, edge_message(mlp, torch.tensor([[2.0], [3.0]]))).tolist()  # 3 + 10 (2 - 3)
+        [[0.0], [-7.0]]
     """
     first: nn.Linear = mlp.linears[0]  # type: ignore[assignment]
     if 2 * x.shape[-1] != first.in_features:
         raise ShapeError(f"the MLP reads {first.in_features} channels, twice those of x {list(x.shape)}")
     own, offset = first.weight.chunk(2, -1)
-    z_i, z_j = ends(graph, functional.linear(x, own - offset, first.bias), functional.linear(x, offset))
-    return mlp.after_first(z_i + z_j)
+    return mlp.message(functional.linear(x, own - offset, first.bias), functional.linear(x, offset))
 
 
 class EdgeConv(nn.Module):
-    """Edge convolution: the largest of a perceptron's answers over a node's edges, channel by channel.
+    """Edge convolution: the largest of a perceptron's results over a node's edges, channel by channel.
 
     Equation    x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
     Symbols     mlp = MLP, from 2 inputs to outputs
     Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense
     Errors      ShapeError where x does not fit the graph or the MLP
     Edge cases  an isolated node gives 0
-    Cost        time O(N inputs d + E |MLP without its first map|), memory O(E d), for the first hidden width d
+    Cost        time O(N inputs d + E |MLP without its first map|) for its first hidden width d, memory as `EdgeNetwork`
     Differs     none
     Reference   Wang et al., "Dynamic graph CNN for learning on point clouds", 2019, (2), (7)-(8)
 
@@ -61,7 +60,7 @@ class EdgeConv(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         x = x.to_dense() if isinstance(x, SparseFeatures) else x
-        return collect(graph, edge_messages(self.mlp, graph, x), "max")
+        return collect(graph, edge_message(self.mlp, x), "max")
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -104,7 +103,7 @@ class DynamicEdgeConv(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         sizes = graph.sizes.repeat(x.shape[:-2].numel())
         near = k_nearest_in_members(rows, sizes, self.k)
-        return collect(near, edge_messages(self.mlp, near, rows), "max").unflatten(0, x.shape[:-1])
+        return collect(near, edge_message(self.mlp, rows), "max").unflatten(0, x.shape[:-1])
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

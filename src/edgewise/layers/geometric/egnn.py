@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
 from edgewise.graphs import Graph
-from edgewise.kernels import collect, collect_messages, edge_network, ends
+from edgewise.kernels import EdgeInput, EdgeNetwork, collect, maps_of
 from edgewise.layers.geometric.geometry import displacements, given, squared_lengths
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
 
 
 class EdgeMLP(nn.Module):
-    """A network of both ends of an edge: an MLP on the concatenation [h_i ‖ h_j ‖ a_ij], which is never built.
+    """A message that reads both ends of its edge: an MLP on the concatenation [h_i ‖ h_j ‖ a_ij], which is never built.
 
     Equation    m_ij = σ(W_2 σ(W_1 [h_i ‖ h_j ‖ a_ij] + b_1) + b_2)
     Symbols     receiver, sender, edge = the blocks of W_1, b_1 in the first of them; second = W_2, b_2
-    Shapes      h [*, N, C], a_ij [*, E, A] -> [*, E, hidden]
+    Shapes      h [*, N, C], a_ij [*, E, A] -> an `EdgeNetwork` of width hidden, for `collect`
     Cost        O(N C hidden + E hidden²), instead of O(E C hidden + E hidden²)
     """
 
@@ -36,41 +36,15 @@ class EdgeMLP(nn.Module):
             for weight in () if block is None else block.parameters():
                 nn.init.uniform_(weight, -bound, bound)
 
-    def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
-        return self.of_ends(*ends(graph, *self.halves(h)), a_ij)
-
-    def halves(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """What a node adds to W_1 [h_i ‖ h_j ‖ a_ij] + b_1 as a receiver and as a sender [*, N, hidden]."""
-        return self.receiver(h), self.sender(h)
-
-    def collected(
-        self, graph: Graph, h: Tensor, a_ij: Tensor | None = None, after: Iterable[nn.Module] = ()
-    ) -> tuple[Tensor, Tensor | None]:
-        """Σ_{j ∈ N(i)} m_ij [*, N, hidden], and what the linear maps `after`, with σ between, make of each m_ij."""
-        edges = None if self.edge is None or a_ij is None else (self.edge, a_ij)
-        m, r = edge_network(graph, [self.second, *after], self.activation, *self.halves(h), edges, collected=2)
-        assert m is not None
-        return m, r
-
-    def of_ends(self, z_i: Tensor, z_j: Tensor, a_ij: Tensor | None = None) -> Tensor:
-        """The messages, from those halves at both ends of every edge."""
-        z_ij = z_i + z_j if self.edge is None or a_ij is None else z_i + z_j + self.edge(a_ij)
-        return self.activation(self.second(self.activation(z_ij)))
+    def forward(self, h: Tensor, a_ij: Tensor | None = None) -> EdgeNetwork:
+        edges = None if self.edge is None or a_ij is None else EdgeInput((self.edge.weight, None), a_ij)
+        ends = {"receivers": self.receiver(h), "senders": self.sender(h)}
+        return EdgeNetwork(maps_of([self.second]), self.activation, edges=edges, activated=True, **ends)
 
 
 def _positions_mlp(hidden: int, activation: str) -> MLP:
     """φ_x: a network whose result begins small, so that a layer begins by moving nothing far."""
     return begin_small(MLP([hidden, hidden, 1], activation))
-
-
-def _messages(
-    layer: EGNN | VelocityEGNN, graph: Graph, h: Tensor, x_ij: Tensor, a_ij: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Σ_j m_ij, and C Σ_j (x_i - x_j) φ_x(m_ij)."""
-    seen = torch.cat([squared_lengths(x_ij), *given(a_ij)], -1)
-    m, length_ij = layer.phi_e.collected(graph, h, seen, layer.phi_x.linears)
-    assert length_ij is not None
-    return m, collect(graph, x_ij * length_ij, "mean")
 
 
 class MessageNetwork(nn.Module):
@@ -96,8 +70,8 @@ class MessageNetwork(nn.Module):
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
     def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
-        m, _ = self.phi_e.collected(graph, h, a_ij)
-        return h + self.phi_h(torch.cat([h, m], -1))
+        m_i = collect(graph, self.phi_e(h, a_ij))
+        return h + self.phi_h(torch.cat([h, m_i], -1))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -113,7 +87,7 @@ class EGNN(nn.Module):
     Symbols     C = 1/|N(i)|; phi_e, phi_x, phi_h = φ_e, φ_x, φ_h; a_ij = what is known of an edge
     Shapes      h [*, N, channels], x [*, N, D], a_ij [*, E, edges], cell [D] -> h' [*, N, channels], x' [*, N, D]
     Edge cases  a node without senders stays where it is; a self-loop moves nothing; nodes on one spot are fine
-    Cost        time O(N C hidden + E hidden²), memory O(E hidden): [h_i ‖ h_j ‖ ...] is never built
+    Cost        time O(N C hidden + E hidden²), memory as `EdgeNetwork`: [h_i ‖ h_j ‖ ...] is never built
     Differs     the residual h_i + of (6) is the authors' code, as is the mean for C (the paper has 1/(N - 1), the same
                 on a complete graph). With a periodic cell, x_i - x_j is between nearest images
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021
@@ -136,8 +110,10 @@ class EGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        m, pull = _messages(self, graph, h, displacements(graph, x, cell), a_ij)
-        return h + self.phi_h(torch.cat([h, m], -1)), x + pull
+        x_ij = displacements(graph, x, cell)
+        m_ij = self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))  # (3)
+        m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")  # Σ_j m_ij, C Σ_j x_ij φ_x(m_ij)
+        return h + self.phi_h(torch.cat([h, m_i], -1)), x + pull_i
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -178,8 +154,10 @@ class VelocityEGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        m, pull = _messages(self, graph, h, displacements(graph, x, cell), a_ij)
-        return h + self.phi_h(torch.cat([h, m], -1)), x + self.phi_v(h) * v + pull
+        x_ij = displacements(graph, x, cell)
+        m_ij = self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))  # (3)
+        m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")
+        return h + self.phi_h(torch.cat([h, m_i], -1)), x + self.phi_v(h) * v + pull_i
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -197,7 +175,7 @@ class AttentionEGNN(nn.Module):
     Shapes      as `EGNN`
     Edge cases  as `EGNN`
     Cost        that of `EGNN`
-    Differs     as `EGNN`; that (4) sees the gated message is the authors' code
+    Differs     as `EGNN`; that (4) reads the gated message is the authors' code
     Reference   Satorras, Hoogeboom & Welling, 2021, §3.3
 
     Example
@@ -219,16 +197,11 @@ class AttentionEGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        z_i, z_j = self.phi_e.halves(h)
-        edges = [displacements(graph, x, cell), *given(a_ij)]
-        m, pull = collect_messages(graph, self, self.message, [z_i], [z_j], edges, ["sum", "mean"])
-        return h + self.phi_h(torch.cat([h, m], -1)), x + pull
-
-    def message(self, z_i: Tensor, z_j: Tensor, x_ij: Tensor, *a_ij: Tensor) -> tuple[Tensor, Tensor]:
-        """e_ij m_ij and (x_i - x_j) φ_x(e_ij m_ij), from the halves of φ_e's first map."""
-        m_ij = self.phi_e.of_ends(z_i, z_j, torch.cat([squared_lengths(x_ij), *a_ij], -1))
-        m_ij = torch.sigmoid(self.phi_inf(m_ij)) * m_ij
-        return m_ij, x_ij * self.phi_x(m_ij)
+        x_ij = displacements(graph, x, cell)
+        m_ij = self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))  # (3)
+        m_ij = replace(m_ij, gate=maps_of([self.phi_inf])[0])  # e_ij m_ij
+        m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")
+        return h + self.phi_h(torch.cat([h, m_i], -1)), x + pull_i
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
-from edgewise.kernels import collect_messages
+from edgewise.kernels import collect
 from edgewise.layers.geometric.geometry import displacements, given, lengths, log_lengths
 from edgewise.layers.plain.mlp import MLP, begin_small
 
@@ -42,13 +42,9 @@ class RadialField(nn.Module):
     def forward(
         self, graph: Graph, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
-        edges = [displacements(graph, x, cell), *given(a_ij)]
-        (pull,) = collect_messages(graph, self, self.message, edges=edges, reduce=["mean"])
-        return x + self.phi_v(lengths(v)) * v + pull
-
-    def message(self, x_ij: Tensor, *a_ij: Tensor) -> tuple[Tensor]:
-        """(x_i - x_j) φ_rf of every edge."""
-        return (x_ij * self.phi_rf(torch.cat([log_lengths(x_ij), *a_ij], -1)),)
+        x_ij = displacements(graph, x, cell)
+        m_ij = self.phi_rf.message_of_edges(torch.cat([log_lengths(x_ij), *given(a_ij)], -1), scale=x_ij)
+        return x + self.phi_v(lengths(v)) * v + collect(graph, m_ij, "mean")
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

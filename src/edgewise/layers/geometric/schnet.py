@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.kernels import aggregate, aggregate_both_ways, edge_network, shifted_softplus
+from edgewise.graphs.derived import cached
+from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
 from edgewise.layers.geometric.geometry import displacements, lengths
 from edgewise.layers.plain.linear import Linear
 
@@ -26,7 +27,7 @@ class SchNet(nn.Module):
     Errors      ConfigError for a cutoff that is not positive or fewer than two Gaussians
     Edge cases  a node without senders within the cutoff: h_i and a constant; positions may coincide
     Cost        time O(N C F + E (G F + F²)) for G Gaussians and F filters; where all listen to one another, half of
-                that, since a distance has one filter for both directions. Memory as that of `collect_messages`
+                that, since a distance has one filter for both directions. Memory as that of `EdgeNetwork`
     Differs     the cosine that lets the filter end smoothly is that of SchNetPack and PyTorch Geometric
     Reference   Schütt et al., "SchNet", 2017
 
@@ -34,7 +35,7 @@ class SchNet(nn.Module):
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> layer, h = SchNet(3, filters=4, cutoff=5.0), torch.randn(2, 3)
         >>> far, turned = torch.tensor([[0.0, 0.0], [3.0, 4.0]]), torch.tensor([[0.0, 0.0], [5.0, 0.0]])
-        >>> torch.equal(layer(pair, h, far), layer(pair, h, turned))  # at the cutoff nobody is heard
+        >>> torch.equal(layer(pair, h, far), layer(pair, h, turned))  # at the cutoff no message arrives
         True
     """
 
@@ -51,22 +52,17 @@ class SchNet(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def forward(self, graph: Graph, h: Tensor, x: Tensor, cell: Tensor | None = None) -> Tensor:
-        Wh, pairs = self.into(h), _pairs(graph) if cell is None or cell.ndim < 2 else None
-        if pairs is None:
-            W_ij = self.filter(graph, lengths(displacements(graph, x, cell)))
-            y = aggregate(graph, Wh.unsqueeze(-1), W_ij).squeeze(-1)
-        else:  # one filter for both directions
-            y = aggregate_both_ways(pairs, Wh, self.filter(pairs, lengths(displacements(pairs, x, cell))))
+        pairs = _pairs(graph) if cell is None or cell.ndim < 2 else None
+        edges = graph if pairs is None else pairs  # a distance has one filter for both directions
+        W_ij = self.filter(lengths(displacements(edges, x, cell)))
+        y = collect(edges, Filter(W_ij, self.into(h), both_ways=pairs is not None))  # (2)
         return h + self.second(shifted_softplus(self.first(y)))
 
-    def filter(self, graph: Graph, r: Tensor) -> Tensor:
-        """W(r) of distances r [*, E, 1]: [*, E, filters]."""
+    def filter(self, r: Tensor) -> EdgeNetwork:
+        """W(r) of distances r [*, E, 1]: filters of that width."""
         ends_smoothly = torch.where(r < self.cutoff, 0.5 * (torch.cos(r * (pi / self.cutoff)) + 1), 0.0)
-        first, second = self.filters
-        edges = (first, r)
-        _, W_ij = edge_network(graph, [second], shifted_softplus, edges=edges, scale=ends_smoothly, reach=self.cutoff)
-        assert W_ij is not None
-        return W_ij
+        first, second = maps_of(self.filters)
+        return EdgeNetwork((second,), shifted_softplus, edges=EdgeInput(first, r, self.cutoff), scale=ends_smoothly)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -76,13 +72,14 @@ class SchNet(nn.Module):
 
 
 def _pairs(graph: Graph) -> Graph | None:
-    """Each pair of nodes that listen to one another once; None where somebody hears one that does not hear him.
+    """Each pair of nodes that listen to one another once; None where one of them does not listen to the other.
 
     Differs     under torch.compile, which cannot look at a graph, None
     """
-    return None if torch.compiler.is_compiling() else graph.memo("pairs", lambda: _halved(graph))
+    return None if torch.compiler.is_compiling() else _halved(graph)
 
 
+@cached
 def _halved(graph: Graph) -> Graph | None:
     if graph.num_receivers != graph.num_senders or graph.offset or bool((graph.senders == graph.receivers).any()):
         return None  # a loop is no pair

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, EdgewiseError, ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels import aggregate, edge_network
+from edgewise.kernels import EdgeNetwork, TensorProduct
 from edgewise.layers.geometric.geometry import displacements, lengths
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import MLP
@@ -30,7 +30,7 @@ LARGEST = 3  # type of a feature
 
 @dataclass(frozen=True)
 class Coupling:
-    """Which types a layer's features have, and by which filters a type that is heard becomes another.
+    """Which types a layer's features have, and by which filters a sender's type becomes another.
 
     Equation    type k becomes type l by the filters J = |k - l|, ..., min(k + l, filters)
     Args:
@@ -90,7 +90,7 @@ class Coupling:
         return {pair: outs for pair, outs in found.items() if outs}
 
     def basis(self, graph: Graph, x: Tensor | Basis, cell: Tensor | None = None) -> Basis:
-        """What layers of this coupling read of positions: computed once, it is given to all of them instead of x.
+        """What layers of this coupling read of positions: computed once, it is passed to all of them instead of x.
 
         Shapes      x [*, N, 3], cell [3] or [] -> `Basis`; a basis stays what it is
         Errors      ShapeError where x does not fit the graph, has not three coordinates, or is another coupling's basis
@@ -133,34 +133,11 @@ class Basis:
         h_j = self.senders(graph, h)
         return [(Q @ h_j).unflatten(-2, (2 * out + 1, -1)) for out, Q in enumerate(self.matrices)]
 
-    def convolve(self, graph: Graph, h: Tensor, R: Sequence[Tensor]) -> list[Tensor]:
-        """Σ_j R^(lkJ) ∘ Q^(lk)_J(x_ij) h_j^k for each type l, without a message of type l on any edge.
-
-        Equation    Σ_m C^(kJl)_m Σ_j Y_Jm(x_ij) (R^(lkJ) ∘ h_j^k): `aggregate` with harmonics as weights; what mixes
-                    their components meets nodes, not edges
-        Shapes      h [*, N, (L + 1)², C], R [*, E, P, C] for each of the coupling's (k, J) -> [*, N, 2l + 1, P_l C]
-        """
-        h_j = by_type(self.senders(graph, h))
-        y: list[list[Tensor]] = [[] for _ in self.coupling.paths]
+    def message(self, h: Tensor, weight: Tensor | EdgeNetwork) -> TensorProduct:
+        """R^(lkJ) ∘ Q^(lk)_J(x_ij) h_j^k of every path, for `collect`: h [*, N, (L + 1)², C], R [*, E, P C]."""
         coefficients = _by_filters(self.coupling, self.harmonics.dtype, self.harmonics.device)
-        for ((k, J), outs), R_kJ, C in zip(self.coupling.filtered.items(), R, coefficients, strict=True):
-            if J == 0:  # Y_0 is 1, and the type stays
-                rows = by_type(h)[k].unsqueeze(-1).unbind(-3)
-                y[k].append(torch.stack([aggregate(graph, row, R_kJ.squeeze(-2)).squeeze(-1) for row in rows], -2))
-                continue
-            z_ij = (R_kJ.unsqueeze(-2) * h_j[k].unsqueeze(-3)).flatten(-3)  # [*, E, P (2k + 1) C]
-            A = self.spread(graph, J, z_ij).unflatten(-1, (len(outs) * (2 * k + 1), -1)).flatten(-3, -2)
-            for out, part in zip(outs, (C.to(A.dtype) @ A).split([2 * out + 1 for out in outs], -2), strict=True):
-                y[out].append(part)
-        return [torch.stack(parts, -2).flatten(-2) for parts in y]
-
-    def spread(self, graph: Graph, J: int, z_ij: Tensor) -> Tensor:
-        """Σ_j Y_Jm(x_ij) z_ij for every component m: z_ij [*, E, D] -> [*, N, 2J + 1, D]."""
-        apart = edges_as_senders(graph, 2 * J + 1)
-        order = graph.memo(("components", J), lambda: apart.senders * (2 * J + 1) + apart.receivers % (2 * J + 1))
-        Y = self.harmonics[..., J * J : (J + 1) ** 2].flatten(-2).index_select(-1, order)
-        found = aggregate(apart, z_ij.unsqueeze(-2), Y.unsqueeze(-1).to(z_ij.dtype))
-        return found.squeeze(-2).unflatten(-2, (graph.num_receivers, 2 * J + 1))
+        paths = tuple(self.coupling.filtered.items())
+        return TensorProduct(weight, h, harmonics=self.harmonics, paths=paths, coefficients=coefficients)
 
     def senders(self, graph: Graph, h: Tensor) -> Tensor:
         """h_j of every edge, [*, E, (L + 1)², C]; `ends` would copy the receivers' too."""
@@ -168,23 +145,6 @@ class Basis:
             wanted = f"[*, {graph.num_senders}, {self.coupling.rows}, C]"
             raise ShapeError(f"h is {list(h.shape)}, but must be {wanted} for types up to {self.coupling.types}")
         return h.index_select(-3, graph.senders)
-
-
-def edges_as_senders(graph: Graph, times: int = 1) -> Graph:
-    """The graph in which each receiver hears its own edges, so that a verb reads features of edges as those of senders.
-
-    Symbols     times = how often each receiver is there, one after the other
-    Example
-        >>> graph = edges_as_senders(Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), times=2)
-        >>> graph.receivers.tolist(), graph.senders.tolist()
-        ([0, 1, 2, 3], [0, 0, 1, 1])
-    """
-
-    def build() -> Graph:
-        offsets = graph.offsets.repeat_interleave(times)[:, None]
-        return Graph.from_ranges(offsets[:-times], offsets[times:], graph.num_edges)
-
-    return graph.memo(("edges as senders", times), build)
 
 
 def by_type(h: Tensor) -> tuple[Tensor, ...]:
@@ -256,22 +216,19 @@ class RadialWeights(nn.Module):
     """How much each path counts at a distance, channel by channel: a network of the distance and of what an edge knows.
 
     Equation    R^(lkJ)(|x_ij|, a_ij) = MLP([|x_ij| ‖ a_ij])
-    Symbols     network = the MLP, with two hidden layers
-    Shapes      a_ij [*, E, edges] -> for each group of paths [*, E, P, C], P as in `groups`
-    Cost        O(E hidden (hidden + P C)) for P paths altogether
+    Symbols     network = the MLP, with two hidden layers; paths = their number P
+    Shapes      a_ij [*, E, edges] -> an `EdgeNetwork` of width P C
+    Cost        O(E hidden (hidden + P C))
     """
 
-    def __init__(self, channels: int, hidden: int, edges: int, groups: Sequence[int]) -> None:
+    def __init__(self, channels: int, hidden: int, edges: int, paths: int) -> None:
         super().__init__()
-        self.channels, self.groups = channels, tuple(groups)
-        self.network = MLP([1 + edges, hidden, hidden, sum(groups) * channels], "silu")
+        self.channels = channels
+        self.network = MLP([1 + edges, hidden, hidden, paths * channels], "silu")
 
-    def forward(self, graph: Graph, basis: Basis, a_ij: Tensor | None = None) -> tuple[Tensor, ...]:
-        seen = basis.distances if a_ij is None else torch.cat([basis.distances, a_ij], -1)
-        first, *others = self.network.linears
-        _, R = edge_network(graph, others, self.network.activation, edges=(first, seen))
-        assert R is not None
-        return R.unflatten(-1, (-1, self.channels)).split(self.groups, -2)
+    def forward(self, basis: Basis, a_ij: Tensor | None = None) -> EdgeNetwork:
+        known = basis.distances if a_ij is None else torch.cat([basis.distances, a_ij], -1)
+        return self.network.message_of_edges(known)
 
 
 class TypedLinear(nn.Module):

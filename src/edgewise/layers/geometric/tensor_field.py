@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.kernels import Dot, attend
-from edgewise.layers.geometric.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type, edges_as_senders
+from edgewise.kernels import Dot, attend, collect, edges_as_senders
+from edgewise.layers.geometric.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type
 
 VECTORS = Coupling()  # numbers and vectors, by all paths between them
 
@@ -22,12 +22,12 @@ class TFN(nn.Module):
                 h_i'^l = W^l h_i^l + U^l ‖_(k,J) Σ_{j ∈ N(i)} m_ij^(lkJ)
                 Q^(lk)_J = sqrt(2l + 1) Σ_m C^(kJl)_m Y_Jm(x_ij / |x_ij|), for |k - l| <= J <= k + l
     Symbols     h^l = features of type l, rows l² to (l + 1)² - 1 of h; radial = R, a network of the distance; own = W,
-                whose type 0 has a bias; heard = U; a_ij = what is known of an edge; coupling = the types and the paths
+                whose type 0 has a bias; mixed = U; a_ij = what is known of an edge; coupling = the types and the paths
                 (k, J); C = Clebsch-Gordan coefficients
     Shapes      h [*, N, (L + 1)², channels], x [*, N, 3] or the `Basis` made of it, a_ij [*, E, edges], cell [3]
                 -> [*, N, (L + 1)², channels]
     Errors      ShapeError where h, x or a_ij does not fit; EdgewiseError where e3nn is not installed
-    Edge cases  a node without senders: W h_i; a node on the same spot, itself too, is heard through J = 0 alone.
+    Edge cases  a node without senders: W h_i; a node on the same spot, itself too, counts through J = 0 alone.
                 Rotations turn type l by D^l; reflections change the sign of odd types where the coupling is not chiral
     Cost        time O(E C Σ_l (2l + 1) P_l (L + 1)²) and the radial network's O(E hidden P C), memory
                 O(E C Σ_l (2l + 1) P_l), for P_l paths into type l
@@ -48,16 +48,17 @@ class TFN(nn.Module):
         super().__init__()
         each = [channels] * (coupling.types + 1)
         self.coupling = coupling
-        self.radial = RadialWeights(channels, hidden, edges, [len(outs) for outs in coupling.filtered.values()])
+        self.radial = RadialWeights(channels, hidden, edges, sum(coupling.paths))
         self.own = TypedLinear(each, each, bias=True)
-        self.heard = TypedLinear([count * channels for count in coupling.paths], each)
+        self.mixed = TypedLinear([count * channels for count in coupling.paths], each)
 
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
         basis = self.coupling.basis(graph, x, cell)
-        m = basis.convolve(graph, h, self.radial(graph, basis, a_ij))
-        return torch.cat([own + heard for own, heard in zip(self.own(by_type(h)), self.heard(m), strict=True)], -2)
+        results = collect(graph, basis.message(h, self.radial(basis, a_ij)))
+        m = [m_l.unflatten(-1, (2 * out + 1, -1)) for out, m_l in enumerate(results)]
+        return torch.cat([own + mixed for own, mixed in zip(self.own(by_type(h)), self.mixed(m), strict=True)], -2)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -77,8 +78,8 @@ class SE3Attention(nn.Module):
                 -> [*, N, (L + 1)², channels]
     Errors      ConfigError for heads that do not divide the channels; as `TFN`
     Edge cases  as `TFN`
-    Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend`, over the graph in which a receiver hears
-                its own edges
+    Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend`, over the graph in which a
+                receiver listens to its own edges
     Differs     the paper's radial networks give a matrix from channels to channels for each path and edge; here they
                 give its diagonal, and W_Q and W_O mix the channels: U diag(R) for W, with U on the side of the node.
                 The paper's W is softmax's own, attentive self-interaction; no nonlinearity and no norm: see `Gate`
@@ -98,8 +99,8 @@ class SE3Attention(nn.Module):
             raise ConfigError(f"{heads} heads do not divide {channels} channels")
         each, messages = [channels] * (coupling.types + 1), [count * channels for count in coupling.paths]
         self.coupling, self.heads = coupling, heads
-        self.key_weights = RadialWeights(channels, hidden, edges, coupling.paths)
-        self.value_weights = RadialWeights(channels, hidden, edges, coupling.paths)
+        self.key_weights = RadialWeights(channels, hidden, edges, sum(coupling.paths))
+        self.value_weights = RadialWeights(channels, hidden, edges, sum(coupling.paths))
         self.query = TypedLinear(each, messages)
         self.output = TypedLinear(messages, each)
         self.own = TypedLinear(each, each, bias=True)
@@ -109,11 +110,16 @@ class SE3Attention(nn.Module):
     ) -> Tensor:
         basis = self.coupling.basis(graph, x, cell)
         coupled = basis.couple(graph, h)
-        k = self.by_head(_weighted(self.key_weights(graph, basis, a_ij), coupled))
-        v = self.by_head(_weighted(self.value_weights(graph, basis, a_ij), coupled))
+        k = self.by_head(self.weighted(collect(graph, self.key_weights(basis, a_ij), None), coupled))
+        v = self.by_head(self.weighted(collect(graph, self.value_weights(basis, a_ij), None), coupled))
         q = self.by_head([q_l.unflatten(-1, (-1, h.shape[-1])) for q_l in self.query(by_type(h))])
         y = self.by_path(attend(edges_as_senders(graph), q, k, v, Dot()))
-        return torch.cat([own + heard for own, heard in zip(self.own(by_type(h)), self.output(y), strict=True)], -2)
+        return torch.cat([own + part for own, part in zip(self.own(by_type(h)), self.output(y), strict=True)], -2)
+
+    def weighted(self, R: Tensor, coupled: Sequence[Tensor]) -> list[Tensor]:
+        """R ∘ Q h_j of every type, for R [*, E, P C] path by path."""
+        by_type = R.unflatten(-1, (-1, coupled[0].shape[-1])).split(self.coupling.paths, -2)
+        return [R_l.unsqueeze(-3) * m_l for R_l, m_l in zip(by_type, coupled, strict=True)]
 
     def by_head(self, parts: Sequence[Tensor]) -> Tensor:
         """[*, E, 2l + 1, P_l, H c] of every type -> [*, E, H, D]: what one head compares and averages."""
@@ -131,10 +137,6 @@ class SE3Attention(nn.Module):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return SE3Attention(2, 2, 4), _example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
-
-
-def _weighted(R: Sequence[Tensor], coupled: Sequence[Tensor]) -> list[Tensor]:
-    return [R_l.unsqueeze(-3) * m_l for R_l, m_l in zip(R, coupled, strict=True)]
 
 
 def _example_graph() -> Graph:

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels import aggregate, collect, ends
+from edgewise.kernels import EdgeInput, aggregate, collect
 from edgewise.layers.plain.mlp import MLP
 
 
@@ -40,8 +40,8 @@ class EdgeUpdate(nn.Module):
         own = functional.linear(x, W_i, first.bias)
         if u is not None:
             own = own + spread(graph, functional.linear(u, W_u))
-        z_i, z_j = ends(graph, own, functional.linear(x, W_j))
-        return self.mlp.after_first(z_i + z_j if e is None else z_i + z_j + functional.linear(e, W_e))
+        edges = None if e is None else EdgeInput((W_e, None), e)
+        return collect(graph, self.mlp.message(own, functional.linear(x, W_j), edges), None)
 
 
 class NodeUpdate(nn.Module):
@@ -110,7 +110,7 @@ class GraphNetwork(nn.Module):
     Shapes      x [*, N, C] (, e [*, E, D] in the graph's edge order, u [*, G, U]) -> x' [*, N, C'];
                 `update` returns x', e' and u', each None where there is none
     Errors      ShapeError where a tensor does not fit an update or the graph
-    Edge cases  without edges ⊕ is 0; the members of a batch never hear each other
+    Edge cases  without edges ⊕ is 0; the members of a batch never exchange messages
     Cost        that of its updates: O(E + N + G) rows
     Differs     none; message passing, GCN, GAT and DeepSets are choices of the updates
     Reference   Battaglia et al., "Relational inductive biases, deep learning, and graph networks", 2018, §3.2

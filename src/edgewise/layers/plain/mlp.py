@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
+from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of
 from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
 
 Activation = Callable[[Tensor], Tensor]
@@ -55,6 +56,11 @@ class MLP(nn.Module):
         self.activation = chosen("activation", activation, ACTIVATIONS)
         self.dropout = dropout
 
+    @property
+    def maps(self) -> tuple[Map, ...]:
+        """The linear maps, as messages hold them."""
+        return maps_of(self.linears)
+
     def forward(self, x: Tensor | SparseFeatures) -> Tensor:
         return self.after_first(self.linears[0](x))
 
@@ -63,6 +69,28 @@ class MLP(nn.Module):
         for linear in islice(self.linears, 1, None):
             z = linear(dropout(self.activation(z), self.dropout, self.training))
         return z
+
+    def message(
+        self,
+        receivers: Tensor | None = None,
+        senders: Tensor | None = None,
+        edges: EdgeInput | None = None,
+        scale: Tensor | None = None,
+    ) -> EdgeNetwork:
+        """The network on every edge, from the terms that its first linear map splits into: see `EdgeNetwork`."""
+        return EdgeNetwork(
+            self.maps[1:],
+            self.activation,
+            receivers=receivers,
+            senders=senders,
+            edges=edges,
+            scale=scale,
+            dropout=self.dropout if self.training else 0.0,
+        )
+
+    def message_of_edges(self, values: Tensor, scale: Tensor | None = None) -> EdgeNetwork:
+        """The network of what is known of every edge."""
+        return self.message(edges=EdgeInput(self.maps[0], values), scale=scale)
 
 
 def begin_small(mlp: MLP, gain: float = 0.001) -> MLP:

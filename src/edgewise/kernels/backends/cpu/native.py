@@ -15,8 +15,10 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, random_graph
-from edgewise.kernels.backends.cpu import KERNELS, edges
-from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.backends.cpu import KERNELS, edges, networks
+from edgewise.kernels.backends.torch import messages
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.messages import Message
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.attention import KINDS, attention_of
 from edgewise.kernels.operator.layout import rows_contiguous, unflat
@@ -54,13 +56,17 @@ def cost(call: Call) -> Cost:
         size = call.x.element_size()
         work = int(NUMBER * numbers) + TERM * count + SUM_ROW * graph.num_receivers
         return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=SUM)
+    if isinstance(call.message, Message):
+        return messages.cost(call, cost, networks.cost)
     return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=SUM)
 
 
-def run(call: Call) -> Tensor:
+def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     """Compute the call on the graph's edges."""
     if isinstance(call, Attend):
         return _attend(call.with_equal_heads())
+    if isinstance(call, Collect) and isinstance(call.message, Message):
+        return networks.run(call, run)
     return products.run(call, _product)
 
 
@@ -71,7 +77,7 @@ BACKEND = Backend(
         dtypes=tuple(DTYPES),
         attend=Attention(scores=tuple(KINDS)),
         aggregate=Sums(),
-        collect=(Messages(),),
+        collect=(Messages(), Messages(Message, networks=networks.TAKEN)),
         nodes=edges.MOST,
         edges=edges.MOST,
     ),

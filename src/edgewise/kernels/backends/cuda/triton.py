@@ -5,13 +5,15 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; no 
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, random_graph
 from edgewise.kernels.backends.cuda import attention as triton_attention
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda import programs as gpu
-from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.backends.torch import messages
+from edgewise.kernels.call import Attend, Call, Collect
+from edgewise.kernels.messages import Message
 from edgewise.kernels.operator.attention import KINDS
 
 MOST = 2**31 - 64  # nodes and edges are numbered in 32 bits, in which a program may count beyond its last edge
@@ -22,6 +24,8 @@ WIDEST = 1024  # channels of a head: a row must fit the registers of a program
 
 def cost(call: Call) -> Cost:
     """Every edge reads the rows of its sender, once."""
+    if isinstance(call, Collect) and isinstance(call.message, Message):
+        return messages.cost(call, cost)
     if not isinstance(call, Attend):
         return triton_products.cost(call)
     batch, size = call.v.shape[:-3].numel() * call.heads, call.v.element_size()
@@ -36,8 +40,10 @@ def cost(call: Call) -> Cost:
     )
 
 
-def run(call: Call) -> torch.Tensor:
+def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     """Compute the call on the graph's edges."""
+    if isinstance(call, Collect) and isinstance(call.message, Message):
+        return messages.run(call, run)
     if not isinstance(call, Attend):
         return triton_products.run(call)
     return triton_attention.run(call.with_equal_heads())
@@ -50,7 +56,7 @@ BACKEND = Backend(
         dtypes=gpu.DTYPES,
         attend=Attention(scores=tuple(KINDS), vectors=True, most=WIDEST),
         aggregate=Sums(),
-        collect=(Messages(),),
+        collect=(Messages(), Messages(Message)),
         nodes=MOST,
         edges=MOST,
     ),

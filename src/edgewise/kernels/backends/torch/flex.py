@@ -27,7 +27,7 @@ from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.operator.second_derivatives import creates_graph, gradients
+from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
 
 if TYPE_CHECKING:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.kernels.backend import ANY, EVERYTHING, Backend, Cost
-from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.messages import Filter, Message
 from edgewise.kernels.scores import Kernel
 
 
@@ -19,11 +22,15 @@ def cost(call: Call) -> Cost:
         per_sender = max(call.q.shape[-1] if call.q is not None else 1, 6) * call.v[..., 0].numel()
         pairs = graph.num_receivers * per_sender
         return Cost(flops=2 * pairs, bytes=12 * pairs, launches=40)
-    numbers = graph.num_receivers * graph.num_edges * (call.x if isinstance(call, Aggregate) else call.m_ij).shape[-1]
+    if isinstance(call, Collect) and isinstance(call.message, Message):
+        width = call.message.channels
+    else:
+        width = (call.x if isinstance(call, Aggregate) else call.m_ij).shape[-1]
+    numbers = graph.num_receivers * graph.num_edges * width
     return Cost(flops=numbers, bytes=12 * numbers, launches=20)
 
 
-def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
+def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     """Compute the call from its definition."""
     if isinstance(call, Attend):
         return _attend(call.with_own_senders().with_equal_heads())
@@ -31,6 +38,8 @@ def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
         x_j = call.x.index_select(call.node_axis, call.graph.senders)
         m_ij = x_j if call.weight is None else call.weight.unsqueeze(-1) * x_j
         return _collect(call.graph, m_ij, call.reduce, call.node_axis)
+    if isinstance(call.message, Message):
+        return _record(call.graph, call.message, call.reduce)
     return _collect(call.graph, call.m_ij, call.reduce, -2)
 
 
@@ -77,6 +86,18 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     return (y, p_e) if call.return_weights else y
 
 
+def _record(graph: Graph, message: Message[Any], reduce: str | None) -> Tensor | tuple[Tensor, ...]:
+    """The messages as their equation has them, and their dense sums."""
+    if isinstance(message, Filter) and message.both_ways:
+        (_, there), (transpose, back) = message.directions(graph, message.weights(graph))
+        y_i, y_j = _record(graph, there, reduce), _record(transpose, back, reduce)
+        assert isinstance(y_i, Tensor) and isinstance(y_j, Tensor)
+        return y_i + y_j
+    parts = zip(message.on_edges(graph), message.reductions(reduce), strict=False)
+    results = tuple(m if how is None else _collect(graph, m, how, -2) for m, how in parts)
+    return results if message.several else results[0]
+
+
 def _scatter(graph: Graph, values: Tensor) -> Tensor:
     """[*, E, H] summed into [*, I, J, H]."""
     pair = graph.receivers * graph.num_senders + graph.senders
@@ -85,7 +106,7 @@ def _scatter(graph: Graph, values: Tensor) -> Tensor:
     return flat.index_add(-2, pair, values).reshape(shape)
 
 
-def _collect(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:
+def _collect(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
     listens = graph.receivers == torch.arange(graph.num_receivers, device=m_ij.device)[:, None]  # [I, E]
     m_ij = m_ij.movedim(axis, 0)
     pairs = listens.reshape(*listens.shape, *[1] * (m_ij.ndim - 1))

@@ -15,7 +15,9 @@ from torch.nn import functional
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe
+from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Kernel
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
@@ -43,6 +45,8 @@ def cost(call: Call) -> Cost:
             largest=4 * numbers * call.v.shape[-1],
             launches=CALL,
         )
+    if isinstance(call, Collect) and isinstance(call.message, Message):
+        return messages.cost(call, cost)
     if isinstance(call, Collect):
         return Cost(flops=call.m_ij.numel(), bytes=8 * call.m_ij.numel(), launches=SUM)
     own, size = call.x.numel() // max(1, call.graph.num_senders), call.x.element_size()
@@ -57,12 +61,14 @@ def cost(call: Call) -> Cost:
     return Cost(edges=2 * numbers, rows=size * numbers, held=size * call.x.numel(), bytes=moved, launches=CARD_SUM)
 
 
-def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
+def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     """Compute the call on the graph's edges."""
     if isinstance(call, Attend):
         return _attend(call.with_own_senders().with_equal_heads())
     if isinstance(call, Aggregate):
         return _aggregate(call)
+    if isinstance(call.message, Message):
+        return messages.run(call, run)
     return _reduce(call.graph, call.m_ij, call.reduce, -2)
 
 
@@ -174,7 +180,7 @@ def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
     return wide.new_zeros(shape).index_add(axis, graph.receivers, wide).to(m_ij.dtype)
 
 
-def _reduce(graph: Graph, m_ij: Tensor, reduce: str, axis: int) -> Tensor:
+def _reduce(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
     if reduce == "sum":
         return _sum(graph, m_ij, axis)
     if reduce == "mean":

@@ -1,3 +1,5 @@
+"""Networks spelt out in PyTorch: in blocks of edges they are what they are at once, in a block's memory."""
+
 import pytest
 import torch
 from torch import nn
@@ -5,15 +7,17 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
 from benchmarks.memory import CLEAR, peak_above
-from edgewise import Graph, ShapeError, causal
-from edgewise.kernels import collect, collect_messages, ends, messages
+from edgewise import Graph, causal, collect, use_backend
+from edgewise.kernels import EdgeNetwork, maps_of
+from edgewise.kernels.backends.torch import messages
 from edgewise.layers import EGNN, AttentionEGNN, MessageNetwork, RadialField, VelocityEGNN
-
-WAYS = ["sum", "mean", messages.BACK]
+from kernels.networks import case, with_gradients
 
 
 def sized(monkeypatch, block):
+    """Blocks of that many edges, whatever the memory."""
     monkeypatch.setattr(messages, "BLOCK", block)
+    monkeypatch.setattr(messages, "AT_ONCE", 0)
 
 
 def some_graph():
@@ -26,59 +30,42 @@ def some_graph():
     return Graph.from_csr(offsets, senders[order], num_senders=15)
 
 
-def call(layer, graph, a, b, e, reduce=WAYS):
-    def message(a_i, b_j, e_ij):
-        m_ij = torch.tanh(layer(a_i * b_j)) * e_ij
-        return m_ij, m_ij.square(), a_i - m_ij
-
-    return collect_messages(graph, layer, message, [a], [b], [e], reduce)
-
-
-def arguments():
+def gated(reduce="mean", **options):
     torch.manual_seed(1)
-    tensors = [torch.randn(n, 3, dtype=torch.float64, requires_grad=True) for n in (20, 15, 64)]
-    return nn.Linear(3, 3).double(), some_graph(), tensors
+    gate = (torch.randn(1, 3), torch.randn(1))
+    options = {"edges": 2, "scale": 3, "gate": gate, "readout": 1} | options
+    return case(some_graph(), [3, 3, 1], torch.tanh, reduce=reduce, **options)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", None])
 @pytest.mark.parametrize("block", [1, 4, 16])
-def test_blocks_are_the_equation_with_its_gradient(monkeypatch, block):
+def test_blocks_are_the_equation_with_its_gradient(monkeypatch, block, reduce):
+    call = gated(reduce)
+    expected = with_gradients(call, "reference")
     sized(monkeypatch, block)
-    layer, graph, tensors = arguments()
-    a, b, e = tensors
-    a_i, b_j = ends(graph, a, b)
-    m_ij = torch.tanh(layer(a_i * b_j)) * e
-    back = torch.zeros(15, 3, dtype=torch.float64).index_add(0, graph.senders, a_i - m_ij)
-    expected = collect(graph, m_ij), collect(graph, m_ij.square(), "mean"), back
-    found = call(layer, graph, *tensors)
-    assert found[0].grad_fn is not None and "_Collect" in type(found[0].grad_fn).__name__
+    found = with_gradients(call, "segment")
+    assert found[0].grad_fn is not None and "_Blocks" in type(found[0].grad_fn).__name__
     with torch.no_grad():
-        unseen = call(layer, graph, *tensors)
-    weights = [torch.randn_like(y) for y in expected]
-    inputs = [*tensors, *layer.parameters()]
-    grads, exact = (torch.autograd.grad(ys, inputs, weights) for ys in (found, expected))
-    for one, other in zip((*found, *unseen, *grads), (*expected, *expected, *exact), strict=True):
+        unseen = call("segment")
+    for one, other in zip((*found, *unseen), (*expected, *expected[:2]), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 def test_first_and_second_derivatives_of_blocks(monkeypatch):
     sized(monkeypatch, 4)
-    layer, graph, tensors = arguments()
-    inputs = (*tensors, layer.weight, layer.bias)
-
-    def run(a, b, e, weight, bias):  # the layer's own weights, which the check moves in place
-        return call(layer, graph, a, b, e)
-
-    assert gradcheck(run, inputs, fast_mode=True)
-    assert gradgradcheck(run, inputs, fast_mode=True)
+    call = gated()
+    assert gradcheck(lambda *t: call.of(t)("segment"), call.leaves, fast_mode=True)
+    assert gradgradcheck(lambda *t: call.of(t)("segment"), call.leaves, fast_mode=True)
 
 
 def test_one_tensor_at_both_ends_and_a_result_that_nobody_reads(monkeypatch):
     sized(monkeypatch, 1)
     graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3)
     x = torch.tensor([[1.0], [2.0], [4.0]], requires_grad=True)
-    y, _ = collect_messages(graph, nn.Identity(), lambda x_i, x_j: (x_i * x_j, x_i), [x], [x], reduce=["sum", "sum"])
-    assert y.flatten().tolist() == [4.0, 2.0, 8.0]
-    assert torch.autograd.grad(y.sum(), x)[0].flatten().tolist() == [6.0, 5.0, 3.0]
+    m_ij = EdgeNetwork((), torch.square, receivers=x, senders=x, activated=True)
+    y, _ = collect(graph, m_ij.then([(torch.ones(1, 1), None)]), backend="segment")
+    assert y.flatten().tolist() == [25.0, 9.0, 36.0]
+    assert torch.autograd.grad(y.sum(), x)[0].flatten().tolist() == [16.0, 18.0, 22.0]
 
 
 def test_the_weights_of_the_forward_pass_are_differentiated(monkeypatch):
@@ -89,14 +76,15 @@ def test_the_weights_of_the_forward_pass_are_differentiated(monkeypatch):
     class Square(nn.Module):
         def __init__(self):
             super().__init__()
-            self.w = nn.Parameter(torch.tensor([1.0]))
+            self.w = nn.Parameter(torch.ones(1, 1))
 
         def forward(self):
-            return collect_messages(graph, self, lambda x_j: (x_j * self.w**2,), senders=[x])[0].sum()
+            m_ij = EdgeNetwork(((self.w, None),), torch.square, senders=x)
+            return collect(graph, m_ij, backend="segment").square().sum()
 
-    layer, w = Square(), torch.tensor([5.0], requires_grad=True)
-    assert torch.autograd.grad(functional_call(layer, {"w": w}, ()), w)[0].item() == 40.0
-    assert torch.autograd.grad(layer(), layer.w)[0].item() == 8.0
+    layer, w = Square(), torch.tensor([[5.0]], requires_grad=True)
+    assert torch.autograd.grad(functional_call(layer, {"w": w}, ()), w)[0].item() == 10 * 82
+    assert torch.autograd.grad(layer(), layer.w)[0].item() == 2 * 82
 
 
 def layers():
@@ -116,33 +104,36 @@ def test_layers_in_blocks_and_at_once_agree(monkeypatch, layer):
         total = sum((one * one).sum() for one in ys)
         return (*ys, *torch.autograd.grad(total, [*inputs, *layer.parameters()]))
 
-    at_once = everything()
-    sized(monkeypatch, 7)
-    for one, other in zip(everything(), at_once, strict=True):
+    with use_backend("segment"):
+        at_once = everything()
+        sized(monkeypatch, 7)
+        in_blocks = everything()
+    for one, other, planned in zip(in_blocks, at_once, everything(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+        torch.testing.assert_close(one, planned, rtol=0, atol=1e-10)
 
 
 def test_a_rule_graph_and_two_members_of_a_batch(monkeypatch):
     sized(monkeypatch, 4)
-    x = torch.randn(8, 2)
-    (y,) = collect_messages(causal(8), nn.Identity(), lambda x_j: (x_j,), senders=[x])
+    x, identity = torch.rand(8, 2), maps_of([nn.Linear(2, 2, bias=False)])
+    identity[0][0].data.copy_(torch.eye(2))
+    y = collect(causal(8), EdgeNetwork(identity, torch.relu, senders=x), backend="segment")
     assert torch.allclose(y, x.cumsum(0), atol=1e-6)
-    (y,) = collect_messages(causal(8), nn.Identity(), lambda x_j: (x_j,), senders=[x.expand(2, 8, 2)])
+    y = collect(causal(8), EdgeNetwork(identity, torch.relu, senders=x.expand(2, 8, 2)), backend="segment")
     assert torch.allclose(y, x.cumsum(0).expand(2, 8, 2), atol=1e-6)
 
 
-def test_what_does_not_fit_is_refused():
-    graph, x = causal(3), torch.zeros(3, 1)
-    with pytest.raises(ShapeError, match="no reduction 'max'"):
-        collect_messages(graph, nn.Identity(), lambda x_j: (x_j,), senders=[x], reduce=["max"])
-    with pytest.raises(ShapeError, match=r"tensor 1 of the messages is \[4, 1\], but must be \[\*, 3, C\]"):
-        collect_messages(graph, nn.Identity(), lambda x_i, x_j: (x_j,), [x], [torch.zeros(4, 1)])
+@pytest.mark.parametrize("options", [{"reduce": "max"}, {"reduce": "min"}, {"dropout": 0.5}])
+def test_what_blocks_cannot_do_runs_at_once(monkeypatch, options):
+    sized(monkeypatch, 4)
+    assert "_Blocks" not in type(gated(**options)("segment")[0].grad_fn).__name__
 
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="the system does not reset its high-water mark")
-def test_training_holds_the_messages_of_a_block_only():
+@pytest.mark.parametrize("kind", [EGNN, AttentionEGNN])
+def test_training_holds_the_messages_of_a_block_only(kind):
     graph = Graph.from_edge_index(torch.randint(2000, (2, 120_000)), num_nodes=2000)
-    layer, h, x = EGNN(64, 64), torch.randn(2000, 64), torch.randn(2000, 3)
+    layer, h, x = kind(64, 64), torch.randn(2000, 64), torch.randn(2000, 3)
 
     def step():
         layer(graph, h, x)[0].sum().backward()
