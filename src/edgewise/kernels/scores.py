@@ -180,6 +180,11 @@ class Dot(Score):
         """The scale in use for C channels."""
         return channels**-0.5 if self.scale is None else self.scale
 
+    def scaled(self, q: Tensor) -> tuple[Tensor, float]:
+        """Queries [*, N, H, C] and the scale that remains: one for each head is multiplied into the queries."""
+        factor = self.factor(q.shape[-1])
+        return (q * factor.reshape(-1, 1).to(q.dtype), 1.0) if isinstance(factor, Tensor) else (q, float(factor))
+
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """s_ij = scale · qᵢ·kⱼ, capped."""
         s_ij = (q_i * k_j).sum(-1) * self.factor(q_i.shape[-1])

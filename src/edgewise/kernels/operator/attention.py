@@ -78,11 +78,7 @@ def attention_of(call: Attend, arguments: type[A], structure: Sequence[Tensor]) 
     scale, slope = 1.0, 0.0
     if isinstance(score, Dot):
         assert q is not None
-        factor = score.factor(q.shape[-1])
-        if isinstance(factor, Tensor):
-            q = q * factor.reshape(-1, 1).to(q.dtype)
-        else:
-            scale = factor
+        q, scale = score.scaled(q)
     elif isinstance(score, Additive):
         slope = score.slope
     elif isinstance(score, GatedAdditive):

@@ -25,6 +25,11 @@ def unflat(y: Tensor, call: Attend) -> Tensor:
     return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
 
 
+def heads_first(x: Tensor) -> Tensor:
+    """[*, N, H, C] -> [B, H, N, C], as PyTorch's attention reads it."""
+    return flat(x, 3).transpose(1, 2)
+
+
 def rows_contiguous(x: Tensor) -> Tensor:
     """The same numbers, where needed copied so that those of a row follow each other."""
     return x if x.ndim == 4 and x.stride(3) == 1 and (x.stride(2) == x.shape[3] or x.shape[2] == 1) else x.contiguous()

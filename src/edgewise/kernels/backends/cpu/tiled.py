@@ -25,7 +25,7 @@ from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix, wide
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.dropout import seed_for
-from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous, unflat
+from edgewise.kernels.operator.layout import batched, empty_like, flat, rows_contiguous, unflat
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
@@ -65,21 +65,16 @@ def run(call: Call) -> Tensor:
     assert isinstance(call, Attend) and isinstance(call.score, Dot)
     score, call = call.score, call.with_equal_heads()
     q, k = call.ends()
-    factor = score.factor(q.shape[-1])
-    if isinstance(factor, Tensor):
-        q, factor = q * factor.reshape(-1, 1).to(q.dtype), 1.0
-    graph = call.graph
+    (q, scale), graph = score.scaled(q), call.graph
     tiles = tiles_of(graph)
     assert tiles is not None
-    bias, places = score.edge_bias(graph), None
+    bias, places = batched(score.edge_bias(graph), call, 2), None
     if bias is not None:
-        places = places_of(graph)
-        bias = bias.expand(*bias.shape[:-1], call.heads)
-        bias = bias.unsqueeze(0) if bias.ndim == 2 else bias.expand(*call.v.shape[:-3], *bias.shape[-2:]).flatten(0, -3)
+        places, bias = places_of(graph), bias.expand(*bias.shape[:-1], call.heads)
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
     q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     seed = seed_for(graph, call.dropout)
-    y, _ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, float(factor), call.dropout, seed))
+    y, _ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, scale, call.dropout, seed))
     return unflat(y, call)
 
 

@@ -71,13 +71,11 @@ def columns_of(graph: Graph) -> int:
 
 def run(call: Call) -> Tensor:
     """Compute the call window by window."""
-    assert isinstance(call, Attend)
-    call = call.with_equal_heads()
-    q, k, v = (rows_contiguous(flat(x, 3)) for x in (*call.ends(), call.v))
-    assert isinstance(call.score, Dot)
-    scale = call.score.factor(q.shape[-1])
-    if isinstance(scale, Tensor):
-        q, scale = q * scale.reshape(-1, 1).to(q.dtype), 1.0
+    assert isinstance(call, Attend) and isinstance(call.score, Dot)
+    score, call = call.score, call.with_equal_heads()
+    q, k = call.ends()
+    q, scale = score.scaled(q)
+    q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     own = WindowsAttention(q, k, v, *edges.structure_of(call.graph), structure_of(call.graph), (), scale)
     if attend.differentiates(own):
         own.reverse = structure_of(call.graph.transpose()[0])

@@ -23,7 +23,7 @@ from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.kinds import BLOCKS, COMPLETE
 from edgewise.kernels.operator.dropout import seed_for
-from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous, unflat
+from edgewise.kernels.operator.layout import batched, empty_like, flat, rows_contiguous, unflat
 from edgewise.kernels.operator.operator import Arguments, Operator
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
@@ -68,18 +68,12 @@ def run(call: Call) -> Tensor:
     assert isinstance(call, Attend) and isinstance(call.score, Dot)
     score, call = call.score, call.with_equal_heads()
     q, k = call.ends()
-    factor = score.factor(q.shape[-1])
-    if isinstance(factor, Tensor):
-        q, factor = q * factor.reshape(-1, 1).to(q.dtype), 1.0
+    q, scale = score.scaled(q)
     bias, by_sender = _bias(call.graph, score)
-    if bias is not None and bias.ndim > 2:
-        bias = bias.expand(*call.v.shape[:-3], *bias.shape[-2:]).flatten(0, -3)
-    elif bias is not None:
-        bias = bias.unsqueeze(0)
     table, launches = blocks_of(call.graph)
     q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     seed = seed_for(call.graph, call.dropout)
-    own = BlocksAttention(q, k, v, bias, by_sender, table, *launches, float(factor), call.dropout, seed)
+    own = BlocksAttention(q, k, v, batched(bias, call, 2), by_sender, table, *launches, scale, call.dropout, seed)
     return unflat(attend_blocks(own), call)
 
 

@@ -18,6 +18,7 @@ from edgewise.graphs.rule import Blocks
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL
+from edgewise.kernels.operator.layout import flat, heads_first, unflat
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
 
 SOFTMAX, MASKED = 15, 27  # products: what a pair's exponential costs, without and with a mask; fitted
@@ -76,10 +77,9 @@ def run(call: Call) -> Tensor:
         return _aggregate(call)
     assert isinstance(call, Attend)
     graph, score = call.graph, call.score
-    q, k, v = (_heads_first(x) for x in _ends(call))  # [B, H, N, C]
-    scale = score.factor(q.shape[-1]) if isinstance(score, Dot) else None
-    if isinstance(scale, Tensor):
-        q, scale = q * scale.reshape(-1, 1, 1).to(q.dtype), 1.0
+    q, k, v = _ends(call)
+    q, scale = score.scaled(q) if isinstance(score, Dot) else (q, None)
+    q, k, v = (heads_first(x) for x in (q, k, v))  # [B, H, N, C]
     if BLOCKS.holds(graph) and not score.biases:
         blocks = _flash_blocks if _runs_flash(call) else _blocks
         y = blocks(graph, q, k, v, scale, call.dropout)
@@ -89,10 +89,7 @@ def run(call: Call) -> Tensor:
         y = scaled_dot_product_attention(
             q, k, v, mask, call.dropout, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
         )
-    y = y.transpose(1, 2)  # [B, I, H, D]
-    if call.v.ndim == 4:
-        return y
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    return unflat(y.transpose(1, 2), call)
 
 
 BACKEND = Backend(
@@ -121,18 +118,6 @@ def _ends(call: Attend) -> tuple[Tensor, Tensor, Tensor]:
     return zero.expand(shape), zero.expand(call.v.shape), call.v
 
 
-def _heads_first(x: Tensor) -> Tensor:
-    """[*, N, H, C] -> [B, H, N, C]."""
-    return _flat_batch(x, 4).transpose(1, 2)
-
-
-def _flat_batch(x: Tensor, ndim: int) -> Tensor:
-    """Any leading batch as one axis in front of the last ndim - 1."""
-    if x.ndim == ndim:
-        return x
-    return x.unsqueeze(0) if x.ndim < ndim else x.flatten(0, x.ndim - ndim)
-
-
 def _needs_no_mask(graph: Graph) -> bool:
     return graph.is_complete or CAUSAL.holds(graph) or _is_last_row(graph) or BLOCKS.holds(graph)
 
@@ -158,7 +143,7 @@ def _mask(call: Attend) -> Tensor | None:
         total = total.masked_fill(~mask, float("-inf"))
     total = total.to(call.v.dtype)
     if total.ndim > 3:  # a bias that differs from one member of the batch to the next
-        total = _flat_batch(total.expand(*call.v.shape[:-3], *total.shape[-3:]), 4)
+        total = flat(total.expand(*call.v.shape[:-3], *total.shape[-3:]), 3)
     return total
 
 

@@ -28,6 +28,7 @@ from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.layout import heads_first, unflat
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
 
 if TYPE_CHECKING:
@@ -111,11 +112,10 @@ BACKEND = Backend(
 
 
 def _attend(call: Attend) -> Tensor:
-    q, k, v = (_heads_first(x) for x in (*call.ends(), call.v))
+    q, k, v = (heads_first(x) for x in (*call.ends(), call.v))
     mask = block_mask(call.graph)
     y: Tensor = _flex_attention(q.device.type)(q, k, v, score_mod(call), mask, enable_gqa=q.shape[1] != k.shape[1])
-    y = y.transpose(1, 2)
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    return unflat(y.transpose(1, 2), call)
 
 
 class Differentiable(torch.autograd.Function):
@@ -151,11 +151,6 @@ def _with(call: Attend, inputs: Sequence[Tensor]) -> Attend:
 
 def _tensor_of(bias: Bias) -> Tensor:
     return bias.table if isinstance(bias, RelativeBias) else bias.values
-
-
-def _heads_first(x: Tensor) -> Tensor:
-    """[*, N, H, C] -> [B, H, N, C]."""
-    return (x.unsqueeze(0) if x.ndim == 3 else x.flatten(0, x.ndim - 4)).transpose(1, 2)
 
 
 @functools.cache
