@@ -190,6 +190,6 @@ def test_only_the_oracle_takes_calls_as_they_are_given():
 
 
 def test_scores_say_how_wide_their_ends_are():
-    assert (Dot.end_width, Additive.end_width) == (None, 1)
+    assert (Dot().end_width, Additive().end_width) == (None, 1)
     assert plan(complete(8), Additive(), heads=2, channels=4).choice in BACKENDS
     assert not Uniform.needs_ends and Kernel.needs_ends

@@ -52,6 +52,50 @@ def test_additive_is_a_leaky_sum_of_ends():
     torch.testing.assert_close(attend(complete(3, 4), q, k, v, Additive(slope=0.1)), softmax_by_hand(s_ij, v))
 
 
+@pytest.mark.parametrize("backend", ["reference", "segment", "native", None])
+@pytest.mark.parametrize("alike", [True, False])
+def test_additive_with_a_is_the_leaky_product_with_both_ends(backend, alike):
+    """Forward, and the gradient of everything, against (3) of the paper written out pair by pair."""
+    a, q, v = normal(2 * 5, 2).requires_grad_(), normal(4, 2, 5).requires_grad_(), normal(4, 2, 6)
+    k = q if alike else normal(4, 2, 5).requires_grad_()
+    a_receiver, a_sender = a.T.split(5, -1)
+    y = attend(complete(4), q, k, v, Additive(0.1, a_receiver, a_sender), backend=backend)
+    pairs = torch.cat([q[:, None].expand(4, 4, 2, 5), k[None].expand(4, 4, 2, 5)], -1)
+    z_ij = torch.einsum("ijhc,ch->ijh", pairs, a)
+    expected = softmax_by_hand(torch.where(z_ij > 0, z_ij, 0.1 * z_ij), v)
+    torch.testing.assert_close(y, expected)
+    leaves = [a, q] if alike else [a, q, k]
+    ours, theirs = (torch.autograd.grad(x.square().sum(), leaves, retain_graph=True) for x in (y, expected))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_additive_with_a_takes_vectors_of_edges_and_shared_keys():
+    graph, a = causal(4), (normal(2, 5), normal(2, 5))
+    q, k, v = normal(4, 2, 5), normal(4, 1, 5), normal(4, 1, 6)
+    vectors = EdgeVectors(keys=normal(graph.num_edges, 2, 5))
+    y = attend(graph, q, k, v, Additive(0.2, *a) + vectors)
+    k_ij = k.expand(4, 2, 5)[graph.senders] + vectors.keys
+    s_ij = torch.nn.functional.leaky_relu((q[graph.receivers] * a[0] + k_ij * a[1]).sum(-1), 0.2)
+    expected = attend(graph, None, None, v.expand(4, 2, 6), Uniform() + EdgeBias(s_ij))
+    torch.testing.assert_close(y, expected)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Additive(0.2, normal(2, 5)), "give both, or neither"),
+        (lambda: Additive(0.2, normal(2, 4), normal(2, 5)), r"a_receiver is \[2, 4\], but must be \[H, C\] = \[2, 5\]"),
+        (lambda: Additive(0.2, normal(2, 5), normal(1, 5)), r"a_sender is \[1, 5\]"),
+        (lambda: GatedAdditive(normal(5)), r"GatedAdditive: a is \[5\]"),
+        (Additive, "reads 1 channel of each end"),
+    ],
+)
+def test_vectors_of_a_score_must_fit_the_heads(build, message):
+    q = normal(3, 2, 5)
+    with pytest.raises(ShapeError, match=message):
+        attend(complete(3), q, q, q, build())
+
+
 def test_gated_additive_has_the_nonlinearity_inside():
     a, q, k, v = normal(2, 5), normal(3, 2, 5), normal(4, 2, 5), normal(4, 2, 6)
     z_ij = q[:, None] + k[None]

@@ -12,7 +12,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.messages import Message
-from edgewise.kernels.scores import EdgeBias, Gaussian, Score
+from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, Score
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -54,7 +54,12 @@ class Attend:
         return (*ends, self.v.shape, self.v.dtype, self.v.device, kinds, vectors, self.dropout > 0, self.return_weights)
 
     def lowered(self) -> Attend:
-        """The same call in the algebra's simplest terms: Gaussian becomes a dot product with a bias per sender."""
+        """The same call in the algebra's simplest terms: Gaussian becomes a dot product with a bias per sender, and
+        Additive a sum of one number for each end."""
+        if isinstance(self.score, Additive) and self.score.a_sender is not None:
+            call = self.with_equal_heads()
+            q, k, score = self.score.as_sums(*call.ends())
+            return replace(call, q=q, k=k, score=score)
         if isinstance(self.score, Gaussian) and (self.score.vectors is None or self.score.vectors.keys is None):
             call = self.with_equal_heads()  # the bias of a sender then has a number for every query head
             return replace(call, score=self.score.as_dot(call.ends()[1]))
@@ -186,6 +191,11 @@ def check_attend(call: Attend) -> None:
     if score.end_width not in (None, q.shape[-1]):
         what = f"{type(score).__name__} reads {score.end_width} channel of each end"
         raise ShapeError(f"{what}, but queries and keys have {q.shape[-1]} channels")
+    for name in score.weights:
+        a = getattr(score, name)
+        if a is not None and a.shape != (q.shape[-2], q.shape[-1]):
+            shape = f"[H, C] = {list(q.shape[-2:])}"
+            raise ShapeError(f"{type(score).__name__}: {name} is {list(a.shape)}, but must be {shape}")
     if k.shape[-2] != v.shape[-2] or k.shape[-2] == 0 or q.shape[-2] % k.shape[-2]:
         raise ShapeError(
             f"{q.shape[-2]} query heads, {k.shape[-2]} key heads and {v.shape[-2]} value heads: "

@@ -138,7 +138,12 @@ class Score:
     biases: tuple[Bias, ...] = field(default=(), kw_only=True)
     vectors: EdgeVectors | None = field(default=None, kw_only=True)
     needs_ends: ClassVar[bool] = True
-    end_width: ClassVar[int | None] = None  # channels of q and k; None: any number
+    weights: ClassVar[tuple[str, ...]] = ()  # the fields that hold a vector for each head, [H, C]
+
+    @property
+    def end_width(self) -> int | None:
+        """How many channels q and k have; None: any number."""
+        return None
 
     def __add__(self, more: Bias | EdgeVectors) -> Self:
         if not isinstance(more, EdgeVectors):
@@ -191,21 +196,55 @@ class Dot(Score):
         return s_ij if self.cap is None else self.cap * torch.tanh(s_ij / self.cap)
 
 
+def _along(x: Tensor, a: Tensor) -> Tensor:
+    """aᵀ x of every head: x [*, H, C], a [H, C] -> [*, H, 1]."""
+    return (x * a).sum(-1, keepdim=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Additive(Score):
-    """Additive attention with the linear map already applied: s_ij = LeakyReLU(qᵢ + kⱼ).
+    """Additive attention: s_ij = LeakyReLU(aᵀ[qᵢ ‖ kⱼ]), or LeakyReLU(qᵢ + kⱼ) without a.
 
-    Symbols     q_i = aᵀ_receiver W h_i, k_j = a_senderᵀ W h_j: the split of aᵀ[W h_i ‖ W h_j]
-    Shapes      q [*, I, H, 1], k [*, J, H, 1]
+    Symbols     a_receiver, a_sender = the halves of a, so that aᵀ[q ‖ k] = a_receiverᵀ q + a_senderᵀ k
+    Shapes      a_receiver, a_sender [H, C], q [*, I, H, C], k [*, J, H, C]; without a: q [*, I, H, 1], k [*, J, H, 1]
+    Errors      ShapeError for one half of a without the other
+    Cost        that of one number for each node and head, after one matrix product where queries and keys are the same
     Reference   Veličković et al. 2018 (GAT), eq. 3
     """
 
+    weights: ClassVar[tuple[str, ...]] = ("a_receiver", "a_sender")
     slope: float = 0.2
-    end_width: ClassVar[int | None] = 1
+    a_receiver: Tensor | None = None
+    a_sender: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if (self.a_receiver is None) != (self.a_sender is None):
+            raise ShapeError("Additive: a_receiver and a_sender are the halves of a: give both, or neither")
+
+    @property
+    def end_width(self) -> int | None:
+        return 1 if self.a_sender is None else None
 
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
-        """s_ij = LeakyReLU(qᵢ + kⱼ)."""
+        """s_ij = LeakyReLU(aᵀ[qᵢ ‖ kⱼ])."""
+        q_i, k_j, _ = self.as_sums(q_i, k_j)
         return functional.leaky_relu(q_i + k_j, self.slope).squeeze(-1)
+
+    def as_sums(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Additive]:
+        """The same attention without a: a_receiverᵀ q and a_senderᵀ k [*, N, H, 1], and a score that adds them."""
+        if self.a_receiver is None or self.a_sender is None:
+            return q, k, self
+        a_receiver, a_sender, vectors = self.a_receiver.to(q.dtype), self.a_sender.to(k.dtype), self.vectors
+        if vectors is not None and vectors.keys is not None:
+            vectors = replace(vectors, keys=_along(vectors.keys, a_sender))
+        if q is k:  # one product with a matrix of blocks reads them once
+            heads, channels = a_sender.shape
+            blocks = torch.diag_embed(torch.stack([a_receiver, a_sender]).permute(2, 0, 1))  # [C, 2, H, H]
+            both = q.flatten(-2) @ blocks.permute(2, 0, 1, 3).reshape(heads * channels, 2 * heads)
+            q, k = both.unflatten(-1, (2, heads, 1)).unbind(-3)
+        else:
+            q, k = _along(q, a_receiver), _along(k, a_sender)
+        return q, k, replace(self, a_receiver=None, a_sender=None, vectors=vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +255,7 @@ class GatedAdditive(Score):
     Reference   Brody et al. 2022 (GATv2), eq. 7
     """
 
+    weights: ClassVar[tuple[str, ...]] = ("a",)
     a: Tensor
     slope: float = 0.2
 

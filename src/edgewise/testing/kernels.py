@@ -81,6 +81,7 @@ def _kernel_cases(dtype: torch.dtype, device: str) -> Iterator[tuple[str, Leaves
             "k": draw(2, senders, 2, 6),
             "v": draw(2, senders, 2, 5),
             "a": draw(4, 6),
+            "b": draw(4, 6),
             "edge bias": draw(edges, 4),
             "sender bias": draw(2, senders, 4),
             "table": draw(4, 5),
@@ -125,7 +126,7 @@ def _attention_calls(graph: Graph) -> dict[str, tuple[tuple[str, ...], Function]
         def function(leaves: Leaves, backend: str) -> Tensor:
             q, k = leaves.get("q"), leaves.get("k")
             of_score = score(leaves)
-            if isinstance(of_score, Additive) and q is not None and k is not None:
+            if of_score.end_width == 1 and q is not None and k is not None:
                 q, k = q[..., :1], k[..., :1]
             return attend(graph, q, k, leaves["v"], of_score, backend=backend)
 
@@ -139,6 +140,7 @@ def _attention_calls(graph: Graph) -> dict[str, tuple[tuple[str, ...], Function]
         "Dot + RelativeBias": call(lambda leaves: Dot() + RelativeBias(leaves["table"]), *ends, "table"),
         "Dot + SenderBias": call(lambda leaves: Dot() + SenderBias(leaves["sender bias"]), *ends, "sender bias"),
         "Additive": call(lambda leaves: Additive(), *ends),
+        "Additive with a": call(lambda leaves: Additive(0.2, leaves["a"], leaves["b"]), *ends, "a", "b"),
         "GatedAdditive": call(lambda leaves: GatedAdditive(leaves["a"]), *ends, "a"),
         "Gaussian": call(lambda leaves: Gaussian(1.5), *ends),
         "Uniform": call(lambda leaves: Uniform()),

@@ -48,31 +48,22 @@ class GAT(nn.Module):
         self.a_receiver = nn.Parameter(torch.empty(heads, outputs))
         self.a_sender = nn.Parameter(torch.empty(heads, outputs))
         self.bias = nn.Parameter(torch.zeros(heads * outputs if concatenate else outputs))
-        self.score = Additive(slope)
+        self.slope = slope
         self.dropout = dropout
         for weight in (self.W.weight, self.a_receiver, self.a_sender):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         Wx = self.W(x).unflatten(-1, self.a_sender.shape)  # [*, N, H, C]
-        q, k = _ends(Wx, self.a_receiver, self.a_sender)
+        e = Additive(self.slope, self.a_receiver, self.a_sender)  # e_ij = LeakyReLU(aᵀ[W x_i ‖ W x_j])
         dropout = self.dropout if self.training else 0.0
-        y = attend(graph.add_self_loops(), q, k, Wx, self.score, dropout=dropout)
+        y = attend(graph.add_self_loops(), Wx, Wx, Wx, e, dropout=dropout)
         return self.bias + (y.flatten(-2) if self.concatenate else y.mean(-2))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
         return GAT(3, 2, heads=2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
-
-
-def _ends(Wx: Tensor, a_receiver: Tensor, a_sender: Tensor) -> tuple[Tensor, Tensor]:
-    """a_receiverᵀ W_h x and a_senderᵀ W_h x for every head, each [*, N, H, 1]: one product with a matrix of blocks."""
-    heads, channels = a_sender.shape
-    blocks = torch.diag_embed(torch.stack([a_receiver, a_sender]).permute(2, 0, 1))  # [C, 2, H, H]
-    both = Wx.flatten(-2) @ blocks.permute(2, 0, 1, 3).reshape(heads * channels, 2 * heads)
-    q, k = both.unflatten(-1, (2, heads, 1)).unbind(-3)
-    return q, k
 
 
 class GATv2(nn.Module):
