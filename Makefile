@@ -8,10 +8,12 @@ TORCH_INDEX ?=
 BIN := .venv/bin
 # --no-compile halves the install: Python compiles the few modules that are used when they are first imported.
 INSTALL := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check install --no-compile
+# Where Python writes no bytecode (many containers), it is written once, or each command would compile PyTorch anew.
+WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise.apps.report.figures, torch.optim.adamw, jsonargparse, networkx, sklearn.datasets, matplotlib.pyplot'
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint docs bench sanitize lock clean
+.PHONY: demo test lint check docs bench extras sanitize lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -24,6 +26,14 @@ lint: $(TOOLS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Lint, types, and the tests that a change can reach: since the last commit, or BASE=main.
+BASE ?= HEAD
+check: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $$($(BIN)/python tests/reach.py $(BASE))
+
+# Every optional package that Edgewise can use, at the locked versions.
+extras: $(TOOLS)
 
 # Every case of the benchmark at small sizes: does each contender run, and give the right numbers?
 bench: $(TOOLS)
@@ -59,6 +69,7 @@ $(RUNTIME): requirements/lock.txt pyproject.toml
 	$(INSTALL) --constraint requirements/lock.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
 	$(INSTALL) --no-deps --requirement requirements/lock.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable .
+	$(if $(PYTHONDONTWRITEBYTECODE),env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c $(WARM))
 	@touch $@
 
 $(TOOLS): $(RUNTIME) requirements/lock-tools.txt

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from pathlib import Path
 
 
 class EdgewiseError(Exception):
@@ -52,3 +53,11 @@ def nearest(word: object, known: Iterable[str]) -> str:
 
     best = max(known, key=likeness, default="")
     return f"; did you mean {best!r}?" if likeness(best) >= 0.6 else ""
+
+
+def installing(name: str) -> str:
+    """The command that installs an optional part: in a clone the clone's own, elsewhere pip's."""
+    clone = Path(__file__).parents[2]
+    if (clone / "Makefile").is_file() and (clone / "pyproject.toml").is_file():
+        return f"run `make extras`, or pip install --editable '.[{name}]', in {clone}"
+    return f"pip install 'edgewise[{name}]'"

@@ -1,5 +1,6 @@
 """To other libraries and back."""
 
+import re
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.errors import ConfigError, GraphError, ShapeError, installing
 from edgewise.graphs import Graph, causal, complete, grid
 from graphs.examples import random_graphs
 
@@ -115,7 +116,7 @@ def test_a_pyg_batch_is_a_batch(pyg) -> None:
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
-    with pytest.raises(ConfigError, match="to_pyg needs PyTorch Geometric: pip install"):
+    with pytest.raises(ConfigError, match="to_pyg needs PyTorch Geometric: " + re.escape(installing("pyg"))):
         causal(3).to_pyg()
 
 

@@ -8,7 +8,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.errors import ConfigError, GraphError, ShapeError, installing
 from edgewise.graphs import checks
 from edgewise.graphs.adjacency import Adjacency
 
@@ -132,7 +132,7 @@ class Exchange(Adjacency):
         try:
             from torch_geometric.data import Data
         except ModuleNotFoundError:
-            raise ConfigError("to_pyg needs PyTorch Geometric: pip install 'edgewise[pyg]'") from None
+            raise ConfigError(f"to_pyg needs PyTorch Geometric: {installing('pyg')}") from None
         self._needs_square("a PyTorch Geometric Data")
         data = Data(edge_index=self.edge_index(), num_nodes=self.num_receivers)
         if len(self.sizes) > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from edgewise.errors import ConfigError, EdgewiseError
+from edgewise.errors import ConfigError, EdgewiseError, installing
 from edgewise.graphs import radius_graph
 from edgewise.models import Potential
 from edgewise.tasks.particles.atoms import box
@@ -35,7 +35,7 @@ def calculator(run: Path | str | LoadedRun) -> Any:
     try:
         from ase.calculators.calculator import Calculator, all_changes
     except ImportError as error:
-        raise EdgewiseError("a calculator is one of ASE's: pip install 'edgewise[atoms]'") from error
+        raise EdgewiseError(f"a calculator is one of ASE's: {installing('atoms')}") from error
     potential, zero, known = model.double().eval(), task.zero, set(task.frames.numbers.tolist())
 
     class PotentialCalculator(Calculator):  # type: ignore[misc]

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
-from edgewise.errors import CheckpointError, ConfigError
+from edgewise.errors import CheckpointError, ConfigError, installing
 
 QUIET = 10.0  # seconds between two lines where there is no terminal
 
@@ -85,7 +85,7 @@ def summary_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ConfigError("train.tensorboard needs the extra: pip install 'edgewise[tensorboard]'") from None
+        raise ConfigError(f"train.tensorboard needs the extra: {installing('tensorboard')}") from None
     return SummaryWriter
 
 

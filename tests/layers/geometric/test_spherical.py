@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -5,6 +6,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, EdgewiseError, Graph, ShapeError, collect
+from edgewise.errors import installing
 from edgewise.layers import Coupling, Gate, RadialWeights, TypedLinear, by_type, harmonics
 from edgewise.layers.geometric import spherical
 from edgewise.testing import assert_equivariant
@@ -145,7 +147,7 @@ def test_what_does_not_fit_is_refused():
 def test_without_e3nn_an_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "e3nn", None)
     spherical._harmonics.cache_clear()
-    with pytest.raises(EdgewiseError, match=r"pip install 'edgewise\[geometry\]'"):
+    with pytest.raises(EdgewiseError, match=re.escape(installing("geometry"))):
         harmonics(1, torch.randn(3))
 
 

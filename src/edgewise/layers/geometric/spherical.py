@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, EdgewiseError, ShapeError
+from edgewise.errors import ConfigError, EdgewiseError, ShapeError, installing
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeNetwork, TensorProduct
 from edgewise.layers.geometric.geometry import displacements, lengths
@@ -208,7 +208,7 @@ def _o3() -> Any:
     try:
         from e3nn import o3
     except ImportError as error:
-        raise EdgewiseError("spherical harmonics are e3nn's: pip install 'edgewise[geometry]'") from error
+        raise EdgewiseError(f"spherical harmonics are e3nn's: {installing('geometry')}") from error
     return o3
 
 

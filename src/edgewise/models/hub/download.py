@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, installing
 from edgewise.models.hub.layout import is_plain
 
 
@@ -23,7 +23,7 @@ def download(name: str, revision: str, folder: Path | str) -> Path:
     try:
         from huggingface_hub import HfApi, hf_hub_download
     except ImportError as error:
-        raise ConfigError("downloading from the hub needs huggingface_hub: pip install 'edgewise[hub]'") from error
+        raise ConfigError(f"downloading from the hub needs huggingface_hub: {installing('hub')}") from error
     if len(revision) != 40 or not set(revision) <= set("0123456789abcdef"):
         raise ConfigError(f"revision must be a commit of 40 hexadecimal digits, not {revision!r}")
     listed = HfApi().model_info(name, revision=revision, files_metadata=True).siblings or []

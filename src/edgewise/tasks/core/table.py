@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.errors import DataError, EdgewiseError
+from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.tasks.core.source import read_bytes
 
 MAX_BYTES = 1 << 30
@@ -118,7 +118,7 @@ def _read_parquet(path: Path, content: bytes) -> tuple[list[str], Table]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise EdgewiseError(f"{path}: Parquet is read by pyarrow: pip install 'edgewise[parquet]'") from error
+        raise EdgewiseError(f"{path}: Parquet is read by pyarrow: {installing('parquet')}") from error
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
         claimed, names = file.metadata, list(file.schema_arrow.names)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import DataError, EdgewiseError
+from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.graphs import Graph
 from edgewise.tasks.core.source import local_folder, read_bytes
 from edgewise.tasks.core.splits import shuffled
@@ -147,7 +147,7 @@ def rdkit() -> Any:
         from rdkit import Chem
         from rdkit.rdBase import DisableLog
     except ImportError as error:
-        raise EdgewiseError("molecules are read by RDKit: pip install 'edgewise[molecules]'") from error
+        raise EdgewiseError(f"molecules are read by RDKit: {installing('molecules')}") from error
     DisableLog("rdApp.*")  # what is wrong with a SMILES is said by the DataError
     return Chem
 

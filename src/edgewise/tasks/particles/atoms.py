@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.errors import ConfigError, EdgewiseError
+from edgewise.errors import ConfigError, EdgewiseError, installing
 
 KINETIC = 103.642696526805  # eV in 1 u Å²/fs²
 STEP, FRICTION = 5.0, 0.01  # fs; 1/fs
@@ -140,5 +140,5 @@ def import_ase() -> Any:
         import ase
         import ase.units
     except ImportError as error:
-        raise EdgewiseError("atoms are moved by ASE: pip install 'edgewise[atoms]'") from error
+        raise EdgewiseError(f"atoms are moved by ASE: {installing('atoms')}") from error
     return ase

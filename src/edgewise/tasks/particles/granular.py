@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, installing
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.particles.rollout import Scene
@@ -76,7 +76,7 @@ def _openmm() -> Any:
     try:
         import openmm
     except ImportError:
-        raise DataError("this scene is simulated by OpenMM: pip install 'edgewise[physics]'") from None
+        raise DataError(f"this scene is simulated by OpenMM: {installing('physics')}") from None
     return openmm
 
 

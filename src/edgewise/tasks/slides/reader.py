@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from edgewise.errors import ConfigError, DataError, EdgewiseError
+from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.graphs import Graph
 
 T = TypeVar("T")
@@ -196,7 +196,7 @@ def open_slide(path: Path) -> Any:
     try:
         import openslide
     except ImportError as error:
-        raise EdgewiseError("slides are read by OpenSlide: pip install 'edgewise[slides]'") from error
+        raise EdgewiseError(f"slides are read by OpenSlide: {installing('slides')}") from error
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
     try:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
-from edgewise.errors import ConfigError, DataError, EdgewiseError
+from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 
 BEGIN, END, MASK = 0, 1, 2  # tokens that no text contains
 SPECIAL = 3
@@ -177,5 +177,5 @@ def _tokenizers() -> Any:
         import tokenizers.pre_tokenizers
         import tokenizers.trainers
     except ImportError as error:
-        raise EdgewiseError("byte pairs are learned by tokenizers: pip install 'edgewise[text]'") from error
+        raise EdgewiseError(f"byte pairs are learned by tokenizers: {installing('text')}") from error
     return tokenizers

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, DataError, EdgewiseError
+from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Hypothesis, TokenPairs, translate
 from edgewise.tasks.core.batch import Batch
@@ -235,7 +235,7 @@ def bleu(written: Sequence[str], references: Sequence[str], lowercase: bool) -> 
     try:
         from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
-        raise EdgewiseError("BLEU is measured by sacrebleu: pip install 'edgewise[text]'") from error
+        raise EdgewiseError(f"BLEU is measured by sacrebleu: {installing('text')}") from error
     return float(BLEU(lowercase=lowercase).corpus_score(list(written), [list(references)]).score)
 
 

@@ -1,0 +1,110 @@
+"""Names the tests that a change can reach, for `make check`: python tests/reach.py [BASE], one pytest argument a line.
+
+A test file is reached if it changed itself, if it imports a changed module by name, or if it is the mirror of one (as
+tests/layers/graph/test_gat.py is of layers/graph/gat.py) or of a module that imports it. The names that a floor's
+`__init__` offers count as imports of the module that defines them. A changed layer brings its rows of the conformance
+suite, a changed module its docstrings' examples, and a file that everything reads (as pyproject.toml is) all tests.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SOURCE, TESTS = ROOT / "src", ROOT / "tests"
+EVERYTHING = re.compile(r"tests/conftest\.py|pyproject\.toml|requirements/.*")
+NATIVE = re.compile(r".*\.(cpp|hpp)|.*CMakeLists\.txt")
+ALWAYS = ("tests/test_architecture.py",)
+
+
+@cache
+def exports(package: str) -> dict[str, str]:
+    """Where a package's `__init__` has each of its names from."""
+    path = SOURCE / package.replace(".", "/") / "__init__.py"
+    tree = ast.parse(path.read_text(encoding="utf-8")) if path.is_file() else ast.Module([], [])
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    return {alias.asname or alias.name: str(node.module) for node in found for alias in node.names}
+
+
+def home(module: str, name: str) -> str:
+    """The module that defines a name that another offers."""
+    while name in exports(module):
+        module = exports(module)[name]
+    return (
+        f"{module}.{name}" if (SOURCE / f"{module}.{name}".replace(".", "/")).with_suffix(".py").is_file() else module
+    )
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """The modules of Edgewise that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("edgewise"):
+            found |= {home(str(node.module), alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("edgewise")}
+    return frozenset(found)
+
+
+def layers_of(path: Path) -> list[str]:
+    """The classes of a file that have an example."""
+    classes = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)]
+    return [
+        one.name for one in classes if any(isinstance(n, ast.FunctionDef) and n.name == "example" for n in one.body)
+    ]
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def mirror(path: Path) -> Path:
+    inside = path.relative_to(SOURCE / "edgewise")
+    return TESTS / inside.parent / f"test_{inside.name}"
+
+
+def reached(changed: Iterable[str]) -> list[str]:
+    """Arguments of pytest for a change to these files, named from the root."""
+    changed = [name for name in changed if (ROOT / name).exists()]
+    if any(EVERYTHING.fullmatch(name) for name in changed):
+        return ["tests", "src"]
+    modules = [ROOT / name for name in changed if re.fullmatch(r"src/edgewise/.*\.py", name)]
+    names = {module_of(path) for path in modules if path.name != "__init__.py"}
+    sources = [path for path in (SOURCE / "edgewise").rglob("*.py") if path.name != "__init__.py"]
+    importers = [path for path in sources if imports(path) & names]
+    tests = {path for path in TESTS.rglob("test_*.py") if imports(path) & names}
+    tests |= {mirror(path) for path in (*modules, *importers)}
+    tests |= {ROOT / name for name in changed if re.fullmatch(r"tests/.*/?test_[^/]*\.py", name)}
+    chosen = {str(path.relative_to(ROOT)) for path in tests if path.is_file()} | {
+        str(p.relative_to(ROOT)) for p in modules
+    }
+    if any(NATIVE.fullmatch(name) for name in changed):
+        chosen |= {"tests/native", "tests/kernels"}
+    layers = {name for path in modules for name in layers_of(path) if name in exports("edgewise.layers")}
+    conformance = {f"tests/layers/test_conformance.py::{test}[{name}]" for name in layers for test in CONFORMANCE}
+    return sorted({*chosen, *conformance, *ALWAYS})
+
+
+CONFORMANCE = tuple(
+    node.name
+    for node in ast.parse((TESTS / "layers" / "test_conformance.py").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.FunctionDef) and [argument.arg for argument in node.args.args] == ["name"]
+)
+
+
+def changed(base: str) -> list[str]:
+    """What differs from a commit, files that git does not know yet included."""
+
+    def lines(*words: str) -> list[str]:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    return [*lines("diff", "--name-only", base), *lines("ls-files", "--others", "--exclude-standard")]
+
+
+if __name__ == "__main__":
+    print("\n".join(reached(changed(sys.argv[1] if len(sys.argv) > 1 else "HEAD"))))
