@@ -1,4 +1,6 @@
 import math
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -146,3 +148,20 @@ def test_dropout_reaches_embeddings_weights_and_stages():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         _small(signature, **options)
+
+
+def test_the_gpt_on_one_page_is_the_transformer_in_logits_and_gradients():
+    example = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "gpt.py"))
+    page = example["GPT"](tokens=11, length=8, width=8, heads=2)
+    model, x = _small(tied=True).double(), torch.randint(11, (3, 8))
+    names = {name.replace("attention.", "").replace("feed_forward.", ""): name for name in model.state_dict()}
+    weights = {short: torch.randn_like(model.state_dict()[name]) for short, name in names.items()}
+    page.double().load_state_dict(weights)
+    model.load_state_dict({names[short]: weight for short, weight in weights.items()})
+    found, expected = page(x), model(causal(8), x)
+    assert (found - expected).abs().max() < 1e-10 * expected.abs().max()
+    for y in (found, expected):
+        y.square().mean().backward()
+    theirs = dict(model.named_parameters())
+    for short, parameter in page.named_parameters():
+        torch.testing.assert_close(parameter.grad, theirs[names[short]].grad)
