@@ -215,7 +215,7 @@ def test_edge_features_stay_with_their_edges_in_every_batch(bonds: GraphRegressi
 
 
 def test_a_pattern_cannot_have_the_features_of_other_edges(bonds: GraphRegression) -> None:
-    with pytest.raises(ConfigError, match=r"graph\.name must be given"):
+    with pytest.raises(ConfigError, match=r"the recipe's graph must be 'given'"):
         next(bonds.batches("train", 2, PatternChoice("complete")))
 
 
