@@ -9,7 +9,7 @@ BIN := .venv/bin
 # --no-compile halves the install: Python compiles the few modules that are used when they are first imported.
 INSTALL := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check install --no-compile
 # Where Python writes no bytecode (many containers), it is written once, or each command would compile PyTorch anew.
-WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise.apps.report.figures, torch.optim.adamw, jsonargparse, networkx, sklearn.datasets, matplotlib.pyplot'
+WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise.apps.report.report, matplotlib.pyplot, networkx, sklearn.datasets'
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
