@@ -130,13 +130,13 @@ def _start(kernel: Any, programs: int, warps: int, numbers: dict[str, Any]) -> N
 def _walk(
     kernel: Any, numbers: dict[str, Any], items: Tensor, hubs: Tensor, rows: int, results: dict[str, Tensor | None]
 ) -> Tensor | None:
-    """Run a kernel over the items, merge the chunks of hubs, and return what each program adds to da, if asked for.
+    """Run a kernel over the items, merge the chunks of hubs, and return what each program adds to da, if there is one.
 
     Symbols     rows = how many there are; results [B, rows, H, *] by the names of the kernel's arguments
     """
     from edgewise.kernels.backends.cuda.programs import attention as kernels
 
-    v, wanted = numbers["v"], {name: x for name, x in results.items() if x is not None}
+    v, needed = numbers["v"], {name: x for name, x in results.items() if x is not None}
     heads = Heads.of(numbers["H"], max(numbers["C"], numbers["D"]), v.element_size())
     copies, count = heads.groups * v.shape[0], items.shape[1]
     chunks = count - rows + hubs.shape[1]
@@ -169,7 +169,7 @@ def _walk(
     degree = (numbers["edges"] // max(1, rows)).bit_length()
     key = f"{kind} {v.dtype} {heads.heads}x{numbers['CP']}x{numbers['DP']} 2^{degree} {' '.join(options)}"
     da = with_best_tile(key, heads.candidates(v.element_size()), moved, v.device, launch)
-    for name, whole in wanted.items() if chunks else ():
+    for name, whole in needed.items() if chunks else ():
         merged = {"part": numbers[f"part_{name}"], "y": whole, "hubs": hubs, "count": hubs.shape[1], "receivers": rows}
         merged |= {"rest": numbers["rest"] if numbers["lse"] is not None else None}
         merged |= {"D": whole.shape[3], "DP": power_of_two(whole.shape[3]), "EDGES": 8}

@@ -123,7 +123,7 @@ def _needs_no_mask(graph: Graph) -> bool:
 
 
 def _is_last_row(graph: Graph) -> bool:
-    """A causal graph whose every receiver listens to every sender: one step of cached decoding."""
+    """A causal graph with an edge between every pair: one step of cached decoding."""
     return isinstance(graph.rule, Causal) and graph.offset >= graph.num_senders - 1
 
 

@@ -137,8 +137,8 @@ class Differentiable(torch.autograd.Function):
         (dy,), inputs = grads, ctx.saved_tensors
         if creates_graph(dy, *inputs):
             return None, *gradients(lambda *inputs: segment.run(_with(ctx.call, inputs)), inputs, [dy])
-        wanted = [x for x in ctx.leaves if x.requires_grad]
-        own = iter(torch.autograd.grad(ctx.y, wanted, dy, retain_graph=True, allow_unused=True))
+        leaves = [x for x in ctx.leaves if x.requires_grad]
+        own = iter(torch.autograd.grad(ctx.y, leaves, dy, retain_graph=True, allow_unused=True))
         return None, *(next(own) if x.requires_grad else None for x in ctx.leaves)
 
 
@@ -292,7 +292,7 @@ def _tiles_of_ranges(starts: Tensor, stops: Tensor, columns: int) -> Tiles:
     row = (torch.arange(starts.shape[0], device=starts.device) // BLOCK)[:, None].expand_as(starts)
     some = stops > starts
     row, starts, stops = row[some], starts[some], stops[some]
-    # Runs of blocks that are touched: they begin where ranges open and end where all are closed again.
+    # Runs of blocks that are touched: they begin where ranges open and end where all are closed.
     bound = torch.cat([row * (columns + 1) + starts // BLOCK, row * (columns + 1) + (stops - 1) // BLOCK + 1])
     sign = torch.ones_like(bound)
     sign[starts.shape[0] :] = -1
@@ -334,13 +334,13 @@ def _bounds(ranges: Intervals) -> list[tuple[Tensor, Tensor]]:
 def _in_ranges(ranges: Intervals) -> Mod:
     bounds = _bounds(ranges)
 
-    def listens(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def has_edge(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         inside = j < 0
         for starts, stops in bounds:
             inside = inside | ((starts[i] <= j) & (j < stops[i]))
         return inside
 
-    return listens
+    return has_edge
 
 
 def _in_bitmaps(graph: Graph, full: Tensor) -> Mod:
@@ -359,12 +359,12 @@ def _in_bitmaps(graph: Graph, full: Tensor) -> Mod:
     words[BLOCK * WORDS : 2 * BLOCK * WORDS] = 2**32 - 1
     bits = words.to(torch.int32)  # the same 32 bits
 
-    def listens(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def has_edge(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         block = table[i // BLOCK * width + j // BLOCK]
         word = bits[(block * BLOCK + i % BLOCK) * WORDS + j % BLOCK // 32]
         return (word >> (j % 32)) & 1 == 1
 
-    return listens
+    return has_edge
 
 
 def _shape(graph: Graph) -> tuple[int, int]:

@@ -107,18 +107,18 @@ def _scatter(graph: Graph, values: Tensor) -> Tensor:
 
 
 def _collect(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
-    listens = graph.receivers == torch.arange(graph.num_receivers, device=m_ij.device)[:, None]  # [I, E]
+    sent = graph.receivers == torch.arange(graph.num_receivers, device=m_ij.device)[:, None]  # [I, E]
     m_ij = m_ij.movedim(axis, 0)
-    pairs = listens.reshape(*listens.shape, *[1] * (m_ij.ndim - 1))
+    pairs = sent.reshape(*sent.shape, *[1] * (m_ij.ndim - 1))
     if reduce in ("sum", "mean"):
         y = torch.where(pairs, m_ij, 0).sum(1)
         if reduce == "mean":
-            y = y / listens.sum(1).clamp(min=1).reshape(-1, *[1] * (y.ndim - 1))
+            y = y / sent.sum(1).clamp(min=1).reshape(-1, *[1] * (y.ndim - 1))
     elif m_ij.shape[0] == 0:
         y = m_ij.sum(0).expand(graph.num_receivers, *m_ij.shape[1:])
     else:
         worst = float("-inf") if reduce == "max" else float("inf")
         best = torch.where(pairs, m_ij, worst)
         best = best.amax(1) if reduce == "max" else best.amin(1)
-        y = torch.where(listens.any(1).reshape(-1, *[1] * (best.ndim - 1)), best, 0)
+        y = torch.where(sent.any(1).reshape(-1, *[1] * (best.ndim - 1)), best, 0)
     return y.movedim(0, axis)

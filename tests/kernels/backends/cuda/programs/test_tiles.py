@@ -21,7 +21,7 @@ def card(monkeypatch, cache):
 
     monkeypatch.setattr(tiles, "_path", tiles._path.__wrapped__)  # without what is remembered of a real card
     (cache / "tiles").mkdir(parents=True)
-    monkeypatch.setattr(tiles, "_found", {})
+    monkeypatch.setattr(tiles, "_fastest", {})
     monkeypatch.setattr(tiles, "_read", set())
     monkeypatch.setattr(tiles, "_milliseconds", milliseconds)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Card 9000")
@@ -37,11 +37,11 @@ def run(key="attend", moved=tiles.WORTH):
     return tiles.run(key, CANDIDATES, moved, CUDA, lambda tile: tile)
 
 
-def test_the_fastest_is_found_once_and_kept_for_later_processes(card, cache):
+def test_the_fastest_is_measured_once_and_cached_for_later_processes(card, cache):
     assert [run(), run()] == [Tile(4, 1)] * 2
     assert card == CANDIDATES, "timed once each"
     assert json.loads((cache / "tiles" / "Card-9000.json").read_text()) == {"attend": [4, 1]}
-    tiles._found.clear()
+    tiles._fastest.clear()
     tiles._read.clear()
     assert run() == Tile(4, 1) and len(card) == 3, "as in a process that starts afresh"
     run("by_sender")

@@ -5,7 +5,7 @@ earlier axes of a tile [heads, rows, edges, channels] to neighbouring lanes), so
 read, and each thread walks along the edges of its row, several at a time: sums over edges stay within a thread.
 
 Tensors are q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], those on edges [B or 1, E, ...]; work items and hubs as
-`rows.py` beside this file makes them. Sums are kept in float32. Numbers that depend on the graph are never specialised
+`rows.py` beside this file makes them. Sums are in float32. Numbers that depend on the graph are never specialised
 on.
 """
 
@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from edgewise.kernels.backends.cuda import programs as gpu
-from edgewise.kernels.backends.cuda.programs.dropout import kept
+from edgewise.kernels.backends.cuda.programs.dropout import survives
 
 INTERPRETED = tl.constexpr(gpu.INTERPRETED)
 INTEGERS = [
@@ -68,27 +68,27 @@ def _load(x, row, stride, live, inside, there, VEC: tl.constexpr):
 
 
 @triton.jit
-def _store(x, row, width, live, inside, there, found):
+def _store(x, row, width, live, inside, there, values):
     """Put rows [HEADS, ROWS, EDGES, CP] of that width to their numbers [ROWS, EDGES]."""
     start = (row.to(tl.int64) * width)[None, :, :, None]
-    tl.store(x + (start + inside), found, live[None, :, :, None] & there)
+    tl.store(x + (start + inside), values, live[None, :, :, None] & there)
 
 
 @triton.jit
-def _store_rest(x, rest, row, width, live, inside, there, found):
+def _store_rest(x, rest, row, width, live, inside, there, values):
     """What rounding to the type of x takes away."""
-    _store(rest, row, width, live, inside, there, found - found.to(x.dtype.element_ty).to(tl.float32))
+    _store(rest, row, width, live, inside, there, values - values.to(x.dtype.element_ty).to(tl.float32))
 
 
 @triton.jit
-def _store_row(x, part, row, item, chunks, live, inside, there, found, width: tl.constexpr, b, rows):
+def _store_row(x, part, row, item, chunks, live, inside, there, values, width: tl.constexpr, b, rows):
     """Put [HEADS, ROWS, CP] to its row, or to its chunk's place where it is one."""
-    found = found[:, :, None, :]
+    values = values[:, :, None, :]
     whole = live
     if part is not None:
-        _store(part, b * chunks + item, width, live & (item < chunks), inside, there, found)
+        _store(part, b * chunks + item, width, live & (item < chunks), inside, there, values)
         whole = live & (item >= chunks)
-    _store(x, b * rows + row, width, whole, inside, there, found)
+    _store(x, b * rows + row, width, whole, inside, there, values)
 
 
 @triton.jit
@@ -164,20 +164,20 @@ def attend(
         fade = tl.exp(top - shift)
         total = total * fade + tl.sum(p, 2)
         if seed is not None:
-            p = tl.where(kept(bits, (b * edges + e)[None] * H + head, threshold), p, 0.0)
+            p = tl.where(survives(bits, (b * edges + e)[None] * H + head, threshold), p, 0.0)
         sums = sums * fade[:, :, None] + tl.sum(p[:, :, :, None] * v_j, 2)
         top = new
-    found = sums * (keep / tl.where(total == 0, 1.0, total))[:, :, None]
-    _store_row(y, part_y, row, item, chunks, live, inside_v, there_v, found, H * D, b, receivers)
+    y_i = sums * (keep / tl.where(total == 0, 1.0, total))[:, :, None]
+    _store_row(y, part_y, row, item, chunks, live, inside_v, there_v, y_i, H * D, b, receivers)
     if rest is not None:
         whole = live & (item >= chunks)
-        _store_rest(y, rest, b * receivers + row, H * D, whole, inside_v, there_v, found[:, :, None, :])
+        _store_rest(y, rest, b * receivers + row, H * D, whole, inside_v, there_v, y_i[:, :, None, :])
     log_sum = (top + tl.log(tl.where(total == 0, 1.0, total)))[:, :, None]
     whole, at = live[None] & (head < H), (b * receivers + row)[None] * H + head
     if part_lse is not None:
         tl.store(part_lse + ((b * chunks + item)[None] * H + head), log_sum, whole & (item < chunks)[None])
         whole &= (item >= chunks)[None]
-    # Of nothing it is kept as +∞, so that exp(s_ij - lse_i) is 0.
+    # Of nothing it is saved as +∞, so that exp(s_ij - lse_i) is 0.
     tl.store(lse + at, tl.where(total[:, :, None] == 0, float("inf"), log_sum), whole)
 
 
@@ -259,7 +259,7 @@ def by_sender(
     VC: tl.constexpr, VD: tl.constexpr, HEADS: tl.constexpr, CP: tl.constexpr, DP: tl.constexpr,
     ROWS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    """dv_j = Σ_i p_ij dy_i and dk_j = Σ_i ds_ij ∂s_ij/∂k_j with ds_ij = p_ij (dy_i·v_j - δ_i), which it keeps too."""
+    """dv_j = Σ_i p_ij dy_i and dk_j = Σ_i ds_ij ∂s_ij/∂k_j with ds_ij = p_ij (dy_i·v_j - δ_i), which it stores too."""
     programs = tl.cdiv(count, ROWS)
     item, head, b = _place(tl.program_id(0) % programs, count, ROWS, H, HEADS, programs)
     row, first, last = _item(items, item, count)
@@ -317,12 +317,12 @@ def by_sender(
             s += _bias(bias, e, head, edge[None], b, bias_batch, H, BIAS_HEADS)
         p = tl.exp(s - log_sum)
         dp = tl.sum(dy_i * v_e, 3)
-        p_kept = p
+        p_dropped = p
         if seed is not None:
-            alive = kept(bits, (b * edges + e)[None] * H + head, threshold)
-            p_kept = tl.where(alive, p * keep, 0.0)
+            alive = survives(bits, (b * edges + e)[None] * H + head, threshold)
+            p_dropped = tl.where(alive, p * keep, 0.0)
             dp = tl.where(alive, dp * keep, 0.0)
-        dv_e = p_kept[:, :, :, None] * dy_i
+        dv_e = p_dropped[:, :, :, None] * dy_i
         dv_j += tl.sum(dv_e, 2)
         if dedge_v is not None:
             _store(dedge_v, b * edges + e, H * D, edge, inside_v, there_v, dv_e)

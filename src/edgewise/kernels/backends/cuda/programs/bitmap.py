@@ -1,7 +1,7 @@
 """Dot-product attention on tensor cores for graphs whose neighbours share neighbours, in Triton.
 
-Sixteen receivers form a window; whoever one of them hears is a column of it. A program takes one window (or a piece of
-a long one) and one head, and walks along the columns tile by tile: it gathers their keys and values once for all
+Sixteen receivers form a window; every sender of one of them is a column of it. A program takes one window (or a piece
+of a long one) and one head, and walks along the columns tile by tile: it gathers their keys and values once for all
 sixteen, multiplies tile by tile, and masks by one word of bits for each column. The gradient to the queries is a second
 pass of that kind; those to keys and values are the same pass by windows of senders. Sums are in float32, no atomics,
 the same bits on every run. Tensors are [B, N, H, C] with contiguous rows; sizes are in units of VEC numbers.
@@ -96,8 +96,8 @@ def _forward(
         word = tl.load(bits + begin + t, mask=live, other=0)
         k_j = tl.load(k + (j * (b_row * VEC))[:, None] + at_c[None, :], mask=live[:, None] & has_c, other=0)
         v_j = tl.load(v + (j * (c_row * VEC))[:, None] + at_d[None, :], mask=live[:, None] & has_d, other=0)
-        heard = ((word[None, :] >> r[:, None]) & 1) == 1
-        s = tl.where(heard, _dot(q_i, tl.trans(k_j), PRECISION) * scale, float("-inf"))
+        linked = ((word[None, :] >> r[:, None]) & 1) == 1
+        s = tl.where(linked, _dot(q_i, tl.trans(k_j), PRECISION) * scale, float("-inf"))
         above = tl.maximum(top, tl.max(s, 1))
         shift = tl.where(above == float("-inf"), 0.0, above)
         p = tl.exp(s - shift[:, None])
@@ -152,9 +152,9 @@ def _backward(
         if BY_SENDER:
             lse_i = tl.load(lse + j * heads, mask=live, other=0)[None, :]
             delta_i = tl.load(delta + j * heads, mask=live, other=0)[None, :]
-        heard = ((word[None, :] >> r[:, None]) & 1) == 1
+        linked = ((word[None, :] >> r[:, None]) & 1) == 1
         s = _dot(a_i, tl.trans(b_j), PRECISION) * scale
-        p = tl.exp(tl.where(heard, s - lse_i, float("-inf")))
+        p = tl.exp(tl.where(linked, s - lse_i, float("-inf")))
         dp = _dot(c_i, tl.trans(d_j), PRECISION)
         ds = p * (dp - delta_i)
         da_i += _dot(ds.to(b_j.dtype), b_j, PRECISION)

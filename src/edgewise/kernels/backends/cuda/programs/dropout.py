@@ -12,7 +12,7 @@ BLOCK = 1024
 
 
 @triton.jit
-def kept(bits, place, threshold):
+def survives(bits, place, threshold):
     """Whether the numbers at these places survive dropout: the hash of `edgewise.kernels.operator.dropout`."""
     bits = bits.to(tl.uint64)
     place = place.to(tl.uint64)
@@ -30,9 +30,9 @@ def kept(bits, place, threshold):
 def dropped(x, y, seed, count: tl.int64, threshold: tl.int64, keep: tl.float32, BLOCK: tl.constexpr):
     """y = x · keep where a number survives, else 0."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    found = tl.load(x + place, place < count, 0.0).to(tl.float32) * keep
-    found = tl.where(kept(tl.load(seed), place, threshold), found, 0.0)
-    tl.store(y + place, found, place < count)
+    scaled = tl.load(x + place, place < count, 0.0).to(tl.float32) * keep
+    scaled = tl.where(survives(tl.load(seed), place, threshold), scaled, 0.0)
+    tl.store(y + place, scaled, place < count)
 
 
 def drop(x: torch.Tensor, p: float, seed: torch.Tensor) -> torch.Tensor:

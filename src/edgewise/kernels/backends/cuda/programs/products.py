@@ -61,7 +61,7 @@ def _reduce(
     MEAN: tl.constexpr, VEC: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, CHANNELS: tl.constexpr,
     EDGES: tl.constexpr,
 ):  # fmt: skip
-    """y[row] = ⊕_e message(e), where KIND says what a message is: see `reduce`."""
+    """y[row] = ⊕_e message(e), where KIND is the kind of message: see `reduce`."""
     item, row, head, inside, start, length, rest = _lanes(
         items, offsets, count, row_tiles, head_tiles, heads, LISTED, ROWS, HEADS
     )
@@ -84,7 +84,7 @@ def _reduce(
         total = tl.zeros((ROWS * HEADS, CHANNELS), tl.float32)
     longest, first = tl.max(length), 0
     while first < longest:
-        loaded, weights, shares = (), (), ()  # all asked for before the first is used
+        loaded, weights, shares = (), (), ()  # all loaded before the first is used
         for ahead in tl.static_range(EDGES):
             live = first + ahead < length
             e = start + first + ahead
@@ -218,8 +218,8 @@ def _log_sum_exp(
             top = above
         first += EDGES
     to = item if PIECES else row
-    found = tl.where(total > 0, top + tl.log(tl.where(total > 0, total, 1.0)), top)
-    tl.store(y + batch * y_batch_stride + to.to(tl.int64) * heads + head, found, mask=inside)
+    lse = tl.where(total > 0, top + tl.log(tl.where(total > 0, total, 1.0)), top)
+    tl.store(y + batch * y_batch_stride + to.to(tl.int64) * heads + head, lse, mask=inside)
 
 
 # Launching. A structure is [offsets [I + 1] int64, index [E] int32, edge [E or 0] int32, *building.schedule(offsets)]

@@ -67,14 +67,14 @@ def attention(
         s_ij += tl.load(bias + j_0 * bias_row + j * bias_row, mask=j < n_j, other=0.0).to(tl.float32)[None, :]
     s_ij = tl.where(inside, s_ij, float("-inf"))
     top = tl.max(s_ij, 1)
-    top = tl.where(top == float("-inf"), 0.0, top)  # nobody to listen to
+    top = tl.where(top == float("-inf"), 0.0, top)  # of receivers without senders
     w_ij = tl.exp(s_ij - top[:, None])
     total = tl.sum(w_ij, 1)
     return w_ij / tl.where(total == 0.0, 1.0, total)[:, None]
 
 
 @triton.jit
-def kept(seed, edge, head, batch, dropout):
+def survives(seed, edge, head, batch, dropout):
     """Whether a weight survives: a function of the seed and its place alone."""
     low, high = edge.to(tl.int32), (edge >> 32).to(tl.int32)
     bits, _, _, _ = tl.philox(seed, low, high, head.to(tl.int32), batch.to(tl.int32))
@@ -103,7 +103,7 @@ def attend_block(
             )
             if DROPOUT:
                 edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
-                p_ij = tl.where(kept(seed, edge, head, batch, dropout), p_ij / (1.0 - dropout), 0.0)
+                p_ij = tl.where(survives(seed, edge, head, batch, dropout), p_ij / (1.0 - dropout), 0.0)
             y_i = tl.dot(p_ij.to(v.dtype.element_ty).to(v_j.dtype), v_j, input_precision=PRECISION)
             put_rows(y + head * values, y_i, i_0 + row, n_i - row, y_row, values, ROWS, D)
             row += ROWS
@@ -115,7 +115,7 @@ def gradient_of_block(
     tensors, results, strides, block, some, sizes, ROWS: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr,
     D: tl.constexpr, BIAS: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr, TO_BIAS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of some heads of a block; its weights are computed again."""
+    """The gradients of some heads of a block; its weights are recomputed."""
     q, k, v, bias, dy, seed = tensors
     dq, dk, dv, dbias = results
     q_row, k_row, v_row, bias_row, bias_head, dy_row, heads = strides
@@ -139,9 +139,9 @@ def gradient_of_block(
             w_ij = p_ij
             if DROPOUT:
                 edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
-                survives = kept(seed, edge, head, batch, dropout)
-                w_ij = tl.where(survives, p_ij / (1.0 - dropout), 0.0)
-                dp_ij = tl.where(survives, dp_ij / (1.0 - dropout), 0.0)
+                alive = survives(seed, edge, head, batch, dropout)
+                w_ij = tl.where(alive, p_ij / (1.0 - dropout), 0.0)
+                dp_ij = tl.where(alive, dp_ij / (1.0 - dropout), 0.0)
             dv_j = tl.dot(tl.trans(w_ij.to(dy.dtype.element_ty).to(dy_i.dtype)), dy_i, dv_j, input_precision=PRECISION)
             ds_ij = p_ij * (dp_ij - tl.sum(p_ij * dp_ij, 1)[:, None])
             if TO_BIAS and BIAS == EDGES:
@@ -249,7 +249,7 @@ def survivors_kernel(seed, mask, edges, heads, total, dropout, SIZE: tl.constexp
     """The mask [B, E, H] of the two kernels above, for second derivatives."""
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     batch, edge, head = at // (edges * heads), at // heads % edges, at % heads
-    tl.store(mask + at, kept(tl.load(seed), edge, head, batch, dropout), mask=at < total)
+    tl.store(mask + at, survives(tl.load(seed), edge, head, batch, dropout), mask=at < total)
 
 
 def attend(own: Any, q: Tensor, k: Tensor, v: Tensor, y: Tensor) -> None:
@@ -290,7 +290,7 @@ def survivors(seed: Tensor, shape: Sequence[int], dropout: float) -> Tensor:
 
 
 class _Call:
-    """What both directions tell the kernels about their tensors."""
+    """What both directions pass to the kernels of their tensors."""
 
     def __init__(
         self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, dropout: float, *dy: Tensor
@@ -302,7 +302,7 @@ class _Call:
         if bias is None:
             self.strides += (0, 0, 0)
         else:
-            # A number which all members of the batch, or all heads, share is found at the same place for each.
+            # A number which all members of the batch, or all heads, share lies at the same place for each.
             self.strides += (stride if size > 1 else 0 for size, stride in zip(bias.shape, bias.stride(), strict=True))
         self.options = {
             "C": max(16, triton.next_power_of_2(q.shape[3])),

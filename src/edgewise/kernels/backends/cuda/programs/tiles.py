@@ -1,4 +1,4 @@
-"""How large the tiles of a kernel on edges are: a few candidates, the fastest of which is found once for each card."""
+"""How large the tiles of a kernel on edges are: a few candidates, the fastest of which is measured once per card."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def attention_bytes(
     }
 
 
-_found: dict[str, Tile] = {}
+_fastest: dict[str, Tile] = {}
 _read: set[Path] = set()
 
 
 def run(key: str, candidates: list[Tile], moved: int, device: torch.device, launch: Callable[[Tile], Result]) -> Result:
     """Launch with the fastest of the candidates, the first of which is the default.
 
-    It is found by the first call of that key that moves enough bytes and is not being captured, and kept for later
+    It is measured by the first call of that key that moves enough bytes and is not being captured, and cached for later
     processes.
     """
     if len(candidates) == 1 or device.type != "cuda":
@@ -109,18 +109,18 @@ def run(key: str, candidates: list[Tile], moved: int, device: torch.device, laun
     path = _path(device)
     if path not in _read:
         _read.add(path)
-        _found.update({f"{path.stem} {name}": tile for name, tile in _kept(path).items()})
+        _fastest.update({f"{path.stem} {name}": tile for name, tile in _cached(path).items()})
     name = f"{path.stem} {key}"
-    if name not in _found and moved >= WORTH and not torch.cuda.is_current_stream_capturing():
-        _found[name] = min(candidates, key=lambda tile: _milliseconds(lambda: launch(tile)))
-        _keep(path, _kept(path) | {key: _found[name]})
-    tile = _found.get(name)
+    if name not in _fastest and moved >= WORTH and not torch.cuda.is_current_stream_capturing():
+        _fastest[name] = min(candidates, key=lambda tile: _milliseconds(lambda: launch(tile)))
+        _cache(path, _cached(path) | {key: _fastest[name]})
+    tile = _fastest.get(name)
     return launch(tile if tile in candidates else candidates[0])
 
 
 def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
     """The fastest of a few runs after two first ones."""
-    found = []
+    measured = []
     for n in range(times + 2):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
@@ -128,8 +128,8 @@ def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
         end.record()
         end.synchronize()
         if n >= 2:
-            found.append(start.elapsed_time(end))
-    return min(found)
+            measured.append(start.elapsed_time(end))
+    return min(measured)
 
 
 @cache
@@ -139,17 +139,17 @@ def _path(device: torch.device) -> Path:
     return cache_path("tiles", f"{''.join(c if c.isalnum() else '-' for c in name)}.json")
 
 
-def _kept(path: Path) -> dict[str, Tile]:
-    """What earlier processes found, or nothing where the file is not one of ours."""
+def _cached(path: Path) -> dict[str, Tile]:
+    """What earlier processes measured, or nothing where the file has another form."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        tiles = {str(key): Tile(int(edges), int(warps)) for key, (edges, warps) in kept.items()}
+        cached = json.loads(path.read_text(encoding="utf-8"))
+        tiles = {str(key): Tile(int(edges), int(warps)) for key, (edges, warps) in cached.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
     known = [2, 4, 8]
     return {key: tile for key, tile in tiles.items() if tile.edges in known and tile.warps in [1, *known]}
 
 
-def _keep(path: Path, tiles: dict[str, Tile]) -> None:
+def _cache(path: Path, tiles: dict[str, Tile]) -> None:
     with suppress(OSError), whole(path) as part:  # what cannot be cached is timed again
         part.write_text(json.dumps({key: [tile.edges, tile.warps] for key, tile in tiles.items()}, indent=1), "utf-8")
