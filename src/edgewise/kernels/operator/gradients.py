@@ -29,9 +29,9 @@ def gradients(
     results = [y] if isinstance(y, Tensor) else y
     pairs = [(y, dy) for y, dy in zip(results, grads, strict=False) if y is not None and dy is not None]
     leaves = [x for x in fresh if x is not None and x.requires_grad]
-    found = torch.autograd.grad(
+    of_leaves = torch.autograd.grad(
         [y for y, _ in pairs], leaves, [dy for _, dy in pairs], create_graph=True, allow_unused=True,
         materialize_grads=True,
     )  # fmt: skip
-    of_leaf = iter(found)
+    of_leaf = iter(of_leaves)
     return [next(of_leaf) if x is not None and x.requires_grad else None for x in fresh]

@@ -30,6 +30,7 @@ PLAIN = {type(None), Tensor, torch.nn.Parameter}
 
 Results = Tensor | tuple[Tensor, ...]
 Gradients = Sequence[Tensor | None]
+Gradient = Callable[[Any, Sequence[Tensor], Tensor, Sequence[bool]], Gradients]
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ class Operator(Generic[A, R]):
                 gradient(arguments, results, dy, needed) -> gradients to the differentiable fields, or the operator that
                 computes them, whose arguments are those fields, the results, dy and needed; composed(arguments) -> the
                 first result by differentiable operations, from which second derivatives follow
-    Cost        called eagerly it is the kernel alone where nothing needs a gradient (2 µs), else a plain
+    Cost        called eagerly it is the kernel alone where nothing needs a gradient (2 µs beside it), else a plain
                 autograd.Function (10 µs, a quarter of a library operator's overhead); under torch.compile and
                 torch.func it is the library operator
     """
@@ -72,9 +73,7 @@ class Operator(Generic[A, R]):
         name: str,
         arguments: type[A],
         compute: Callable[[A], R],
-        gradient: Operator[Any, Any]
-        | Callable[[A, tuple[Tensor, ...], Tensor, Sequence[bool]], Gradients]
-        | None = None,
+        gradient: Operator[Any, Any] | Gradient | None = None,
         composed: Callable[[A], Tensor] | None = None,
     ) -> None:
         self.arguments, self.compute, self.gradient, self.composed = arguments, compute, gradient, composed
@@ -179,7 +178,7 @@ class Operator(Generic[A, R]):
         else:
             assert self.gradient is not None
             of_leaves = self.gradient(self.arguments(*inputs), results, dy, needed)
-        return [_fitted(dx, x) if need else None for dx, x, need in zip(of_leaves, leaves, needed)]  # noqa: B905 (hot)
+        return [_fitted(dx, x) if need else None for dx, x, need in zip(of_leaves, leaves, needed, strict=True)]
 
 
 def _values(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
