@@ -70,7 +70,10 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what the command line asks for: 0; 1 where Edgewise is wrong on a GPU; 2 for what the user can put right."""
     try:
-        args = build_parser().parse_args(argv)
+        parser = build_parser()
+        args, extra = parser.parse_known_args(argv)
+        if extra:
+            parser.refuse(extra[0])
         if args.device == "cuda":
             from benchmarks.gpu import run as gpu
 

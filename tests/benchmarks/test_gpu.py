@@ -11,6 +11,7 @@ import torch
 from benchmarks.__main__ import main
 from benchmarks.gpu import problems
 from benchmarks.gpu import run as gpu
+from edgewise import window
 from pretend import Card
 
 DRY = ["--device", "cuda", "--dry-run"]
@@ -151,7 +152,7 @@ def test_what_there_is_no_time_for_is_said(capsys):
 
 
 def test_the_oracle_in_parts_is_the_oracle():
-    for graph, sizes in ((gpu.sparse.power_law(30, 200, "cpu"), ()), (gpu.dense.patterns.window(40, 3), ())):
+    for graph, sizes in ((gpu.sparse.power_law(30, 200, "cpu"), ()), (window(40, 3), ())):
         problem = problems.Problem("p", graph, 2, 4, torch.float32, sizes=sizes, biased=graph.rule is None)
         leaves = problem.leaves(0)
         whole = problem.oracle(leaves)
