@@ -1,12 +1,13 @@
 """Tables by name, from CSV and Parquet."""
 
+import re
 import sys
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
-from edgewise.errors import DataError, EdgewiseError
+from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.tasks.core import table
 from edgewise.tasks.core.table import find_table, read_table
 
@@ -106,5 +107,5 @@ def test_the_one_of_two_files_that_is_meant_is_not_guessed(tmp_path):
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     path = parquet(tmp_path, size=[1])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EdgewiseError, match=r"edgewise\[parquet\]"):
+    with pytest.raises(EdgewiseError, match=re.escape(installing("parquet"))):
         read_table(path, ["size"])

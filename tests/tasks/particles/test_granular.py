@@ -1,10 +1,11 @@
+import re
 import sys
 
 import numpy as np
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, installing
 from edgewise.tasks import granular as task_named
 from edgewise.tasks.particles.granular import FRAME, FRICTION, GRAVITY, RADIUS, REACH, SIDE, STIFFNESS, draw, simulate
 
@@ -146,5 +147,5 @@ def test_impossible_options_are_refused(options):
 
 def test_without_openmm_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "openmm", None)
-    with pytest.raises(DataError, match=r"edgewise\[physics\]"):
+    with pytest.raises(DataError, match=re.escape(installing("physics"))):
         simulate(*draw(1, np.random.default_rng(0)), frames=1)
