@@ -298,7 +298,6 @@ COVERED_ELSEWHERE = {
     "apps/command/listing": "tests/apps/command/test_main.py",
     "apps/numbers": "tests/apps/command/test_runs.py",
     "apps/command/planning": "tests/apps/command/test_main.py",
-    "errors": "tests/apps/test_malformed.py",
     "graphs/adjacency": "tests/graphs/test_graph.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
     "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",
