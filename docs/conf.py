@@ -26,9 +26,8 @@ html_static_path = ["static"]
 html_css_files = ["wide.css"]
 myst_heading_anchors = 3
 
-autodoc_inherit_docstrings = False  # those of PyTorch are not in our format
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "exclude-members": "forward, example"}
+autodoc_default_options = {"members": True, "exclude-members": "forward, example, load_state_dict"}
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 
