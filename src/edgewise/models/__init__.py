@@ -1,120 +1,83 @@
-"""Floor 4: the few assemblies of layers; a model is built from its settings and the task's signature."""
+"""Floor 4: the few assemblies of layers; a model is built from its settings and the task's signature.
 
-from typing import Any
+A line below is a public name's one entry: `MODELS` holds the modules, by the names of the settings that they are built
+from: `GraphNetworkSettings` are those of "graph-network".
+"""
+
+import re
+from typing import Any, get_type_hints
 
 from torch import nn
 
 from edgewise.configuration import chosen
-from edgewise.models.graph.autoencoder import GraphAutoEncoder, GraphAutoEncoderSettings
-from edgewise.models.graph.deep_sets import DeepSets, DeepSetsSettings
-from edgewise.models.graph.gnn import GNN, GRAPH_LAYERS, GNNSettings
-from edgewise.models.graph.network import (
-    GraphNetworkEnsemble,
-    GraphNetworkEnsembleSettings,
-    GraphNetworkModel,
-    GraphNetworkSettings,
-)
-from edgewise.models.graph.pooled_transformer import MinCutSettings, PooledTransformer, PooledTransformerSettings
-from edgewise.models.graph.smoothing import energy_by_depth
-from edgewise.models.graph.transformer import ATTENTIONS, ENCODINGS, GraphTransformer, GraphTransformerSettings
-from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
-from edgewise.models.kernel_regression import KernelRegressionModel, KernelRegressionSettings
-from edgewise.models.mlp import MLPSettings, Perceptron, RandomizedMLPSettings, RandomizedPerceptron
-from edgewise.models.particles.forecast import Particles, ParticlesSettings
-from edgewise.models.particles.potential import Potential, PotentialSettings
-from edgewise.models.particles.simulator import Simulator, SimulatorSettings
-from edgewise.models.signature import Atoms, Features, MovingParticles, Penalised, Signature, TokenPairs, Tokens
-from edgewise.models.text.bert import BERT, BERTSettings
-from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
-from edgewise.models.text.recurrent import Recurrent, RecurrentSettings
-from edgewise.models.text.transformer import Transformer, TransformerSettings
-from edgewise.models.text.translation import Hypothesis, translate
-from edgewise.models.vision.group_cnn import GroupCNN, GroupCNNSettings
-from edgewise.models.vision.swin import Swin, SwinSettings
+from edgewise.models.graph.autoencoder import GraphAutoencoder as GraphAutoencoder
+from edgewise.models.graph.autoencoder import GraphAutoencoderSettings as GraphAutoencoderSettings
+from edgewise.models.graph.deep_sets import DeepSets as DeepSets
+from edgewise.models.graph.deep_sets import DeepSetsSettings as DeepSetsSettings
+from edgewise.models.graph.gnn import GNN as GNN
+from edgewise.models.graph.gnn import GRAPH_LAYERS as GRAPH_LAYERS
+from edgewise.models.graph.gnn import GNNSettings as GNNSettings
+from edgewise.models.graph.network import GraphNetworkEnsemble as GraphNetworkEnsemble
+from edgewise.models.graph.network import GraphNetworkEnsembleSettings as GraphNetworkEnsembleSettings
+from edgewise.models.graph.network import GraphNetworkModel as GraphNetworkModel
+from edgewise.models.graph.network import GraphNetworkSettings as GraphNetworkSettings
+from edgewise.models.graph.pooled_transformer import MinCutSettings as MinCutSettings
+from edgewise.models.graph.pooled_transformer import PooledTransformer as PooledTransformer
+from edgewise.models.graph.pooled_transformer import PooledTransformerSettings as PooledTransformerSettings
+from edgewise.models.graph.smoothing import energy_by_depth as energy_by_depth
+from edgewise.models.graph.transformer import ATTENTIONS as ATTENTIONS
+from edgewise.models.graph.transformer import ENCODINGS as ENCODINGS
+from edgewise.models.graph.transformer import GraphTransformer as GraphTransformer
+from edgewise.models.graph.transformer import GraphTransformerSettings as GraphTransformerSettings
+from edgewise.models.hub.folder import from_hugging_face as from_hugging_face
+from edgewise.models.hub.folder import to_hugging_face as to_hugging_face
+from edgewise.models.kernel_regression import KernelRegressionModel as KernelRegressionModel
+from edgewise.models.kernel_regression import KernelRegressionSettings as KernelRegressionSettings
+from edgewise.models.mlp import MLPSettings as MLPSettings
+from edgewise.models.mlp import Perceptron as Perceptron
+from edgewise.models.mlp import RandomizedMLPSettings as RandomizedMLPSettings
+from edgewise.models.mlp import RandomizedPerceptron as RandomizedPerceptron
+from edgewise.models.particles.forecast import Particles as Particles
+from edgewise.models.particles.forecast import ParticlesSettings as ParticlesSettings
+from edgewise.models.particles.potential import Potential as Potential
+from edgewise.models.particles.potential import PotentialSettings as PotentialSettings
+from edgewise.models.particles.simulator import Simulator as Simulator
+from edgewise.models.particles.simulator import SimulatorSettings as SimulatorSettings
+from edgewise.models.signature import Atoms as Atoms
+from edgewise.models.signature import Features as Features
+from edgewise.models.signature import MovingParticles as MovingParticles
+from edgewise.models.signature import Penalised as Penalised
+from edgewise.models.signature import Signature as Signature
+from edgewise.models.signature import TokenPairs as TokenPairs
+from edgewise.models.signature import Tokens as Tokens
+from edgewise.models.text.bert import BERT as BERT
+from edgewise.models.text.bert import BERTSettings as BERTSettings
+from edgewise.models.text.encoder_decoder import EncoderDecoder as EncoderDecoder
+from edgewise.models.text.encoder_decoder import EncoderDecoderSettings as EncoderDecoderSettings
+from edgewise.models.text.recurrent import Recurrent as Recurrent
+from edgewise.models.text.recurrent import RecurrentSettings as RecurrentSettings
+from edgewise.models.text.transformer import Transformer as Transformer
+from edgewise.models.text.transformer import TransformerSettings as TransformerSettings
+from edgewise.models.text.translation import Hypothesis as Hypothesis
+from edgewise.models.text.translation import translate as translate
+from edgewise.models.vision.group_cnn import GroupCNN as GroupCNN
+from edgewise.models.vision.group_cnn import GroupCNNSettings as GroupCNNSettings
+from edgewise.models.vision.swin import Swin as Swin
+from edgewise.models.vision.swin import SwinSettings as SwinSettings
 
-MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = {
-    "mlp": (MLPSettings, Perceptron),
-    "transformer": (TransformerSettings, Transformer),
-    "bert": (BERTSettings, BERT),
-    "deep-sets": (DeepSetsSettings, DeepSets),
-    "recurrent": (RecurrentSettings, Recurrent),
-    "swin": (SwinSettings, Swin),
-    "encoder-decoder": (EncoderDecoderSettings, EncoderDecoder),
-    "gnn": (GNNSettings, GNN),
-    "graph-network": (GraphNetworkSettings, GraphNetworkModel),
-    "graph-network-ensemble": (GraphNetworkEnsembleSettings, GraphNetworkEnsemble),
-    "particles": (ParticlesSettings, Particles),
-    "simulator": (SimulatorSettings, Simulator),
-    "pooled-transformer": (PooledTransformerSettings, PooledTransformer),
-    "graph-transformer": (GraphTransformerSettings, GraphTransformer),
-    "kernel-regression": (KernelRegressionSettings, KernelRegressionModel),
-    "potential": (PotentialSettings, Potential),
-    "randomized-mlp": (RandomizedMLPSettings, RandomizedPerceptron),
-    "group-cnn": (GroupCNNSettings, GroupCNN),
-    "graph-autoencoder": (GraphAutoEncoderSettings, GraphAutoEncoder),
-}
+
+def _entry(model: type[nn.Module]) -> tuple[str, tuple[type[Any], type[nn.Module]]]:
+    """A model's name in the table, and its settings and itself: `__init__(self, settings: …Settings, signature)`."""
+    settings = get_type_hints(model.__init__)["settings"]
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", settings.__name__.removesuffix("Settings"))
+    return words.lower(), (settings, model)
+
+
+MODELS: dict[str, tuple[type[Any], type[nn.Module]]] = dict(
+    _entry(model) for model in tuple(globals().values()) if isinstance(model, type) and issubclass(model, nn.Module)
+)
 
 
 def model_named(name: str) -> tuple[type[Any], type[nn.Module]]:
     """The settings and the model of that name; an unknown name is a ConfigError that lists the known ones."""
     return chosen("model", name, MODELS)
-
-
-__all__ = [
-    "ATTENTIONS",
-    "BERT",
-    "ENCODINGS",
-    "GNN",
-    "GRAPH_LAYERS",
-    "MODELS",
-    "Atoms",
-    "BERTSettings",
-    "DeepSets",
-    "DeepSetsSettings",
-    "EncoderDecoder",
-    "EncoderDecoderSettings",
-    "Features",
-    "GNNSettings",
-    "GraphAutoEncoder",
-    "GraphAutoEncoderSettings",
-    "GraphNetworkEnsemble",
-    "GraphNetworkEnsembleSettings",
-    "GraphNetworkModel",
-    "GraphNetworkSettings",
-    "GraphTransformer",
-    "GraphTransformerSettings",
-    "GroupCNN",
-    "GroupCNNSettings",
-    "Hypothesis",
-    "KernelRegressionModel",
-    "KernelRegressionSettings",
-    "MLPSettings",
-    "MinCutSettings",
-    "MovingParticles",
-    "Particles",
-    "ParticlesSettings",
-    "Penalised",
-    "Perceptron",
-    "PooledTransformer",
-    "PooledTransformerSettings",
-    "Potential",
-    "PotentialSettings",
-    "RandomizedMLPSettings",
-    "RandomizedPerceptron",
-    "Recurrent",
-    "RecurrentSettings",
-    "Signature",
-    "Simulator",
-    "SimulatorSettings",
-    "Swin",
-    "SwinSettings",
-    "TokenPairs",
-    "Tokens",
-    "Transformer",
-    "TransformerSettings",
-    "energy_by_depth",
-    "from_hugging_face",
-    "model_named",
-    "to_hugging_face",
-    "translate",
-]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph
-from edgewise.models import Features, GraphAutoEncoder, GraphAutoEncoderSettings, Tokens
+from edgewise.models import Features, GraphAutoencoder, GraphAutoencoderSettings, Tokens
 from edgewise.models.graph.autoencoder import ENCODERS, pairs_and_links
 
 PLACES = Features(3, 3)
@@ -10,9 +10,9 @@ PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes
 TRIANGLE = Graph.from_edge_index([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]], num_nodes=3)
 
 
-def model(layer: str) -> GraphAutoEncoder:
+def model(layer: str) -> GraphAutoencoder:
     torch.manual_seed(0)
-    made = GraphAutoEncoder(GraphAutoEncoderSettings(layer, width=8, depth=2), PLACES).double()
+    made = GraphAutoencoder(GraphAutoencoderSettings(layer, width=8, depth=2), PLACES).double()
     for p in made.parameters():
         torch.nn.init.normal_(p, std=0.3)
     return made
@@ -69,9 +69,9 @@ def test_gradients_are_right(layer):
 
 def test_what_does_not_fit_is_refused():
     for signature in (Features(3, 4), Features(3, 3, whole_graph=True), Tokens(3, 3)):
-        with pytest.raises(ConfigError, match=r"auto-encoder|GraphAutoEncoder"):
-            GraphAutoEncoder(GraphAutoEncoderSettings(), signature)
+        with pytest.raises(ConfigError, match=r"auto-encoder|GraphAutoencoder"):
+            GraphAutoencoder(GraphAutoencoderSettings(), signature)
     with pytest.raises(ConfigError, match="width=0"):
-        GraphAutoEncoder(GraphAutoEncoderSettings(width=0), PLACES)
+        GraphAutoencoder(GraphAutoencoderSettings(width=0), PLACES)
     with pytest.raises(ConfigError, match="egnn"):
-        GraphAutoEncoder(GraphAutoEncoderSettings("gcn"), PLACES)
+        GraphAutoencoder(GraphAutoencoderSettings("gcn"), PLACES)

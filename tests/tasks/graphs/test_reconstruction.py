@@ -5,7 +5,7 @@ from torch.nn import functional
 from edgewise import ConfigError
 from edgewise.errors import DataError
 from edgewise.graphs import links_of
-from edgewise.models import GraphAutoEncoder, GraphAutoEncoderSettings
+from edgewise.models import GraphAutoencoder, GraphAutoencoderSettings
 from edgewise.tasks import graph_reconstruction
 from edgewise.tasks.core.task import PatternChoice
 from edgewise.tasks.graphs.reconstruction import SURE, distance_logit
@@ -89,7 +89,7 @@ def test_what_cannot_be_is_refused():
 
 def test_it_trains():
     torch.manual_seed(0)
-    model = GraphAutoEncoder(GraphAutoEncoderSettings(width=16, depth=2), TASK.signature)
+    model = GraphAutoencoder(GraphAutoencoderSettings(width=16, depth=2), TASK.signature)
     optimizer, generator = torch.optim.Adam(model.parameters(), 0.01), torch.Generator().manual_seed(0)
     losses = []
     for _ in range(40):

@@ -19,7 +19,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class GraphAutoEncoderSettings:
+class GraphAutoencoderSettings:
     """What a graph auto-encoder can be.
 
     Args:
@@ -39,7 +39,7 @@ class EGNNEncoder(nn.Module):
     Equation    h_i = h_0;  (h, x) ← EGNN(h, x, a), depth times;  z = e^s x
     """
 
-    def __init__(self, settings: GraphAutoEncoderSettings, signature: Signature) -> None:
+    def __init__(self, settings: GraphAutoencoderSettings, signature: Signature) -> None:
         super().__init__()
         width = settings.width
         self.start = nn.Parameter(torch.zeros(width))
@@ -60,7 +60,7 @@ class MessageEncoder(nn.Module):
     Equation    h_i = W x_i + b;  h ← MessageNetwork(h, a), depth times;  z_i = V h_i + c
     """
 
-    def __init__(self, settings: GraphAutoEncoderSettings, signature: Signature) -> None:
+    def __init__(self, settings: GraphAutoencoderSettings, signature: Signature) -> None:
         super().__init__()
         width = settings.width
         self.embed = Linear(signature.inputs, width)
@@ -74,13 +74,13 @@ class MessageEncoder(nn.Module):
         return self.output(h)
 
 
-ENCODERS: dict[str, Callable[[GraphAutoEncoderSettings, Signature], nn.Module]] = {
+ENCODERS: dict[str, Callable[[GraphAutoencoderSettings, Signature], nn.Module]] = {
     "egnn": EGNNEncoder,
     "message-network": MessageEncoder,
 }
 
 
-class GraphAutoEncoder(nn.Module):
+class GraphAutoencoder(nn.Module):
     """The encoder: from noise at every node to positions that hold the graph, over all pairs of nodes of each graph.
 
     Equation    z = encoder(complete graph, x, a_ij = [j → i is an edge])
@@ -91,12 +91,12 @@ class GraphAutoEncoder(nn.Module):
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.2
 
     Example
-        >>> model = GraphAutoEncoder(GraphAutoEncoderSettings(width=8, depth=1), Features(3, 3))
+        >>> model = GraphAutoencoder(GraphAutoencoderSettings(width=8, depth=1), Features(3, 3))
         >>> model(Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), torch.randn(2, 3)).shape
         torch.Size([2, 3])
     """
 
-    def __init__(self, settings: GraphAutoEncoderSettings, signature: Signature) -> None:
+    def __init__(self, settings: GraphAutoencoderSettings, signature: Signature) -> None:
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=False)
         if signature.inputs != signature.outputs:
