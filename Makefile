@@ -9,11 +9,13 @@ BIN := .venv/bin
 # --no-compile halves the install: Python compiles the few modules that are used when they are first imported.
 INSTALL := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check install --no-compile
 # Where Python writes no bytecode (many containers), it is written once, or each command would compile PyTorch anew.
+COMPILE = $(if $(PYTHONDONTWRITEBYTECODE),env -u PYTHONDONTWRITEBYTECODE TRITON_INTERPRET=1 $(BIN)/python -W ignore -c $(1))
+WARM_TOOLS := 'import pytest, xdist, torch._dynamo, torch._inductor.compile_fx, torch_geometric.nn, e3nn.o3, triton, transformers'
 WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise.apps.report.report, matplotlib.pyplot, networkx, sklearn.datasets'
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint check docs bench extras sanitize lock clean
+.PHONY: demo test lint check docs bench extras wheel sanitize lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -43,13 +45,18 @@ docs: $(TOOLS)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 	@echo "docs/_build/index.html"
 
+# A wheel for other machines, with the kernels of every instruction set: an install here builds this machine's best alone.
+wheel: $(RUNTIME)
+	$(BIN)/python -m pip --quiet wheel --no-deps --no-build-isolation --wheel-dir dist \
+		--config-settings=cmake.define.EDGEWISE_INSTRUCTION_SETS=all .
+
 # The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, against a copy of the package that has such
 # kernels. `-S` keeps the installed package out, and --capture=sys lets a sanitizer's report through. A test of how little
 # memory is taken is left out: the sanitizers hold on to what is freed.
 SANITIZE := build/sanitize
 sanitize: $(TOOLS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S src/edgewise/native -B $(SANITIZE)/cmake -G Ninja \
-		-DEDGEWISE_SANITIZE=ON -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python"
+		-DEDGEWISE_SANITIZE=ON -DEDGEWISE_INSTRUCTION_SETS=all -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python"
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build $(SANITIZE)/cmake
 	rm -rf $(SANITIZE)/site
 	mkdir -p $(SANITIZE)/site
@@ -69,11 +76,12 @@ $(RUNTIME): requirements/lock.txt pyproject.toml
 	$(INSTALL) --constraint requirements/lock.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
 	$(INSTALL) --no-deps --requirement requirements/lock.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable .
-	$(if $(PYTHONDONTWRITEBYTECODE),env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c $(WARM))
+	$(call COMPILE,$(WARM))
 	@touch $@
 
 $(TOOLS): $(RUNTIME) requirements/lock-tools.txt
 	$(INSTALL) --no-deps --requirement requirements/lock-tools.txt
+	$(call COMPILE,$(WARM_TOOLS))
 	@touch $@
 
 # Rewrites both lock files from pyproject.toml's ranges; torch keeps the version that the lock names.

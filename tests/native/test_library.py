@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import platform
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -178,6 +179,36 @@ def test_every_instruction_set_of_the_machine_agrees(name):
         same(one, {key: x.double() for key, x in best.items()}, 1e-12 if dtype == torch.float64 else 1e-5, build)
 
 
+def test_what_runs_was_built_and_a_wheel_is_built_for_all():
+    assert set(library.instruction_sets()) <= set(library.built_for())
+    if os.environ.get("CIBUILDWHEEL") and platform.machine() in ("x86_64", "AMD64"):
+        assert library.built_for() == ["v2", "v3", "v4"]
+
+
 def test_an_instruction_set_that_the_machine_lacks_is_refused():
     with pytest.raises(ValueError, match="does not have that instruction set"):
         library.use_instruction_set("v9")
+
+
+ELSEWHERE = """
+import importlib.abc, sys
+class Elsewhere(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "edgewise.native._native":
+            raise ImportError("they were built for x86-64-v4, which this processor is not")
+sys.meta_path.insert(0, Elsewhere())
+import torch
+from edgewise import causal, plan
+from edgewise.native import library, say_if_missing
+assert library is None
+print(next(line for line in str(plan(causal(4))).splitlines() if "native" in line))
+say_if_missing()
+"""
+
+
+def test_kernels_built_for_another_processor_are_refused_with_the_reason_and_what_helps():
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, check=True)
+    reason = "edgewise cannot load its C++ kernels (they were built for x86-64-v4, which this processor is not)"
+    assert reason in done.stdout
+    assert f"RuntimeWarning: {reason}: sparse graphs run on plain PyTorch" in done.stderr
+    assert "reinstall edgewise on this machine" in done.stderr

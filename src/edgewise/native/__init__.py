@@ -12,29 +12,33 @@ from types import ModuleType
 
 import torch
 
+# Why there are none, and what helps.
+NOT_BUILT = (
+    "edgewise was installed without its C++ kernels",
+    "install a C++ compiler (GCC or Clang) and reinstall edgewise",
+)
 
-def _load() -> ModuleType | None:
+
+def _load() -> tuple[ModuleType | None, tuple[str, str]]:
     try:
-        return importlib.import_module("edgewise.native._native")
-    except ImportError:
-        return None
+        return importlib.import_module("edgewise.native._native"), NOT_BUILT
+    except ModuleNotFoundError:
+        return None, NOT_BUILT
+    except ImportError as error:
+        return None, (f"edgewise cannot load its C++ kernels ({error})", "reinstall edgewise on this machine")
 
 
-library = _load()
+library, (WHY_NOT, REMEDY) = _load()
 _told = False
 
 
 def say_if_missing() -> None:
-    """Warn, once, that sparse graphs run on plain PyTorch because the kernels were not built."""
+    """Warn, once, that sparse graphs run on plain PyTorch: the kernels were not built, or for another machine."""
     global _told
     if library is None and not _told:
         _told = True
-        warnings.warn(
-            "edgewise was installed without its C++ kernels: sparse graphs run on plain PyTorch, several times slower; "
-            "install a C++ compiler (GCC or Clang) and reinstall edgewise",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        slower = "sparse graphs run on plain PyTorch, several times slower"
+        warnings.warn(f"{WHY_NOT}: {slower}; {REMEDY}", RuntimeWarning, stacklevel=2)
 
 
 def threads() -> int:

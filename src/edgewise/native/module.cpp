@@ -3,12 +3,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstring>
+#include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "instruction_sets.hpp"
 #include "parallel.hpp"
+#include "processor.hpp"
 
 #if !defined(_WIN32)
 #include <pthread.h>
@@ -24,18 +26,6 @@ int usable_threads(int wanted) { return forked ? 1 : wanted; }
 
 #define EDGEWISE_NAME(isa, ...) #isa,
 static constexpr const char* NAMES[] = {EDGEWISE_BUILDS(EDGEWISE_NAME)};
-
-static bool runs_here(const char* isa) {
-#if defined(__x86_64__) || defined(_M_X64)
-  __builtin_cpu_init();
-  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  if (!std::strcmp(isa, "v3")) return v3;
-  if (!std::strcmp(isa, "v4"))
-    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#endif
-  return true;
-}
 
 static std::vector<std::string> names_here() {
   std::vector<std::string> names;
@@ -74,7 +64,11 @@ NB_MODULE(_native, module) {
 #if !defined(_WIN32)
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
 #endif
-  choose(names_here().back());
+  const std::vector<std::string> here = names_here();
+  if (here.empty())
+    throw std::runtime_error(std::string("they were built for x86-64-") + NAMES[0] + ", which this processor is not");
+  choose(here.back());
+  module.def("built_for", [] { return std::vector<std::string>(std::begin(NAMES), std::end(NAMES)); });
   module.def("instruction_sets", names_here);
   module.def("instruction_set", [] { return std::string(NAMES[chosen]); });
   module.def("use_instruction_set", choose);

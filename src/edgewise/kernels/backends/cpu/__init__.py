@@ -3,4 +3,4 @@
 from edgewise import native as compiled
 from edgewise.kernels.backend import Need
 
-KERNELS = Need(lambda: compiled.library is not None, "edgewise was installed without its C++ kernels")
+KERNELS = Need(lambda: compiled.library is not None, compiled.WHY_NOT)

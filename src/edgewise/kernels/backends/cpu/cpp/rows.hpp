@@ -11,6 +11,10 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
+// Sums are wider than what rows are stored in: they cannot wait there for the next part.
+template <class S>
+constexpr bool narrow = !std::is_same_v<S, Sum<S>>;
+
 constexpr int CHUNK = 32;  // edges whose numbers are held at once
 constexpr int AHEAD = 32;  // rows are prefetched this many edges before they are read
 constexpr int FURTHER = 16;  // and those that ascend this many rows before, where several share a chunk of edges
@@ -79,7 +83,7 @@ EDGEWISE_INLINE void by_vector(const Rows<S>& rows, int64_t n, int numbers, cons
 // is one row for all, which stays in registers.
 template <class S, int G, class Part>
 EDGEWISE_INLINE void by_vector(const Rows<Sum<S>>& own, const Rows<S>& rows, int64_t n, int numbers, const Part& part) {
-  if (own.stride == 0) {
+  if (narrow<S> || own.stride == 0) {  // where sums are wider than rows, each row has chunks of its own
     const auto mine = [x = own.x](int) EDGEWISE_INLINE_LAMBDA { return x; };
     by_vector<S, G>(rows, n, numbers, [&](int64_t e, const S** row) EDGEWISE_INLINE_LAMBDA { part(e, mine, row); });
   } else {
@@ -124,6 +128,19 @@ EDGEWISE_INLINE Vector<Sum<S>> side_by_side(const S* const* row) {
   }
 }
 
+// Calls each(c) for the columns at which the vectors of G heads begin. Few enough are written out, so that what belongs to the
+// own end stays in registers.
+template <int Fixed, int G, int W, class Each>
+EDGEWISE_INLINE void over_vectors(int columns, const Each& each) {
+  if constexpr (Fixed && G * Fixed <= 8 * W) {
+#pragma GCC unroll 16
+    for (int c = 0; c < columns; c += W) each(c);
+  } else {
+#pragma GCC unroll 1
+    for (int c = 0; c < columns; c += W) each(c);
+  }
+}
+
 // out[e][g] = q_eg · x_eg; out has room for a whole last vector.
 template <class S, int G, int Fixed>
 void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
@@ -134,11 +151,10 @@ void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
     Vector<A> total[W];
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
-#pragma GCC unroll 16
-    for (int c = 0; c < whole; c += W) {
+    over_vectors<Fixed, G, W>(whole, [&](int c) EDGEWISE_INLINE_LAMBDA {
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) total[i] += load(q(i / G) + i % G * C + c) * load(row[i / G] + i % G * C + c);
-    }
+    });
     if (whole < C)
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) {
@@ -167,8 +183,9 @@ void gates(Rows<Sum<S>> own, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_
         total[i] += get(a + at) * (z > 0 ? z : z * slope);
       }
     };
-#pragma GCC unroll 16
-    for (int c = 0; c < whole; c += W) gate(c, [](auto* p) EDGEWISE_INLINE_LAMBDA { return load(p); });
+    over_vectors<Fixed, G, W>(whole, [&](int c) EDGEWISE_INLINE_LAMBDA {
+      gate(c, [](auto* p) EDGEWISE_INLINE_LAMBDA { return load(p); });
+    });
     if (whole < C) gate(whole, [=](auto* p) EDGEWISE_INLINE_LAMBDA { return load_some(p, C - whole); });
     store(out + e * G, sums_across<A>(total));
   });
@@ -303,6 +320,21 @@ void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int
   });
 }
 
+// Calls of(fixed) with the number of channels if there are loops for it, else with 0.
+template <class S, class Of>
+auto for_channels(int channels, const Of& of) {
+  if constexpr (std::is_same_v<S, float>) {
+    switch (channels) {
+      case 8: return of(std::integral_constant<int, 8>{});
+      case 16: return of(std::integral_constant<int, 16>{});
+      case 32: return of(std::integral_constant<int, 32>{});
+      case 64: return of(std::integral_constant<int, 64>{});
+      case 128: return of(std::integral_constant<int, 128>{});
+    }
+  }
+  return of(std::integral_constant<int, 0>{});
+}
+
 // The type of `add_rows`.
 template <class S, int Sums>
 using Adding = void (*)(std::array<const Sum<S>*, Sums>, Rows<S>, int64_t, int, std::array<Sum<S>*, Sums>, bool);
@@ -316,24 +348,12 @@ struct Loops {
   Adding<S, 2> add_rows_twice;
   decltype(&add_positive<S, G, 0>) add_positive;
 
-  template <int Fixed>
-  static Loops of() {
-    return {edgewise::EDGEWISE_ISA::dots<S, G, Fixed>, edgewise::EDGEWISE_ISA::gates<S, G, Fixed>,
-            edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed, 1>, edgewise::EDGEWISE_ISA::add_rows<S, G, Fixed, 2>,
-            edgewise::EDGEWISE_ISA::add_positive<S, G, Fixed>};
-  }
-
   static Loops choose(int channels) {
-    if constexpr (std::is_same_v<S, float>) {
-      switch (channels) {
-        case 8: return of<8>();
-        case 16: return of<16>();
-        case 32: return of<32>();
-        case 64: return of<64>();
-        case 128: return of<128>();
-      }
-    }
-    return of<0>();
+    return for_channels<S>(channels, [](auto fixed) {
+      constexpr int C = fixed.value;
+      return Loops{EDGEWISE_ISA::dots<S, G, C>, EDGEWISE_ISA::gates<S, G, C>, EDGEWISE_ISA::add_rows<S, G, C, 1>,
+                   EDGEWISE_ISA::add_rows<S, G, C, 2>, EDGEWISE_ISA::add_positive<S, G, C>};
+    });
   }
 };
 

@@ -21,6 +21,7 @@
 #endif
 
 #define EDGEWISE_INLINE inline __attribute__((always_inline))
+#define EDGEWISE_APART __attribute__((noinline))  // called from several places, each of which would hold a copy
 #define EDGEWISE_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace edgewise::EDGEWISE_ISA {

@@ -194,10 +194,6 @@ struct Attending {
                      A* dx, double* da);
 };
 
-// Sums are wider than what rows are stored in: they cannot wait there for the next part.
-template <class S>
-constexpr bool narrow = !std::is_same_v<S, Sum<S>>;
-
 // Calls run(attending, piece, h) for every piece and every group of G heads.
 template <class S, int G, class Run>
 void for_pieces(const Attention& call, const Pieces& pieces, const Run& run) {

@@ -9,7 +9,7 @@ namespace edgewise::EDGEWISE_ISA {
 
 // Everything that a sender's gradient needs, and ds of each of its edges.
 template <class S, int G>
-inline void Attending<S, G>::by_sender(int64_t b, int h, const Part& part, const A* stats, A* ds_out, double* da) {
+EDGEWISE_APART void Attending<S, G>::by_sender(int64_t b, int h, const Part& part, const A* stats, A* ds_out, double* da) {
   const int64_t j = part.row, first = part.first, last = part.last;
   const Matrix queries = stats_of() == 4 ? Matrix{(void*)(stats + 2 * H), 0, 4 * H} : call.q;
   A* place = room.data() + G * (C + D) + W;
@@ -95,7 +95,7 @@ EDGEWISE_INLINE void Attending<S, G>::through_gates(int h, const A* x, const Row
 
 // dq_i and the gradients to the biases of a receiver's edges, from the ds that its senders left.
 template <class S, int G>
-inline void Attending<S, G>::by_receiver(int64_t b, int h, const Part& part, const A* ds_in, double* da) {
+EDGEWISE_APART void Attending<S, G>::by_receiver(int64_t b, int h, const Part& part, const A* ds_in, double* da) {
   const int64_t i = part.row, first = part.first, last = part.last;
   const bool reads_keys = call.score == DOT || call.score == GATED;
   A* place = room.data() + G * C;

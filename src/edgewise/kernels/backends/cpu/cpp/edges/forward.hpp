@@ -7,8 +7,9 @@
 namespace edgewise::EDGEWISE_ISA {
 
 template <class S, int G>
-inline void Attending<S, G>::forward(int64_t b, int h, const Part& part) {
-  if (part.rows > 1) return forward_short(b, h, part);
+EDGEWISE_APART void Attending<S, G>::forward(int64_t b, int h, const Part& part) {
+  if constexpr (!narrow<S>)
+    if (part.rows > 1) return forward_short(b, h, part);
   const int64_t i = part.row, first = part.first, last = part.last;
   const A infinity = std::numeric_limits<A>::infinity();
   const Vector<A> lowest = all(-infinity);
@@ -101,7 +102,7 @@ inline void Attending<S, G>::forward(int64_t b, int h, const Part& part) {
 // Short rows together: their scores and exponentials fill vectors that each alone would leave half empty, and none waits
 // for the one before it.
 template <class S, int G>
-inline void Attending<S, G>::forward_short(int64_t b, int h, const Part& part) {
+EDGEWISE_APART void Attending<S, G>::forward_short(int64_t b, int h, const Part& part) {
   const int64_t n = part.last - part.first, numbers = part.rows * G, at = (b * call.graph.rows + part.row) * H + h;
   const A infinity = std::numeric_limits<A>::infinity();
   const int32_t* which = lay_out(part, call.graph.offsets);

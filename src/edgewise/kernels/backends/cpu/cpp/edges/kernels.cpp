@@ -1,10 +1,15 @@
-// Products and attention on edges, and dropout, for one instruction set: compiled once for each, under its own namespace.
+// Products on edges, dropout, and the table of all that is done on edges, for one instruction set: compiled once for each,
+// under its own namespace. Attention is compiled beside it, in attend_*.cpp: by far the most of what there is to compile.
 #include "dropout.hpp"
-#include "edges/backward.hpp"
-#include "edges/forward.hpp"
 #include "edges/product.hpp"
+#include "edges/table.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
+
+template <class S>
+void attend(const Attention& call);
+template <class S>
+void attend_gradient(const Attention& call);
 
 extern const EdgesTable edges_table;
 const EdgesTable edges_table = {

@@ -147,13 +147,14 @@ struct Multiplying {
   using A = Sum<S>;
   const Product& call;
   const Adjacency& g;
-  Loops<S, 1> loops;
+  decltype(&dots<S, 1, 0>) dots_of;
   const int H, C;
   std::vector<A> y;
   A w[CHUNK];
 
   explicit Multiplying(const Product& call)
-      : call(call), g(call.graph), loops(Loops<S, 1>::choose(call.channels)), H(call.heads), C(call.channels), y(size_t(H) * C) {}
+      : call(call), g(call.graph), dots_of(for_channels<S>(call.channels, [](auto fixed) { return &dots<S, 1, fixed.value>; })),
+        H(call.heads), C(call.channels), y(size_t(H) * C) {}
 
   const S* row(const Matrix& x, int64_t b, int64_t n) const { return (const S*)x.data + b * x.batch_stride + n * x.row_stride; }
 
@@ -207,7 +208,7 @@ struct Multiplying {
       const int64_t n = std::min<int64_t>(CHUNK, last - e);
       std::fill_n(total, n, A(0));
       for (int h = 0; h < H; ++h) {
-        loops.dots({y.data() + h * C, 0, nullptr, 0}, gathered(call.x, b, h, e, true), n, C, dot);
+        dots_of({y.data() + h * C, 0, nullptr, 0}, gathered(call.x, b, h, e, true), n, C, dot);
         for (int64_t m = 0; m < n; ++m) total[m] += dot[m];
         if (call.weight_heads > 1)
           for (int64_t m = 0; m < n; ++m) put((S*)call.out + (b * g.edges + number_of(e + m)) * H + h, dot[m]);
