@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +19,13 @@ from torch import Tensor, nn
 from edgewise.configuration import Choice, OneOf, known, known_options
 from edgewise.errors import ConfigError, DataError, GraphError
 from edgewise.graphs import PATTERNS, Graph, hears_later
+from edgewise.graphs.derived import cached
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
-from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.splits import Split, sizes
 
+T = TypeVar("T")
 Pattern = Callable[..., Graph] | None
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
 
@@ -65,6 +68,10 @@ class Task(ABC):
     maximise: bool = False
     has_test: bool = True
     """Whether there is a test split; without one, a run's result is its validation score."""
+    splits: Mapping[Split, Sized] = MappingProxyType({})
+    """The examples of each split, where they can be counted."""
+    contents: str = ""
+    """What the data are, for `describe`; empty where `unit` says it."""
     epoch_size: int
     """The number of training examples; 1 where all nodes of one graph are read at once."""
     unit: str = "examples"
@@ -111,33 +118,36 @@ class Task(ABC):
 
     def describe(self) -> str:
         """The data in a line."""
-        return f"{self.name}: {self.epoch_size:,} {self.unit} to train on"
+        if not self.splits:
+            return f"{self.name}: {self.epoch_size:,} {self.unit} to train on"
+        return f"{self.name}: {self.contents or self.unit} ({sizes(self.splits)})"
 
     def graph(self, pattern: Pattern = None) -> Graph | None:
         """The graph that all examples share; None where each has its own."""
         return None
 
+    def memo(self, key: Hashable, build: Callable[[], T]) -> T:
+        """The value under a key, built at the first call: what `edgewise.graphs.derived.cached` stores methods' results
+        by, so that evaluations read the same graphs and batches."""
+        values: dict[Hashable, T] = vars(self).setdefault("_values", {})
+        if key not in values:
+            values[key] = build()
+        return values[key]
+
+    @cached
     def laid(self, pattern: Pattern, own: Callable[..., Graph], *layout: int) -> Graph:
         """A pattern's graph over a layout, or `own(*layout)` for the data's own graph: the same object every time."""
-        key = pattern, layout
-        if key not in self._laid:
-            self._laid[key] = lay(own if pattern is None or given(pattern) else pattern, *layout)
-        return self._laid[key]
+        return lay(own if given(pattern) else pattern, *layout)
 
-    @cached_property
-    def _laid(self) -> dict[tuple[Pattern, tuple[int, ...]], Graph]:
-        return {}
-
-    def example(self, request: str, splits: Mapping[Split, Any], unit: str = "") -> Any:
+    def example(self, request: str) -> Any:
         """The example that a split and a number in it name, as in "test:7"."""
         named = EXAMPLE.fullmatch(request.strip())
         if named is None:
             raise DataError(f"{request!r} is no example of {self.name}: give a split and a number as in 'test:7'")
         split, number = cast(Split, named[1]), int(named[2])
-        examples = splits[split]
+        examples: Any = self.splits[split]
         if number >= len(examples):
-            count = f"{len(examples)} {unit or self.unit}"
-            raise DataError(f"{request}: {self.name} has {count} in {split}, counted from 0")
+            raise DataError(f"{request}: {self.name} has {len(examples)} {self.unit} in {split}, counted from 0")
         return examples[number]
 
     @property
@@ -222,13 +232,14 @@ def without_future(graph: Graph) -> Graph:
     return graph
 
 
-def lay(pattern: Callable[..., Graph], *layout: int) -> Graph:
+def lay(pattern: Pattern, *layout: int) -> Graph:
     """A pattern's graph over a layout: a pattern that knows height and width reads both, any other their product.
 
     Example
         >>> lay(PATTERNS["complete"], 2, 3).num_receivers
         6
     """
+    assert pattern is not None
     if not isinstance(pattern, PatternChoice):
         parameters = inspect.signature(pattern).parameters.values()
         plane = any(p.name == "height" or p.kind is p.VAR_POSITIONAL for p in parameters)

@@ -19,13 +19,14 @@ from edgewise.graphs.comparison import (
     isomorphism_classes,
     random_alike,
 )
+from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import language_model
 from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
-from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
@@ -66,13 +67,13 @@ class GraphGeneration(Classification):
     def __init__(
         self, name: str, family: Family, splits: dict[Split, list[Graph]], draws: int, order: str = "breadth-first"
     ) -> None:
-        self.name, self.family, self.splits, self.draws = name, family, splits, draws
+        self.name, self.family, self.draws = name, family, draws
+        self.splits: dict[Split, list[Graph]] = splits
         self.order = chosen("order", order, ORDERS)
         self.tokens = GraphTokens(family.most)
         self.length = family.most + family.links + 1  # without the END that is only written
         self.signature = Tokens(self.tokens.size, self.tokens.size, length=self.length)
         self.epoch_size = len(splits["train"])
-        self._written: dict[Split, Sequences] = {}
 
     def sequence_graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """The graph among the tokens of a sequence: causal, or a pattern in which none attends to a later one."""
@@ -85,12 +86,14 @@ class GraphGeneration(Classification):
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every graph of a split once, in one order that stays the same."""
-        if split not in self._written:
-            generator = torch.Generator().manual_seed(0)
-            self._written[split] = [self._write(graph, generator) for graph in self.splits[split]]
-        written = self._written[split]
+        written = self._written(split)
         for first in range(0, len(written), size):
             yield self._batch(written[first : first + size], pattern)
+
+    @cached
+    def _written(self, split: Split) -> Sequences:
+        generator = torch.Generator().manual_seed(0)
+        return [self._write(graph, generator) for graph in self.splits[split]]
 
     def _write(self, graph: Graph, generator: torch.Generator) -> list[int]:
         return self.tokens.encode(graph, self.order(graph, generator))
@@ -157,9 +160,6 @@ class GraphGeneration(Classification):
             "degree of random graphs": degree_discrepancy(chance, test),
             "clustering of random graphs": clustering_discrepancy(chance, test),
         }
-
-    def describe(self) -> str:
-        return f"{self.name}: graphs ({sizes(self.splits)})"
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.splits import Splits, dealt, sizes
+from edgewise.tasks.core.splits import Splits, dealt
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
@@ -68,9 +68,7 @@ class BagClassification(GraphClassification):
         members = tuple(complete(len(instances)) for instances in bags.x)
         splits: Splits = {"train": train, "valid": train, "test": folds[fold]}
         super().__init__(name, Graphs(members, x, bags.labels, splits, bags.classes, bags.names))
-
-    def describe(self) -> str:
-        return f"{self.name}: {len(self.graphs.members)} bags of instances ({sizes(self.graphs.splits)})"
+        self.contents = f"{len(members)} bags of instances"
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Class probabilities of the bag of that name, for instance MUSK-188."""

@@ -12,12 +12,14 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import Clustering
 from edgewise.models.signature import Features
-from edgewise.tasks.core.batch import Batch, DisjointBatch
+from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
-from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.examples import NumberedExamples
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
@@ -48,7 +50,7 @@ class Graphs:
     u: Tensor | None = None
 
 
-class GraphClassification(Classification):
+class GraphClassification(NumberedExamples, Classification):
     """Each graph is one example, of any size: a batch is their disjoint union, read by a model with a readout.
 
     Equation    Ỹ = MLP(readout(GNN(G, X))), one row per graph of the block-diagonal batch    (5.5), (5.6)
@@ -58,63 +60,46 @@ class GraphClassification(Classification):
     """
 
     unit = "graphs"
+    replacement = False
+    stored = True
 
     def __init__(self, name: str, graphs: Graphs) -> None:
         for split in ("train", "valid"):
             if len(graphs.splits[split]) == 0:
                 raise DataError(f"{name} has no graphs in its {split} split")
-        self.name = name
-        self.graphs, self.classes = graphs, graphs.classes
+        self.name, self.graphs, self.classes, self.splits = name, graphs, graphs.classes, graphs.splits
+        self.contents = f"{len(graphs.members):,} graphs of {len(graphs.x):,} nodes"
         self.epoch_size = len(graphs.splits["train"])
         self.has_test = len(graphs.splits["test"]) > 0
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
         self.signature = Features(graphs.x.shape[-1], self.outputs, whole_graph=True, edges=edges, whole=whole)
         self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
         self._x = graphs.x.split([member.num_receivers for member in graphs.members])
-        self._members: dict[Pattern, tuple[Graph, ...]] = {}
-        self._whole: dict[tuple[Split, int, Pattern], list[DisjointBatch]] = {}
 
     @property
     def outputs(self) -> int:
         """Width of the model's output for a graph."""
         return len(self.graphs.classes)
 
+    @cached
     def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
         """The data's own graphs, or a pattern over the nodes of each, in their order."""
-        if pattern is None or given(pattern):
+        if given(pattern):
             return self.graphs.members
         if self._e is not None:
             raise ConfigError(
                 f"the features of {self.name}'s edges belong to its own graphs: the recipe's graph must be 'given'"
             )
-        if pattern not in self._members:
-            sizes = [member.num_receivers for member in self.graphs.members]
-            laid = {size: lay(pattern, size) for size in set(sizes)}
-            self._members[pattern] = tuple(laid[size] for size in sizes)
-        return self._members[pattern]
+        sizes = [member.num_receivers for member in self.graphs.members]
+        laid = {size: lay(pattern, size) for size in set(sizes)}
+        return tuple(laid[size] for size in sizes)
 
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> DisjointBatch:
-        """`size` different training graphs, or all of them where there are fewer."""
-        chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
-        return self._batch(self.graphs.splits["train"][chosen], pattern)
-
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[DisjointBatch]:
-        """Every graph of a split once, in the data's order; put together once, for all evaluations."""
-        key = (split, size, pattern)
-        if key not in self._whole:
-            self._whole[key] = [self._batch(chosen, pattern) for chosen in self.graphs.splits[split].split(size)]
-        yield from self._whole[key]
-
-    def _batch(self, chosen: Tensor, pattern: Pattern) -> DisjointBatch:
-        members, numbers = self.members(pattern), chosen.tolist()
-        x = torch.cat([self._x[number] for number in numbers])
-        e = None if self._e is None else torch.cat([self._e[number] for number in numbers])
-        u = None if self.graphs.u is None else self.graphs.u[chosen]
-        return DisjointBatch.of(tuple(members[number] for number in numbers), x, self.graphs.targets[chosen], e, u)
-
-    def describe(self) -> str:
-        count, nodes = len(self.graphs.members), len(self.graphs.x)
-        return f"{self.name}: {count:,} graphs of {nodes:,} nodes ({sizes(self.graphs.splits)})"
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> DisjointBatch:
+        members, chosen = self.members(pattern), numbers.tolist()
+        x = torch.cat([self._x[number] for number in chosen])
+        e = None if self._e is None else torch.cat([self._e[number] for number in chosen])
+        u = None if self.graphs.u is None else self.graphs.u[numbers]
+        return DisjointBatch.of(tuple(members[number] for number in chosen), x, self.graphs.targets[numbers], e, u)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if isinstance(model, Clustering) and self.has_test:
@@ -123,7 +108,7 @@ class GraphClassification(Classification):
 
     def clusters(self, model: Clustering, pattern: Pattern) -> list[Drawing]:
         """Some test graphs, each node in the colour of the cluster to which it belongs most."""
-        batch = next(self.batches("test", 100, pattern))
+        batch = batch_of(DisjointBatch, next(self.batches("test", 100, pattern)))
         parts = model.clusters(batch.graph, batch.x)
         label = parts.argmax(-1).split([member.num_receivers for member in batch.members])
         small = [g for g, member in enumerate(batch.members) if 3 <= member.num_receivers <= LARGEST][:DRAWN]
@@ -138,13 +123,13 @@ class GraphClassification(Classification):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The prediction for one graph of the data, by a split and a number in it: "test:7"."""
-        number = int(self.example(request, self.graphs.splits))
+        number = int(self.example(request))
         named = {"name": self.graphs.names[number]} if self.graphs.names else {}
         return {"graph": number} | named | self._predicted(model, pattern, number, device)
 
     @torch.no_grad()
     def _predicted(self, model: nn.Module, pattern: Pattern, number: int, device: torch.device | str) -> dict[str, Any]:
-        batch = self._batch(torch.tensor([number]), pattern).to(device)
+        batch = self.batch(torch.tensor([number]), pattern).to(device)
         output = batch.read(model.eval()(*batch.inputs))[0].cpu()
         return self._named(output, self.graphs.targets[number])
 

@@ -11,9 +11,10 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, links_of
+from edgewise.graphs.derived import cached
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
-from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task, given
 from edgewise.tasks.graphs.families import draw_splits, family_named
 from edgewise.tasks.links.prediction import PairBatch
@@ -53,10 +54,10 @@ class GraphReconstruction(Task):
     def __init__(self, name: str, splits: dict[Split, list[Graph]], width: int) -> None:
         if width < 1:
             raise ConfigError(f"task.width must be at least 1, not {width}")
-        self.name, self.splits, self.width = name, splits, width
+        self.name, self.width = name, width
+        self.splits: dict[Split, list[Graph]] = splits
         self.epoch_size = len(splits["train"])
         self.signature = Features(width, width)
-        self._batches: dict[tuple[Split, int], list[Batch]] = {}
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` different training graphs, or all of them where there are fewer."""
@@ -65,14 +66,16 @@ class GraphReconstruction(Task):
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every graph of a split once, with noise that stays the same."""
-        if (split, size) not in self._batches:
-            graphs, generator = self.splits[split], torch.Generator().manual_seed(0)
-            parts = (graphs[first : first + size] for first in range(0, len(graphs), size))
-            self._batches[split, size] = [self._batch(part, generator, pattern) for part in parts]
-        yield from self._batches[split, size]
+        yield from self._noisy(split, size, pattern)
+
+    @cached
+    def _noisy(self, split: Split, size: int, pattern: Pattern) -> list[Batch]:
+        graphs, generator = self.splits[split], torch.Generator().manual_seed(0)
+        parts = (graphs[first : first + size] for first in range(0, len(graphs), size))
+        return [self._batch(part, generator, pattern) for part in parts]
 
     def _batch(self, graphs: Sequence[Graph], generator: torch.Generator, pattern: Pattern) -> Batch:
-        if not given(pattern) and pattern is not None:
+        if not given(pattern):
             raise ConfigError(
                 f"{self.name} has graphs of its own, which are to be reconstructed: choose the graph 'given'"
             )
@@ -105,13 +108,10 @@ class GraphReconstruction(Task):
         f1 = 2 * right / (2 * right + wrong + missed) if right else 0.0
         return means | {"f1": f1, "accuracy": 1 - wrong - missed}
 
-    def describe(self) -> str:
-        return f"{self.name}: graphs ({sizes(self.splits)})"
-
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """A graph of the data, by a split and a number in it ("test:7"): its links, and the predicted ones."""
-        graph = self.example(request, self.splits)
+        graph = self.example(request)
         batch = self._batch([graph], torch.Generator().manual_seed(0), pattern).to(device)
         z, pairs = model.eval()(batch.graph, batch.x), batch_of(PairBatch, batch).pairs
         predicted = pairs[:, distance_logit(z, pairs) > 0]

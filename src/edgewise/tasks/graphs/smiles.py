@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.models.signature import Tokens
@@ -73,12 +73,10 @@ class SmilesRegression(GraphRegression):
         self.respell = respell
         self.signature = Tokens(TOKENIZER.size, self.outputs, length=length, whole_graph=True)
 
-    def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> DisjointBatch:
-        """`size` different training molecules, or all of them where there are fewer, each respelt."""
-        chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
-        numbers = self.graphs.splits["train"][chosen]
-        if not self.respell:
-            return self._batch(numbers, pattern)
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: Generator | None = None) -> DisjointBatch:
+        """Those molecules; in training, each is respelt."""
+        if generator is None or not self.respell:
+            return super().batch(numbers, pattern)
         spelt = TOKENIZER.encode([respelt(self.graphs.names[number], generator) for number in numbers.tolist()])
         length = self.signature.length or 0
         texts = [

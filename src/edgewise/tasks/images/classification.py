@@ -19,8 +19,9 @@ from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Heat, Pictures, Section
+from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 
 MAX_BYTES = 1 << 24
@@ -74,7 +75,7 @@ def move(pixels: Tensor, moves: Tensor) -> Tensor:
     return padded[torch.arange(count)[:, None, None], y[:, :, None], x[:, None, :]]
 
 
-class ImageClassification(Classification):
+class ImageClassification(NumberedExamples, Classification):
     """Each image is one example: P patches [B, P, C] on one shared graph, one output per image.
 
     Args:
@@ -94,48 +95,32 @@ class ImageClassification(Classification):
             raise ConfigError(f"shift={shift} must be at least 0 and less than the image, {height} x {width} pixels")
         if patch < 0 or (patch and (height % patch or width % patch)):
             raise ConfigError(f"patch={patch} does not cut images of {height} x {width} pixels into equal squares")
-        self.name = name
-        self.images = images
-        self.classes = images.classes
-        self.shift = shift
+        self.name, self.images, self.shift = name, images, shift
+        self.classes, self.splits = images.classes, images.splits
         self.patch = (patch or height, patch or width)
         self.layout = (height // self.patch[0], width // self.patch[1])
         self._patches = cut(images.pixels, *self.patch).contiguous()
         _, nodes, channels = self._patches.shape
         self.signature = Features(inputs=channels, outputs=len(images.classes), length=nodes, whole_graph=True)
         self.epoch_size = len(images.splits["train"])
+        self.contents = f"{height} × {width} pixels in patches of {self.patch[0]} × {self.patch[1]}"
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """A pattern over the patches; the data's own graph joins each patch to its 8 neighbours and itself."""
         return self.laid(pattern, PATTERNS["grid"], *self.layout)
 
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` training images drawn with replacement."""
-        drawn = torch.randint(self.epoch_size, (size,), generator=generator)
-        chosen = self.images.splits["train"][drawn]
-        if not self.shift:
-            return self._batch(chosen, pattern)
-        moves = torch.randint(-self.shift, self.shift + 1, (size, 2), generator=generator)
-        patches = cut(move(self.images.pixels.index_select(0, chosen), moves), *self.patch)
-        return Batch(self.graph(pattern), self._normalise(patches), self.images.labels[chosen])
-
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every image of a split once, in the data's order."""
-        for chosen in self.images.splits[split].split(size):
-            yield self._batch(chosen, pattern)
-
-    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
-        return Batch(
-            self.graph(pattern), self._normalise(self._patches.index_select(0, chosen)), self.images.labels[chosen]
-        )
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        """Those images; in training, each is moved."""
+        if self.shift and generator is not None:
+            moves = torch.randint(-self.shift, self.shift + 1, (len(numbers), 2), generator=generator)
+            patches = cut(move(self.images.pixels.index_select(0, numbers), moves), *self.patch)
+        else:
+            patches = self._patches.index_select(0, numbers)
+        return Batch(self.graph(pattern), self._normalise(patches), self.images.labels[numbers])
 
     def _normalise(self, grey: Tensor) -> Tensor:
         # In place, because grey values are never float32 yet: a batch is one pass over memory less.
         return grey.float().sub_(self.images.mean).div_(self.images.deviation)
-
-    def describe(self) -> str:
-        (height, width), (y, x) = self.images.pixels.shape[1:], self.patch
-        return f"{self.name}: {height} × {width} pixels in patches of {y} × {x} ({sizes(self.images.splits)})"
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
@@ -186,7 +171,7 @@ class ImageClassification(Classification):
     def read(self, request: str) -> tuple[Tensor, str | None]:
         """The grey values [height, width] that a request names, and their class where it is known."""
         if EXAMPLE.fullmatch(request.strip()):
-            number = self.example(request, self.images.splits)
+            number = self.example(request)
             return self.images.pixels[number], self.images.classes[int(self.images.labels[number])]
         height, width = self.images.pixels.shape[1:]
         return torch.from_numpy(read_image(Path(request), height, width)), None

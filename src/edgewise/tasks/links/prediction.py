@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of, moved
-from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.core.splits import SPLITS, Split
+from edgewise.tasks.core.task import Pattern, Task, given
 from edgewise.tasks.nodes.citation import citation
 
 VALID, TEST = 0.05, 0.1
@@ -89,11 +90,13 @@ class LinkPrediction(Task):
         self.name, self.cut, self.x, self.variational = name, cut, x, variational
         self.epoch_size = cut.train.shape[1]
         self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational))
-        self._batches: dict[tuple[Split, Pattern], Batch] = {}
+        self.splits: dict[Split, Tensor] = {split: getattr(cut, split).T for split in SPLITS}
+        self.contents = f"{cut.graph.num_receivers:,} nodes and their links"
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """The training links in both directions, or a pattern over the nodes in their order."""
-        return self.laid(pattern, lambda n: self.cut.graph, self.cut.graph.num_receivers)
+        own = self.cut.graph
+        return own if given(pattern) else self.laid(pattern, complete, own.num_receivers)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training links, or all where there are fewer, and as many pairs that are none."""
@@ -104,14 +107,16 @@ class LinkPrediction(Task):
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """One batch: all links of a split, and as many pairs without a link, the same every time."""
-        if (split, pattern) not in self._batches:
-            links = getattr(self.cut, split)
-            if split == "train":
-                none = sample_non_links(self.cut.graph, links.shape[1], torch.Generator().manual_seed(0))
-            else:
-                none = getattr(self.cut, f"{split}_none")
-            self._batches[split, pattern] = self._batch(links, none, pattern)
-        yield self._batches[split, pattern]
+        yield self._whole(split, pattern)
+
+    @cached
+    def _whole(self, split: Split, pattern: Pattern) -> Batch:
+        links = self.splits[split].T
+        if split == "train":
+            none = sample_non_links(self.cut.graph, links.shape[1], torch.Generator().manual_seed(0))
+        else:
+            none = getattr(self.cut, f"{split}_none")
+        return self._batch(links, none, pattern)
 
     def _batch(self, links: Tensor, none: Tensor, pattern: Pattern) -> Batch:
         target = torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
@@ -138,10 +143,6 @@ class LinkPrediction(Task):
         scores = ranking_scores(logits[linked], logits[~linked]) | {"loss": self._reconstruction(z, batch)}
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=z.device)
         return {name: value * count for name, value in scores.items()} | {"count": count}
-
-    def describe(self) -> str:
-        links = ", ".join(f"{getattr(self.cut, split).shape[1]:,} {split}" for split in ("train", "valid", "test"))
-        return f"{self.name}: {self.cut.graph.num_receivers:,} nodes and their links ({links})"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

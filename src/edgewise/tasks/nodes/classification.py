@@ -19,11 +19,11 @@ from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.attention import last_attention
-from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Network, Section
+from edgewise.tasks.core.examples import OneGraph
 from edgewise.tasks.core.source import read_bytes
-from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern
 
 MAX_BYTES = 1 << 32
@@ -71,40 +71,16 @@ def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ())
         raise DataError(f"{path}: not a .npz file with the arrays that were expected ({error})") from error
 
 
-class NodeClassification(Classification):
-    """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is built once."""
+class NodeClassification(OneGraph, Classification):
+    """The classes of one graph's nodes."""
 
-    epoch_size = 1
     unit = "nodes"
 
     def __init__(self, name: str, nodes: Nodes) -> None:
-        self.name = name
-        self.nodes = nodes
-        self.classes = nodes.classes
+        super().__init__(nodes.graph, nodes.x, nodes.labels, nodes.splits)
+        self.name, self.nodes, self.classes = name, nodes, nodes.classes
+        self.contents = f"{nodes.graph.num_receivers:,} nodes of {len(nodes.classes)} classes"
         self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes))
-        self._batches: dict[tuple[Split, Pattern], Batch] = {}
-
-    def graph(self, pattern: Pattern = None) -> Graph:
-        """The data's own graph, or a pattern over the nodes in their order."""
-        return self.laid(pattern, lambda n: self.nodes.graph, self.nodes.graph.num_receivers)
-
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """The whole graph, read at the training nodes; `size` and `generator` have nothing to choose."""
-        return self._batch("train", pattern)
-
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """One batch: the whole graph, read at the split's nodes."""
-        yield self._batch(split, pattern)
-
-    def _batch(self, split: Split, pattern: Pattern) -> Batch:
-        if (split, pattern) not in self._batches:
-            rows = self.nodes.splits[split]
-            self._batches[split, pattern] = Batch(self.graph(pattern), self.nodes.x, self.nodes.labels[rows], rows)
-        return self._batches[split, pattern]
-
-    def describe(self) -> str:
-        count, classes = self.nodes.graph.num_receivers, len(self.classes)
-        return f"{self.name}: {count:,} nodes of {classes} classes ({sizes(self.nodes.splits)})"
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
@@ -146,7 +122,7 @@ class NodeClassification(Classification):
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Class probabilities of the requested nodes: "all", or numbers as in "0,33"."""
         chosen = self._parse(request)
-        batch = self._batch("test", pattern).to(device)
+        batch = self.batch("test", pattern).to(device)
         logits = model.eval()(batch.graph, batch.x).cpu()
         classes = self.nodes.classes
         predictions = []

@@ -14,23 +14,19 @@ from edgewise.graphs import Graph
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
-from edgewise.tasks.core.splits import Split, fixed, sizes
-from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.core.examples import OneGraph
+from edgewise.tasks.core.splits import fixed
+from edgewise.tasks.core.task import Pattern
 
 END, VALID, TEST = 3.0, 50, 200
 
 
-class CurveRegression(Task):
+class CurveRegression(OneGraph):
     """Noisy measurements of sin 2πx on [0, 3]; every node may use the training points' values, but not its own.
 
     The nodes are `points` training points, 50 validation points, both at random places and with noise, and 200 test
     points, evenly spaced and without noise: the test error is how far the fit is from the function itself. A node's
     features are its place and its measured value, 0 where it is not for training.
-
-    Args:
-        points: How many training points there are.
-        noise: The standard deviation of the measurements.
-        seed: Draws places and noise.
 
     Errors      fewer than two points, or a noise that is negative or not finite, is a `ConfigError`.
 
@@ -41,9 +37,9 @@ class CurveRegression(Task):
     """
 
     metric = "loss"
-    epoch_size = 1
     name = "curve"
     unit = "points"
+    contents = "noisy values of a function"
 
     def __init__(self, points: int, noise: float, seed: int) -> None:
         if points < 2 or not 0 <= noise < float("inf"):
@@ -53,33 +49,13 @@ class CurveRegression(Task):
         self.place = torch.cat([places, torch.linspace(0, END, TEST)])
         error = noise * torch.randn(points + VALID, generator=generator)
         self.value = truth(self.place) + torch.cat([error, torch.zeros(TEST)])
-        self.splits = fixed(points, VALID, TEST)
         self.signature = Features(inputs=2, outputs=1)
         everyone = torch.arange(len(self.place))
-        known = torch.where(everyone < points, self.value, 0)
-        self._x = torch.stack([self.place, known], -1)
+        x = torch.stack([self.place, torch.where(everyone < points, self.value, 0)], -1)
         senders, receivers = everyone[:points].repeat(len(everyone)), everyone.repeat_interleave(points)
         index = torch.stack([senders, receivers])[:, senders != receivers]
-        self._graph = Graph.from_edge_index(index, len(self.place))
-        self._batches: dict[tuple[Split, Pattern], Batch] = {}
-
-    def graph(self, pattern: Pattern = None) -> Graph:
-        """Every node attends to the training points but itself; or a pattern over the nodes in their order."""
-        return self.laid(pattern, lambda n: self._graph, len(self.place))
-
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """All nodes, read at the training points; `size` and `generator` have nothing to choose."""
-        return self._batch("train", pattern)
-
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """One batch: all nodes, read at the split's."""
-        yield self._batch(split, pattern)
-
-    def _batch(self, split: Split, pattern: Pattern) -> Batch:
-        if (split, pattern) not in self._batches:
-            rows = self.splits[split]
-            self._batches[split, pattern] = Batch(self.graph(pattern), self._x, self.value[rows], rows)
-        return self._batches[split, pattern]
+        graph = Graph.from_edge_index(index, len(self.place))
+        super().__init__(graph, x, self.value, fixed(points, VALID, TEST))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The mean squared error."""
@@ -96,16 +72,13 @@ class CurveRegression(Task):
         powers = [x.double()[:, None] ** torch.arange(4) for x in (self.place[train], places)]
         return (powers[1] @ torch.linalg.lstsq(powers[0], self.value[train].double()[:, None]).solution)[:, 0]
 
-    def describe(self) -> str:
-        return f"{self.name}: noisy values of a function ({sizes(self.splits)})"
-
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Fit", lambda: [self.fit(model, pattern)])
 
     @torch.no_grad()
     def fit(self, model: nn.Module, pattern: Pattern) -> Drawing:
         """The model's curve beside the function, the best cubic and the training points."""
-        train, test, batch = self.splits["train"], self.splits["test"], self._batch("test", pattern)
+        train, test, batch = self.splits["train"], self.splits["test"], self.batch("test", pattern)
         places, function = self.place[test], self.value[test]
         fitted, cubic = batch.read(model(batch.graph, batch.x))[:, 0], self.cubic(places)
         lines: list[tuple[str, Tensor, Colour]]
@@ -119,7 +92,7 @@ class CurveRegression(Task):
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The fit at the test point nearest to each requested place, as in "0.25, 1.5"."""
-        batch = self._batch("test", pattern).to(device)
+        batch = self.batch("test", pattern).to(device)
         fit = model.eval()(batch.graph, batch.x)[self.splits["test"].to(device), 0].cpu()
         grid, fits = self.place[self.splits["test"]], []
         for part in request.split(","):

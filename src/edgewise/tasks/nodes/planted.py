@@ -65,25 +65,25 @@ class SampledNodes(NodeClassification):
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         if fanouts:
             self.epoch_size = len(nodes.splits["train"])
-        self._all: dict[Pattern, Batch] = {}
-        self._seen: dict[Pattern, tuple[Graph, Tensor, Tensor, Tensor]] = {}
 
+    @cached
     def seen(self, pattern: Pattern = None) -> tuple[Graph, Tensor, Tensor, Tensor]:
         """What training may see: a graph, its nodes' features and labels, and which of them are training nodes."""
-        if pattern not in self._seen:
-            graph, x, train = self.graph(pattern), cast(Tensor, self.nodes.x), self.nodes.splits["train"]
-            if self.inductive:
-                inside = graph.subgraph(train), x[train], self.nodes.labels[train], torch.arange(len(train))
-                self._seen[pattern] = inside
-            else:
-                self._seen[pattern] = graph, x, self.nodes.labels, train
-        return self._seen[pattern]
+        graph, x, train = self.graph(pattern), cast(Tensor, self.nodes.x), self.nodes.splits["train"]
+        if not self.inductive:
+            return graph, x, self.nodes.labels, train
+        return graph.subgraph(train), x[train], self.nodes.labels[train], torch.arange(len(train))
+
+    @cached
+    def _whole(self, pattern: Pattern) -> Batch:
+        graph, x, labels, train = self.seen(pattern)
+        return Batch(graph, x, labels[train], train)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` different training nodes with some of their neighbours; without fan-outs all of them with all."""
-        graph, x, labels, train = self.seen(pattern)
         if not self.fanouts:
-            return self._all.setdefault(pattern, Batch(graph, x, labels[train], train))
+            return self._whole(pattern)
+        graph, x, labels, train = self.seen(pattern)
         # Drawn with repetitions, of which few are there: a permutation of all nodes would cost more than the step.
         seeds = train[torch.randint(len(train), (size,), generator=generator)].unique()
         sample: Sample | LayerSample

@@ -13,13 +13,16 @@ from torch import Tensor, nn
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, radius_graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.models.signature import Atoms
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
-from edgewise.tasks.core.cache import Tensors, cached
+from edgewise.tasks.core.cache import Tensors
+from edgewise.tasks.core.cache import cached as stored
 from edgewise.tasks.core.drawing import Drawing, Parity, Section
-from edgewise.tasks.core.splits import Split, fixed, sizes
-from edgewise.tasks.core.task import Pattern, Task, given, lay
+from edgewise.tasks.core.examples import NumberedExamples
+from edgewise.tasks.core.splits import Split, fixed
+from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.particles.atoms import FRICTION, STEP, Ase, Frames, import_ase, simulate
 
 SPACE = 3
@@ -111,7 +114,7 @@ def molecular_dynamics(
         stacked = Frames.stacked([run(number) for number in range(count)])
         return {field.name: getattr(stacked, field.name) for field in fields(Frames)}
 
-    trajectories = Frames(**cached("molecular-dynamics", key, make, {"energies": (count, frames)}))
+    trajectories = Frames(**stored("molecular-dynamics", key, make, {"energies": (count, frames)}))
     return EnergiesAndForces("molecular-dynamics", trajectories, fixed(training, held_out, held_out), radius)
 
 
@@ -143,7 +146,7 @@ class NodeTargets(DisjointBatch):
     per_node: ClassVar[bool] = True
 
 
-class EnergiesAndForces(Task):
+class EnergiesAndForces(NumberedExamples):
     """Each frame is one example, a graph of the atoms near one another: what is its energy, which force on every atom?
 
     Equation    loss = 1/G Σ_g ((ΔE_g/N_g)/σ_e)² w + 1/3N Σ_i |ΔF_i|²/σ_F²;
@@ -159,6 +162,8 @@ class EnergiesAndForces(Task):
 
     metric = "force_error"
     unit = "frames"
+    replacement = False
+    stored = True
     ENERGY = 0.1
 
     def __init__(self, name: str, frames: Frames, splits: Mapping[Split, Tensor], radius: float) -> None:
@@ -179,32 +184,19 @@ class EnergiesAndForces(Task):
         self.target = torch.cat([relative, forces], -1).float()
         self.signature = Atoms(2 * SPACE + 1, 1 + SPACE, space=SPACE, radius=radius)
         self.epoch_size = len(train)
-        self._graphs: dict[int, Graph] = {}
-        self._whole: dict[tuple[Split, int, Pattern], list[Batch]] = {}
+        self.contents = f"{len(self.x):,} frames of {atoms} atoms"
 
     def frame_graph(self, number: int, pattern: Pattern = None) -> Graph:
         """Who is within the radius of whom in a frame; or a pattern over the atoms."""
-        if not (pattern is None or given(pattern)):
-            return lay(pattern, self.x.shape[1])
-        if number not in self._graphs:
-            self._graphs[number] = radius_graph(self.places[number], self.radius, cell=self.cell)
-        return self._graphs[number]
+        return self._within_radius(number) if given(pattern) else lay(pattern, self.x.shape[1])
 
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` different training frames, or all of them where there are fewer."""
-        chosen = torch.randperm(self.epoch_size, generator=generator)[:size]
-        return self._batch(self.splits["train"][chosen], pattern)
+    @cached
+    def _within_radius(self, number: int) -> Graph:
+        return radius_graph(self.places[number], self.radius, cell=self.cell)
 
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every frame of a split once, trajectory by trajectory; put together once, for all evaluations."""
-        key = (split, size, pattern)
-        if key not in self._whole:
-            self._whole[key] = [self._batch(chosen, pattern) for chosen in self.splits[split].split(size)]
-        yield from self._whole[key]
-
-    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
-        members = tuple(self.frame_graph(number, pattern) for number in chosen.tolist())
-        return NodeTargets.of(members, self.x[chosen].flatten(0, 1), self.target[chosen].flatten(0, 1))
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        members = tuple(self.frame_graph(number, pattern) for number in numbers.tolist())
+        return NodeTargets.of(members, self.x[numbers].flatten(0, 1), self.target[numbers].flatten(0, 1))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         energy, force = self._errors(outputs, batch)
@@ -244,16 +236,12 @@ class EnergiesAndForces(Task):
 
     def frame(self, request: str) -> int:
         """The number of a frame named by a split and a number in it, as in "test:7"."""
-        return int(self.example(request, self.splits))
+        return int(self.example(request))
 
     def atoms(self, request: str) -> Ase:
         """A frame, named as in "test:7", as ASE's `Atoms` with its velocities."""
         number = self.frame(request)
         return self.frames.atoms(*divmod(number, self.frames.energies.shape[1]))
-
-    def describe(self) -> str:
-        frames, atoms, _ = self.x.shape
-        return f"{self.name}: {frames:,} frames of {atoms} atoms ({sizes(self.splits)})"
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Forces", lambda: [self.forces(model, pattern)])
@@ -275,7 +263,7 @@ class EnergiesAndForces(Task):
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Energy and forces of one frame, named as in "test:7", beside those of the simulation."""
-        batch = self._batch(torch.tensor([self.frame(request)]), pattern).to(device)
+        batch = self.batch(torch.tensor([self.frame(request)]), pattern).to(device)
         outputs = model.eval()(batch.graph, batch.x)
         return {
             "frame": request,

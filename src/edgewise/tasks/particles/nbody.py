@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -18,8 +18,9 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.cache import Tensors, cached
-from edgewise.tasks.core.splits import Split, fixed, sizes
-from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.core.examples import NumberedExamples
+from edgewise.tasks.core.splits import Split, fixed
+from edgewise.tasks.core.task import Pattern
 
 Floats = NDArray[np.float64]
 
@@ -159,11 +160,15 @@ def _trajectories(sizes: Mapping[Split, int], particles: int, frames: tuple[int,
     return Trajectories(**cached("nbody", key, make, {"charges": shape[::2], "positions": shape, "velocities": shape}))
 
 
-class Forecast(Task):
+def _all_others(particles: int) -> Graph:
+    return complete(particles).remove_self_loops()
+
+
+class Forecast(NumberedExamples):
     """Each trajectory is one example: the first frame is read, the positions of the last one are the target.
 
     The model reads x [B, N, 7] = position, velocity and charge on one shared graph; unless a pattern says otherwise,
-    every particle listens to all others. With `turned`, training trajectories are turned at random.
+    every particle attends to all others. With `turned`, training trajectories are turned at random.
     """
 
     metric = "mse"
@@ -172,36 +177,25 @@ class Forecast(Task):
     def __init__(
         self, name: str, trajectories: Trajectories, splits: Mapping[Split, Tensor], turned: bool = False
     ) -> None:
-        self.name, self.turned = name, turned
-        self.splits = splits
+        self.name, self.turned, self.splits = name, turned, splits
         first = trajectories.positions[:, 0], trajectories.velocities[:, 0], trajectories.charges[..., None]
         self.x = torch.cat(first, -1).float()
         self.target = trajectories.positions[:, -1].float()
         self.signature = MovingParticles(inputs=self.x.shape[-1], outputs=SPACE, space=SPACE)
+        self.contents = f"trajectories of {self.x.shape[1]} particles"
         self.epoch_size = len(splits["train"])
 
     def graph(self, pattern: Pattern = None) -> Graph:
-        """A pattern over the particles; the data's own graph lets every particle listen to all others."""
-        return self.laid(pattern, lambda n: complete(n).remove_self_loops(), self.x.shape[1])
+        """A pattern over the particles; the data's own graph lets every particle attend to all others."""
+        return self.laid(pattern, _all_others, self.x.shape[1])
 
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` training trajectories drawn with replacement."""
-        chosen = torch.randint(self.epoch_size, (size,), generator=generator)
-        batch = self._batch(self.splits["train"][chosen], pattern)
-        if not self.turned:
-            return batch
-        turn = torch.linalg.qr(torch.randn(size, SPACE, SPACE, generator=generator))[0]
-        now = self.x[self.splits["train"][chosen]]
-        x, v, q = now.split([SPACE, SPACE, now.shape[-1] - 2 * SPACE], -1)
-        return Batch(batch.graph, torch.cat([x @ turn, v @ turn, q], -1), batch.target @ turn)
-
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every trajectory of a split once, in a fixed order."""
-        for chosen in self.splits[split].split(size):
-            yield self._batch(chosen, pattern)
-
-    def _batch(self, chosen: Tensor, pattern: Pattern) -> Batch:
-        return Batch(self.graph(pattern), self.x[chosen], self.target[chosen])
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        now, target = self.x[numbers], self.target[numbers]
+        if self.turned and generator is not None:
+            turn = torch.linalg.qr(torch.randn(len(numbers), SPACE, SPACE, generator=generator))[0]
+            x, v, q = now.split([SPACE, SPACE, now.shape[-1] - 2 * SPACE], -1)
+            now, target = torch.cat([x @ turn, v @ turn, q], -1), target @ turn
+        return Batch(self.graph(pattern), now, target)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Mean squared error of a coordinate."""
@@ -212,14 +206,11 @@ class Forecast(Task):
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=squared.device)
         return {"loss": squared, "mse": squared, "count": count}
 
-    def describe(self) -> str:
-        return f"{self.name}: trajectories of {self.x.shape[1]} particles ({sizes(self.splits)})"
-
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The forecast of one trajectory, named by a split and a number as in "test:7", beside what happened."""
-        number = self.example(request, self.splits)
-        batch = self._batch(number[None], pattern).to(device)
+        number = self.example(request)
+        batch = self.batch(number[None], pattern).to(device)
         forecast = model.eval()(batch.graph, batch.x)
         return {
             "trajectory": request,

@@ -16,15 +16,16 @@ from edgewise.kernels import gaussians
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
-from edgewise.tasks.core.splits import Split, sizes
-from edgewise.tasks.core.task import Pattern, Task, given
+from edgewise.tasks.core.examples import NumberedExamples
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.particles.rollout import Rollout, Scene
 
 BELLS = 32  # Gaussians in which the distance from a wall is expressed
 LONGEST = 200  # frames of a roll-out
 
 
-class Simulation(Task):
+class Simulation(NumberedExamples):
     """Each frame of a film is one example: the history before it is read, the positions in it are the target.
 
     The model reads [x ‖ v ‖ c] in units of the reach: position, last move, and what else is known: the last `history`
@@ -60,6 +61,7 @@ class Simulation(Task):
         self.signature = MovingParticles(2 * space + known, space, space=space, acceleration=self.acceleration)
         self.examples = {split: self._frames(chosen, frames) for split, chosen in splits.items()}
         self.epoch_size = len(self.examples["train"])
+        self.contents = f"films of {frames} frames of {scene.positions.shape[2]} particles"
 
     def _frames(self, films: Tensor, frames: int) -> Tensor:
         """All examples of some films: [examples, 2], each a film and the frame to forecast."""
@@ -80,20 +82,15 @@ class Simulation(Task):
         recent = (moves / self.velocity).transpose(1, 2).flatten(2)
         return torch.cat([now, moves[:, -1], recent, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()
 
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` frames of training films drawn with replacement, their histories disturbed."""
-        drawn = torch.randint(self.epoch_size, (size,), generator=generator)
-        return self._batch(self.examples["train"][drawn], pattern, generator)
+    def numbers(self, split: Split) -> Tensor:
+        """The frames of a split's films."""
+        return self.examples[split]
 
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every frame of a split once, in a fixed order, without noise."""
-        for chosen in self.examples[split].split(size):
-            yield self._batch(chosen, pattern)
-
-    def _batch(self, chosen: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        """Those frames; in training, their histories are disturbed."""
         if not given(pattern):
             raise ConfigError(f"{self.name} makes its graph from positions: it takes no other")
-        film, frame = chosen.T
+        film, frame = numbers.T
         history = self.films[film[:, None], frame[:, None] + torch.arange(-self.history - 1, 0)]
         target = self.films[film, frame]
         if generator is not None and self.noise:
@@ -134,10 +131,6 @@ class Simulation(Task):
         forecast = torch.stack(frames, 1) * self.scene.reach
         return Rollout(self.scene, forecast, self.scene.positions[films, : start + steps], start)
 
-    def describe(self) -> str:
-        _, frames, particles, _ = self.films.shape
-        return f"{self.name}: films of {frames} frames of {particles} particles ({sizes(self.splits)})"
-
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Roll-out", lambda: self.roll_out(model, self.splits["test"]).drawings())
 
@@ -147,7 +140,7 @@ class Simulation(Task):
 
     def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
         """As `predict`, and the film beside the truth as an animation."""
-        rollout = self.roll_out(model, self.example(request, self.splits, "films")[None])
+        rollout = self.roll_out(model, self.example(request)[None])
         name = f"rollout-{request.strip().replace(':', '-')}"
         return Output({"trajectory": request} | rollout.numbers(), {"animation": rollout.animation(name)})
 

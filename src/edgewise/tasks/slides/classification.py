@@ -106,7 +106,7 @@ class SlideClassification(GraphClassification):
             raise DataError(f"{run / KEPT}: no weights of this extractor ({error})") from error
         self._x = tuple(self.features.of(self.layouts, self.tiling))
         self.graphs = replace(self.graphs, x=torch.cat(self._x))
-        self._whole.clear()
+        vars(self).pop("_values", None)  # batches with the former features
 
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
@@ -136,7 +136,7 @@ class SlideClassification(GraphClassification):
         self, model: Attribution, number: int, pattern: Pattern, device: torch.device | str, output: int
     ) -> Tensor:
         """How much each tile of a slide contributes to a class [M]."""
-        batch = self._batch(torch.tensor([number]), pattern).to(device)
+        batch = self.batch(torch.tensor([number]), pattern).to(device)
         return smoothed(batch.graph, model.relevance(batch.graph, batch.x, output)).cpu()
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
@@ -171,13 +171,13 @@ class SlideClassification(GraphClassification):
     def examine_slide(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Examined:
         """What `predict` gives, and the heat behind it."""
         if request.strip().startswith(("train:", "valid:", "test:")):
-            number = int(self.example(request, self.graphs.splits))
+            number = int(self.example(request))
             layout, x, label = self.layouts[number], self._x[number], self.slides.targets[number]
             known: dict[str, Any] = {"label": self.slides.classes[int(label)]}
         else:
             layout = lay_out(Path(request), self.tiling)
             (x,), known = self.features.of([layout], self.tiling), {}
-        graph = (layout.graph() if given(pattern) else lay(pattern, len(x))).to(device)  # type: ignore[arg-type]
+        graph = (layout.graph() if given(pattern) else lay(pattern, len(x))).to(device)
         probabilities = class_probabilities(model.eval()(graph, x.to(device))[0].cpu(), self.slides.classes)
         found = next(iter(probabilities))
         values = {"slide": str(layout.path), "tiles": len(x), "class": found} | known | {"probabilities": probabilities}

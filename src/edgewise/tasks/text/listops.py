@@ -14,8 +14,8 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.splits import Split, sizes
-from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
@@ -37,14 +37,6 @@ class ListOps(Classification):
     Every training batch is drawn anew, so that nothing can be learned by heart; `examples` of them validate and as many
     test, drawn once.
 
-    Args:
-        shortest: Fewest tokens of an expression.
-        longest: Most tokens.
-        depth: Deepest nesting.
-        arguments: Most elements of a list.
-        examples: Expressions that validate, and that test.
-        seed: Chooses those.
-
     Errors      settings that no expression fits are a `ConfigError`.
     """
 
@@ -61,7 +53,11 @@ class ListOps(Classification):
         self.signature = Tokens(len(TOKENS), len(DIGITS), length=longest, whole_graph=True)
         self.epoch_size = examples
         self._range, self._depth, self._arguments = range(shortest, longest + 1), depth, arguments
-        self._kept = {name: self._draw(random.Random(f"{name} {seed}"), examples) for name in ("valid", "test")}
+        drawn: tuple[Split, ...] = ("valid", "test")
+        self.splits: dict[Split, list[list[str]]] = {
+            split: self._draw(random.Random(f"{split} {seed}"), examples) for split in drawn
+        }
+        self.contents = f"expressions of at most {longest} tokens"
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` new expressions."""
@@ -69,10 +65,10 @@ class ListOps(Classification):
         return self._batch(self._draw(random.Random(seed), size), pattern)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """The expressions of a split, the shortest first; those of the training split are drawn, not kept."""
-        if split not in self._kept:
-            raise DataError(f"{self.name} keeps no {split} split: every training batch is drawn anew")
-        expressions = sorted(self._kept[split], key=len)
+        """The expressions of a split, the shortest first; there is no training split."""
+        if split not in self.splits:
+            raise DataError(f"{self.name} has no {split} split: every training batch is drawn anew")
+        expressions = sorted(self.splits[split], key=len)
         for first in range(0, len(expressions), size):
             yield self._batch(expressions[first : first + size], pattern)
 
@@ -80,13 +76,9 @@ class ListOps(Classification):
         return [expression(choice, self._range, self._depth, self._arguments) for _ in range(count)]
 
     def _batch(self, expressions: list[list[str]], pattern: Pattern) -> Batch:
-        chosen = complete if pattern is None or given(pattern) else pattern
-        graph = Graph.batch([lay(chosen, len(tokens)) for tokens in expressions])
+        graph = Graph.batch([self.laid(pattern, complete, len(tokens)) for tokens in expressions])
         x = torch.tensor([NUMBERS[token] for tokens in expressions for token in tokens])
         return Batch(graph, x, torch.tensor([value(tokens) for tokens in expressions]), torch.arange(len(expressions)))
-
-    def describe(self) -> str:
-        return f"{self.name}: expressions of at most {self.signature.length} tokens ({sizes(self._kept)})"
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class MaskedTokens(Classification):
 @lru_cache(maxsize=4096)
 def text_graph(pattern: Pattern, length: int) -> Graph:
     """The graph over a text, the same object every time; the data's own is complete."""
-    return complete(length) if pattern is None or given(pattern) else lay(pattern, length)
+    return complete(length) if given(pattern) else lay(pattern, length)
 
 
 def framed(name: str, tokens: Sequence[int], length: int) -> Tensor:

@@ -1,0 +1,88 @@
+"""The two usual kinds of examples: many that are drawn by their numbers, and the nodes of one graph."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph, complete
+from edgewise.graphs.derived import cached
+from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern, Task, given
+
+
+class NumberedExamples(Task):
+    """A task whose `splits` hold numbers of examples: a batch is some of them, and an epoch all that train."""
+
+    splits: Mapping[Split, Tensor]
+    replacement: bool = True
+    """Whether training draws with replacement; without, `size` different examples, or all where there are fewer."""
+    stored: bool = False
+    """Whether the batches of an evaluation are made once, for all evaluations."""
+
+    @abstractmethod
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        """The examples of those numbers; in training, where they may vary, with a generator of the variation."""
+
+    def numbers(self, split: Split) -> Tensor:
+        """The examples of a split."""
+        return self.splits[split]
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        numbers, count = self.numbers("train"), self.epoch_size
+        if self.replacement:
+            drawn = torch.randint(count, (size,), generator=generator)
+        else:
+            drawn = torch.randperm(count, generator=generator)[:size]
+        return self.batch(numbers[drawn], pattern, generator)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        if self.stored:
+            yield from self._stored(split, size, pattern)
+        else:
+            yield from (self.batch(numbers, pattern) for numbers in self.numbers(split).split(size))
+
+    @cached
+    def _stored(self, split: Split, size: int, pattern: Pattern) -> list[Batch]:
+        return [self.batch(numbers, pattern) for numbers in self.numbers(split).split(size)]
+
+
+class OneGraph(Task):
+    """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is made once.
+
+    Args:
+        graph: Who attends to whom among N nodes.
+        x: Their features [N, C], dense or sparse.
+        targets: Of each node [N].
+        splits: For "train", "valid" and "test" the nodes [M] that it reads.
+    """
+
+    epoch_size = 1
+    splits: Mapping[Split, Tensor]
+
+    def __init__(
+        self, graph: Graph, x: Tensor | SparseFeatures, targets: Tensor, splits: Mapping[Split, Tensor]
+    ) -> None:
+        self._graph, self._x, self._targets, self.splits = graph, x, targets, splits
+
+    def graph(self, pattern: Pattern = None) -> Graph:
+        """The data's own graph, or a pattern over the nodes in their order."""
+        return self._graph if given(pattern) else self.laid(pattern, complete, self._graph.num_receivers)
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """The whole graph, read at the training nodes; `size` and `generator` have nothing to choose."""
+        return self.batch("train", pattern)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        yield self.batch(split, pattern)
+
+    @cached
+    def batch(self, split: Split, pattern: Pattern) -> Batch:
+        """The whole graph, read at the split's nodes."""
+        rows = self.splits[split]
+        return Batch(self.graph(pattern), self._x, self._targets[rows], rows)
