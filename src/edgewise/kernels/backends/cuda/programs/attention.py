@@ -27,7 +27,7 @@ INTEGERS = [
 
 
 @triton.jit
-def _whole(n):
+def bound(n):
     """A bound of a loop: the interpreter's numbers do not serve as such."""
     if INTERPRETED:
         return n.handle.data.item()
@@ -43,11 +43,13 @@ def _place(block, count, ROWS: tl.constexpr, H: tl.constexpr, HEADS: tl.constexp
 
 
 @triton.jit
-def _item(items, item, count):
-    """Row, first and last edge of each item."""
+def _items(items, block, count, ROWS: tl.constexpr, H: tl.constexpr, HEADS: tl.constexpr, programs):
+    """A block's items, which of them exist, their rows, first and last edges [ROWS, 1], most edges, heads and batch."""
+    item, head, b = _place(block, count, ROWS, H, HEADS, programs)
     live = item < count
-    first = tl.load(items + count + item, live, 0)
-    return tl.load(items + item, live, 0), first, tl.load(items + 2 * count + item, live, 0)
+    row, first = tl.load(items + item, live, 0), tl.load(items + count + item, live, 0)
+    last = tl.load(items + 2 * count + item, live, 0)
+    return item[:, None], live[:, None], row[:, None], first[:, None], last[:, None], tl.max(last - first, 0), head, b
 
 
 @triton.jit
@@ -92,6 +94,31 @@ def _store_row(x, part, row, item, chunks, live, inside, there, values, width: t
 
 
 @triton.jit
+def _scores(q_i, k_j, a_h, slope, s, GATED: tl.constexpr):
+    """s_ij without its bias [HEADS, ROWS, EDGES], the s that is given where there are no queries; and ∂s_ij/∂k_j."""
+    to_k = q_i
+    if q_i is not None:
+        if GATED:
+            x = q_i + k_j
+            to_k = tl.where(x > 0, 1.0, slope)
+            if a_h is not None:
+                to_k *= a_h
+            s = tl.sum(x * to_k, 3)
+        else:
+            s = tl.sum(q_i * k_j, 3)
+    return s, to_k
+
+
+@triton.jit
+def _softmax(s, top, total):
+    """A step along the edges: exp(s - largest), the largest so far, what earlier sums shrink by, the sum so far."""
+    above = tl.maximum(top, tl.max(s, 2))
+    shift = tl.where(above == float("-inf"), 0.0, above)
+    p, fade = tl.exp(s - shift[:, :, None]), tl.exp(top - shift)
+    return p, above, fade, total * fade + tl.sum(p, 2)
+
+
+@triton.jit
 def _bias(bias, e, head, edge, b, bias_batch, H: tl.constexpr, BIAS_HEADS: tl.constexpr):
     at = (b * bias_batch + e.to(tl.int64) * BIAS_HEADS)[None]
     if BIAS_HEADS > 1:
@@ -112,12 +139,11 @@ def attend(
 ):  # fmt: skip
     """y_i and log Σ_j exp s_ij; of a hub's chunk, both of the chunk."""
     programs = tl.cdiv(count, ROWS)
-    item, head, b = _place(tl.program_id(0) % programs, count, ROWS, H, HEADS, programs)
-    row, first, last = _item(items, item, count)
-    steps = tl.max(last - first, 0)
-    item, row, first, last = item[:, None], row[:, None], first[:, None], last[:, None]
-    live = item < count
+    item, live, row, first, last, steps, head, b = _items(
+        items, tl.program_id(0) % programs, count, ROWS, H, HEADS, programs
+    )
     inside_v, there_v = _inside(head, H, HEADS, D, DP)
+    q_i, a_h = None, None
     if q is not None:
         inside, there = _inside(head, H, HEADS, C, CP)
         q_i = _load(q, b * receivers + row, q_stride, live, inside, there, VC)
@@ -133,11 +159,10 @@ def attend(
     sums = tl.zeros([HEADS, ROWS, DP], tl.float32)
     e_next = first + tl.arange(0, EDGES)[None, :]
     j_next = tl.load(index + e_next, e_next < last, 0)
-    for _ in range(0, _whole(steps), EDGES):
+    for _ in range(0, bound(steps), EDGES):
         e, j = e_next, b * senders + j_next
         edge = e < last
-        if q is not None:
-            k_j = _load(k, j, k_stride, edge, inside, there, VC)
+        k_j = _load(k, j, k_stride, edge, inside, there, VC) if q is not None else None
         v_j = _load(v, j, v_stride, edge, inside_v, there_v, VD)
         if edge_k is not None:
             k_j += _load(edge_k, b * keys_batch + e, H * C // VC, edge, inside, there, VC)
@@ -145,28 +170,13 @@ def attend(
             v_j += _load(edge_v, b * values_batch + e, H * D // VD, edge, inside_v, there_v, VD)
         e_next += EDGES
         j_next = tl.load(index + e_next, e_next < last, 0)
-        if q is None:
-            s = tl.zeros([HEADS, ROWS, EDGES], tl.float32)
-        elif GATED:
-            x = q_i + k_j
-            x = tl.where(x > 0, x, slope * x)
-            if a is not None:
-                x *= a_h
-            s = tl.sum(x, 3)
-        else:
-            s = tl.sum(q_i * k_j, 3)
+        s, _ = _scores(q_i, k_j, a_h, slope, tl.zeros([HEADS, ROWS, EDGES], tl.float32), GATED)
         if bias is not None:
             s += _bias(bias, e, head, edge[None], b, bias_batch, H, BIAS_HEADS)
-        s = tl.where(edge[None], s, float("-inf"))
-        new = tl.maximum(top, tl.max(s, 2))
-        shift = tl.where(new == float("-inf"), 0.0, new)
-        p = tl.exp(s - shift[:, :, None])
-        fade = tl.exp(top - shift)
-        total = total * fade + tl.sum(p, 2)
+        p, top, fade, total = _softmax(tl.where(edge[None], s, float("-inf")), top, total)
         if seed is not None:
             p = tl.where(survives(bits, (b * edges + e)[None] * H + head, threshold), p, 0.0)
         sums = sums * fade[:, :, None] + tl.sum(p[:, :, :, None] * v_j, 2)
-        top = new
     y_i = sums * (keep / tl.where(total == 0, 1.0, total))[:, :, None]
     _store_row(y, part_y, row, item, chunks, live, inside_v, there_v, y_i, H * D, b, receivers)
     if rest is not None:
@@ -187,32 +197,23 @@ def merge(
     H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, DP: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     """The chunks of a hub in their order: a softmax of parts where they have a log-sum-exp, else their sum."""
-    hub, head, b = _place(tl.program_id(0) % count, count, 1, H, HEADS, count)
-    row, first, last = _item(hubs, hub, count)
-    steps = tl.max(last - first, 0)
-    row, first, last = row[:, None], first[:, None], last[:, None]
+    _, live, row, first, last, steps, head, b = _items(hubs, tl.program_id(0) % count, count, 1, H, HEADS, count)
     inside, there = _inside(head, H, HEADS, D, DP)
     head = head[:, None, None]
     top = tl.full([HEADS, 1], float("-inf"), tl.float32)
     total = tl.zeros([HEADS, 1], tl.float32)
     sums = tl.zeros([HEADS, 1, DP], tl.float32)
-    for start in range(0, _whole(steps), EDGES):
+    for start in range(0, bound(steps), EDGES):
         chunk = first + start + tl.arange(0, EDGES)[None, :]
         edge = chunk < last
         at = b * chunks + chunk
         part_c = _load(part, at, H * D, edge, inside, there, 1)
         if part_lse is not None:
             s = tl.load(part_lse + (at[None] * H + head), edge[None] & (head < H), float("-inf"))
-            new = tl.maximum(top, tl.max(s, 2))
-            shift = tl.where(new == float("-inf"), 0.0, new)
-            p = tl.exp(s - shift[:, :, None])
-            fade = tl.exp(top - shift)
-            total = total * fade + tl.sum(p, 2)
+            p, top, fade, total = _softmax(s, top, total)
             sums = sums * fade[:, :, None] + tl.sum(p[:, :, :, None] * part_c, 2)
-            top = new
         else:
             sums += tl.sum(part_c, 2)
-    live = row >= 0
     if part_lse is not None:
         divisor = tl.where(total == 0, 1.0, total)
         sums = sums / divisor[:, :, None]
@@ -261,14 +262,13 @@ def by_sender(
 ):  # fmt: skip
     """dv_j = Σ_i p_ij dy_i and dk_j = Σ_i ds_ij ∂s_ij/∂k_j with ds_ij = p_ij (dy_i·v_j - δ_i), which it stores too."""
     programs = tl.cdiv(count, ROWS)
-    item, head, b = _place(tl.program_id(0) % programs, count, ROWS, H, HEADS, programs)
-    row, first, last = _item(items, item, count)
-    steps = tl.max(last - first, 0)
-    item, row, first, last = item[:, None], row[:, None], first[:, None], last[:, None]
-    live = item < count
+    item, live, row, first, last, steps, head, b = _items(
+        items, tl.program_id(0) % programs, count, ROWS, H, HEADS, programs
+    )
     inside_v, there_v = _inside(head, H, HEADS, D, DP)
     v_j = _load(v, b * senders + row, v_stride, live, inside_v, there_v, VD)
     dv_j = tl.zeros([HEADS, ROWS, DP], tl.float32)
+    k_j, a_h = None, None
     if q is not None:
         inside, there = _inside(head, H, HEADS, C, CP)
         k_j = _load(k, b * senders + row, k_stride, live, inside, there, VC)
@@ -283,12 +283,11 @@ def by_sender(
     place = first + tl.arange(0, EDGES)[None, :]
     i_next = tl.load(index + place, place < last, 0)
     e_next = tl.load(number + place, place < last, 0)
-    for _ in range(0, _whole(steps), EDGES):
+    for _ in range(0, bound(steps), EDGES):
         e, i = e_next, b * receivers + i_next
         edge = place < last
         dy_i = _load(dy, i, dy_stride, edge, inside_v, there_v, VD)
-        if q is not None:
-            q_i = _load(q, i, q_stride, edge, inside, there, VC)
+        q_i = _load(q, i, q_stride, edge, inside, there, VC) if q is not None else None
         there_h = edge[None] & (head < H)
         at = i[None] * (2 * H) + head
         log_sum = tl.load(pairs + at, there_h, float("inf"))  # p_ij = 0 where there is no edge
@@ -296,23 +295,13 @@ def by_sender(
         place += EDGES
         i_next = tl.load(index + place, place < last, 0)
         e_next = tl.load(number + place, place < last, 0)
-        k_e = k_j if q is not None else 0.0
-        v_e = v_j
+        k_e, v_e = k_j, v_j
         if edge_k is not None:
             k_e = _load(edge_k, b * keys_batch + e, H * C // VC, edge, inside, there, VC)
             k_e = k_j + (k_e if GATED else k_e * scale)
         if edge_v is not None:
             v_e = v_j + _load(edge_v, b * values_batch + e, H * D // VD, edge, inside_v, there_v, VD)
-        if q is None:
-            s = tl.zeros([HEADS, ROWS, EDGES], tl.float32)
-        elif GATED:
-            x = q_i + k_e
-            leak = tl.where(x > 0, 1.0, slope)
-            if a is not None:
-                leak *= a_h
-            s = tl.sum(x * leak, 3)
-        else:
-            s = tl.sum(q_i * k_e, 3)
+        s, to_k = _scores(q_i, k_e, a_h, slope, tl.zeros([HEADS, ROWS, EDGES], tl.float32), GATED)
         if bias is not None:
             s += _bias(bias, e, head, edge[None], b, bias_batch, H, BIAS_HEADS)
         p = tl.exp(s - log_sum)
@@ -330,7 +319,7 @@ def by_sender(
             ds_e = p * (dp - delta)
             tl.store(ds + ((b * edges + e)[None] * H + head), ds_e, there_h)
             if q is not None:
-                dk_e = ds_e[:, :, :, None] * (leak if GATED else q_i)
+                dk_e = ds_e[:, :, :, None] * to_k
                 dk_j += tl.sum(dk_e, 2)
                 if dedge_k is not None:
                     _store(dedge_k, b * edges + e, H * C, edge, inside, there, dk_e if GATED else dk_e * scale)
@@ -351,12 +340,8 @@ def by_receiver(
 ):  # fmt: skip
     """dq_i = Σ_j ds_ij ∂s_ij/∂q_i; and each program's part of da = Σ_ij ds_ij ∂s_ij/∂a, in da [B, programs, H, C]."""
     da_h = tl.zeros([HEADS, 1, 1, CP], tl.float32)
-    for block in range(_whole(tl.program_id(0) % programs), _whole(tl.cdiv(count, ROWS)), _whole(programs)):
-        item, head, b = _place(block, count, ROWS, H, HEADS, programs)
-        row, first, last = _item(items, item, count)
-        steps = tl.max(last - first, 0)
-        item, row, first, last = item[:, None], row[:, None], first[:, None], last[:, None]
-        live = item < count
+    for block in range(bound(tl.program_id(0) % programs), bound(tl.cdiv(count, ROWS)), bound(programs)):
+        item, live, row, first, last, steps, head, b = _items(items, block, count, ROWS, H, HEADS, programs)
         inside, there = _inside(head, H, HEADS, C, CP)
         if GATED:
             q_i = _load(q, b * receivers + row, q_stride, live, inside, there, VC)
@@ -366,7 +351,7 @@ def by_receiver(
         head = head[:, None, None]
         e_next = first + tl.arange(0, EDGES)[None, :]
         j_next = tl.load(index + e_next, e_next < last, 0)
-        for _ in range(0, _whole(steps), EDGES):
+        for _ in range(0, bound(steps), EDGES):
             e, j = e_next, b * senders + j_next
             edge = e < last
             k_j = _load(k, j, k_stride, edge, inside, there, VC)

@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from edgewise.kernels.backends.cuda.programs import INTERPRETED
+from edgewise.kernels.backends.cuda.programs.attention import bound
 from edgewise.kernels.backends.cuda.programs.building import WINDOW
 from edgewise.kernels.backends.cuda.programs.products import aligned, log_sum_exp_into, reduce_into
 
@@ -34,15 +35,6 @@ _STRUCTURE = ["starts", "column", "bits", "items", "lse", "delta"]
 
 def _jit(*sizes: str) -> Any:
     return triton.jit(do_not_specialize=[*_SIZES, *sizes], do_not_specialize_on_alignment=_STRUCTURE)
-
-
-@triton.jit
-def _whole(n):
-    """The bound of a loop: the interpreter's numbers do not serve as such."""
-    if _INTERPRETED:
-        return n.handle.data.item()
-    else:  # noqa: RET505 (a branch that is not taken is not compiled)
-        return n
 
 
 @triton.jit
@@ -90,7 +82,7 @@ def _forward(
     top = tl.full((_ROWS,), float("-inf"), tl.float32)
     total = tl.zeros((_ROWS,), tl.float32)
     y_i = tl.zeros((_ROWS, D), tl.float32)
-    for begin in range(_whole(first), _whole(last), T):
+    for begin in range(bound(first), bound(last), T):
         live = begin + t < last
         j = tl.load(column + begin + t, mask=live, other=0).to(tl.int64)
         word = tl.load(bits + begin + t, mask=live, other=0)
@@ -143,7 +135,7 @@ def _backward(
         delta_i = tl.load(delta + i.to(tl.int64) * heads, mask=inside, other=0)[:, None]
     da_i = tl.zeros((_ROWS, C), tl.float32)
     db_i = tl.zeros((_ROWS, D), tl.float32)
-    for begin in range(_whole(first), _whole(last), T):
+    for begin in range(bound(first), bound(last), T):
         live = begin + t < last
         j = tl.load(column + begin + t, mask=live, other=0).to(tl.int64)
         word = tl.load(bits + begin + t, mask=live, other=0)
