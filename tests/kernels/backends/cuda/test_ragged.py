@@ -118,15 +118,17 @@ def test_dropout_draws_the_same_weights_forward_backward_and_for_second_derivati
     # The output is linear in the values, so their gradient tells which weights the forward pass used.
     dy = torch.linspace(-1, 1, first[0].numel(), device=DEVICE).view(first[0].shape)
     torch.testing.assert_close((first[0] * dy).sum(), (first[3] * v).sum(), rtol=1e-4, atol=1e-4)
-    mask = ragged_survivors(0.3)
+    mask = drawn_mask(0.3)
     assert 0.66 < mask.float().mean() < 0.74
     assert not torch.equal(mask[0, :, 0], mask[0, :, 1]) and not torch.equal(mask[0], mask[1])
 
 
-def ragged_survivors(p):
-    from edgewise.kernels.backends.cuda.programs import ragged
-
-    return ragged.survivors(torch.tensor([7], device=DEVICE), (2, 1500, 2), p)
+def drawn_mask(p):
+    """Which weights [2, 1500, 2] survive: equal scores, and a sender whose value is its own channel."""
+    graph, v = blocks([30], senders=[50]).to(DEVICE), torch.eye(50, device=DEVICE)[:, None].expand(2, 50, 2, 50)
+    q, k = torch.zeros(2, 30, 2, 4, device=DEVICE), torch.zeros(2, 50, 2, 4, device=DEVICE)
+    y = attend(graph, q, k, v, dropout=p, backend="ragged")  # [2, 30, 2, 50]
+    return (y > 0).transpose(2, 3).flatten(1, 2)
 
 
 def test_second_derivatives_are_those_of_plain_pytorch():

@@ -22,7 +22,7 @@ from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.kinds import BLOCKS, COMPLETE
-from edgewise.kernels.operator.dropout import seed_for
+from edgewise.kernels.operator.dropout import drop, seed_for
 from edgewise.kernels.operator.layout import batched, empty_like, flat, rows_contiguous, unflat
 from edgewise.kernels.operator.operator import Arguments, Operator
 from edgewise.kernels.operator.second_derivatives import attend
@@ -199,23 +199,22 @@ def _attend_gradient(own: BlocksAttentionGradient) -> tuple[Tensor, Tensor, Tens
     from edgewise.kernels.backends.cuda.programs import ragged
 
     results = own.empty()
-    ragged.attend_gradient(own, _near(own.dy), _near(own.q), _near(own.k), _near(own.v), results)
+    ragged.attend(own, _near(own.q), _near(own.k), _near(own.v), _near(own.dy), results)
     return results
 
 
 def _composed(own: BlocksAttention) -> Tensor:
     """The attention by differentiable operations."""
-    from edgewise.kernels.backends.cuda.programs import ragged
 
-    def drop(p_ij: Tensor) -> Tensor:
-        return p_ij * ragged.survivors(own.seed, p_ij.shape, own.dropout) / (1 - own.dropout)
+    def dropped(p_ij: Tensor) -> Tensor:  # the kernels number a member of the batch last
+        return drop(p_ij.movedim(0, -1), own.dropout, own.seed).movedim(-1, 0)
 
     in_order = own.blocks[(own.blocks[:, 0] + own.blocks[:, 1]).argsort()]
     graph = Graph(Blocks(tuple(in_order[:, 3].tolist()), tuple(in_order[:, 4].tolist()))).to(own.q.device)
     score = Dot(own.scale)
     if own.bias is not None:
         score = score + (SenderBias if own.by_sender else EdgeBias)(own.bias)
-    return attend(graph, own.q, own.k, own.v, score, drop if own.dropout > 0 else None)
+    return attend(graph, own.q, own.k, own.v, score, dropped if own.dropout > 0 else None)
 
 
 attend_blocks_gradient = Operator("attend_blocks_gradient", BlocksAttentionGradient, _attend_gradient)

@@ -29,7 +29,7 @@ def main() -> None:
             tensor_cores = len(re.findall(r"mma\.sync|wgmma\.mma_async", one.ptx))
             counts = {"tensor cores": tensor_cores, "wide loads": one.ptx.count("ld.global.v4")}
             counts["program"] = one.compiled.metadata.shared
-            found[f"{one.name}, {what}"] = one.resources() | counts
+            found[f"{'gradient' if one.arguments['GRADIENT'] else 'attend'}, {what}"] = one.resources() | counts
         launches.clear()
     print(json.dumps(found))
 

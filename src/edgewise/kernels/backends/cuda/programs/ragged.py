@@ -15,14 +15,16 @@ import triton.language as tl
 from torch import Tensor
 
 from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels.backends.cuda.programs.dropout import survives
 
 INTERPRETED = tl.constexpr(gpu.INTERPRETED)  # the interpreter multiplies bfloat16 numbers as if they were integers
 NONE, EDGES, SENDERS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # what the bias has a number for
 PROGRAMS = 1024  # with fewer, a card of some hundred multiprocessors is not full
 WARPS = {4: 1, 5: 2, 6: 4, 7: 8}  # of a tile of 2^n receivers: 16 rows for each
 INTEGERS = (
-    "q_batch", "q_row", "k_batch", "k_row", "v_batch", "v_row", "dy_batch", "dy_row", "bias_batch", "bias_row",
-    "bias_head", "first_block", "count", "heads", "together", "receivers", "senders", "edges", "channels", "values",
+    "q_batch", "q_row", "k_batch", "k_row", "v_batch", "v_row", "y_batch", "y_row", "bias_batch", "bias_row",
+    "bias_head", "first_block", "count", "heads", "together", "receivers", "senders", "rows_of_bias", "members",
+    "channels", "values", "threshold",
 )  # fmt: skip
 
 
@@ -74,88 +76,67 @@ def attention(
 
 
 @triton.jit
-def survives(seed, edge, head, batch, dropout):
-    """Whether a weight survives: a function of the seed and its place alone."""
-    low, high = edge.to(tl.int32), (edge >> 32).to(tl.int32)
-    bits, _, _, _ = tl.philox(seed, low, high, head.to(tl.int32), batch.to(tl.int32))
-    return tl.uint_to_uniform_float(bits) >= dropout
+def dropped(x, alive, keep, DROPOUT: tl.constexpr):
+    """x after dropout."""
+    return tl.where(alive, x * keep, 0.0) if DROPOUT else x
 
 
 @triton.jit
 def attend_block(
-    tensors, strides, block, some, sizes, ROWS: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr, D: tl.constexpr,
-    BIAS: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    tensors, gradients, strides, block, some, sizes, ROWS: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr,
+    D: tl.constexpr, BIAS: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr, GRADIENT: tl.constexpr,
+    TO_BIAS: tl.constexpr,
 ):  # fmt: skip
-    """y_i of some heads of a block with at most SIZE receivers and senders, ROWS receivers at a time."""
-    q, k, v, bias, y, seed = tensors
-    q_row, k_row, v_row, bias_row, bias_head, y_row = strides
+    """y_i of some heads of a block with at most SIZE receivers and senders, ROWS receivers at a time.
+
+    Or its gradients, for which the weights are computed again and y holds dy.
+    """
+    q, k, v, bias, y, bits = tensors
+    dq, dk, dv, dbias = gradients
+    q_row, k_row, v_row, bias_row, bias_head, y_row, heads = strides
     i_0, j_0, _, n_i, n_j = block
     head, last, batch = some
-    channels, values, scale, dropout = sizes
+    channels, values, members, scale, threshold, keep = sizes
+    j = tl.arange(0, SIZE)
     while head < last:  # a range of tensors is beyond the interpreter
         k_j = rows(k + head * channels, j_0, n_j, k_row, channels, SIZE, C)
         v_j = rows(v + head * values, j_0, n_j, v_row, values, SIZE, D)
+        if GRADIENT:
+            dk_j, dv_j = tl.zeros([SIZE, C], tl.float32), tl.zeros([SIZE, D], tl.float32)
+            to_sender = tl.zeros([SIZE], tl.float32)
         row = 0
         while row < n_i:
             q_i = rows(q + head * channels, i_0 + row, n_i - row, q_row, channels, ROWS, C)
             p_ij = attention(
                 q_i, k_j, bias + head * bias_head, bias_row, block, row, scale, ROWS, SIZE, BIAS, PRECISION
             )
+            alive = 0
             if DROPOUT:
                 edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
-                p_ij = tl.where(survives(seed, edge, head, batch, dropout), p_ij / (1.0 - dropout), 0.0)
-            y_i = tl.dot(p_ij.to(v.dtype.element_ty).to(v_j.dtype), v_j, input_precision=PRECISION)
-            put_rows(y + head * values, y_i, i_0 + row, n_i - row, y_row, values, ROWS, D)
+                alive = survives(bits, (edge * heads + head) * members + batch, threshold)
+            w_ij = dropped(p_ij, alive, keep, DROPOUT).to(y.dtype.element_ty).to(v_j.dtype)
+            if GRADIENT:
+                dy_i = rows(y + head * values, i_0 + row, n_i - row, y_row, values, ROWS, D)
+                dv_j = tl.dot(tl.trans(w_ij), dy_i, dv_j, input_precision=PRECISION)
+                dp_ij = tl.dot(dy_i, tl.trans(v_j), input_precision=PRECISION)
+                dp_ij = dropped(dp_ij, alive, keep, DROPOUT)
+                ds_ij = p_ij * (dp_ij - tl.sum(p_ij * dp_ij, 1)[:, None])
+                if TO_BIAS and BIAS == EDGES:
+                    at, inside = at_edges(dbias + head, heads, block, row, ROWS, SIZE)
+                    tl.store(at, ds_ij.to(dbias.dtype.element_ty), mask=inside)
+                if TO_BIAS and BIAS == SENDERS:
+                    to_sender += tl.sum(ds_ij, 0)
+                ds_ij = (ds_ij * scale).to(q.dtype.element_ty).to(q_i.dtype)
+                dq_i = tl.dot(ds_ij, k_j, input_precision=PRECISION)
+                put_rows(dq + head * channels, dq_i, i_0 + row, n_i - row, heads * channels, channels, ROWS, C)
+                dk_j = tl.dot(tl.trans(ds_ij), q_i, dk_j, input_precision=PRECISION)
+            else:
+                y_i = tl.dot(w_ij, v_j, input_precision=PRECISION)
+                put_rows(y + head * values, y_i, i_0 + row, n_i - row, y_row, values, ROWS, D)
             row += ROWS
-        head += 1
-
-
-@triton.jit
-def gradient_of_block(
-    tensors, results, strides, block, some, sizes, ROWS: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr,
-    D: tl.constexpr, BIAS: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr, TO_BIAS: tl.constexpr,
-):  # fmt: skip
-    """The gradients of some heads of a block; its weights are recomputed."""
-    q, k, v, bias, dy, seed = tensors
-    dq, dk, dv, dbias = results
-    q_row, k_row, v_row, bias_row, bias_head, dy_row, heads = strides
-    i_0, j_0, _, n_i, n_j = block
-    head, last, batch = some
-    channels, values, scale, dropout = sizes
-    j = tl.arange(0, SIZE)
-    while head < last:
-        k_j = rows(k + head * channels, j_0, n_j, k_row, channels, SIZE, C)
-        v_j = rows(v + head * values, j_0, n_j, v_row, values, SIZE, D)
-        dk_j, dv_j = tl.zeros([SIZE, C], tl.float32), tl.zeros([SIZE, D], tl.float32)
-        to_sender = tl.zeros([SIZE], tl.float32)
-        row = 0
-        while row < n_i:
-            q_i = rows(q + head * channels, i_0 + row, n_i - row, q_row, channels, ROWS, C)
-            dy_i = rows(dy + head * values, i_0 + row, n_i - row, dy_row, values, ROWS, D)
-            p_ij = attention(
-                q_i, k_j, bias + head * bias_head, bias_row, block, row, scale, ROWS, SIZE, BIAS, PRECISION
-            )
-            dp_ij = tl.dot(dy_i, tl.trans(v_j), input_precision=PRECISION)
-            w_ij = p_ij
-            if DROPOUT:
-                edge, _inside = at_edges(0, 1, block, row, ROWS, SIZE)
-                alive = survives(seed, edge, head, batch, dropout)
-                w_ij = tl.where(alive, p_ij / (1.0 - dropout), 0.0)
-                dp_ij = tl.where(alive, dp_ij / (1.0 - dropout), 0.0)
-            dv_j = tl.dot(tl.trans(w_ij.to(dy.dtype.element_ty).to(dy_i.dtype)), dy_i, dv_j, input_precision=PRECISION)
-            ds_ij = p_ij * (dp_ij - tl.sum(p_ij * dp_ij, 1)[:, None])
-            if TO_BIAS and BIAS == EDGES:
-                at, inside = at_edges(dbias + head, heads, block, row, ROWS, SIZE)
-                tl.store(at, ds_ij.to(dbias.dtype.element_ty), mask=inside)
-            if TO_BIAS and BIAS == SENDERS:
-                to_sender += tl.sum(ds_ij, 0)
-            ds_ij = (ds_ij * scale).to(q.dtype.element_ty).to(q_i.dtype)
-            dq_i = tl.dot(ds_ij, k_j, input_precision=PRECISION)
-            put_rows(dq + head * channels, dq_i, i_0 + row, n_i - row, heads * channels, channels, ROWS, C)
-            dk_j = tl.dot(tl.trans(ds_ij), q_i, dk_j, input_precision=PRECISION)
-            row += ROWS
-        put_rows(dk + head * channels, dk_j, j_0, n_j, heads * channels, channels, SIZE, C)
-        put_rows(dv + head * values, dv_j, j_0, n_j, heads * values, values, SIZE, D)
+        if GRADIENT:
+            put_rows(dk + head * channels, dk_j, j_0, n_j, heads * channels, channels, SIZE, C)
+            put_rows(dv + head * values, dv_j, j_0, n_j, heads * values, values, SIZE, D)
         if TO_BIAS and BIAS == SENDERS:
             at = dbias + j_0 * heads + head + j * heads
             tl.store(at, to_sender.to(dbias.dtype.element_ty), mask=j < n_j)
@@ -182,121 +163,67 @@ def fits(block, LOG: tl.constexpr, LEAST: tl.constexpr):
 
 @triton.jit(do_not_specialize=INTEGERS)
 def attend_kernel(
-    q, k, v, bias, blocks, seed, y,
-    q_batch, q_row, k_batch, k_row, v_batch, v_row, bias_batch, bias_row, bias_head,
-    first_block, count, heads, together, receivers, channels, values, scale, dropout,
+    q, k, v, bias, blocks, seed, y, dq, dk, dv, dbias,
+    q_batch, q_row, k_batch, k_row, v_batch, v_row, y_batch, y_row, bias_batch, bias_row, bias_head,
+    first_block, count, heads, together, receivers, senders, rows_of_bias, members, channels, values, scale,
+    threshold: tl.int64, keep,
     LEAST: tl.constexpr, MOST: tl.constexpr, C: tl.constexpr, D: tl.constexpr, BIAS: tl.constexpr,
-    DROPOUT: tl.constexpr, UNIT: tl.constexpr, PRECISION: tl.constexpr,
+    DROPOUT: tl.constexpr, UNIT: tl.constexpr, PRECISION: tl.constexpr, GRADIENT: tl.constexpr, TO_BIAS: tl.constexpr,
 ):  # fmt: skip
-    """A program is `together` heads of a block of at most 2^MOST nodes."""
+    """A program is `together` heads of a block of at most 2^MOST nodes, of which it alone writes."""
     # In units, so that the compiler sees that rows can be read 16 bytes at a time.
-    q_batch, q_row, k_batch, k_row, v_batch, v_row, channels, values = (
-        q_batch * UNIT, q_row * UNIT, k_batch * UNIT, k_row * UNIT, v_batch * UNIT, v_row * UNIT, channels * UNIT,
-        values * UNIT,
+    q_batch, q_row, k_batch, k_row, v_batch, v_row, y_batch, y_row, channels, values = (
+        q_batch * UNIT, q_row * UNIT, k_batch * UNIT, k_row * UNIT, v_batch * UNIT, v_row * UNIT, y_batch * UNIT,
+        y_row * UNIT, channels * UNIT, values * UNIT,
     )  # fmt: skip
     block, batch = block_of(blocks, first_block, count)
     first = tl.program_id(1) * together
     some = first, tl.minimum(first + together, heads), batch
-    drawn = tl.load(seed)
     tensors = (
-        q + batch * q_batch, k + batch * k_batch, v + batch * v_batch, bias + batch * bias_batch,
-        y + batch * receivers * heads * values, drawn,
+        q + batch * q_batch, k + batch * k_batch, v + batch * v_batch, bias + batch * bias_batch, y + batch * y_batch,
+        tl.load(seed),
     )  # fmt: skip
-    strides = q_row, k_row, v_row, bias_row, bias_head, heads * values
-    sizes = channels, values, scale, dropout
-    for LOG in tl.static_range(LEAST, MOST + 1):
-        if fits(block, LOG, LEAST):
-            attend_block(tensors, strides, block, some, sizes, min(2**LOG, 64), 2**LOG, C, D, BIAS, DROPOUT, PRECISION)
-
-
-@triton.jit(do_not_specialize=INTEGERS)
-def gradient_kernel(
-    q, k, v, bias, blocks, seed, dy, dq, dk, dv, dbias,
-    q_batch, q_row, k_batch, k_row, v_batch, v_row, dy_batch, dy_row, bias_batch, bias_row, bias_head,
-    first_block, count, heads, together, receivers, senders, edges, channels, values, scale, dropout,
-    LEAST: tl.constexpr, MOST: tl.constexpr, C: tl.constexpr, D: tl.constexpr, BIAS: tl.constexpr,
-    DROPOUT: tl.constexpr, UNIT: tl.constexpr, PRECISION: tl.constexpr, TO_BIAS: tl.constexpr,
-):  # fmt: skip
-    """The same programs: each writes the gradients of its rows alone, so that nothing is added up between them."""
-    q_batch, q_row, k_batch, k_row, v_batch, v_row, dy_batch, dy_row, channels, values = (
-        q_batch * UNIT, q_row * UNIT, k_batch * UNIT, k_row * UNIT, v_batch * UNIT, v_row * UNIT, dy_batch * UNIT,
-        dy_row * UNIT, channels * UNIT, values * UNIT,
-    )  # fmt: skip
-    block, batch = block_of(blocks, first_block, count)
-    first = tl.program_id(1) * together
-    some = first, tl.minimum(first + together, heads), batch
-    drawn = tl.load(seed)
-    tensors = (
-        q + batch * q_batch, k + batch * k_batch, v + batch * v_batch, bias + batch * bias_batch,
-        dy + batch * dy_batch, drawn,
-    )  # fmt: skip
-    results = (
+    gradients = (
         dq + batch * receivers * heads * channels, dk + batch * senders * heads * channels,
-        dv + batch * senders * heads * values, dbias + batch * edges * heads,
+        dv + batch * senders * heads * values, dbias + batch * rows_of_bias * heads,
     )  # fmt: skip
-    strides = q_row, k_row, v_row, bias_row, bias_head, dy_row, heads
-    sizes = channels, values, scale, dropout
+    strides = q_row, k_row, v_row, bias_row, bias_head, y_row, heads
+    sizes = channels, values, members, scale, threshold, keep
     for LOG in tl.static_range(LEAST, MOST + 1):
         if fits(block, LOG, LEAST):
-            gradient_of_block(
-                tensors, results, strides, block, some, sizes, min(2**LOG, 64), 2**LOG, C, D, BIAS, DROPOUT, PRECISION,
-                TO_BIAS,
+            attend_block(
+                tensors, gradients, strides, block, some, sizes, min(2**LOG, 64), 2**LOG, C, D, BIAS, DROPOUT,
+                PRECISION, GRADIENT, TO_BIAS,
             )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=INTEGERS)
-def survivors_kernel(seed, mask, edges, heads, total, dropout, SIZE: tl.constexpr):
-    """The mask [B, E, H] of the two kernels above, for second derivatives."""
-    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
-    batch, edge, head = at // (edges * heads), at // heads % edges, at % heads
-    tl.store(mask + at, survives(tl.load(seed), edge, head, batch, dropout), mask=at < total)
+def attend(own: Any, q: Tensor, k: Tensor, v: Tensor, y: Tensor, gradients: Sequence[Tensor] = ()) -> None:
+    """Fill y [B, I, H, D] from q [B, I, H, C], k [B, J, H, C], v [B, J, H, D] with contiguous heads.
 
-
-def attend(own: Any, q: Tensor, k: Tensor, v: Tensor, y: Tensor) -> None:
-    """Fill y [B, I, H, D], contiguous, from q [B, I, H, C], k [B, J, H, C], v [B, J, H, D] with contiguous heads.
+    Or, where y is the gradient to it, contiguous dq, dk and dv, and dbias [B, E or J, H] unless it is empty.
 
     Symbols     own = the other arguments of the operator
     """
-    call = _Call(q, k, v, own.bias, own.by_sender, own.dropout)
+    call, bias = _Call((q, k, v, y), own.bias, own.by_sender, own.dropout), own.bias
+    to_bias = bool(gradients) and gradients[3].numel() > 0
+    dq, dk, dv, dbias = gradients or (y, y, y, y)
     for first, count, options, together, grid in call.launches(own.small, own.most, own.large):
         attend_kernel[grid](
-            q, k, v, v if own.bias is None else own.bias, own.blocks, own.seed, y,
-            *call.strides, first, count, q.shape[2], together, q.shape[1], call.channels, call.values, own.scale,
-            own.dropout, **options,
-        )  # fmt: skip
-
-
-def attend_gradient(own: Any, dy: Tensor, q: Tensor, k: Tensor, v: Tensor, results: Sequence[Tensor]) -> None:
-    """Fill contiguous dq, dk and dv, and dbias [B, E or J, H] unless it is empty."""
-    bias, (dq, dk, dv, dbias) = own.bias, results
-    call, to_bias = _Call(q, k, v, bias, own.by_sender, own.dropout, dy), dbias.numel() > 0
-    for first, count, options, together, grid in call.launches(own.small, own.most, own.large):
-        gradient_kernel[grid](
-            q, k, v, v if bias is None else bias, own.blocks, own.seed, dy, dq, dk, dv, dbias if to_bias else dv,
+            q, k, v, v if bias is None else bias, own.blocks, own.seed, y, dq, dk, dv, dbias if to_bias else dv,
             *call.strides, first, count, q.shape[2], together, q.shape[1], k.shape[1],
-            0 if bias is None else bias.shape[1], call.channels, call.values, own.scale, own.dropout,
-            **options, TO_BIAS=to_bias,
+            0 if bias is None else bias.shape[1], q.shape[0], call.channels, call.values, own.scale,
+            int(own.dropout * 2**32), 1 / (1 - own.dropout),
+            **options, GRADIENT=bool(gradients), TO_BIAS=to_bias,
         )  # fmt: skip
-
-
-def survivors(seed: Tensor, shape: Sequence[int], dropout: float) -> Tensor:
-    """Which weights [B, E, H] survive dropout."""
-    mask = torch.empty(shape, dtype=torch.bool, device=seed.device)
-    _, edges, heads = shape
-    if mask.numel():
-        grid = (triton.cdiv(mask.numel(), 1024),)
-        survivors_kernel[grid](seed, mask, edges, heads, mask.numel(), dropout, SIZE=1024)
-    return mask
 
 
 class _Call:
     """What both directions pass to the kernels of their tensors."""
 
-    def __init__(
-        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, by_sender: bool, dropout: float, *dy: Tensor
-    ) -> None:
+    def __init__(self, nodes: Sequence[Tensor], bias: Tensor | None, by_sender: bool, dropout: float) -> None:
+        q, _, v, _ = nodes
         self.q, self.by_edge = q, bias is not None and not by_sender
-        numbers = [*(stride for x in (q, k, v, *dy) for stride in x.stride()[:2]), q.shape[3], v.shape[3]]
+        numbers = [*(stride for x in nodes for stride in x.stride()[:2]), q.shape[3], v.shape[3]]
         unit = 8 if all(number % 8 == 0 for number in numbers) else 1
         *self.strides, self.channels, self.values = (number // unit for number in numbers)
         if bias is None:
