@@ -35,9 +35,9 @@ LENGTHS = [1024, 2048, 4096, 8192, 16384]
 LAYERS: dict[str, Callable[[int], nn.Module]] = {
     "softmax": lambda n: MultiHeadAttention(64, 4),
     "strided heads, stride √n": lambda n: FactorisedAttention(64, 4, partial(strided_parts, stride=math.isqrt(n))),
-    "lsh, 2 rounds, 32 buckets, chunks of 64": lambda n: LSHAttention(64, 4, AngularHash(16, 32, 2), chunk=64),
+    "lsh, 2 rounds, 32 buckets, chunks of 64": lambda n: LSHAttention(64, 4, AngularHash(16, 32, 2), size=64),
     "routing, 32 clusters of 64": lambda n: RoutingAttention(64, 4, Centroids(4, 16, 32), size=64),
-    "sinkhorn, blocks of 64": lambda n: SinkhornAttention(64, 4, block=64),
+    "sinkhorn, blocks of 64": lambda n: SinkhornAttention(64, 4, size=64),
     "linear": lambda n: LinearAttention(64, 4),
     "performer, 64 features": lambda n: PerformerAttention(64, 4),
 }

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError, ShapeError, complete
-from edgewise.graphs.refinement import refine, refine_pairs, told_apart
+from edgewise.graphs.refinement import refine, refine_pairs, refinement_classes
 
 
 def by_dictionary(key_of, count):
@@ -57,13 +57,13 @@ def test_2_wl_is_that_of_dictionaries(seed):
 def test_relabelling_never_tells_apart(order, seed):
     graph = random_graph(seed)
     copies = [graph.permute(torch.randperm(12)) for _ in range(20)]
-    assert told_apart([graph, *copies], order).tolist() == [0] * 21
+    assert refinement_classes([graph, *copies], order).tolist() == [0] * 21
 
 
 def test_trees_are_told_apart_exactly_where_they_are_not_isomorphic():
     """1-WL is complete for trees (Arvind et al., 2015)."""
     trees = list(networkx.nonisomorphic_trees(8))
-    labels = told_apart([Graph.from_networkx(tree) for tree in trees])
+    labels = refinement_classes([Graph.from_networkx(tree) for tree in trees])
     assert len(labels.unique()) == len(trees) == 23
 
 
@@ -77,20 +77,25 @@ def test_regular_graphs_are_alike_to_1_wl_and_strongly_regular_ones_to_2_wl():
         for x, y in ((0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3))
     )
     pair = [Graph.from_networkx(networkx.convert_node_labels_to_integers(g)) for g in (rook, shrikhande)]
-    assert told_apart(pair, 2).tolist() == [0, 0]
+    assert refinement_classes(pair, 2).tolist() == [0, 0]
     assert not networkx.is_isomorphic(rook, shrikhande)
     rings = [Graph.from_networkx(networkx.circulant_graph(41, [1, skip])) for skip in (2, 3, 4)]
-    assert told_apart(rings, 1).tolist() == [0, 0, 0]
-    assert len(told_apart(rings, 2).unique()) == 3
+    assert refinement_classes(rings, 1).tolist() == [0, 0, 0]
+    assert len(refinement_classes(rings, 2).unique()) == 3
 
 
 def test_colours_and_rounds_count():
     star = Graph.from_edge_index([[1, 2, 3, 0, 0, 0], [0, 0, 0, 1, 2, 3]], num_nodes=4)
     assert len(refine(star, rounds=0).unique()) == 1
     assert len(refine(star, torch.tensor([0, 0, 0, 1])).unique()) == 3
-    assert told_apart([star, star], colors=[torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 0])]).tolist() == [0, 0]
-    assert len(told_apart([star, star], colors=[torch.tensor([0, 0, 0, 1]), torch.tensor([1, 0, 0, 0])]).unique()) == 2
-    assert len(told_apart([complete(2), complete(3)]).unique()) == 2
+    assert refinement_classes(
+        [star, star], colors=[torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 0])]
+    ).tolist() == [0, 0]
+    assert (
+        len(refinement_classes([star, star], colors=[torch.tensor([0, 0, 0, 1]), torch.tensor([1, 0, 0, 0])]).unique())
+        == 2
+    )
+    assert len(refinement_classes([complete(2), complete(3)]).unique()) == 2
 
 
 def test_no_nodes_and_no_edges():
@@ -105,7 +110,7 @@ def test_what_cannot_be_refined_is_refused():
     with pytest.raises(ShapeError, match="3 integers"):
         refine(complete(3), torch.zeros(3))
     with pytest.raises(GraphError, match="order 1 or 2"):
-        told_apart([complete(2)], 3)
+        refinement_classes([complete(2)], 3)
 
 
 def test_a_long_path_is_refined_to_its_symmetry():

@@ -11,7 +11,7 @@ from edgewise.graphs.graph import draw as draw
 from edgewise.graphs.make.content import Gathered as Gathered
 from edgewise.graphs.make.content import alike as alike
 from edgewise.graphs.make.content import clusters as clusters
-from edgewise.graphs.make.content import hears_later as hears_later
+from edgewise.graphs.make.content import is_causal as is_causal
 from edgewise.graphs.make.content import laid_out as laid_out
 from edgewise.graphs.make.importance import LayerSample as LayerSample
 from edgewise.graphs.make.importance import importance as importance

@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.errors import GraphError
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.make.links import links_of
-from edgewise.graphs.refinement import told_apart
+from edgewise.graphs.refinement import refinement_classes
 
 BINS = 100  # of a histogram of clustering coefficients
 
@@ -115,7 +115,7 @@ def isomorphism_classes(graphs: Sequence[Graph]) -> list[int]:
     simple = [graph.symmetrise().remove_self_loops().coalesce() for graph in graphs]
     found: list[int] = []
     known: dict[int, list[tuple[Any, int]]] = {}  # of each hash, one graph of each class
-    for graph, number in zip(simple, told_apart(simple).tolist(), strict=True):
+    for graph, number in zip(simple, refinement_classes(simple).tolist(), strict=True):
         here, alike = graph.to_networkx().to_undirected(), known.setdefault(number, [])
         name = next((name for other, name in alike if networkx.is_isomorphic(here, other)), None)
         if name is None:

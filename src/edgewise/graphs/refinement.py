@@ -61,7 +61,7 @@ def refine_pairs(graph: Graph, colors: Tensor | None = None) -> Tensor:
     return _refined_pairs([graph], None if colors is None else [colors])[0].unique(return_inverse=True)[1]
 
 
-def told_apart(graphs: Sequence[Graph], order: int = 1, colors: Sequence[Tensor] | None = None) -> Tensor:
+def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence[Tensor] | None = None) -> Tensor:
     """Which graphs a Weisfeiler-Lehman test tells apart: graphs of one number could be the same, others are not.
 
     Symbols     order = 1 for colour refinement, 2 for folklore 2-WL; colors = one tensor of colours for each graph
@@ -71,11 +71,13 @@ def told_apart(graphs: Sequence[Graph], order: int = 1, colors: Sequence[Tensor]
     >>> hexagon = Graph.from_edge_index([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]], 6)
     >>> triangle = Graph.from_edge_index([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]], num_nodes=3)
     >>> pair = [hexagon, Graph.batch([triangle, triangle])]
-    >>> told_apart(pair).unique().tolist(), told_apart(pair, order=2).unique().tolist()
+    >>> refinement_classes(pair).unique().tolist(), refinement_classes(pair, order=2).unique().tolist()
     ([0], [0, 1])
     """
     if len(graphs) == 0 or order not in (1, 2):
-        raise GraphError(f"told_apart compares at least one graph, by order 1 or 2, not {len(graphs)} by {order}")
+        raise GraphError(
+            f"refinement_classes compares at least one graph, by order 1 or 2, not {len(graphs)} by {order}"
+        )
     if order == 2:
         histograms = [_mixed(c).sum() for c in _refined_pairs(graphs, colors)]
     else:

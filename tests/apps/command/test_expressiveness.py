@@ -30,7 +30,7 @@ def test_sr251256_has_fifteen_graphs_that_2_wl_takes_for_one(data):
     data("expressiveness")
     (family,) = [family for family in families() if family.name == "sr251256"]
     assert len(family.graphs) == 15
-    assert expressiveness.told_apart(family.graphs, 2).unique().tolist() == [0]
+    assert expressiveness.refinement_classes(family.graphs, 2).unique().tolist() == [0]
 
 
 def test_message_passing_is_blind_where_1_wl_is(monkeypatch):

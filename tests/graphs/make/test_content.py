@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError, causal, complete, strided, window
-from edgewise.graphs import alike, clusters, draw, hears_later, laid_out
+from edgewise.graphs import alike, clusters, draw, is_causal, laid_out
 
 GRAPHS = {
     "complete": complete(12),
@@ -89,12 +89,12 @@ def test_clusters_are_their_definition(name, size, form):
 
 
 @pytest.mark.parametrize("graph", [causal(3), strided(3, 1), Graph.from_edge_index([[0], [1]], num_nodes=3)])
-def test_a_seat_is_heard_by_everybody(graph):
+def test_every_receiver_attends_to_the_sink(graph):
     labels = torch.tensor([[[0, 1, 0]]])
-    heard = alike(graph, labels, labels, chunk=5)
-    seated = heard.with_seat().dense_mask()
-    assert seated[:, -1].all()
-    assert torch.equal(seated[:, :-1], heard.graph.dense_mask())
+    among = alike(graph, labels, labels, chunk=5)
+    mask = among.with_sink().dense_mask()
+    assert mask[:, -1].all()
+    assert torch.equal(mask[:, :-1], among.graph.dense_mask())
 
 
 def test_content_keeps_to_ranges_where_the_graph_has_them():
@@ -107,19 +107,19 @@ def test_content_keeps_to_ranges_where_the_graph_has_them():
 @pytest.mark.parametrize(
     ("graph", "expected"),
     [
-        (causal(4), False),
-        (complete(4), True),
-        (complete(1), False),
-        (causal(5).rows(2, 4), False),
-        (strided(20, 2), False),
-        (window(4, 1), True),
-        (Graph.from_edge_index([[0, 3], [1, 2]], num_nodes=4), True),
-        (Graph.from_edge_index([[0, 2], [1, 3]], num_nodes=4), False),
-        (Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=0), False),
+        (causal(4), True),
+        (complete(4), False),
+        (complete(1), True),
+        (causal(5).rows(2, 4), True),
+        (strided(20, 2), True),
+        (window(4, 1), False),
+        (Graph.from_edge_index([[0, 3], [1, 2]], num_nodes=4), False),
+        (Graph.from_edge_index([[0, 2], [1, 3]], num_nodes=4), True),
+        (Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=0), True),
     ],
 )
-def test_who_hears_later_nodes(graph, expected):
-    assert hears_later(graph) is expected
+def test_which_graphs_are_causal(graph, expected):
+    assert is_causal(graph) is expected
 
 
 def test_members_are_laid_out_in_rows():

@@ -23,14 +23,14 @@ GRAPHS = {
 
 
 def layer_of(buckets=4, rounds=2, chunk=3, **options) -> LSHAttention:
-    return LSHAttention(8, 2, AngularHash(4, buckets, rounds), chunk=chunk, **options).double().eval()
+    return LSHAttention(8, 2, AngularHash(4, buckets, rounds), size=chunk, **options).double().eval()
 
 
 def equation(layer: LSHAttention, graph: Graph, x: torch.Tensor) -> torch.Tensor:
     """The layer for x [N, 8], node by node and round by round, as the paper writes it."""
     q, v = (part.view(-1, 2, 4) for part in layer.projection(x).chunk(2, -1))
     k, listens = q / q.norm(dim=-1, keepdim=True), graph.dense_mask()
-    rotated = torch.einsum("nhc,rcb->hrnb", q.detach(), layer.hashing.rotations)
+    rotated = torch.einsum("nhc,rcb->hrnb", q.detach(), layer.grouping.rotations)
     labels = torch.cat([rotated, -rotated], -1).argmax(-1) if rotated.shape[-1] else rotated.sum(-1).long()
     heads = []
     for h in range(2):
@@ -43,7 +43,7 @@ def equation(layer: LSHAttention, graph: Graph, x: torch.Tensor) -> torch.Tensor
                     j
                     for j in range(len(x))
                     if listens[i, j] and j != i and label[j] == label[i]
-                    and rank[i] // layer.chunk - rank[j] // layer.chunk in (0, 1)
+                    and rank[i] // layer.size - rank[j] // layer.size in (0, 1)
                 ]  # fmt: skip
             of_rounds = of_rounds or [i] * bool(listens[i, i])
             if (
@@ -86,7 +86,7 @@ def test_rounds_are_weighted_by_their_log_sum_exp():
     q, v = (part.view(30, 2, 4) for part in layer.projection(x).chunk(2, -1))
     expected = torch.zeros(30, 2, 4, dtype=torch.float64)
     for h in range(2):
-        labels = layer.hashing(q[:, h])  # [R, N]
+        labels = layer.grouping(q[:, h])  # [R, N]
         scores = q[:, h] @ torch.nn.functional.normalize(q[:, h], dim=-1).T / 2
         alike = (labels[:, :, None] == labels[:, None]) & ~torch.eye(30, dtype=torch.bool)
         assert alike.any(-1).any(0).all()
@@ -174,7 +174,7 @@ class LargestTensor(TorchDispatchMode):
 
 def test_no_matrix_of_pairs_is_ever_written():
     n = 4096
-    layer = LSHAttention(8, 2, AngularHash(4, 16, 2), chunk=32)
+    layer = LSHAttention(8, 2, AngularHash(4, 16, 2), size=32)
     with LargestTensor() as mode:
         layer(causal(n), torch.randn(n, 8)).sum().backward()
     assert mode.entries <= 2 * 2 * n * 16  # the buckets of every head and round
@@ -184,7 +184,7 @@ def test_what_cannot_be_is_refused():
     for options in ({"buckets": 3}, {"buckets": 0}, {"rounds": 0}):
         with pytest.raises(ConfigError, match="must be 1 or even"):
             AngularHash(4, **options)
-    with pytest.raises(ConfigError, match="chunk=0"):
-        LSHAttention(8, 2, chunk=0)
+    with pytest.raises(ConfigError, match="size=0"):
+        LSHAttention(8, 2, size=0)
     with pytest.raises(ShapeError, match="takes no senders"):
         layer_of()(complete(3, 4), leaf(3, 8), leaf(4, 8))

@@ -33,7 +33,7 @@ def equation(layer: RoutingAttention, graph: Graph, x: torch.Tensor) -> torch.Te
     later = bool(listens.triu(1).any())
     heads = []
     for h in range(2):
-        means = layer.centroids.means[h]
+        means = layer.grouping.means[h]
         near_q, near_k = (
             functional.layer_norm(z[:, h], (4,)) @ (means / means.norm(dim=-1, keepdim=True)).T for z in (q, k)
         )
@@ -115,12 +115,12 @@ def test_centres_find_the_clusters():
 
 def test_centres_follow_while_training_alone():
     layer, x, before = layer_of(), torch.randn(3, 12, 8).double(), None
-    before = layer.centroids.means.clone()
+    before = layer.grouping.means.clone()
     layer(causal(12), x)
-    assert torch.equal(layer.centroids.means, before)
+    assert torch.equal(layer.grouping.means, before)
     layer.train()(causal(12), x)
-    assert not torch.equal(layer.centroids.means, before)
-    assert not layer.centroids.means.requires_grad
+    assert not torch.equal(layer.grouping.means, before)
+    assert not layer.grouping.means.requires_grad
 
 
 def test_nobody_hears_the_future():

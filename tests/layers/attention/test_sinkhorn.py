@@ -21,7 +21,7 @@ GRAPHS = {
 
 
 def layer_of(block=3, temperature=0.75, **options) -> SinkhornAttention:
-    return SinkhornAttention(8, 2, BlockSort(2, 4, temperature), block=block, **options).double().eval()
+    return SinkhornAttention(8, 2, BlockSort(2, 4, temperature), size=block, **options).double().eval()
 
 
 def soft_permutation(R: torch.Tensor, allowed: torch.Tensor, iterations: int, past: bool) -> torch.Tensor:
@@ -37,7 +37,7 @@ def soft_permutation(R: torch.Tensor, allowed: torch.Tensor, iterations: int, pa
 
 def equation(layer: SinkhornAttention, graph: Graph, x: torch.Tensor) -> torch.Tensor:
     """The layer for x [N, 8], in which every block has the same size."""
-    n, b = len(x), layer.block
+    n, b = len(x), layer.size
     count = n // b
     q, k, v = (part.view(-1, 2, 4) for part in layer.projection(x).chunk(3, -1))
     listens = graph.dense_mask()
@@ -47,9 +47,9 @@ def equation(layer: SinkhornAttention, graph: Graph, x: torch.Tensor) -> torch.T
     heads = []
     for h in range(2):
         means = torch.stack([v[a * b : a * b + b, h].mean(0) for a in range(count)])
-        asking = torch.stack([v[: a * b + 1, h].mean(0) for a in range(count)]) if past else means
-        R = asking @ layer.sorting.W[h] @ means.T / layer.sorting.temperature
-        S = soft_permutation(R, whole, layer.sorting.iterations, past)
+        queried = torch.stack([v[: a * b + 1, h].mean(0) for a in range(count)]) if past else means
+        R = queried @ layer.grouping.W[h] @ means.T / layer.grouping.temperature
+        S = soft_permutation(R, whole, layer.grouping.iterations, past)
         rows = []
         for i in range(n):
             a = i // b
@@ -72,17 +72,17 @@ def test_the_layer_is_its_equation(name, block):
     layer, x = layer_of(block), leaf(12, 8)
     parameters = dict(layer.named_parameters())
     expected = equation(layer, GRAPHS[name], x)
-    expected = expected + 0 * layer.sorting.W.sum()  # where nothing is sorted, nothing depends on W
-    leaves = [x, *(p for n, p in parameters.items() if n != "sorting.W")]
+    expected = expected + 0 * layer.grouping.W.sum()  # where nothing is sorted, nothing depends on W
+    leaves = [x, *(p for n, p in parameters.items() if n != "grouping.W")]
     assert_parity(layer, parameters, (GRAPHS[name], x), expected, leaves, 1e-10)
     if block == 3 and name != "strided":  # which holds no two blocks whole
-        assert_parity(layer, parameters, (GRAPHS[name], x), expected, [layer.sorting.W], 1e-10)
+        assert_parity(layer, parameters, (GRAPHS[name], x), expected, [layer.grouping.W], 1e-10)
 
 
 @pytest.mark.parametrize("pattern", [complete, causal, partial(window, radius=20), partial(strided, stride=3)])
 def test_one_block_is_full_attention(pattern):
     layer, full, x = layer_of(block=12), MultiHeadAttention(8, 2).double(), leaf(12, 8)
-    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "sorting" not in name})
+    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "grouping" not in name})
     found, expected = layer(pattern(12), x), full(pattern(12), x)
     assert torch.allclose(found, expected, atol=1e-10)
     gradients = [torch.autograd.grad(y.sin().sum(), x)[0] for y in (found, expected)]
@@ -99,18 +99,18 @@ class Given(BlockSort):
 def test_the_identity_hears_its_own_block_alone():
     """Then a block is heard twice, once mixed from itself and once as it is: the same average."""
     layer, full, x = layer_of(), MultiHeadAttention(8, 2).double(), leaf(12, 8)
-    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "sorting" not in name})
-    layer.sorting = Given(2, 4)
-    layer.sorting.given = torch.eye(4, dtype=torch.float64)
+    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "grouping" not in name})
+    layer.grouping = Given(2, 4)
+    layer.grouping.given = torch.eye(4, dtype=torch.float64)
     assert torch.allclose(layer(complete(12), x), full(blocks(12, 3), x), atol=1e-10)
 
 
 def test_a_permutation_hears_its_own_block_and_the_one_sorted_there():
     layer, full, x = layer_of(), MultiHeadAttention(8, 2).double(), leaf(12, 8)
-    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "sorting" not in name})
+    full.load_state_dict({name: value for name, value in layer.state_dict().items() if "grouping" not in name})
     order = [2, 0, 3, 1]
-    layer.sorting = Given(2, 4)
-    layer.sorting.given = torch.eye(4, dtype=torch.float64)[order]
+    layer.grouping = Given(2, 4)
+    layer.grouping.given = torch.eye(4, dtype=torch.float64)[order]
     edges = [[j, i] for i in range(12) for j in range(12) if j // 3 in (i // 3, order[i // 3])]
     assert torch.allclose(layer(complete(12), x), full(Graph.from_edge_index(torch.tensor(edges).T, 12), x), atol=1e-10)
 
@@ -180,7 +180,7 @@ def test_the_sorting_is_noisy_while_training_and_learned():
     assert not torch.equal(first, layer(complete(12), x))
     torch.manual_seed(1)
     assert torch.equal(first, layer(complete(12), x))
-    assert torch.autograd.grad(first.sin().sum(), layer.sorting.W)[0].abs().max() > 0
+    assert torch.autograd.grad(first.sin().sum(), layer.grouping.W)[0].abs().max() > 0
 
 
 class LargestTensor(TorchDispatchMode):
@@ -198,7 +198,7 @@ class LargestTensor(TorchDispatchMode):
 @pytest.mark.parametrize("pattern", [complete, causal])
 def test_no_matrix_of_pairs_is_ever_written(pattern):
     n = 4096
-    layer = SinkhornAttention(8, 2, block=64)
+    layer = SinkhornAttention(8, 2, size=64)
     with LargestTensor() as mode:
         layer(pattern(n), torch.randn(n, 8)).sum().backward()
     assert mode.entries <= 8 * n * 3
@@ -208,7 +208,7 @@ def test_what_cannot_be_is_refused():
     for options in ({"temperature": 0.0}, {"iterations": 0}):
         with pytest.raises(ConfigError, match="must be positive"):
             BlockSort(2, 4, **options)
-    with pytest.raises(ConfigError, match="block=0"):
-        SinkhornAttention(8, 2, block=0)
+    with pytest.raises(ConfigError, match="size=0"):
+        SinkhornAttention(8, 2, size=0)
     with pytest.raises(GraphError, match="blocks are sorted in a whole graph"):
         layer_of()(Graph.from_edge_index([[0], [0]], 4, 3), leaf(3, 8), leaf(4, 8))

@@ -120,7 +120,7 @@ def test_centrality_is_a_row_for_each_degree():
     graph = messy_graph()
     senders, receivers = ([ends.count(i) for i in range(7)] for ends in graph.edge_index().tolist())
     assert max(senders) > 3 or max(receivers) > 3
-    expected = [x[i] + layer.heard[min(3, receivers[i])] + layer.hearing[min(3, senders[i])] for i in range(7)]
+    expected = [x[i] + layer.in_degree[min(3, receivers[i])] + layer.out_degree[min(3, senders[i])] for i in range(7)]
     assert torch.equal(layer(graph, x), torch.stack(expected))
 
 

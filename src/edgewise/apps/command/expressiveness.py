@@ -18,7 +18,7 @@ from edgewise.apps.command.listing import columns
 from edgewise.apps.options import assignments, overridden
 from edgewise.configuration import options_of
 from edgewise.graphs import Graph
-from edgewise.graphs.refinement import told_apart
+from edgewise.graphs.refinement import refinement_classes
 from edgewise.models import Features, model_named
 from edgewise.tasks.graphs.skip_links import NODES, SKIPS, ring_with_chords
 
@@ -83,7 +83,7 @@ def judge(family: Family, models: Sequence[nn.Module]) -> Verdict:
         for number, relabelled in enumerate(copies):
             false[number] |= differ(answers(model, relabelled), y[number])
     pairs = list(combinations(range(count), 2))
-    labels = [told_apart(family.graphs, order) for order in (1, 2)]
+    labels = [refinement_classes(family.graphs, order) for order in (1, 2)]
     wl_1, wl_2 = (sum(int(label[a] != label[b]) for a, b in pairs) for label in labels)
     told = sum(int(apart[a, b]) for a, b in pairs)
     return Verdict(family.name, count, len(pairs), wl_1, wl_2, told, int(false.sum()))

@@ -1,7 +1,7 @@
-"""Graphs from content: who resembles whom. Copies of nodes are laid side by side, so that ranges say who hears whom.
+"""Graphs from content: who resembles whom. Copies of nodes are laid side by side, so that ranges hold the edges.
 
 A node may stand in several places: once for each head, each round of hashing, each cluster. Within a group (a bucket, a
-cluster) places ascend by the node's position, so that the senders that a node hears there are a few contiguous places.
+cluster) places ascend by the node's position, so that a node's senders there are a few contiguous places.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class Gathered:
     senders: Tensor
 
     def among_nodes(self, num_receivers: int, num_senders: int) -> Graph:
-        """The same graph among the nodes themselves, with their numbers; what is heard in two places is heard once."""
+        """The same graph among the nodes themselves, with their numbers, without parallel edges."""
         ends = self.senders[self.graph.senders], self.receivers[self.graph.receivers]
         return Graph.from_edge_index(torch.stack(ends), num_senders, num_receivers).coalesce()
 
-    def with_seat(self) -> Graph:
-        """The graph with one more sender, the last, whom everybody hears."""
-        graph, seat = self.graph, self.graph.num_senders
+    def with_sink(self) -> Graph:
+        """The graph with one more sender, the last, to whom every receiver attends."""
+        graph, sink = self.graph, self.graph.num_senders
         ranges = graph.ranges()
         if ranges is not None:
-            starts, stops = (functional.pad(bound, (0, 1), value=seat + end) for end, bound in enumerate(ranges))
-            return Graph.from_ranges(starts, stops, seat + 1)
-        everybody = torch.arange(graph.num_receivers, device=graph.device)
-        senders = torch.cat([graph.senders, torch.full_like(everybody, seat)])
-        edges = torch.stack([senders, torch.cat([graph.receivers, everybody])])
-        return Graph.from_edge_index(edges, seat + 1, graph.num_receivers)
+            starts, stops = (functional.pad(bound, (0, 1), value=sink + end) for end, bound in enumerate(ranges))
+            return Graph.from_ranges(starts, stops, sink + 1)
+        all_receivers = torch.arange(graph.num_receivers, device=graph.device)
+        senders = torch.cat([graph.senders, torch.full_like(all_receivers, sink)])
+        edges = torch.stack([senders, torch.cat([graph.receivers, all_receivers])])
+        return Graph.from_edge_index(edges, sink + 1, graph.num_receivers)
 
 
 def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, loops: bool = True) -> Gathered:
@@ -53,12 +53,13 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
 
     Equation    N'_r(i) = {j ∈ N(i) : l_r(j) = l_r(i), c_r(i) − 1 ≤ c_r(j) ≤ c_r(i)},  c_r(j) = ⌊rank_r(j) / chunk⌋
     Symbols     of_receivers, of_senders = the labels l; rank_r(j) = how many nodes with that label, in the same member
-                of a batch, come before j. Without `loops` a node leaves itself out, unless it hears nobody in any round
+                of a batch, come before j. Without `loops` a node leaves itself out, unless it has no other sender in
+                any round
     Shapes      of_receivers [S, R, I], of_senders [S, R, J] int64: S sequences on one graph, R rounds of labels
                 -> S R I receivers and S R J senders; receivers and senders number the labels as they lie in memory
     Errors      labels of another shape; a chunk below 1
-    Edge cases  ranks count from a group's own start: whom a node hears does not depend on nodes after it, unless it
-                hears them
+    Edge cases  ranks count from a group's own start: a node's senders do not depend on later nodes, unless the graph
+                has edges from those
     Cost        O(S R N log N) time and O(S R N) memory for a graph by rule or ranges; O(S R E) for one by edges
     Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020, §2
 
@@ -91,13 +92,13 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
     bounds = first + (this - 1).clamp(min=0) * chunk, first + (this + 1) * chunk
     rows = (torch.arange(sequences * rounds, device=i.device)[:, None] * count + i).flatten()
     itself = None if loops else first + rank
-    among = place.heard_by(group_i, node, bounds, itself, rows // (rounds * count) * count + node)
+    among = place.within_groups(group_i, node, bounds, itself, rows // (rounds * count) * count + node)
     columns = torch.arange(sequences * rounds, device=j.device)[:, None] * graph.num_senders + j
     return Gathered(among, rows, columns.flatten())
 
 
 def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: int) -> Gathered:
-    """Each cluster takes in the receivers and the senders nearest to it; the receivers hear those senders.
+    """Each cluster takes in the receivers and the senders nearest to it; those receivers attend to those senders.
 
     Equation    N'_c(i) = N(i) ∩ top_j(near_c(j)) for i ∈ top_i(near_c(i)),  top = the `size` largest of each member
     Symbols     near = how near a node is to each cluster
@@ -121,7 +122,7 @@ def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: i
     _check(graph, near_receivers, near_senders)
     group_i, i = _nearest(near_receivers, graph.sizes if graph.is_square else None, size)
     group_j, j = _nearest(near_senders, graph.sizes if graph.is_square else None, size)
-    among = _Places(graph, group_j, j).heard_by(group_i, i)
+    among = _Places(graph, group_j, j).within_groups(group_i, i)
     per_sequence = near_senders.shape[1] * (len(graph.sizes) if graph.is_square else 1)
     return Gathered(
         among,
@@ -144,18 +145,18 @@ def laid_out(sizes: Tensor, multiple: int = 1) -> Tensor:
 
 
 @cached
-def hears_later(graph: Graph) -> bool:
-    """Whether some receiver listens to a later position; cached with the graph."""
+def is_causal(graph: Graph) -> bool:
+    """Whether no receiver attends to a later position; cached with the graph."""
     ranges = graph.ranges()
     if ranges is not None:
         starts, stops = ranges
         own = torch.arange(graph.num_receivers, device=graph.device)[:, None] + graph.offset
-        return bool(((stops > starts) & (stops - 1 > own)).any())
-    return bool((graph.senders > graph.receivers + graph.offset).any())
+        return not bool(((stops > starts) & (stops - 1 > own)).any())
+    return not bool((graph.senders > graph.receivers + graph.offset).any())
 
 
 class _Places:
-    """Places of senders, sorted by group and then by node: who hears which of them."""
+    """Places of senders, sorted by group and then by node, and the edges to them."""
 
     def __init__(self, graph: Graph, group: Tensor, node: Tensor) -> None:
         self.graph = graph
@@ -165,7 +166,7 @@ class _Places:
         """The first place in a group whose node is that one or a later one."""
         return torch.searchsorted(self.keys, group * (self.graph.num_senders + 1) + node)
 
-    def heard_by(
+    def within_groups(
         self,
         group: Tensor,
         node: Tensor,
@@ -173,9 +174,9 @@ class _Places:
         itself: Tensor | None = None,
         owner: Tensor | None = None,
     ) -> Graph:
-        """Receivers hear the places of their group whose nodes their nodes hear, within bounds, but not their own.
+        """The graph from the places of a receiver's group whose nodes are its node's senders, within bounds.
 
-        An owner of receivers who hear nobody else hears itself.
+        With `itself` a receiver's own place is left out, unless none of its owner's receivers has another sender.
         """
         ranges, row = self.graph.ranges(), None
         if ranges is not None:
@@ -200,7 +201,7 @@ class _Places:
 
 
 def _without(starts: Tensor, stops: Tensor, itself: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-    """Intervals cut in two around a receiver's own place, but for owners who hear nobody else."""
+    """Intervals cut in two around a receiver's own place, but for owners without other senders."""
     inside = (starts <= itself) & (itself < stops)
     others = (stops - starts - inside.long()).sum(1)
     total = others.new_zeros(int(owner.max()) + 1 if len(owner) else 0).index_add_(0, owner, others)
@@ -227,14 +228,16 @@ def _members(graph: Graph) -> tuple[Tensor, Tensor]:
     if graph.is_square:
         member = torch.repeat_interleave(graph.sizes)
         return member, member
-    nobody = torch.zeros(max(graph.num_receivers, graph.num_senders), dtype=torch.int64, device=graph.device)
-    return nobody[: graph.num_receivers], nobody[: graph.num_senders]
+    first = torch.zeros(max(graph.num_receivers, graph.num_senders), dtype=torch.int64, device=graph.device)
+    return first[: graph.num_receivers], first[: graph.num_senders]
 
 
 def _check(graph: Graph, of_receivers: Tensor, of_senders: Tensor) -> None:
-    found, wanted = (of_receivers.shape, of_senders.shape), (graph.num_receivers, graph.num_senders)
-    fits = len(found[0]) == len(found[1]) == 3 and found[0][:2] == found[1][:2]
-    if not fits or (found[0][2], found[1][2]) != wanted:
+    given, wanted = (of_receivers.shape, of_senders.shape), (graph.num_receivers, graph.num_senders)
+    fits = len(given[0]) == len(given[1]) == 3 and given[0][:2] == given[1][:2]
+    if not fits or (given[0][2], given[1][2]) != wanted:
         shapes = f"[S, R, {wanted[0]}] for the receivers and [S, R, {wanted[1]}] for the senders"
-        given = f"{list(found[0])} and {list(found[1])}"
-        raise GraphError(f"what is told of the nodes has the shapes {given}, but must have {shapes}")
+        given_shapes = f"{list(given[0])} and {list(given[1])}"
+        raise GraphError(
+            f"the labels of the nodes, or how near they are, have the shapes {given_shapes}, but must have {shapes}"
+        )

@@ -1,6 +1,7 @@
 """Multi-head attention over any graph: self-attention, cross-attention and cached decoding are the same equation."""
 
 from collections.abc import Callable
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -103,6 +104,7 @@ def _with_one(v: Tensor) -> Tensor:
 
 Cache = KeyValueCache | RecurrentState
 KeysAndValues = tuple[Tensor, Tensor]  # keys and values of senders, [*, J, H, C] each
+Grouping = TypeVar("Grouping", bound=nn.Module)
 
 
 class MultiHeadAttention(nn.Module):
@@ -129,9 +131,9 @@ class MultiHeadAttention(nn.Module):
         >>> layer = MultiHeadAttention(width=2, heads=1, bias=False)
         >>> layer.projection.weight.data = torch.cat([torch.zeros(4, 2), torch.eye(2)])  # all scores 0, v = x
         >>> layer.output.weight.data = torch.eye(2)
-        >>> layer(complete(2), torch.tensor([[0.0, 2.0], [4.0, 0.0]])).tolist()  # everybody gets the mean
+        >>> layer(complete(2), torch.tensor([[0.0, 2.0], [4.0, 0.0]])).tolist()  # each gets the mean
         [[2.0, 1.0], [2.0, 1.0]]
-        >>> layer(causal(2), torch.tensor([[0.0, 2.0], [4.0, 0.0]])).tolist()  # the first hears only itself
+        >>> layer(causal(2), torch.tensor([[0.0, 2.0], [4.0, 0.0]])).tolist()  # the first attends to itself alone
         [[0.0, 2.0], [2.0, 1.0]]
     """
 
@@ -166,15 +168,15 @@ class MultiHeadAttention(nn.Module):
         return self.output(self.average(graph, q, k, v).flatten(-2))
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
-        """How much i listens to j: the one line that most sibling classes replace."""
+        """How much i attends to j: the one line that most sibling classes replace."""
         return Dot()
 
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What each receiver hears [*, I, H, C]: a sibling whose values depend on more than the sender replaces it."""
+        """The weighted mean of the values [*, I, H, C]; overridden where values depend on more than the sender."""
         return attend(graph, q, k, v, self.score(graph, q, k), dropout=self.dropout if self.training else 0.0)
 
     def cache(self, graph: Graph) -> Cache:
-        """What decoding on that kind of graph has to remember."""
+        """What decoding on that kind of graph stores of the past."""
         return KeyValueCache()
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -217,3 +219,34 @@ class MultiHeadAttention(nn.Module):
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return MultiHeadAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)
+
+
+class GroupedAttention(MultiHeadAttention, Generic[Grouping]):
+    """Attention within groups of nodes that follow from their content, anew in every call.
+
+    Symbols     grouping = the module that says which nodes belong together (default: `default_grouping()`);
+                size = nodes of a group; otherwise as MultiHeadAttention
+    Errors      ConfigError as MultiHeadAttention, or for a size below 1
+    """
+
+    equivariant: ClassVar[bool] = False
+    grouping: Grouping
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        grouping: Grouping | None = None,
+        *,
+        size: int = 32,
+        rotary: Rotary | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, rotary=rotary, bias=bias)
+        if size < 1:
+            raise ConfigError(f"size={size}: a group has at least one node")
+        self.grouping = self.default_grouping() if grouping is None else grouping
+        self.size = size
+
+    def default_grouping(self) -> Grouping:
+        raise NotImplementedError

@@ -29,11 +29,11 @@ class LinearAttention(MultiHeadAttention):
     Symbols     features = φ; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention
-    Edge cases  a receiver without senders gets the output bias. Decoding on a causal graph keeps a `RecurrentState`, on
+    Edge cases  a receiver without senders gets the output bias. The cache is a `RecurrentState` on a causal graph, on
                 any other a `KeyValueCache`
     Cost        time O((I + J) width² + (I + J) H F C) and memory O((I + J) width) on complete and causal graphs, for F
                 features a head; edge by edge on others: O(E H F)
-    Differs     no dropout of attention weights: none is ever computed
+    Differs     `dropout` of attention weights needs the weights: training then costs O(E H F), edge by edge
     Reference   Katharopoulos et al., "Transformers are RNNs", 2020
 
     Example
@@ -43,17 +43,6 @@ class LinearAttention(MultiHeadAttention):
         >>> layer(causal(2), torch.tensor([[0.0], [2.0]])).tolist()  # weights elu(0) + 1 = 1 and elu(2) + 1 = 3
         [[0.0], [1.5]]
     """
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        key_value_heads: int | None = None,
-        rotary: Rotary | None = None,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(width, heads, key_value_heads=key_value_heads, rotary=rotary, bias=bias)
 
     def forward(self, graph: Graph, x: Tensor, senders: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         if not isinstance(cache, RecurrentState):
@@ -78,7 +67,7 @@ class LinearAttention(MultiHeadAttention):
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return LinearAttention(8, 4, key_value_heads=2), causal(5), (torch.randn(5, 8),)
+        return LinearAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)
 
 
 def projections(
@@ -115,7 +104,8 @@ class PositiveFeatures(nn.Module):
     Edge cases  no feature exceeds exp(‖ω‖² / 2) / √m, so that none overflows; from ‖x‖ ≈ 20 on all may underflow to 0
                 in float32
     Cost        O(m C) for each x
-    Differs     no stabilising maximum over the keys and no ε: both would let a token hear later ones, or bias the mean
+    Differs     no stabilising maximum over the keys and no ε: both would let a token depend on later ones, or bias the
+                mean
     Reference   Choromanski et al., "Rethinking attention with Performers", 2021
 
     Example

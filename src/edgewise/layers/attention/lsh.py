@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -11,8 +9,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Gathered, Graph, alike, causal
 from edgewise.kernels import Dot, attend
-from edgewise.layers.attention.attention import MultiHeadAttention
-from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -59,24 +56,24 @@ class AngularHash(nn.Module):
         self.rotations.copy_(torch.randn(self.rotations.shape, generator=generator))
 
 
-class LSHAttention(MultiHeadAttention):
-    """Each node hears those nodes of its graph that hash as it does, in one of several rounds of hashing.
+class LSHAttention(GroupedAttention[AngularHash]):
+    """Each node attends to those senders whose hash is its own, in one of several rounds of hashing.
 
     Equation    o_i = Σ_r exp(z_i^r − z_i) Σ_{j ∈ P_r(i)} exp(s_ij − z_i^r) v_j
                 s_ij = q_i·k_j / √C,  k_j = q_j / ‖q_j‖
                 z_i^r = log Σ_{j ∈ P_r(i)} exp(s_ij),  z_i = log Σ_r exp(z_i^r)
                 P_r(i) = {j ∈ N(i) : h_r(q_j) = h_r(q_i), in the same chunk or the one before, j ≠ i} (see `alike`),
-                P(i) = {i} where nobody else is heard in any round
-    Symbols     hashing = h (default: AngularHash(C)); chunk = m; projection = [W_Q ‖ W_V]ᵀ: queries are keys;
-                otherwise as MultiHeadAttention
+                P(i) = {i} where there is nobody else in any round
+    Symbols     grouping = h (default: AngularHash(C)); size = m, nodes of a chunk; projection = [W_Q ‖ W_V]ᵀ: queries
+                are keys; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError as MultiHeadAttention; ShapeError for senders other than x: they would have no common hash
     Edge cases  while training, new rotations are drawn in every call; a resumed run draws the same. Not permutation-
                 equivariant: chunks know positions
-    Cost        on a graph by ranges, time O(N rounds (C buckets + chunk C + log N)) and memory O(N rounds C) for each
+    Cost        on a graph by ranges, time O(N rounds (C buckets + size C + log N)) and memory O(N rounds C) for each
                 head: no pair is ever written; on other graphs edge by edge
     Differs     chunks are cut from the start of each bucket, in the paper from the start of the sorted sequence, where
-                they move with what comes later; so a causal graph stays causal and a cache exact. A node heard in
+                they move with what comes later; so a causal graph stays causal and a cache exact. A sender of
                 several rounds counts once in each, in the paper's (A.1) once in all. Heads share the rotations. No
                 reversible residuals
     Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020
@@ -89,25 +86,13 @@ class LSHAttention(MultiHeadAttention):
         [[0.0, 2.0], [0.0, 2.0], [2.0, 1.0]]
     """
 
-    equivariant: ClassVar[bool] = False
+    def default_grouping(self) -> AngularHash:
+        return AngularHash(self.channels)
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        hashing: AngularHash | None = None,
-        *,
-        chunk: int = 32,
-        rotary: Rotary | None = None,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(width, heads, rotary=rotary, bias=bias)
-        if chunk < 1:
-            raise ConfigError(f"chunk={chunk}: a chunk has at least one node")
-        self.projection = nn.Linear(width, 2 * width, bias)
-        self.hashing = AngularHash(self.channels) if hashing is None else hashing
-        self.chunk = chunk
-        self._initialise()
+    def _initialise(self) -> None:
+        width = self.output.in_features
+        self.projection = nn.Linear(width, 2 * width, self.output.bias is not None)
+        super()._initialise()
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, v = self.projection(x).unflatten(-1, (2 * self.split[0], self.channels)).chunk(2, -2)
@@ -120,21 +105,21 @@ class LSHAttention(MultiHeadAttention):
     @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.training:
-            self.hashing.redraw()
+            self.grouping.redraw()
         batch, (q, k, v) = q.shape[:-3], (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
-        labels = self.hashing(q.detach()), self.hashing(k.detach())
-        heard = alike(graph, *labels, self.chunk, loops=False)
+        labels = self.grouping(q.detach()), self.grouping(k.detach())
+        among = alike(graph, *labels, self.size, loops=False)
         rounds = labels[0].shape[1]
         q, k, v = (x.unsqueeze(1).expand(-1, rounds, -1, -1).flatten(0, 2) for x in (q, k, v))
-        q, k, v = q[heard.receivers], k[heard.senders], v[heard.senders]
-        y = _averages(heard.graph, q, k, v) if rounds == 1 else _with_measure(heard, q, k, v)
-        y = torch.empty_like(y).index_copy(0, heard.receivers, y).unflatten(0, labels[0].shape)  # [S, R, I, C]
+        q, k, v = q[among.receivers], k[among.senders], v[among.senders]
+        y = _averages(among.graph, q, k, v) if rounds == 1 else _with_sink(among, q, k, v)
+        y = torch.empty_like(y).index_copy(0, among.receivers, y).unflatten(0, labels[0].shape)  # [S, R, I, C]
         y = y.squeeze(1) if rounds == 1 else _over_rounds(y)
         return y.unflatten(0, (*batch, -1)).transpose(-2, -3)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return LSHAttention(4, 2, AngularHash(2, buckets=2), chunk=1), causal(5), (torch.randn(5, 4),)
+        return LSHAttention(4, 2, AngularHash(2, buckets=2), size=1), causal(5), (torch.randn(5, 4),)
 
 
 def _averages(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
@@ -142,16 +127,16 @@ def _averages(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None
     return attend(graph, q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), Dot(scale)).squeeze(1)
 
 
-def _with_measure(heard: Gathered, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Σ_j e^s_ij [v_j ‖ 1 ‖ 0] + e^t_i [0 ‖ 0 ‖ 1] over Σ_j e^s_ij + e^t_i: an empty seat is heard beside the others.
+def _with_sink(among: Gathered, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Σ_j e^s_ij [v_j ‖ 1 ‖ 0] + e^t_i [0 ‖ 0 ‖ 1] over Σ_j e^s_ij + e^t_i: attention with one sink beside the senders.
 
-    The seat's score t_i = ‖q_i‖ / √C is the largest that a key of length 1 can have: nothing overflows.
+    The sink's score t_i = ‖q_i‖ / √C is the largest that a key of length 1 can have: nothing overflows.
     """
     scale = q.shape[-1] ** -0.5
     q = torch.cat([q, q.detach().norm(dim=-1, keepdim=True).to(q.dtype)], -1)  # y is the same whatever t is
     k = _with_last(functional.pad(k, (0, 1)))
     v = _with_last(functional.pad(functional.pad(v, (0, 1), value=1.0), (0, 1)))
-    return _averages(heard.with_seat(), q, k, v, scale)
+    return _averages(among.with_sink(), q, k, v, scale)
 
 
 def _with_last(x: Tensor) -> Tensor:
@@ -160,7 +145,7 @@ def _with_last(x: Tensor) -> Tensor:
 
 
 def _over_rounds(y: Tensor) -> Tensor:
-    """The rounds [S, R, I, C + 2] brought to the seat's measure, added up, and divided by their whole weight."""
+    """The rounds [S, R, I, C + 2] relative to the weight of the sink, added up and divided by their total weight."""
     total = (y[..., :-1] / y[..., -1:]).sum(1)
     weight = total[..., -1:]
     return total[..., :-1] / torch.where(weight == 0, 1, weight)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Gathered, Graph, alike, causal, clusters, hears_later
+from edgewise.graphs import Gathered, Graph, alike, causal, clusters, is_causal
 from edgewise.kernels import aggregate, attend
-from edgewise.layers.attention.attention import MultiHeadAttention
-from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -22,7 +19,7 @@ class Centroids(nn.Module):
     Equation    c(x) = argmax_c near_c(x),  near_c(x) = ⟨LN(x), μ_c⟩ / ‖μ_c‖
                 μ_c ← λ μ_c + (1 − λ)/2 (Σ_{i: c(q_i) = c} LN(q_i) + Σ_{j: c(k_j) = c} LN(k_j))
     Symbols     means [H, K, C] = μ; decay = λ; LN = normalisation to mean 0 and variance 1, without weights
-    Shapes      x [S, N, C] -> near [S, K, N], where S = B H sequences go through the heads again and again
+    Shapes      x [S, N, C] -> near [S, K, N], where S = B H sequences, head by head in every batch
     Errors      ConfigError for no cluster, or a decay outside [0, 1]
     Edge cases  a centre that nobody is nearest to stays where it is
     Cost        O(S N K C)
@@ -68,27 +65,28 @@ class Centroids(nn.Module):
         self.means.copy_(torch.where(met, self.decay * self.means + (1 - self.decay) * total, self.means))
 
 
-class RoutingAttention(MultiHeadAttention):
-    """Nodes are routed to clusters by what they ask for and what they offer, and hear their clusters alone.
+class RoutingAttention(GroupedAttention[Centroids]):
+    """Queries and keys are routed to clusters, and each node attends within its clusters alone.
 
     Equation    y_i = mean_{c : i ∈ top_c(q)} Σ_{j ∈ N(i) ∩ top_c(k)} softmax_j(q_i·k_j / √C) v_j
-                top_c(x) = the `size` nodes of largest near_c(x_i); in a graph where nobody hears a later node instead
+                top_c(x) = the `size` nodes of largest near_c(x_i); in a causal graph instead
                 y_i = Σ_j softmax_j(q_i·k_j / √C) v_j over j ∈ N(i) : c(k_j) = c(q_i), the last size … 2 size of them
                 (see `clusters` and `alike`)
-    Symbols     centroids = μ and λ (default: Centroids(H, C)), size = w; otherwise as MultiHeadAttention
+    Symbols     grouping = μ and λ (default: Centroids(H, C)), size = w; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, or for a size below 1
-    Edge cases  a node that is in no cluster, or hears nobody there, gets the output bias. While training, the centres
+    Edge cases  a node that is in no cluster, or has no senders there, gets the output bias. While training, the centres
                 follow the queries and keys of every call. Not permutation-equivariant in a causal graph
     Cost        on a graph by ranges, O(N K C) for the clusters and O(K size² C) or O(N size C) for attention, a head;
                 with K = size = √n, O(n √n C) altogether; on other graphs edge by edge
     Differs     the paper takes the largest of the whole sequence in causal models too, where then later nodes decide
-                whether an earlier one is heard; scores are of q and k themselves, normalised only for the clusters; all
-                heads are routed, in the paper half of them, beside local ones
+                which keys an earlier query meets; scores are of q and k themselves, normalised only for the clusters;
+                all heads are routed, in the paper half of them, beside local ones
     Reference   Roy, Saffar, Vaswani & Grangier, "Efficient content-based sparse attention with routing transformers",
                 2021
 
     Example
+        >>> from edgewise.layers import MultiHeadAttention
         >>> x, exact = torch.randn(5, 8), MultiHeadAttention(8, 2)
         >>> layer = RoutingAttention(8, 2, Centroids(2, 4, count=1), size=5)  # one cluster, with room for all
         >>> _ = layer.load_state_dict(exact.state_dict(), strict=False)
@@ -96,45 +94,30 @@ class RoutingAttention(MultiHeadAttention):
         True
     """
 
-    equivariant: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        centroids: Centroids | None = None,
-        *,
-        size: int = 32,
-        rotary: Rotary | None = None,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(width, heads, rotary=rotary, bias=bias)
-        if size < 1:
-            raise ConfigError(f"size={size}: a cluster takes in at least one node")
-        self.centroids = Centroids(heads, self.channels) if centroids is None else centroids
-        self.size = size
+    def default_grouping(self) -> Centroids:
+        return Centroids(self.split[0], self.channels)
 
     @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         batch, heads = q.shape[:-3], q.shape[-2]
         q, k, v = (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
         if self.training:
-            self.centroids.follow(q, k)
-        heard = self.heard(graph, q, k)
+            self.grouping.follow(q, k)
+        routed = self.routed(graph, q, k)
         q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-        q_i, k_j, v_j = q[heard.receivers, None], k[heard.senders, None], v[heard.senders, None]  # [places, 1, C]
-        y = attend(heard.graph, q_i, k_j, v_j).squeeze(1)
-        # A node takes the mean over the places where it listens.
-        edges = torch.stack([torch.arange(len(y), device=y.device), heard.receivers])
+        q_i, k_j, v_j = q[routed.receivers, None], k[routed.senders, None], v[routed.senders, None]  # [places, 1, C]
+        y = attend(routed.graph, q_i, k_j, v_j).squeeze(1)
+        # A node takes the mean over its clusters.
+        edges = torch.stack([torch.arange(len(y), device=y.device), routed.receivers])
         y = aggregate(Graph.from_edge_index(edges, len(y), len(q)), y, reduce="mean")
         return y.view(*batch, heads, -1, y.shape[-1]).transpose(-2, -3)
 
-    def heard(self, graph: Graph, q: Tensor, k: Tensor) -> Gathered:
-        """Who hears whom, for queries [S, I, C] and keys [S, J, C]."""
-        near_i, near_j = self.centroids(q.detach()), self.centroids(k.detach())
-        if hears_later(graph):
-            return clusters(graph, near_i, near_j, self.size)
-        return alike(graph, near_i.argmax(1, keepdim=True), near_j.argmax(1, keepdim=True), self.size)
+    def routed(self, graph: Graph, q: Tensor, k: Tensor) -> Gathered:
+        """The graph within the clusters, for queries [S, I, C] and keys [S, J, C]."""
+        near_i, near_j = self.grouping(q.detach()), self.grouping(k.detach())
+        if is_causal(graph):
+            return alike(graph, near_i.argmax(1, keepdim=True), near_j.argmax(1, keepdim=True), self.size)
+        return clusters(graph, near_i, near_j, self.size)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, GraphError
-from edgewise.graphs import Graph, causal, hears_later, laid_out
+from edgewise.graphs import Graph, causal, is_causal, laid_out
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import Causal
 from edgewise.kernels import attend
-from edgewise.layers.attention.attention import MultiHeadAttention
-from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
 def sinkhorn(scores: Tensor, allowed: Tensor, iterations: int, past: bool = False) -> Tensor:
     """Scale the rows and columns of exp(scores) in turn until both add up to 1: a permutation made soft.
 
-    Equation    S⁰ = exp(R);  S ← S_ab / Σ_a' S_a'b,  S ← S_ab / Σ_b' S_ab', again and again;
+    Equation    S⁰ = exp(R);  S ← S_ab / Σ_a' S_a'b,  S ← S_ab / Σ_b' S_ab', repeatedly;
                 with `past` the first sum is over a' ≤ a alone, so that no row depends on a later one
     Symbols     scores = R; allowed = where S may be other than 0
     Shapes      scores, allowed [..., A, A] -> S [..., A, A]
@@ -47,11 +45,11 @@ def sinkhorn(scores: Tensor, allowed: Tensor, iterations: int, past: bool = Fals
 
 
 class BlockSort(nn.Module):
-    """Which block each block is to hear, as a soft permutation: S_ab is the part of block b in what block a gets.
+    """Which block each block attends to, as a soft permutation: S_ab is the share of block b in what block a gets.
 
     Equation    S = sinkhorn((R + ε) / τ),  R_ab = x̄_aᵀ W x̄_b,  ε ~ Gumbel while training, else 0
-    Symbols     W [H, C, C]; temperature = τ; x̄ = the mean of a block, of a causal graph's block a the mean of all up to
-                the first node of a
+    Symbols     W [H, C, C]; temperature = τ; x̄ = the mean of a block, of a causal graph's block a the mean of all up
+                to the first node of a
     Shapes      blocks [*, A, b, H, C], sizes and allowed of `Blocking` -> S [*, H, A, A]
     Errors      ConfigError for a temperature that is not positive, or no iterations
     Cost        O(H (N C + A C² + A² (C + iterations)))
@@ -82,13 +80,12 @@ class BlockSort(nn.Module):
 
 @dataclass(frozen=True)
 class Blocking:
-    """A graph's nodes in blocks, and who hears what of them: all that follows from the graph alone.
+    """A graph's nodes in blocks and their edges: all that follows from the graph alone.
 
-    Symbols     nodes [G, A, b] = the nodes of each member's blocks, J where there is none; sizes [G, A];
-                allowed [G, A, A] = the graph holds every pair of a receiver in block a and a sender in block b;
-                past = nobody hears a later node, and then no block is mixed into itself; graph = receivers [I] hear
-                their own mixed block, of the G A b senders at the front, and those they hear in their own block, of the
-                J senders behind
+    Symbols     nodes [G, A, b] = the nodes of each member's blocks, J where there is none; sizes [G, A]; allowed [G, A,
+                A] = the graph holds every pair of a receiver in block a and a sender in block b; past = the graph is
+                causal, and then no block is mixed into itself; graph = receivers [I] attend to their own mixed block,
+                of the G A b senders at the front, and to their senders in their own block, of the J senders behind
     """
 
     nodes: Tensor
@@ -107,7 +104,7 @@ def blocking_of(graph: Graph, block: int) -> Blocking:
     first = torch.cat([whole.sizes.new_zeros(1), whole.sizes.cumsum(0)])
     member = torch.repeat_interleave(whole.sizes)
     number = member * sizes.shape[1] + (torch.arange(whole.num_senders, device=graph.device) - first[member]) // block
-    allowed, past = _full(whole, number, nodes[..., 0], sizes), not hears_later(whole)
+    allowed, past = _full(whole, number, nodes[..., 0], sizes), is_causal(whole)
     allowed = allowed.tril(-1) if past else allowed
     length = (allowed * sizes[:, None]).amax(-1) if sizes.numel() else sizes
     own = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
@@ -127,7 +124,7 @@ def _square(graph: Graph) -> Graph:
 
 
 def _full(graph: Graph, number: Tensor, first: Tensor, sizes: Tensor) -> Tensor:
-    """bool [G, A, A]: everyone in block a hears everyone in block b."""
+    """bool [G, A, A]: every node of block a attends to every node of block b."""
     (members, count), ranges = sizes.shape, graph.ranges()
     if ranges is not None and ranges[0].shape[1] == 1:  # no pair need be listed
         starts, stops = (bound[:, 0] for bound in ranges)
@@ -143,7 +140,7 @@ def _full(graph: Graph, number: Tensor, first: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _with_mixed(graph: Graph, number: Tensor, own: Tensor, length: Tensor, block: int) -> Graph:
-    """Receivers in the blocks `own` hear the first `length` of `block` places for their block, then those inside it."""
+    """Receivers in the blocks `own` attend to the first `length` of their block's places, then to those inside it."""
     front, ranges = len(length) * block, graph.ranges()
     starts, stops = (own * block)[:, None], (own * block + length[own])[:, None]
     if ranges is not None:
@@ -151,66 +148,51 @@ def _with_mixed(graph: Graph, number: Tensor, own: Tensor, length: Tensor, block
         inside = (bound.clamp(*in_order) + front for bound in ranges)
         starts, stops = (torch.cat(pair, 1) for pair in zip((starts, stops), inside, strict=True))
         return Graph.from_ranges(starts, stops, front + graph.num_senders)
-    kept = own[graph.receivers] == number[graph.senders]
-    everybody = torch.arange(graph.num_receivers, device=graph.device)
-    receivers = torch.cat([torch.repeat_interleave(everybody, length[own]), graph.receivers[kept]])
-    senders = torch.cat([lowering.senders_of(starts, stops), graph.senders[kept] + front])
+    same = own[graph.receivers] == number[graph.senders]
+    all_receivers = torch.arange(graph.num_receivers, device=graph.device)
+    receivers = torch.cat([torch.repeat_interleave(all_receivers, length[own]), graph.receivers[same]])
+    senders = torch.cat([lowering.senders_of(starts, stops), graph.senders[same] + front])
     return Graph.from_edge_index(torch.stack([senders, receivers]), front + graph.num_senders, graph.num_receivers)
 
 
-class SinkhornAttention(MultiHeadAttention):
-    """Each node hears its own block, and a block that was mixed from the others by a soft permutation.
+class SinkhornAttention(GroupedAttention[BlockSort]):
+    """Each node attends to its own block, and to a block mixed from the others by a soft permutation.
 
     Equation    K̃_a = Σ_b S_ab K_b,  Ṽ_a = Σ_b S_ab V_b,  S = the soft permutation of the blocks (see `BlockSort`)
                 y_i = attention of q_i over [K̃_a ‖ K_j], [Ṽ_a ‖ V_j],  j ∈ N(i) ∩ block a,  for i in block a
-    Symbols     sorting = S (default: BlockSort(H, C)), block = b; otherwise as MultiHeadAttention
+    Symbols     grouping = S (default: BlockSort(H, C)), size = b; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError as MultiHeadAttention, or for a block below 1; GraphError for rows of a graph (decoding with
+    Errors      ConfigError as MultiHeadAttention, or for a size below 1; GraphError for rows of a graph (decoding with
                 a cache) other than a causal one
-    Edge cases  block b is mixed into block a only where the graph holds all pairs of the two; where nobody hears a
-                later node, into later blocks only, and S then depends on the past alone. What the last block of a
-                member lacks counts as zeros. One block: attention itself. Not permutation-equivariant: blocks know
-                positions
+    Edge cases  block b is mixed into block a only where the graph holds all pairs of the two; in a causal graph into
+                later blocks only, and S then depends on the past alone. What the last block of a member lacks counts as
+                zeros. One block: attention itself. Not permutation-equivariant: blocks know positions
     Cost        for A = N / b blocks O(N b C + A² b C) time and O(N C + A²) memory for each head, on a graph by ranges;
                 with b = √N, O(N √N C). On other graphs edge by edge
     Differs     S depends on the means of values (so that rotary positions do not blur them) by a bilinear form
     Reference   Tay, Bahri, Yang, Metzler & Juan, "Sparse Sinkhorn attention", 2020
 
     Example
+        >>> from edgewise.layers import MultiHeadAttention
         >>> x, exact = torch.randn(5, 8), MultiHeadAttention(8, 2)
-        >>> layer = SinkhornAttention(8, 2, block=5)
+        >>> layer = SinkhornAttention(8, 2, size=5)
         >>> _ = layer.load_state_dict(exact.state_dict(), strict=False)
         >>> torch.allclose(layer(causal(5), x), exact(causal(5), x), atol=1e-6)  # one block
         True
     """
 
-    equivariant: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        sorting: BlockSort | None = None,
-        *,
-        block: int = 32,
-        rotary: Rotary | None = None,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(width, heads, rotary=rotary, bias=bias)
-        if block < 1:
-            raise ConfigError(f"block={block}: a block has at least one node")
-        self.sorting = BlockSort(heads, self.channels) if sorting is None else sorting
-        self.block = block
+    def default_grouping(self) -> BlockSort:
+        return BlockSort(self.split[0], self.channels)
 
     @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        blocking = blocking_of(graph, self.block)
+        blocking = blocking_of(graph, self.size)
         k_b, v_b = (functional.pad(x, (0, 0, 0, 0, 0, 1))[..., blocking.nodes, :, :] for x in (k, v))
-        S = self.sorting(v_b, blocking.sizes, blocking.allowed, blocking.past)  # [*, G, H, A, A]
+        S = self.grouping(v_b, blocking.sizes, blocking.allowed, blocking.past)  # [*, G, H, A, A]
         mixed = (torch.einsum("...hab,...bthc->...athc", S, x).flatten(-5, -3) for x in (k_b, v_b))
         k, v = (torch.cat(pair, -3) for pair in zip(mixed, (k, v), strict=True))
         return attend(blocking.graph, q, k, v, self.score(graph, q, k))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return SinkhornAttention(4, 2, block=2), causal(5), (torch.randn(5, 4),)
+        return SinkhornAttention(4, 2, size=2), causal(5), (torch.randn(5, 4),)

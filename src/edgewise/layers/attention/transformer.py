@@ -14,6 +14,8 @@ from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.mlp import ACTIVATIONS
 
+Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
+
 
 class BatchNorm(nn.BatchNorm1d):
     """Batch normalisation of every channel over all nodes of all graphs.
@@ -101,7 +103,26 @@ class GatedFeedForward(nn.Module):
         return self.down(functional.silu(gate) * value)
 
 
-class PreNormBlock(nn.Module):
+class TransformerBlock(nn.Module):
+    """Attention and a feed-forward network, each with a residual and a norm, whose place a subclass chooses."""
+
+    unbiased: ClassVar[bool] = False
+
+    def __init__(
+        self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.norm_1 = chosen("norm", norm, NORMS)(width)
+        self.attention = attention
+        self.norm_2 = chosen("norm", norm, NORMS)(width)
+        self.feed_forward = feed_forward
+        self.dropout = dropout
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout, self.training)
+
+
+class PreNormBlock(TransformerBlock):
     """Transformer block that normalises what each stage reads; the residual stream itself is never normalised.
 
     Equation    Y = X + ATT(LN(X))    (4.4)
@@ -121,24 +142,9 @@ class PreNormBlock(nn.Module):
         torch.Size([3, 4])
     """
 
-    unbiased: ClassVar[bool] = False
-
-    def __init__(
-        self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.norm_1 = chosen("norm", norm, NORMS)(width)
-        self.attention = attention
-        self.norm_2 = chosen("norm", norm, NORMS)(width)
-        self.feed_forward = feed_forward
-        self.dropout = dropout
-
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None) -> Tensor:
         x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
         return x + self._drop(self.feed_forward(self.norm_2(x)))
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, self.training)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -146,7 +152,7 @@ class PreNormBlock(nn.Module):
         return block, complete(5), (torch.randn(5, 4),)
 
 
-class PostNormBlock(nn.Module):
+class PostNormBlock(TransformerBlock):
     """Transformer block that normalises the sum after each stage, as the first transformer did.
 
     Equation    Y = LayerNorm(X + ATT(X)),  X' = LayerNorm(Y + MLP(Y))    (Table 2, left)
@@ -164,24 +170,9 @@ class PostNormBlock(nn.Module):
         tensor(True)
     """
 
-    unbiased: ClassVar[bool] = False
-
-    def __init__(
-        self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.attention = attention
-        self.norm_1 = chosen("norm", norm, NORMS)(width)
-        self.feed_forward = feed_forward
-        self.norm_2 = chosen("norm", norm, NORMS)(width)
-        self.dropout = dropout
-
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None) -> Tensor:
         x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
         return self.norm_2(x + self._drop(self.feed_forward(x)))
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, self.training)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -189,7 +180,7 @@ class PostNormBlock(nn.Module):
         return block, complete(5), (torch.randn(5, 4),)
 
 
-class PreNormDecoderBlock(nn.Module):
+class PreNormDecoderBlock(TransformerBlock):
     """Decoder block that also attends to a memory, and normalises what each of its three stages reads.
 
     Equation    Y = X + ATT(LN(X)),  Z = Y + CROSS(LN(Y), M),  X' = Z + MLP(LN(Z))
@@ -211,8 +202,6 @@ class PreNormDecoderBlock(nn.Module):
         torch.Size([3, 4])
     """
 
-    unbiased: ClassVar[bool] = False
-
     def __init__(
         self,
         width: int,
@@ -222,29 +211,16 @@ class PreNormDecoderBlock(nn.Module):
         norm: str = "layer",
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.norm_1 = chosen("norm", norm, NORMS)(width)
-        self.attention = attention
-        self.norm_2 = chosen("norm", norm, NORMS)(width)
+        super().__init__(width, attention, feed_forward, norm, dropout)
         self.cross = cross
         self.norm_3 = chosen("norm", norm, NORMS)(width)
-        self.feed_forward = feed_forward
-        self.dropout = dropout
 
     def forward(
-        self,
-        graph: Graph,
-        x: Tensor,
-        memory: Tensor | KeysAndValues,
-        sources: Graph | None = None,
-        cache: Cache | None = None,
+        self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
         x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
         x = x + self._drop(cross_attention(self.cross, sources or graph, self.norm_2(x), memory))
         return x + self._drop(self.feed_forward(self.norm_3(x)))
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, self.training)
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -273,12 +249,7 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
     """
 
     def forward(
-        self,
-        graph: Graph,
-        x: Tensor,
-        memory: Tensor | KeysAndValues,
-        sources: Graph | None = None,
-        cache: Cache | None = None,
+        self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
         x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
         x = self.norm_2(x + self._drop(cross_attention(self.cross, sources or graph, x, memory)))
@@ -291,7 +262,7 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
         return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))
 
 
-def cross_attention(cross: MultiHeadAttention, sources: Graph, x: Tensor, memory: Tensor | KeysAndValues) -> Tensor:
+def cross_attention(cross: MultiHeadAttention, sources: Graph, x: Tensor, memory: Memory) -> Tensor:
     """Cross-attention from x to a memory; where one memory serves a batch of x, its members' rows are receivers."""
     memory = cross.keys_and_values(memory) if isinstance(memory, Tensor) else memory
     leading = x.ndim - memory[0].ndim + 1

@@ -79,7 +79,7 @@ class MessageNetwork(nn.Module):
 
 
 class EGNN(nn.Module):
-    """E(n)-equivariant graph layer: messages see distances only, and move positions along the lines between nodes.
+    """E(n)-equivariant graph layer: messages read distances only, and move positions along the lines between nodes.
 
     Equation    m_ij = φ_e(h_i, h_j, |x_i - x_j|², a_ij)                     (3)
                 x_i' = x_i + C Σ_{j ∈ N(i)} (x_i - x_j) φ_x(m_ij)            (4)
@@ -111,16 +111,20 @@ class EGNN(nn.Module):
         self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         x_ij = displacements(graph, x, cell)
-        m_ij = self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))  # (3)
+        m_ij = self.message(h, x_ij, a_ij)
         m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")  # Σ_j m_ij, C Σ_j x_ij φ_x(m_ij)
         return h + self.phi_h(torch.cat([h, m_i], -1)), x + pull_i
+
+    def message(self, h: Tensor, x_ij: Tensor, a_ij: Tensor | None) -> EdgeNetwork:
+        """m_ij (3)."""
+        return self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return EGNN(3, 4), _example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
 
 
-class VelocityEGNN(nn.Module):
+class VelocityEGNN(EGNN):
     """E(n)-equivariant graph layer for particles that are already moving.
 
     Equation    m_ij = φ_e(h_i, h_j, |x_i - x_j|², a_ij)                             (3)
@@ -145,26 +149,21 @@ class VelocityEGNN(nn.Module):
     """
 
     def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
-        super().__init__()
-        self.phi_e = EdgeMLP(channels, hidden, 1 + edges, activation)
-        self.phi_x = _positions_mlp(hidden, activation)
+        super().__init__(channels, hidden, edges, activation)
         self.phi_v = MLP([channels, hidden, 1], activation)
-        self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, graph: Graph, h: Tensor, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        x_ij = displacements(graph, x, cell)
-        m_ij = self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))  # (3)
-        m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")
-        return h + self.phi_h(torch.cat([h, m_i], -1)), x + self.phi_v(h) * v + pull_i
+        new, moved = super().forward(graph, h, x, a_ij, cell)
+        return new, moved + self.phi_v(h) * v
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
         return VelocityEGNN(3, 4), _example_graph(), (torch.randn(5, 3), torch.randn(5, 3), torch.randn(5, 3))
 
 
-class AttentionEGNN(nn.Module):
+class AttentionEGNN(EGNN):
     """E(n)-equivariant graph layer that infers which edges there are: each message has a gate.
 
     Equation    m_ij = φ_e(h_i, h_j, |x_i - x_j|², a_ij)                     (3)
@@ -188,20 +187,11 @@ class AttentionEGNN(nn.Module):
     """
 
     def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
-        super().__init__()
-        self.phi_e = EdgeMLP(channels, hidden, 1 + edges, activation)
+        super().__init__(channels, hidden, edges, activation)
         self.phi_inf = Linear(hidden, 1)
-        self.phi_x = _positions_mlp(hidden, activation)
-        self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
-    def forward(
-        self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        x_ij = displacements(graph, x, cell)
-        m_ij = self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))  # (3)
-        m_ij = replace(m_ij, gate=maps_of([self.phi_inf])[0])  # e_ij m_ij
-        m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")
-        return h + self.phi_h(torch.cat([h, m_i], -1)), x + pull_i
+    def message(self, h: Tensor, x_ij: Tensor, a_ij: Tensor | None) -> EdgeNetwork:
+        return replace(super().message(h, x_ij, a_ij), gate=maps_of([self.phi_inf])[0])  # e_ij m_ij
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

@@ -1,4 +1,4 @@
-"""Graph attention: how much i listens to its neighbour j is learned from their features."""
+"""Graph attention: the weight of a neighbour is learned from the features of both ends."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,36 @@ from edgewise.kernels import Additive, GatedAdditive, attend
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 
-class GAT(nn.Module):
+class AdditiveAttention(nn.Module):
+    """Attention with an additive score (Bahdanau et al., 2015), whose heads are concatenated or averaged."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        heads: int = 1,
+        concatenate: bool = True,
+        slope: float = 0.2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.concatenate, self.slope, self.dropout = concatenate, slope, dropout
+        self.draw_weights(inputs, heads, outputs)
+        self.bias = nn.Parameter(torch.zeros(heads * outputs if concatenate else outputs))
+
+    def draw_weights(self, inputs: int, heads: int, outputs: int) -> None:
+        raise NotImplementedError
+
+    @property
+    def dropout_now(self) -> float:
+        return self.dropout if self.training else 0.0
+
+    def over_heads(self, y: Tensor) -> Tensor:
+        """‖_h y_h + b or mean_h y_h + b: y [*, N, H, C] -> [*, N, H C] or [*, N, C]."""
+        return self.bias + (y.flatten(-2) if self.concatenate else y.mean(-2))
+
+
+class GAT(AdditiveAttention):
     """Graph attention network layer: a softmax over the neighbours of an additive score.
 
     Equation    e_ij = LeakyReLU(aᵀ [W x_i ‖ W x_j])             (5.12)
@@ -33,32 +62,17 @@ class GAT(nn.Module):
                 [0.7311]], grad_fn=<AddBackward0>)
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        heads: int = 1,
-        concatenate: bool = True,
-        slope: float = 0.2,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.concatenate = concatenate
+    def draw_weights(self, inputs: int, heads: int, outputs: int) -> None:
         self.W = Linear(inputs, heads * outputs, bias=False)
         self.a_receiver = nn.Parameter(torch.empty(heads, outputs))
         self.a_sender = nn.Parameter(torch.empty(heads, outputs))
-        self.bias = nn.Parameter(torch.zeros(heads * outputs if concatenate else outputs))
-        self.slope = slope
-        self.dropout = dropout
         for weight in (self.W.weight, self.a_receiver, self.a_sender):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         Wx = self.W(x).unflatten(-1, self.a_sender.shape)  # [*, N, H, C]
         e = Additive(self.slope, self.a_receiver, self.a_sender)  # e_ij = LeakyReLU(aᵀ[W x_i ‖ W x_j])
-        dropout = self.dropout if self.training else 0.0
-        y = attend(graph.add_self_loops(), Wx, Wx, Wx, e, dropout=dropout)
-        return self.bias + (y.flatten(-2) if self.concatenate else y.mean(-2))
+        return self.over_heads(attend(graph.add_self_loops(), Wx, Wx, Wx, e, dropout=self.dropout_now))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -66,8 +80,8 @@ class GAT(nn.Module):
         return GAT(3, 2, heads=2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
 
 
-class GATv2(nn.Module):
-    """Graph attention whose ranking of the neighbours depends on who asks: the LeakyReLU comes before a.
+class GATv2(AdditiveAttention):
+    """Graph attention whose ranking of the neighbours depends on the query: the LeakyReLU comes before a.
 
     Equation    e_ij = aᵀ LeakyReLU(W_receiver x_i + W_sender x_j)
                 x_i' = ‖_h Σ_j softmax_{j ∈ N(i) ∪ {i}}(e_ij^h) W_sender,h x_j + b, or the mean over h
@@ -89,31 +103,17 @@ class GATv2(nn.Module):
                 [0.7311]], grad_fn=<AddBackward0>)
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        heads: int = 1,
-        concatenate: bool = True,
-        slope: float = 0.2,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.concatenate = concatenate
+    def draw_weights(self, inputs: int, heads: int, outputs: int) -> None:
         self.W = Linear(inputs, 2 * heads * outputs)
         self.a = nn.Parameter(torch.empty(heads, outputs))
-        self.bias = nn.Parameter(torch.zeros(heads * outputs if concatenate else outputs))
-        self.slope = slope
-        self.dropout = dropout
         for weight in (*self.W.weight.chunk(2), self.a):
             nn.init.xavier_uniform_(weight)
         nn.init.zeros_(self.W.bias)
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         q, k = self.W(x).unflatten(-1, (2, *self.a.shape)).unbind(-3)  # each [*, N, H, C]
-        dropout = self.dropout if self.training else 0.0
-        y = attend(graph.add_self_loops(), q, k, k, GatedAdditive(self.a, self.slope), dropout=dropout)
-        return self.bias + (y.flatten(-2) if self.concatenate else y.mean(-2))
+        e = GatedAdditive(self.a, self.slope)
+        return self.over_heads(attend(graph.add_self_loops(), q, k, k, e, dropout=self.dropout_now))
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:

@@ -165,9 +165,9 @@ class GraphormerAttention(MultiHeadAttention):
                 `most` or there is no path; path [most, edges, H] = w; edges = width of e, 0: without c
     Shapes      x [*, N, width] (, e [E, edges] in the graph's edge order) -> [*, N, width]
     Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit
-    Edge cases  members of a batch do not hear each other; c_ij is 0 for i = j and where φ is the last row; where
+    Edge cases  members of a batch do not attend to each other; c_ij is 0 for i = j and where φ is the last row; where
                 several paths are shortest, e_n are those of one of them, which may depend on the order of the nodes
-    Cost        time O(n² width), memory O(n² H) for each graph of n nodes; paths are found once for each batch
+    Cost        time O(n² width), memory O(n² H) for each graph of n nodes; paths are computed once for each batch
     Reference   Ying et al., "Do transformers really perform bad for graph representation?", 2021, (6)-(7)
 
     Example
@@ -205,9 +205,9 @@ class GraphormerAttention(MultiHeadAttention):
             raise ShapeError("a layer with a path bias needs e [E, edges], in the graph's edge order")
         edges = _path_edges(graph, self.most)  # [E', most], -1 beyond
         of_edge = torch.einsum("ed,ndh->neh", e, self.path)  # every edge at every place of a path
-        found = of_edge[torch.arange(self.most, device=e.device), edges.clamp(min=0)]  # [E', most, H]
+        steps = of_edge[torch.arange(self.most, device=e.device), edges.clamp(min=0)]  # [E', most, H]
         inside = (edges >= 0).unsqueeze(-1)
-        return (found * inside).sum(1) / inside.sum(1).clamp(min=1)
+        return (steps * inside).sum(1) / inside.sum(1).clamp(min=1)
 
     @uncompiled
     def hops(self, graph: Graph) -> tuple[Graph, Tensor]:
@@ -223,10 +223,11 @@ class GraphormerAttention(MultiHeadAttention):
 
 
 class CentralityEncoding(nn.Module):
-    """Graphormer's centrality: adds a learned vector for how many a node hears and one for how many hear it.
+    """Graphormer's centrality: adds a learned vector for a node's in-degree and one for its out-degree.
 
     Equation    x_i + z⁻_{deg⁻(i)} + z⁺_{deg⁺(i)}
-    Symbols     heard, hearing [largest + 1, width] = z⁻, z⁺; deg⁻ = number of senders of i, deg⁺ of its receivers
+    Symbols     in_degree, out_degree [largest + 1, width] = z⁻, z⁺; deg⁻ = number of senders of i, deg⁺ of its
+                receivers
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  degrees above `largest` share the last row
@@ -242,13 +243,13 @@ class CentralityEncoding(nn.Module):
 
     def __init__(self, width: int, largest: int = 64) -> None:
         super().__init__()
-        self.heard = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
-        self.hearing = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
+        self.in_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
+        self.out_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        largest = len(self.heard) - 1
-        heard, hearing = graph.in_degrees().clamp(max=largest), graph.out_degrees().clamp(max=largest)
-        return x + self.heard[heard] + self.hearing[hearing]
+        largest = len(self.in_degree) - 1
+        incoming, outgoing = graph.in_degrees().clamp(max=largest), graph.out_degrees().clamp(max=largest)
+        return x + self.in_degree[incoming] + self.out_degree[outgoing]
 
     @staticmethod
     def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
@@ -264,8 +265,9 @@ class KernelAttention(MultiHeadAttention):
     Symbols     kernel = the name of K; beta = β; steps = p
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError for heads that do not divide the width, or another kernel
-    Edge cases  members of a batch do not hear each other; where K_ij is 0 (further than p steps, another component), i
-                does not hear j; self-loops and directions do not count; a node without edges hears itself
+    Edge cases  members of a batch do not attend to each other; where K_ij is 0 (further than p steps, another
+                component), i does not attend to j; self-loops and directions do not count; a node without edges attends
+                to itself
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; K is computed once for each batch, O(n³)
     Differs     there queries and keys share their weights, so that the score is a kernel too, and the result is
                 divided by √d_i

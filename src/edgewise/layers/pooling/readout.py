@@ -1,4 +1,4 @@
-"""Readouts: one vector for each graph of a batch. A graph listens to its nodes, so a readout is attention too."""
+"""Readouts: one vector for each graph of a batch. A graph attends to its nodes, so a readout is attention too."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, complete
 from edgewise.kernels import SenderBias, Uniform, aggregate, attend
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
@@ -32,7 +32,6 @@ class MeanReadout(_Readout):
     Reference   Baggag & Saad, §5.2
 
     Example
-        >>> from edgewise.graphs import complete
         >>> two = Graph.batch([complete(1), complete(2)])
         >>> MeanReadout()(two, torch.tensor([[5.0], [1.0], [3.0]])).tolist()
         [[5.0], [2.0]]
@@ -46,7 +45,7 @@ class MeanReadout(_Readout):
 
 
 class SumReadout(_Readout):
-    """Sum of the nodes of each graph: unlike the mean, it tells how many there are (Xu et al., 2019).
+    """Sum of the nodes of each graph: unlike the mean, it depends on how many there are (Xu et al., 2019).
 
     Equation    z_g = Σ_{i ∈ V_g} x_i
     Shapes      x [*, N, C] -> [*, G, C]
@@ -55,7 +54,6 @@ class SumReadout(_Readout):
     Cost        O(N C)
 
     Example
-        >>> from edgewise.graphs import complete
         >>> SumReadout()(complete(2), torch.tensor([[1.0], [3.0]])).tolist()
         [[4.0]]
     """
@@ -77,7 +75,6 @@ class MaxReadout(_Readout):
     Cost        O(N C)
 
     Example
-        >>> from edgewise.graphs import complete
         >>> MaxReadout()(complete(2), torch.tensor([[1.0, 7.0], [3.0, 2.0]])).tolist()
         [[3.0, 7.0]]
     """
@@ -102,7 +99,6 @@ class AttentionReadout(nn.Module):
     Reference   Li et al., "Gated graph sequence neural networks", 2016, (7)
 
     Example
-        >>> from edgewise.graphs import complete
         >>> readout = AttentionReadout(1)
         >>> readout.gate.weight.data.fill_(100.0)
         tensor([[100.]])
@@ -135,7 +131,6 @@ class FirstReadout(nn.Module):
     Reference   Devlin et al., 2019 (the "pooler")
 
     Example
-        >>> from edgewise.graphs import complete
         >>> readout = FirstReadout(1)
         >>> readout.dense.weight.data, readout.dense.bias.data = torch.ones(1, 1), torch.zeros(1)
         >>> readout(Graph.batch([complete(1), complete(2)]), torch.tensor([[0.0], [99.0], [3.0]])).tolist()
@@ -169,5 +164,4 @@ READOUTS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def _two_graphs() -> Graph:
-    path = Graph.from_edge_index([[0, 1, 2, 1], [1, 0, 1, 2]], num_nodes=3)
-    return Graph.batch([path, Graph.from_edge_index([[0], [1]], num_nodes=2)])
+    return Graph.batch([complete(3), complete(2)])

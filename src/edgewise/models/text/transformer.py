@@ -257,7 +257,7 @@ def _lsh(at: Site, /, *, chunk: Count = 8, buckets: Count = 8, rounds: Count = 2
     """
     at = at.without_biases()
     hashing = AngularHash(at.width // at.heads, buckets, rounds)
-    return LSHAttention(at.width, at.heads, hashing, chunk=chunk, rotary=at.rotary, bias=at.bias)
+    return LSHAttention(at.width, at.heads, hashing, size=chunk, rotary=at.rotary, bias=at.bias)
 
 
 def _routing(at: Site, /, *, size: Count = 8, clusters: Count = 8) -> MultiHeadAttention:
@@ -279,7 +279,7 @@ def _sinkhorn(at: Site, /, *, block: Count = 8) -> MultiHeadAttention:
         block: Positions of a block; best near the root of the length.
     """
     at = at.without_biases()
-    return SinkhornAttention(at.width, at.heads, block=block, rotary=at.rotary, bias=at.bias)
+    return SinkhornAttention(at.width, at.heads, size=block, rotary=at.rotary, bias=at.bias)
 
 
 ATTENTIONS: dict[str, Callable[..., MultiHeadAttention]] = {

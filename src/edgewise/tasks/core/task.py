@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, known, known_options
 from edgewise.errors import ConfigError, DataError, GraphError
-from edgewise.graphs import PATTERNS, Graph, hears_later
+from edgewise.graphs import PATTERNS, Graph, is_causal
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
@@ -226,7 +226,7 @@ def given(pattern: Pattern) -> bool:
 
 def without_future(graph: Graph) -> Graph:
     """The graph, if no token attends to a later one; any other is a ConfigError."""
-    if hears_later(graph):
+    if not is_causal(graph):
         advice = "choose causal, strided, or window with sides=past"
         raise ConfigError(f"{graph} lets a token see the next one, which the model has to guess: {advice}")
     return graph

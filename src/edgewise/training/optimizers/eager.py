@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TypeVar, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.optim import Optimizer
@@ -21,3 +22,9 @@ def eager(kind: type[AnOptimizer]) -> type[AnOptimizer]:
     methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
     named = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
     return cast("type[AnOptimizer]", type(kind.__name__, (kind,), methods | named))
+
+
+def loss_of(closure: Callable[[], Any] | None) -> Any:
+    """What `Optimizer.step` returns: the loss that a closure computes anew, with its gradients; None without one."""
+    with torch.enable_grad():
+        return None if closure is None else closure()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
-from edgewise.training.optimizers.eager import eager
+from edgewise.training.optimizers.eager import eager, loss_of
 from edgewise.training.seeds import mix
 
 
@@ -55,10 +55,7 @@ class SGLD(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One move of every weight that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         generators: dict[torch.device, torch.Generator] = {}
         for group in self.param_groups:
             for w in group["params"]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError, ShapeError
-from edgewise.training.optimizers.eager import eager
+from edgewise.training.optimizers.eager import eager, loss_of
 
 
 def noise_covariance(gradients: Tensor) -> Tensor:
@@ -120,10 +120,7 @@ class ConstantSGD(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One move of every weight; after the burn-in at the rate that was measured."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         moving = [(group, w) for group in self.param_groups for w in group["params"] if w.grad is not None]
         for _, w in moving:
             self._measure(w)
