@@ -1,7 +1,5 @@
 """Adjacency: the exact forms of a graph (rule, ranges, edges), what is counted on them and cached with them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Self, TypeVar, cast
 

@@ -1,7 +1,5 @@
 """Graphs from graphs: transposes, unions, loops, subgraphs, batches. A rule stays a rule where the result has one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 

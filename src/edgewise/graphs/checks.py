@@ -1,7 +1,5 @@
 """Checks of what callers hand over, made once when a graph is built. Each error names the place and the bound."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

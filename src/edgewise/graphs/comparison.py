@@ -1,7 +1,5 @@
 """How alike two collections of graphs are: by what their nodes' degrees and triangles say, and graph by graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

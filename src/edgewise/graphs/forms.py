@@ -3,8 +3,6 @@
 Shape letters: I receivers, J senders, E edges, R intervals per receiver.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Graph: for every receiver i, the senders N(i) that it listens to. It holds no features."""
 
-from __future__ import annotations
-
 from edgewise.graphs.algebra import Algebra
 from edgewise.graphs.exchange import Exchange
 

@@ -1,7 +1,5 @@
 """Colour refinement: the Weisfeiler-Lehman tests, which say what message passing can tell apart and what it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

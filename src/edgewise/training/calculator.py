@@ -1,7 +1,5 @@
 """A trained potential as an ASE calculator: from then on, atoms move as it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

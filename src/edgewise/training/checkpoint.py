@@ -8,8 +8,6 @@
 A checkpoint is written into a hidden folder, flushed to the disk and renamed: a crash leaves the ones before untouched.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

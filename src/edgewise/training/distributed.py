@@ -3,8 +3,6 @@
 Every rank draws the same global batch and keeps its share of it, so the loss curve does not depend on their number.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

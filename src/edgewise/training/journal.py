@@ -1,7 +1,5 @@
 """What a run tells while it trains: `metrics.jsonl`, a progress bar or a few lines, and TensorBoard where wanted."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The one training loop: it resumes to the same bits after a kill, and stops by name at the first NaN."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping

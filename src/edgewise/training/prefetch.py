@@ -1,7 +1,5 @@
 """Batches of the next steps, made by threads while this step trains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier

@@ -1,11 +1,9 @@
 """A run folder seen from outside: what it was asked, what it reached, and its trained model."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import nn
@@ -48,7 +46,7 @@ class Result:
     run: Path
 
     @classmethod
-    def from_record(cls, record: dict[str, Any], run: Path) -> Result:
+    def from_record(cls, record: dict[str, Any], run: Path) -> Self:
         """The result that a run's last record holds."""
         metric, names = record["metric"], ("best_step", "seconds", "step_seconds")
         told = {name: record[name] for name in names}

@@ -1,12 +1,10 @@
 """What a run is made of, as plain dataclasses: everything that a recipe or the command line can choose."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 
@@ -200,7 +198,7 @@ class RunConfig:
         return {"recipe": self.recipe} | {name: part for name, part in plain(self).items() if name != "recipe"}
 
     @classmethod
-    def from_plain(cls, content: Mapping[str, object]) -> RunConfig:
+    def from_plain(cls, content: Mapping[str, object]) -> Self:
         """Read plain data; an unknown, missing or mistyped option is a `ConfigError` that names it."""
         return build(cls, content, "")
 
@@ -209,7 +207,7 @@ class RunConfig:
         return yaml.safe_dump({"layout": RUN_LAYOUT, **self.to_plain()}, sort_keys=False, allow_unicode=True)
 
     @classmethod
-    def read(cls, path: Path) -> RunConfig:
+    def read(cls, path: Path) -> Self:
         """Read a run's `config.yaml`.
 
         Errors      a run folder of another layout is a `CheckpointError`, anything else that does not fit a

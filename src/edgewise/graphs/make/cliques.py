@@ -1,7 +1,5 @@
 """Cliques: nodes that all listen to one another, counted at each node. No Weisfeiler-Lehman test of low order can."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

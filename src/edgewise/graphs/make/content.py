@@ -4,8 +4,6 @@ A node may stand in several places: once for each head, each round of hashing, e
 cluster) places ascend by the node's position, so that a node's senders there are a few contiguous places.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,10 +1,8 @@
 """Senders drawn for a whole layer at once, the important ones more often: an unbiased estimate of a convolution."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -30,10 +28,10 @@ class LayerSample:
     graphs: tuple[Graph, ...]
     weights: tuple[Tensor, ...]
 
-    def to(self, device: torch.device | str) -> LayerSample:
+    def to(self, device: torch.device | str) -> Self:
         """The same sample on a device."""
         graphs = tuple(graph.to(device) for graph in self.graphs)
-        return LayerSample(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.weights))
+        return type(self)(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.weights))
 
 
 def importance(graph: Graph, weight: Tensor, power: float = 2.0) -> Tensor:

@@ -1,7 +1,5 @@
 """Pairs of nodes, linked and not: a cut of a graph's links that leaks nothing, and pairs without a link at random."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Graphs from positions: who is near whom, by a k-d tree; in open space or in a periodic box."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,11 +1,9 @@
 """Neighbours drawn at random, hop by hop: small graphs on which layers learn about a graph that is too large."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -38,10 +36,10 @@ class Sample:
     graphs: tuple[Graph, ...]
     edges: tuple[Tensor, ...]
 
-    def to(self, device: torch.device | str) -> Sample:
+    def to(self, device: torch.device | str) -> Self:
         """The same sample on a device."""
         graphs = tuple(graph.to(device) for graph in self.graphs)
-        return Sample(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.edges))
+        return type(self)(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.edges))
 
 
 def sample_neighbors(

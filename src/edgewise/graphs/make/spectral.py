@@ -1,7 +1,5 @@
 """What a graph says of its own shape: Laplacian eigenvectors, random walks that come back, shortest paths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

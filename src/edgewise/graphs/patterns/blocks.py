@@ -1,7 +1,5 @@
 """Patterns of blocks that listen to themselves as a whole, or to each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,10 +1,9 @@
 """Who listens to whom in an encoder-decoder: three graphs, over source and target positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 
 import torch
 
@@ -48,9 +47,7 @@ class EncoderDecoderGraph:
             )
 
     @classmethod
-    def of(
-        cls, sources: Sequence[int], targets: Sequence[int], pattern: Callable[[int], Graph] = complete
-    ) -> EncoderDecoderGraph:
+    def of(cls, sources: Sequence[int], targets: Sequence[int], pattern: Callable[[int], Graph] = complete) -> Self:
         """Pairs side by side, by the lengths of their sources and targets.
 
         Symbols     pattern(n) = the encoder's graph over a source of n positions
@@ -65,9 +62,9 @@ class EncoderDecoderGraph:
         decoder = Graph.batch([_past(n) for n in targets])
         return cls(encoder, decoder, Graph.batch(list(map(complete, targets, sources))))
 
-    def to(self, device: torch.device | str) -> EncoderDecoderGraph:
+    def to(self, device: torch.device | str) -> Self:
         """The same three graphs on a device."""
-        return EncoderDecoderGraph(*(graph.to(device) for graph in (self.encoder, self.decoder, self.cross)))
+        return type(self)(*(graph.to(device) for graph in (self.encoder, self.decoder, self.cross)))
 
 
 @lru_cache(maxsize=1024)

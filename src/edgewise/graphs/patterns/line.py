@@ -1,7 +1,5 @@
 """Patterns on a line: positions 0, 1, ... of a sequence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Patterns in the plane: the pixels of an image of height x width, row by row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -12,6 +12,7 @@ from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.plain.examples import Example
 
 
 class KeyValueCache:
@@ -217,7 +218,7 @@ class MultiHeadAttention(nn.Module):
             nn.init.zeros_(self.output.bias)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return MultiHeadAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)
 
 

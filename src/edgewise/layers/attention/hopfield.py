@@ -3,8 +3,6 @@
 The networks store given patterns; the layers learn what is stored, what is asked, or both.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +12,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.plain.examples import Example
 
 
 class ClassicalHopfield:
@@ -212,7 +211,7 @@ class HopfieldAttention(MultiHeadAttention):
         return super().average(graph, retrieve(graph, q, k, self.beta, self.steps - 1), k, v)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         graph = Graph.from_edge_index([[0, 1, 2, 0], [1, 2, 0, 2]], num_nodes=4)
         return HopfieldAttention(4, 2, dropout=0.5), graph, (torch.randn(4, 4),)
 
@@ -259,7 +258,7 @@ class HopfieldPooling(nn.Module):
         return self.output(attend(nodes, q, k, v, Dot(scale=self.beta)).flatten(-2))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return HopfieldPooling(4, 2, steps=2), Graph.batch([complete(3), complete(2)]), (torch.randn(5, 4),)
 
 
@@ -307,7 +306,7 @@ class HopfieldLookup(nn.Module):
         return attend(lookup, q, k, v, Dot(scale=self.beta)).flatten(-2)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return HopfieldLookup(4, 2, memories=3, steps=2), complete(5), (torch.randn(5, 4),)
 
 

@@ -1,13 +1,12 @@
 """Kernel regression: attention by nearness, from which the scores of transformers descend."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Gaussian, attend
+from edgewise.layers.plain.examples import Example
 
 
 class KernelRegression(nn.Module):
@@ -40,5 +39,5 @@ class KernelRegression(nn.Module):
         return attend(graph, x, x, v.unsqueeze(-2), Gaussian(self.log_sigma.exp())).squeeze(-2)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return KernelRegression(), causal(5), (torch.randn(5, 2), torch.randn(5, 3))

@@ -5,8 +5,6 @@
 Linear attention takes a simple φ; the Performer draws one at random, so that φ(q)·φ(k) is exp(q·k) on average.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch
@@ -20,6 +18,7 @@ from edgewise.kernels import Kernel
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.plain.examples import Example
 
 
 class LinearAttention(MultiHeadAttention):
@@ -66,7 +65,7 @@ class LinearAttention(MultiHeadAttention):
         return RecurrentState(self.features) if isinstance(graph.rule, Causal) else KeyValueCache()
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return LinearAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)
 
 
@@ -221,5 +220,5 @@ class PerformerAttention(LinearAttention):
         return self.random(x * self.channels**-0.25)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return PerformerAttention(8, 4, PositiveFeatures(2, 8)), causal(5), (torch.randn(5, 8),)

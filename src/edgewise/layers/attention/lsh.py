@@ -1,7 +1,5 @@
 """Attention among nodes that hash alike: a graph made from content, anew in every call."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -10,6 +8,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Gathered, Graph, alike, causal
 from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import GroupedAttention
+from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -118,7 +117,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
         return y.unflatten(0, (*batch, -1)).transpose(-2, -3)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return LSHAttention(4, 2, AngularHash(2, buckets=2), size=1), causal(5), (torch.randn(5, 4),)
 
 

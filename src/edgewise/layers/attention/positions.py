@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
+from edgewise.layers.plain.examples import Example
 
 
 @cached
@@ -62,7 +63,7 @@ class Sinusoidal(nn.Module):
         return x + _waves(graph, self.channels, self.base).to(x.dtype)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return Sinusoidal(4), causal(5), (torch.randn(5, 4),)
 
 
@@ -104,7 +105,7 @@ class Learned(nn.Module):
             raise ShapeError(f"position {stop - 1} is outside the {len(self.weight)} positions that were learned")
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return Learned(8, 4), causal(5), (torch.randn(5, 4),)
 
 
@@ -146,7 +147,7 @@ class Rotary(nn.Module):
         return _turned(x, *turns(p, self.channels, self.base, x.dtype))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return Rotary(4), causal(5), (torch.randn(5, 2, 4),)
 
 

@@ -4,8 +4,6 @@ The distance i − j counts positions, the graph's receiver offset included, so 
 the whole graph sees. Any graph whose nodes stand in an order will do: causal, window, edges, a batch of texts.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,6 +18,7 @@ from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate,
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Sinusoidal, sinusoids
+from edgewise.layers.plain.examples import Example
 
 
 @cached
@@ -78,7 +77,7 @@ class ALiBiAttention(MultiHeadAttention):
         return Dot() + RelativeBias(_sloping(graph, q.shape[-2], dtype))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return ALiBiAttention(6, 3, dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
@@ -186,7 +185,7 @@ class T5Attention(MultiHeadAttention):
         return Dot() + RelativeBias(self.b[:, bucket])
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return T5Attention(6, 3, Buckets(4, 4), dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
@@ -246,7 +245,7 @@ class ShawAttention(MultiHeadAttention):
         return y + aggregate(to_distances, a, p.index_select(-2, order).to(v.dtype))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return ShawAttention(6, 3, reach=2, dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
@@ -312,7 +311,7 @@ class TransformerXLAttention(MultiHeadAttention):
         return Dot() + EdgeBias(scale * at_distance(graph, by_distance, column)) + SenderBias(scale * by_sender)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return TransformerXLAttention(6, 3, dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 

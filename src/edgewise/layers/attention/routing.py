@@ -1,7 +1,5 @@
 """Attention inside clusters of queries and keys, whose centres follow them as they are learned."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -10,6 +8,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Gathered, Graph, alike, causal, clusters, is_causal
 from edgewise.kernels import aggregate, attend
 from edgewise.layers.attention.attention import GroupedAttention
+from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -120,5 +119,5 @@ class RoutingAttention(GroupedAttention[Centroids]):
         return clusters(graph, near_i, near_j, self.size)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return RoutingAttention(4, 2, Centroids(2, 2, count=2), size=2), causal(5), (torch.randn(5, 4),)

@@ -1,7 +1,5 @@
 """Attention to one's own block and to a mixture of other blocks, which a network learns to sort."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +13,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import GroupedAttention
+from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -194,5 +193,5 @@ class SinkhornAttention(GroupedAttention[BlockSort]):
         return attend(blocking.graph, q, k, v, self.score(graph, q, k))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return SinkhornAttention(4, 2, size=2), causal(5), (torch.randn(5, 4),)

@@ -1,13 +1,11 @@
 """Factorised attention: each group of heads hears a sparse part of the graph, and together they reach all of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
@@ -16,6 +14,7 @@ from edgewise.graphs.patterns.line import strided_parts
 from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.uncompiled import uncompiled
 
 Parts = Callable[[int], tuple[Graph, ...]]
@@ -72,7 +71,7 @@ class FactorisedAttention(MultiHeadAttention):
         return within(graph, self.parts)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         layer = FactorisedAttention(4, 2, partial(strided_parts, stride=2), dropout=0.5)
         return layer, causal(5), (torch.randn(5, 4),)
 

@@ -12,6 +12,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
+from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.mlp import ACTIVATIONS
 
 Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
@@ -147,7 +148,7 @@ class PreNormBlock(TransformerBlock):
         return x + self._drop(self.feed_forward(self.norm_2(x)))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         block = PreNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5)
         return block, complete(5), (torch.randn(5, 4),)
 
@@ -175,7 +176,7 @@ class PostNormBlock(TransformerBlock):
         return self.norm_2(x + self._drop(self.feed_forward(x)))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         block = PostNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5)
         return block, complete(5), (torch.randn(5, 4),)
 
@@ -223,7 +224,7 @@ class PreNormDecoderBlock(TransformerBlock):
         return x + self._drop(self.feed_forward(self.norm_3(x)))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         attention, cross = MultiHeadAttention(4, 2), MultiHeadAttention(4, 2)
         block = PreNormDecoderBlock(4, attention, cross, FeedForward(4, 8), dropout=0.5)
         return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))
@@ -256,7 +257,7 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
         return self.norm_3(x + self._drop(self.feed_forward(x)))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         attention, cross = MultiHeadAttention(4, 2), MultiHeadAttention(4, 2)
         block = PostNormDecoderBlock(4, attention, cross, FeedForward(4, 8), dropout=0.5)
         return block, complete(5), (torch.randn(5, 4), torch.randn(5, 4))

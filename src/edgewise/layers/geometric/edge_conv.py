@@ -10,6 +10,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.kernels import EdgeNetwork, collect
+from edgewise.layers.plain.examples import Example, example_graph, small_example
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.layers.plain.mlp import MLP
 
@@ -63,9 +64,8 @@ class EdgeConv(nn.Module):
         return collect(graph, edge_message(self.mlp, x), "max")
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return EdgeConv(MLP([6, 5, 4], "tanh")), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(EdgeConv(MLP([6, 5, 4], "tanh")))
 
 
 class DynamicEdgeConv(nn.Module):
@@ -106,7 +106,6 @@ class DynamicEdgeConv(nn.Module):
         return collect(near, edge_message(self.mlp, rows), "max").unflatten(0, x.shape[:-1])
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+    def example() -> Example:
         x = torch.tensor([[0.0, 0.1, 0.3], [1.0, -0.2, 0.8], [2.5, 0.4, -0.6], [-1.5, 1.0, 0.2], [0.4, -2.0, 1.7]])
-        return DynamicEdgeConv(MLP([6, 5, 4], "tanh"), k=3), Graph.from_edge_index(edges, num_nodes=5), (x,)
+        return DynamicEdgeConv(MLP([6, 5, 4], "tanh"), k=3), example_graph(), (x,)

@@ -1,7 +1,5 @@
 """E(n)-equivariant graph networks: features that no rotation changes, and positions that turn with the input's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch
@@ -11,6 +9,7 @@ from edgewise.configuration import chosen
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, collect, maps_of
 from edgewise.layers.geometric.geometry import displacements, given, squared_lengths
+from edgewise.layers.plain.examples import Example, example_graph, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
 
@@ -74,8 +73,8 @@ class MessageNetwork(nn.Module):
         return h + self.phi_h(torch.cat([h, m_i], -1))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return MessageNetwork(3, 4), _example_graph(), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(MessageNetwork(3, 4))
 
 
 class EGNN(nn.Module):
@@ -120,8 +119,8 @@ class EGNN(nn.Module):
         return self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return EGNN(3, 4), _example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
+    def example() -> Example:
+        return EGNN(3, 4), example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
 
 
 class VelocityEGNN(EGNN):
@@ -159,8 +158,8 @@ class VelocityEGNN(EGNN):
         return new, moved + self.phi_v(h) * v
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return VelocityEGNN(3, 4), _example_graph(), (torch.randn(5, 3), torch.randn(5, 3), torch.randn(5, 3))
+    def example() -> Example:
+        return VelocityEGNN(3, 4), example_graph(), (torch.randn(5, 3), torch.randn(5, 3), torch.randn(5, 3))
 
 
 class AttentionEGNN(EGNN):
@@ -194,9 +193,5 @@ class AttentionEGNN(EGNN):
         return replace(super().message(h, x_ij, a_ij), gate=maps_of([self.phi_inf])[0])  # e_ij m_ij
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return AttentionEGNN(3, 4), _example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
-
-
-def _example_graph() -> Graph:
-    return Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)
+    def example() -> Example:
+        return AttentionEGNN(3, 4), example_graph(), (torch.randn(5, 3), torch.randn(5, 3))

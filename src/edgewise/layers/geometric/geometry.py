@@ -1,7 +1,5 @@
 """Where senders are, seen from receivers: displacements, distances and angles, in open space or a periodic box."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

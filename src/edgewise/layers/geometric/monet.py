@@ -7,6 +7,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 
@@ -92,9 +93,8 @@ class MoNet(nn.Module):
         return self.root(x) + aggregate(graph, theta_x, weight.to(theta_x.dtype)).sum(-2)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+    def example() -> Example:
         layer = MoNet(3, 4, kernels=2, coordinates=DegreeCoordinates(2))
         with torch.no_grad():
             layer.deviation.fill_(0.8)  # a narrower Gaussian amplifies rounding
-        return layer, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+        return small_example(layer)

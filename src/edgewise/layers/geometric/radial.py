@@ -1,13 +1,12 @@
 """Radial field: particles pull and push one another along the lines between them, and carry nothing else."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.kernels import collect
 from edgewise.layers.geometric.geometry import displacements, given, lengths, log_lengths
+from edgewise.layers.plain.examples import Example, example_graph
 from edgewise.layers.plain.mlp import MLP, begin_small
 
 
@@ -47,6 +46,5 @@ class RadialField(nn.Module):
         return x + self.phi_v(lengths(v)) * v + collect(graph, m_ij, "mean")
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return RadialField(4), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3), torch.randn(5, 3))
+    def example() -> Example:
+        return RadialField(4), example_graph(), (torch.randn(5, 3), torch.randn(5, 3))

@@ -1,7 +1,5 @@
 """SchNet: convolution with filters that are functions of the distance, so that atoms may be anywhere."""
 
-from __future__ import annotations
-
 from math import pi
 
 import torch
@@ -12,6 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
 from edgewise.layers.geometric.geometry import displacements, lengths
+from edgewise.layers.plain.examples import Example, example_graph
 from edgewise.layers.plain.linear import Linear
 
 
@@ -65,10 +64,9 @@ class SchNet(nn.Module):
         return EdgeNetwork((second,), shifted_softplus, edges=EdgeInput(first, r, self.cutoff), scale=ends_smoothly)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+    def example() -> Example:
         layer = SchNet(3, 4, gaussians=6, cutoff=4.0)
-        return layer, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3), torch.randn(5, 3))
+        return layer, example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
 
 
 def _pairs(graph: Graph) -> Graph | None:

@@ -1,7 +1,5 @@
 """Tensor field networks, and their attention: messages are features of several types, which turn as space does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +9,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, attend, collect, edges_as_senders
 from edgewise.layers.geometric.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type
+from edgewise.layers.plain.examples import Example, example_graph
 
 VECTORS = Coupling()  # numbers and vectors, by all paths between them
 
@@ -61,8 +60,8 @@ class TFN(nn.Module):
         return torch.cat([own + mixed for own, mixed in zip(self.own(by_type(h)), self.mixed(m), strict=True)], -2)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return TFN(2, 4), _example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
+    def example() -> Example:
+        return TFN(2, 4), example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
 
 
 class SE3Attention(nn.Module):
@@ -135,9 +134,5 @@ class SE3Attention(nn.Module):
         return [p.unflatten(-2, (-1, count)).flatten(-2) for p, count in zip(parts, self.coupling.paths, strict=True)]
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return SE3Attention(2, 2, 4), _example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
-
-
-def _example_graph() -> Graph:
-    return Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)
+    def example() -> Example:
+        return SE3Attention(2, 2, 4), example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))

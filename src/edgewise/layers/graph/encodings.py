@@ -9,6 +9,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, laplacian_spectrum, random_walk_returns
+from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.uncompiled import uncompiled
 
@@ -56,7 +57,7 @@ class LaplacianEncoding(nn.Module):
         return x + self.linear(v)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return LaplacianEncoding(4, count=3), _lopsided(), (torch.randn(6, 4),)
 
 
@@ -93,7 +94,7 @@ class SignInvariantEncoding(nn.Module):
         return x + self.rho(both.flatten(-2))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return SignInvariantEncoding(4, count=3, hidden=3), _lopsided(), (torch.randn(6, 4),)
 
 
@@ -130,7 +131,7 @@ class EigenspaceEncoding(nn.Module):
         return x + self.rho((self.phi(read) * whole.to(x.dtype).unsqueeze(-1)).sum(-2))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return EigenspaceEncoding(4, count=3, hidden=3), _lopsided(), (torch.randn(6, 4),)
 
 
@@ -167,7 +168,7 @@ class RandomWalkEncoding(nn.Module):
         return _returns(graph, self.steps)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return RandomWalkEncoding(4, steps=3), _lopsided(), (torch.randn(6, 4),)
 
 
@@ -204,7 +205,7 @@ class CliqueEncoding(nn.Module):
         return _counts(graph, self.largest)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return CliqueEncoding(4, largest=4), _lopsided(), (torch.randn(6, 4),)
 
 

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, GatedAdditive, attend
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 
@@ -75,9 +76,8 @@ class GAT(AdditiveAttention):
         return self.over_heads(attend(graph.add_self_loops(), Wx, Wx, Wx, e, dropout=self.dropout_now))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GAT(3, 2, heads=2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(GAT(3, 2, heads=2, dropout=0.5))
 
 
 class GATv2(AdditiveAttention):
@@ -116,6 +116,5 @@ class GATv2(AdditiveAttention):
         return self.over_heads(attend(graph.add_self_loops(), q, k, k, e, dropout=self.dropout_now))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GATv2(3, 2, heads=2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(GATv2(3, 2, heads=2, dropout=0.5))

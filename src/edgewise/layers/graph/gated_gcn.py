@@ -7,6 +7,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import collect, ends
 from edgewise.layers.graph.sage import at_receivers
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 EPSILON = 1e-6
@@ -60,6 +61,5 @@ class GatedGCN(nn.Module):
         return at_receivers(graph, A) + collect(graph, gates * B_j) / (collect(graph, gates) + EPSILON), e
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GatedGCN(3, 4), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(GatedGCN(3, 4))

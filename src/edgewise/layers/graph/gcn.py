@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 
@@ -69,9 +70,8 @@ class GCN(nn.Module):
         return y if self.bias is None else y + self.bias
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GCN(3, 4), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(GCN(3, 4))
 
 
 class FastGCN(GCN):
@@ -101,6 +101,5 @@ class FastGCN(GCN):
         return y if self.bias is None else y + self.bias
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return FastGCN(3, 4), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(FastGCN(3, 4))

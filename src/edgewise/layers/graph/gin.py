@@ -8,6 +8,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate, collect, ends
 from edgewise.layers.graph.sage import at_receivers
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 from edgewise.layers.plain.mlp import MLP
 
@@ -49,9 +50,8 @@ class GIN(nn.Module):
         return self.mlp.after_first((1 + self.epsilon) * Wx + aggregate(graph, Wx) + b)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GIN(MLP([3, 6, 4], "tanh")), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(GIN(MLP([3, 6, 4], "tanh")))
 
 
 class GINE(nn.Module):
@@ -92,6 +92,5 @@ class GINE(nn.Module):
         return self.mlp((1 + self.epsilon) * x_i + collect(graph, m_ij))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GINE(MLP([3, 6, 4], "tanh")), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(GINE(MLP([3, 6, 4], "tanh")))

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -12,6 +11,7 @@ from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.graph.graph_attention import all_pairs
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.mlp import MLP
 
 
@@ -66,7 +66,6 @@ class GPS(nn.Module):
         return functional.dropout(x, self.dropout, self.training)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+    def example() -> Example:
         block = GPS(4, GIN(MLP([4, 4], "tanh")), MultiHeadAttention(4, 2), FeedForward(4, 4), norm="layer", dropout=0.5)
-        return block, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+        return small_example(block, 4)

@@ -13,6 +13,7 @@ from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.uncompiled import uncompiled
 
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
@@ -99,9 +100,8 @@ class GraphAttention(MultiHeadAttention):
         return self.output(y.flatten(-2)), self.edge_output(w)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return GraphAttention(4, 2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+    def example() -> Example:
+        return small_example(GraphAttention(4, 2, dropout=0.5), 4)
 
 
 class EdgeTransformerBlock(nn.Module):
@@ -215,11 +215,10 @@ class GraphormerAttention(MultiHeadAttention):
         return all_pairs(graph), _hops(graph, self.most)[1]
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+    def example() -> Example:
         layer = GraphormerAttention(4, 2, most=2, dropout=0.5)
         nn.init.normal_(layer.distance)
-        return layer, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+        return small_example(layer, 4)
 
 
 class CentralityEncoding(nn.Module):
@@ -252,9 +251,8 @@ class CentralityEncoding(nn.Module):
         return x + self.in_degree[incoming] + self.out_degree[outgoing]
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return CentralityEncoding(4, largest=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+    def example() -> Example:
+        return small_example(CentralityEncoding(4, largest=2), 4)
 
 
 class KernelAttention(MultiHeadAttention):
@@ -302,7 +300,7 @@ class KernelAttention(MultiHeadAttention):
         return kernel_pairs(graph, *self.kernel[1:])
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         edges = [[0, 1, 1, 2, 2, 0, 3, 0], [1, 0, 2, 1, 0, 2, 0, 3]]
         return KernelAttention(4, 2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
 
@@ -350,6 +348,5 @@ class HadamardAttention(MultiHeadAttention):
         return counted_pairs(graph)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return HadamardAttention(4, 2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
+    def example() -> Example:
+        return small_example(HadamardAttention(4, 2, dropout=0.5), 4)

@@ -7,6 +7,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, aggregate, collect
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.mlp import MLP
 
 
@@ -143,10 +144,9 @@ class GraphNetwork(nn.Module):
         return x, e, u
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
+    def example() -> Example:
         block = GraphNetwork(EdgeUpdate(MLP([6, 5, 4], "tanh")), NodeUpdate(MLP([7, 6, 2], "tanh")), None)
-        return block, Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+        return small_example(block)
 
 
 def spread(graph: Graph, u: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 
@@ -67,9 +68,8 @@ class SAGEMean(nn.Module):
         return functional.normalize(y, dim=-1) if self.normalize else y
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return SAGEMean(3, 4, normalize=True), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(SAGEMean(3, 4, normalize=True))
 
 
 class SAGEPool(nn.Module):
@@ -108,9 +108,8 @@ class SAGEPool(nn.Module):
         return functional.normalize(y, dim=-1) if self.normalize else y
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return SAGEPool(3, 4), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(SAGEPool(3, 4))
 
 
 class SAGELSTM(nn.Module):
@@ -163,9 +162,8 @@ class SAGELSTM(nn.Module):
         return y.view(*x.shape[:-2], *y.shape[1:])
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return SAGELSTM(3, 4, hidden=2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(SAGELSTM(3, 4, hidden=2))
 
 
 @cached

@@ -12,6 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.mlp import MLP
 
 
@@ -69,9 +70,8 @@ class PairNorm(nn.Module):
         return self.scale * x * spread(graph, (length + 1e-5).rsqrt())
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return PairNorm(), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(PairNorm())
 
 
 class VirtualNode(nn.Module):
@@ -103,9 +103,8 @@ class VirtualNode(nn.Module):
         return x + spread(graph, self.mlp(aggregate(graph.membership(), x)))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return VirtualNode(MLP([3, 4, 3], "tanh")), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(VirtualNode(MLP([3, 4, 3], "tanh")))
 
 
 class JumpingKnowledge(nn.Module):

@@ -1,7 +1,5 @@
 """Convolutions over groups of planar motions: when the image turns, so do the features, and nothing else changes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import pi
 from typing import Literal
@@ -16,6 +14,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
+from edgewise.layers.plain.examples import Example, example_graph
 
 
 @dataclass(frozen=True)
@@ -172,8 +171,8 @@ class LiftingConvolution(_PlaneConvolution):
         return self.convolve(graph, x.unsqueeze(-2), W, p, cell)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return LiftingConvolution(PlaneGroup(4), 2, 2, radius=1), _example_graph(), (torch.randn(5, 2), _positions())
+    def example() -> Example:
+        return LiftingConvolution(PlaneGroup(4), 2, 2, radius=1), example_graph(), (torch.randn(5, 2), _positions())
 
 
 class GroupConvolution(_PlaneConvolution):
@@ -208,9 +207,9 @@ class GroupConvolution(_PlaneConvolution):
         return self.convolve(graph, x, W, p, cell)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         inputs = torch.randn(5, 4, 1), _positions()
-        return GroupConvolution(PlaneGroup(4), 1, 2, radius=1), _example_graph(), inputs
+        return GroupConvolution(PlaneGroup(4), 1, 2, radius=1), example_graph(), inputs
 
 
 class GroupPooling(nn.Module):
@@ -239,12 +238,8 @@ class GroupPooling(nn.Module):
         return x.amax(-2) if self.reduce == "max" else x.mean(-2)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return GroupPooling(), _example_graph(), (torch.randn(5, 4, 2),)
-
-
-def _example_graph() -> Graph:
-    return Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)
+    def example() -> Example:
+        return GroupPooling(), example_graph(), (torch.randn(5, 4, 2),)
 
 
 def _positions() -> Tensor:

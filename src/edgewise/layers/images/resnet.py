@@ -1,7 +1,5 @@
 """A compact residual network: pictures become feature vectors."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

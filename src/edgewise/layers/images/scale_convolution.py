@@ -1,7 +1,5 @@
 """Convolutions over scales: an image of half the size gives the same features, one scale further down."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +9,7 @@ from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.images.group_convolution import lattice_points, over_pixels
+from edgewise.layers.plain.examples import Example, example_graph
 
 
 class ScaleSpace(nn.Module):
@@ -50,8 +49,8 @@ class ScaleSpace(nn.Module):
         return torch.stack(z, -2)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return ScaleSpace(3), _example_graph(), (torch.randn(5, 2), _positions())
+    def example() -> Example:
+        return ScaleSpace(3), example_graph(), (torch.randn(5, 2), _positions())
 
 
 class ScaleConvolution(nn.Module):
@@ -103,8 +102,8 @@ class ScaleConvolution(nn.Module):
         return stacked if self.bias is None else stacked + self.bias
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        return ScaleConvolution(2, 2, radius=1), _example_graph(), (torch.randn(5, 3, 2), _positions())
+    def example() -> Example:
+        return ScaleConvolution(2, 2, radius=1), example_graph(), (torch.randn(5, 3, 2), _positions())
 
 
 def spread(graph: Graph, x: Tensor, W: Tensor, radius: float, scale: int, p_ij: Tensor | None = None) -> Tensor:
@@ -128,10 +127,6 @@ def spread(graph: Graph, x: Tensor, W: Tensor, radius: float, scale: int, p_ij: 
     bank = W.new_zeros(side * side, *W.shape[1:])
     bank[(points + int(radius)) @ torch.tensor([side, 1])] = W
     return over_pixels(rule, x, bank.permute(2, 1, 0).unflatten(-1, (side, side)), scale)
-
-
-def _example_graph() -> Graph:
-    return Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)
 
 
 def _positions() -> Tensor:

@@ -1,7 +1,5 @@
 """Swin: attention within the squares of an image, biased by where in the square; then four pixels become one."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch
@@ -15,6 +13,7 @@ from edgewise.kernels import Dot, EdgeBias
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS
+from edgewise.layers.plain.examples import Example
 
 
 class WindowAttention(MultiHeadAttention):
@@ -56,7 +55,7 @@ class WindowAttention(MultiHeadAttention):
         return Dot() + EdgeBias(self.b.T.index_select(0, column_of(graph, self.columns, self.size)))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return WindowAttention(6, 3, columns=4, size=2, dropout=0.5), squares(2, 4, 2, shift=1), (torch.randn(8, 6),)
 
 

@@ -1,7 +1,5 @@
 """Low-rank adaptation: a trained model learns something new through a few numbers beside each of its linear maps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 

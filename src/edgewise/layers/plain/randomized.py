@@ -1,7 +1,5 @@
 """Randomised automatic differentiation: the backward pass remembers a random part of the activations, unbiased."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

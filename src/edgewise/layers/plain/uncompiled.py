@@ -1,7 +1,5 @@
 """What `torch.compile` shall leave alone, said without loading the compiler."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

@@ -9,6 +9,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
 
 
@@ -43,9 +44,8 @@ class ClusterAssignment(nn.Module):
         return self.linear(x).softmax(-1)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return ClusterAssignment(3, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(ClusterAssignment(3, 2))
 
 
 class Pooled(NamedTuple):

@@ -10,6 +10,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.kernels import SenderBias, Uniform, aggregate, attend
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
+from edgewise.layers.plain.examples import Example
 
 
 class _Readout(nn.Module):
@@ -40,7 +41,7 @@ class MeanReadout(_Readout):
     reduce = "mean"
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return MeanReadout(), _two_graphs(), (torch.randn(5, 3),)
 
 
@@ -61,7 +62,7 @@ class SumReadout(_Readout):
     reduce = "sum"
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return SumReadout(), _two_graphs(), (torch.randn(5, 3),)
 
 
@@ -82,7 +83,7 @@ class MaxReadout(_Readout):
     reduce = "max"
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return MaxReadout(), _two_graphs(), (torch.randn(5, 3),)
 
 
@@ -115,7 +116,7 @@ class AttentionReadout(nn.Module):
         return attend(graph.membership(), None, None, x.unsqueeze(-2), score).squeeze(-2)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return AttentionReadout(3), _two_graphs(), (torch.randn(5, 3),)
 
 
@@ -149,7 +150,7 @@ class FirstReadout(nn.Module):
         return torch.where(members.in_degrees().unsqueeze(-1) > 0, self.dense(x_0).tanh(), 0.0)
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
+    def example() -> Example:
         return FirstReadout(3), _two_graphs(), (torch.randn(5, 3),)
 
 

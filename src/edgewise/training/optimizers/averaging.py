@@ -1,7 +1,5 @@
 """Stochastic weight averaging: the mean of the weights that SGD passes through lies in the middle of a wide valley."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -23,8 +23,6 @@ Reference   equation numbers of Baggag and Saad, "Deep learning, transformers an
             and Ba (2015), Adam; Loshchilov and Hutter (2019), AdamW.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any

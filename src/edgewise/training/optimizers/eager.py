@@ -1,7 +1,5 @@
 """PyTorch's optimisers without the wrappers through which each imports torch.compile."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast

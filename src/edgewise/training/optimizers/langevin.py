@@ -1,7 +1,5 @@
 """Stochastic gradient Langevin dynamics: gradient descent with as much noise as makes it sample the posterior."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from math import cos, pi, sqrt
 from typing import Any

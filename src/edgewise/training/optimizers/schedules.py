@@ -5,8 +5,6 @@ it rises linearly, (t + 1) / (W + 1), so that no step is wasted on a rate of zer
 W ≤ t ≤ T.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import cos, pi
 from typing import Annotated

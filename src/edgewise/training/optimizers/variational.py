@@ -5,8 +5,6 @@ SGD at a constant rate ends up in a Gaussian around the minimum. The functions h
 rate for which it is nearest, in Kullback-Leibler divergence, to the posterior N(0, (N A)⁻¹).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
