@@ -16,10 +16,7 @@ T = TypeVar("T")
 
 
 class Adjacency:
-    """Who listens to whom in three exact forms, each lowered to the next on demand; what every `Graph` is.
-
-    A rule is a predicate on positions; ranges are a few sender intervals per receiver; edges are CSR.
-    """
+    """The three exact forms of a `Graph`, each lowered to the next on demand."""
 
     num_receivers: int
     num_senders: int
@@ -199,10 +196,8 @@ class Adjacency:
     def sort_edges(self, t: Tensor) -> Tensor:
         """Bring an edge tensor [E, ...] from the order in which the caller gave the edges into the graph's order."""
         if self._order is None:
-            raise GraphError(
-                "this graph has no caller's edge order: only graphs made from a list of edges remember one, and of "
-                "the graphs made from those, to, transpose and batch keep it; here edge_index() is the order"
-            )
+            only = "only graphs made from a list of edges have one, and what to, transpose and batch make of those"
+            raise GraphError(f"this graph has no caller's edge order: {only}; here edge_index() is the order")
         if t.dim() == 0 or t.shape[0] != self.num_edges:
             raise ShapeError(f"an edge tensor of this graph has shape [{self.num_edges}, ...], not {list(t.shape)}")
         return t.index_select(0, self._order)

@@ -111,7 +111,7 @@ def isomorphism_classes(graphs: Sequence[Graph]) -> list[int]:
     if not graphs:
         return []
     simple = [graph.symmetrise().remove_self_loops().coalesce() for graph in graphs]
-    found: list[int] = []
+    classes: list[int] = []
     known: dict[int, list[tuple[Any, int]]] = {}  # of each hash, one graph of each class
     for graph, number in zip(simple, refinement_classes(simple).tolist(), strict=True):
         here, alike = graph.to_networkx().to_undirected(), known.setdefault(number, [])
@@ -119,8 +119,8 @@ def isomorphism_classes(graphs: Sequence[Graph]) -> list[int]:
         if name is None:
             name = sum(map(len, known.values()))
             alike.append((here, name))
-        found.append(name)
-    return found
+        classes.append(name)
+    return classes
 
 
 def random_alike(graph: Graph, generator: torch.Generator | None = None) -> Graph:

@@ -143,15 +143,15 @@ def _sorted_in_c(
 
 def distinct_edges(offsets: Tensor, senders: Tensor) -> tuple[Tensor, Tensor] | None:
     """(offsets, senders) with one edge for each set of parallel ones, in O(I + E); None where the C++ cannot."""
-    kept = torch.empty_like(offsets)
-    library = compiled(offsets, senders, kept)
+    new_offsets = torch.empty_like(offsets)
+    library = compiled(offsets, senders, new_offsets)
     if library is None:
         return None
     offsets, senders = offsets.contiguous(), senders.contiguous()
-    graph = (native.threads(), offsets.shape[0] - 1, offsets.data_ptr(), senders.data_ptr(), kept.data_ptr())
+    graph = (native.threads(), offsets.shape[0] - 1, offsets.data_ptr(), senders.data_ptr(), new_offsets.data_ptr())
     distinct = senders.new_empty(library.count_distinct(*graph))
     library.keep_distinct(*graph, distinct.data_ptr())
-    return kept, distinct
+    return new_offsets, distinct
 
 
 def block_counts_of_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int], block: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Colour refinement: the Weisfeiler-Lehman tests, which say what message passing can tell apart and what it cannot."""
+"""Colour refinement: the Weisfeiler-Lehman tests, which bound what message passing can distinguish."""
 
 from collections.abc import Sequence
 
@@ -31,9 +31,9 @@ def refine(graph: Graph, colors: Tensor | None = None, rounds: int | None = None
     """
     c, count = _start(graph, colors), -1
     for _ in range(graph.num_receivers if rounds is None else whole_number(rounds, "rounds")):
-        heard = torch.zeros(graph.num_edges + 1, dtype=torch.int64, device=graph.device)
-        torch.cumsum(_mixed(c)[graph.senders], 0, out=heard[1:])  # sums wrap, and their differences wrap back
-        c = _mixed(_mixed(c) * 3 + heard[graph.offsets].diff())
+        sums = torch.zeros(graph.num_edges + 1, dtype=torch.int64, device=graph.device)
+        torch.cumsum(_mixed(c)[graph.senders], 0, out=sums[1:])  # sums wrap, and their differences wrap back
+        c = _mixed(_mixed(c) * 3 + sums[graph.offsets].diff())
         classes = len(c.unique())
         if classes == count:
             break
@@ -60,7 +60,7 @@ def refine_pairs(graph: Graph, colors: Tensor | None = None) -> Tensor:
 
 
 def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence[Tensor] | None = None) -> Tensor:
-    """Which graphs a Weisfeiler-Lehman test tells apart: graphs of one number could be the same, others are not.
+    """Which graphs a Weisfeiler-Lehman test distinguishes: graphs of one class may be isomorphic, others are not.
 
     Symbols     order = 1 for colour refinement, 2 for folklore 2-WL; colors = one tensor of colours for each graph
     Shapes      G graphs -> [G] int64, numbered from 0

@@ -143,7 +143,8 @@ class _Pair(Rule):
 
     @property
     def extent(self) -> tuple[int, int] | None:
-        return _covered_by_both(self.first, self.second)
+        a, b = self.first.extent, self.second.extent
+        return a or b if a is None or b is None else (min(a[0], b[0]), min(a[1], b[1]))
 
     def transposed(self) -> Rule | None:
         first, second = self.first.transposed(), self.second.transposed()
@@ -179,10 +180,3 @@ class Both(_Pair):
             torch.maximum(starts[:, :, None], starts_2[:, None, :]).flatten(1),
             torch.minimum(stops[:, :, None], stops_2[:, None, :]).flatten(1),
         )
-
-
-def _covered_by_both(first: Rule, second: Rule) -> tuple[int, int] | None:
-    a, b = first.extent, second.extent
-    if a is None or b is None:
-        return a or b
-    return min(a[0], b[0]), min(a[1], b[1])

@@ -70,7 +70,7 @@ def test_all_pairs_without_a_link_can_be_had_and_no_more() -> None:
     graph = window(5, 1)
     everyone = set(itertools.combinations(range(5), 2))
     assert pairs(sample_non_links(graph, 6)) == everyone - pairs(links_of(graph))
-    with pytest.raises(GraphError, match="7 pairs without a link were asked for, but this graph has 6"):
+    with pytest.raises(GraphError, match="7 pairs without a link were requested, but this graph has 6"):
         sample_non_links(graph, 7)
     assert sample_non_links(complete(4), 0).shape == (2, 0)
 

@@ -173,7 +173,7 @@ def test_pooling_is_the_equation_for_each_graph(steps):
         k, v = (half.view(-1, 2, 3) for half in pooling.projection(part).chunk(2, -1))
         heads = []
         for h in range(2):
-            state = pooling.question[h]
+            state = pooling.query[h]
             for values in (*[k[:, h]] * (steps - 1), v[:, h]):
                 state = (0.8 * k[:, h] @ state).softmax(0) @ values
             heads.append(state)
@@ -189,8 +189,8 @@ def test_lookup_is_the_equation(steps):
     heads = []
     for h in range(2):
         state = q[:, :, h]
-        for values in (*[lookup.stored[:, h]] * (steps - 1), lookup.answers[:, h]):
-            state = (state @ lookup.stored[:, h].T / math.sqrt(3)).softmax(-1) @ values
+        for values in (*[lookup.keys[:, h]] * (steps - 1), lookup.values[:, h]):
+            state = (state @ lookup.keys[:, h].T / math.sqrt(3)).softmax(-1) @ values
         heads.append(state)
     parameters = dict(lookup.named_parameters())
     assert_parity(lookup, parameters, (complete(4), x), torch.cat(heads, -1), [x, *parameters.values()])

@@ -107,7 +107,7 @@ def test_one_filter_serves_both_directions(monkeypatch, cell):
     found = []
     for pairs in (True, False):
         if not pairs:
-            monkeypatch.setattr(schnet, "_pairs", lambda graph: None)
+            monkeypatch.setattr(schnet, "linked_pairs", lambda graph: None)
         y = layer(graph, h, x, cell)
         found.append([y, *torch.autograd.grad(y.square().sum(), [h, x, *layer.parameters()])])
     assert made == [graph.num_edges // 2, graph.num_edges]

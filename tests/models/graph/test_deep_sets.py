@@ -8,7 +8,7 @@ BAGS = Features(3, 2, whole_graph=True)
 
 
 def test_a_set_is_read_as_its_equation_says():
-    """Set by set, with the Hopfield readout written out: a learned question, one step, β = 1."""
+    """Set by set, with the Hopfield readout written out: a learned query, one step, β = 1."""
     torch.manual_seed(0)
     model = DeepSets(DeepSetsSettings((6, 4)), BAGS).double()
     sizes = [4, 1, 2]
@@ -19,7 +19,7 @@ def test_a_set_is_read_as_its_equation_says():
         h = second(first(instances).relu()).relu()
         h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
         k, v = pooling.projection(h * model.norm.weight + model.norm.bias).chunk(2, -1)
-        weights = (k @ pooling.question[0]).softmax(0)
+        weights = (k @ pooling.query[0]).softmax(0)
         rows.append(model.head(pooling.output(weights @ v)))
     expected, found = torch.stack(rows), model(Graph.batch([complete(n) for n in sizes]), x)
     assert (found - expected).abs().max() < 1e-12

@@ -1,4 +1,4 @@
-"""Cliques: nodes that all listen to one another, counted at each node. No Weisfeiler-Lehman test of low order can."""
+"""Cliques, sets of nodes all linked with one another, counted at each node: what Weisfeiler-Lehman tests cannot do."""
 
 import torch
 from torch import Tensor
@@ -24,21 +24,20 @@ def clique_counts(graph: Graph, largest: int = 5) -> Tensor:
     if not graph.is_square:
         raise GraphError("cliques need receivers and senders to be the same nodes")
     counts = torch.zeros(graph.num_receivers, whole_number(largest, "largest", least=3) - 2, dtype=torch.float64)
-    found: list[tuple[list[int], int]] = []  # a clique, and as bits the later nodes that would make it larger
     neighbors = [0] * graph.num_receivers
     for i, j in graph.symmetrise().remove_self_loops().edge_index().T.tolist():
         neighbors[i] |= 1 << j
-    for i, others in enumerate(neighbors):
-        found.append(([i], others >> (i + 1) << (i + 1)))
+    # Each clique, and as bits the later nodes that would make it larger.
+    stack = [([i], others >> (i + 1) << (i + 1)) for i, others in enumerate(neighbors)]
     members: list[list[int]] = [[] for _ in range(counts.shape[1])]
-    while found:
-        clique, common = found.pop()
+    while stack:
+        clique, common = stack.pop()
         if len(clique) > 2:
             members[len(clique) - 3] += clique
         while common and len(clique) < largest:
             node = common.bit_length() - 1
             common ^= 1 << node
-            found.append(([*clique, node], common & neighbors[node]))
+            stack.append(([*clique, node], common & neighbors[node]))
     for size, nodes in enumerate(members):
         counts[:, size] = torch.bincount(torch.tensor(nodes, dtype=torch.int64), minlength=len(counts))
     return counts.to(graph.device)

@@ -118,7 +118,7 @@ def _between(graph: Graph, receivers: Tensor, senders: Tensor) -> tuple[Graph, T
     rows = torch.repeat_interleave(stops - starts)
     place = torch.full((graph.num_senders,), -1, device=graph.device)
     place[senders] = torch.arange(len(senders), device=graph.device)
-    kept = place[graph.senders[edges]] >= 0
-    edges, rows = edges[kept], rows[kept]
+    inside = place[graph.senders[edges]] >= 0
+    edges, rows = edges[inside], rows[inside]
     offsets = lowering.offsets_of(lowering.counts(rows, len(receivers)))
     return Graph.from_csr(offsets, place[graph.senders[edges]], len(senders)), edges

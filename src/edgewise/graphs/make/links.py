@@ -20,7 +20,7 @@ class LinkCut:
 
     Symbols     pairs {i, j} are columns [2, M] with i < j: each link once, whichever way its edges lead
     Args:
-        graph: The training links alone, in both directions: nothing held out can be heard through it.
+        graph: The training links alone, in both directions: it leaks nothing that is held out.
         train: The training links.
         valid: Links to choose the weights by ...
         valid_none: ... and as many pairs without a link.
@@ -68,19 +68,19 @@ def sample_non_links(graph: Graph, count: int, generator: torch.Generator | None
     free = nodes * (nodes - 1) // 2 - len(linked)
     drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}
     if count > free:
-        raise GraphError(f"{count} pairs without a link were asked for, but this graph has {free}")
+        raise GraphError(f"{count} pairs without a link were requested, but this graph has {free}")
     if nodes * nodes <= FEW_PAIRS or count + len(linked) > free // 2:
         i, j = torch.triu_indices(nodes, nodes, 1, device=graph.device)
-        found = _without(i * nodes + j, linked)
+        pairs = _without(i * nodes + j, linked)
     else:
-        found = linked[:0]
-        while len(found) < count:
-            ends = torch.randint(nodes, (2, 2 * (count - len(found)) + 16), **drawn).to(graph.device)
+        pairs = linked[:0]
+        while len(pairs) < count:
+            ends = torch.randint(nodes, (2, 2 * (count - len(pairs)) + 16), **drawn).to(graph.device)
             low, high = ends.min(0).values, ends.max(0).values
-            found = torch.cat([found, _without((low * nodes + high)[low < high], linked)]).unique()
-    # Any `count` of those found, not the first: they ascend.
-    chosen = torch.randperm(len(found), **drawn)[:count].to(graph.device)
-    return _pairs(found[chosen].sort().values, nodes)
+            pairs = torch.cat([pairs, _without((low * nodes + high)[low < high], linked)]).unique()
+    # Any `count` of those, not the first: they ascend.
+    chosen = torch.randperm(len(pairs), **drawn)[:count].to(graph.device)
+    return _pairs(pairs[chosen].sort().values, nodes)
 
 
 def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generator | None = None) -> LinkCut:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgewise.errors import GraphError
+from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
 
@@ -65,18 +66,16 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     >>> k_nearest_in_members(torch.tensor([[0.0], [1.0], [0.1], [9.0]]), torch.tensor([2, 2]), k=2).senders.tolist()
     [0, 1, 0, 1, 2, 3, 2, 3]
     """
-    members = points.split(sizes.tolist())
-    if len({len(member) for member in members}) != 1 or len(members[0]) > DENSE:
-        return Graph.batch(k_nearest(member, k, loops=loops) for member in members)
-    k, n = min(whole_number(k, "k"), max(0, len(members[0]) - (not loops))), len(members[0])
-    x = torch.from_numpy(_rows(points, "points")).unflatten(0, (len(members), n))
+    x = _members(points, sizes)
+    if x is None:
+        return Graph.batch(k_nearest(member, k, loops=loops) for member in points.split(sizes.tolist()))
+    n = x.shape[1]
+    k = min(whole_number(k, "k"), max(0, n - (not loops)))
     distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
     distance.diagonal(dim1=1, dim2=2).fill_(-1 if loops else math.inf)
     nearest = distance.sort(stable=True).indices[..., :k].sort(-1).values
-    senders = (nearest + n * torch.arange(len(members))[:, None, None]).flatten()
-    offsets = torch.arange(len(points) + 1) * nearest.shape[-1]
-    forms: dict[str, Any] = {"offsets": offsets, "senders": senders, "sizes": torch.full((len(members),), n)}
-    return Graph._of(len(points), len(points), **forms).to(_device(points))
+    senders = (nearest + n * torch.arange(len(x))[:, None, None]).flatten()
+    return _batch(points, x, torch.arange(len(points) + 1) * nearest.shape[-1], senders)
 
 
 def radius_graph(
@@ -122,19 +121,28 @@ def radius_graph_in_members(points: Tensor, sizes: Tensor, radius: float) -> Gra
     >>> radius_graph_in_members(torch.tensor([[0.0], [1.0], [0.1], [9.0]]), torch.tensor([2, 2]), 2.0).senders.tolist()
     [1, 0]
     """
-    members = points.split(sizes.tolist())
-    if len({len(member) for member in members}) != 1 or len(members[0]) > DENSE:
-        return Graph.batch(radius_graph(member, radius) for member in members)
-    radius, n = _radius(radius), len(members[0])
-    x = torch.from_numpy(_rows(points, "points")).unflatten(0, (len(members), n))
+    x = _members(points, sizes)
+    if x is None:
+        return Graph.batch(radius_graph(member, radius) for member in points.split(sizes.tolist()))
+    radius, n = _radius(radius), x.shape[1]
     distance = sum((axis[:, :, None] - axis[:, None]).square() for axis in x.unbind(-1))
     assert isinstance(distance, Tensor)
     distance.diagonal(dim1=1, dim2=2).fill_(math.inf)
     near = (distance <= radius * radius).flatten(0, 1)
     receivers, senders = near.nonzero(as_tuple=True)
-    offsets = torch.nn.functional.pad(near.sum(-1).cumsum(0), (1, 0))
-    forms: dict[str, Any] = {"offsets": offsets, "senders": senders + receivers // n * n}
-    forms["sizes"] = torch.full((len(members),), n)
+    return _batch(points, x, lowering.offsets_of(near.sum(-1)), senders + receivers // n * n)
+
+
+def _members(points: Tensor, sizes: Tensor) -> Tensor | None:
+    """Points [G, n, D] in float64 of members of one size n; None where sizes differ, or are too large for all pairs."""
+    n = int(sizes[0]) if len(sizes) else 0
+    if not len(sizes) or n > DENSE or bool((sizes != n).any()):
+        return None
+    return torch.from_numpy(_rows(points, "points")).unflatten(0, (len(sizes), n))
+
+
+def _batch(points: Tensor, x: Tensor, offsets: Tensor, senders: Tensor) -> Graph:
+    forms: dict[str, Any] = {"offsets": offsets, "senders": senders, "sizes": torch.full((len(x),), x.shape[1])}
     return Graph._of(len(points), len(points), **forms).to(_device(points))
 
 
@@ -149,15 +157,15 @@ def _radius(radius: float) -> float:
 
 
 def _nearest(x_j: Floats, x_i: Floats, k: int, box: Floats, itself: bool, loops: bool) -> Indices:
-    """Senders [I, k], nearest first. The tree orders ties as it likes, so ask it for more until the k-th is no tie."""
+    """Senders [I, k], nearest first. The tree breaks ties arbitrarily: query more until the k-th is no tie."""
     nearest = numpy.zeros((len(x_i), k), dtype=numpy.int64)
     if nearest.size == 0:
         return nearest
-    tree, asked, open_rows = _tree(x_j, box), min(len(x_j), k + 1 + itself), numpy.arange(len(x_i))
+    tree, count, open_rows = _tree(x_j, box), min(len(x_j), k + 1 + itself), numpy.arange(len(x_i))
     while len(open_rows):
         ties = []
-        for rows in numpy.array_split(open_rows, 1 + len(open_rows) * asked // AT_ONCE):
-            candidates = tree.query(x_i[rows], k=numpy.arange(1, asked + 1))[1]
+        for rows in numpy.array_split(open_rows, 1 + len(open_rows) * count // AT_ONCE):
+            candidates = tree.query(x_i[rows], k=numpy.arange(1, count + 1))[1]
             distance = _squared_distance(x_i[rows, None], x_j[candidates], box)
             farthest = distance.max(axis=1)
             if itself:
@@ -165,8 +173,8 @@ def _nearest(x_j: Floats, x_i: Floats, k: int, box: Floats, itself: bool, loops:
             order = numpy.lexsort((candidates, distance), axis=1)[:, :k]
             nearest[rows] = numpy.take_along_axis(candidates, order, axis=1)
             last = numpy.take_along_axis(distance, order[:, -1:], axis=1)[:, 0]
-            ties.append(rows[(farthest <= last * (1 + ROUNDING)) & (asked < len(x_j))])
-        open_rows, asked = numpy.concatenate(ties), min(len(x_j), 2 * asked)
+            ties.append(rows[(farthest <= last * (1 + ROUNDING)) & (count < len(x_j))])
+        open_rows, count = numpy.concatenate(ties), min(len(x_j), 2 * count)
     return nearest
 
 

@@ -27,8 +27,8 @@ class Sample:
                 edges: L tensors [E_l], which edges of the large graph those of graphs[l] are
 
     graphs[l] has as receivers the first of the nodes, and as senders some more of them: those that are the receivers of
-    graphs[l - 1], or all M where l = 0. So x [M, C] goes in, each layer drops the nodes that only the one before had to
-    hear, and y [S, C] comes out, in the order of the seeds. A node tensor follows as x[nodes], an edge tensor as
+    graphs[l - 1], or all M where l = 0. So x [M, C] goes in, each layer drops the nodes that only the one before
+    reads, and y [S, C] comes out, in the order of the seeds. A node tensor follows as x[nodes], an edge tensor as
     e[edges[l]].
     """
 
@@ -61,8 +61,7 @@ def sample_neighbors(
                 -1; a weight that is negative or not finite, once its receiver is reached: node, hop or edge is named
     Edge cases  a fan-out of the degree or more takes every neighbour once; a fan-out of 0, or no neighbours: no edge;
                 parallel edges count as often as they are there; an edge of weight 0 is never drawn
-    Cost        time O(Σ_l E_l), with `weight` O(all edges of the receivers); kept with the graph: 4 bytes for each node
-                and each edge
+    Cost        time O(Σ_l E_l), with `weight` O(all edges of the receivers); cached: 4 bytes for each node and edge
     Differs     in Algorithm 2 neighbours are drawn with replacement where a node has too few (§4.2): here it has fewer
     Reference   Hamilton, Ying & Leskovec, 2017; Efraimidis & Spirakis, 2006 (weights)
 
@@ -105,7 +104,7 @@ def _sample_in_c(
     library: ModuleType, graph: Graph, seeds: Tensor, fanouts: list[int], seed: int, weight: Tensor | None
 ) -> Sample:
     idle = _idle_samplers(graph)
-    try:  # not by asking first: another thread may take the last one in between
+    try:  # no check before: another thread may take the last one in between
         sampler = idle.pop()
     except IndexError:
         sampler = library.Sampler(graph.num_receivers)
@@ -166,9 +165,9 @@ def _draw(
     order = key.argsort()
     order = order[rows[order].argsort(stable=True)]  # by row, then by key
     first = lowering.offsets_of(lowering.counts(rows, len(nodes)))[rows]  # rows stay in place: they ascend already
-    kept = torch.arange(len(rows), device=rows.device) - first < fanout if fanout >= 0 else torch.ones_like(rows) > 0
-    kept = order[kept].sort().values  # edges ascend, so that parallel ones do
-    return rows[kept], edges[kept]
+    within = torch.arange(len(rows), device=rows.device) - first < fanout if fanout >= 0 else torch.ones_like(rows) > 0
+    drawn = order[within].sort().values  # edges ascend, so that parallel ones do
+    return rows[drawn], edges[drawn]
 
 
 def _fanouts(fanouts: Sequence[int]) -> list[int]:
@@ -193,16 +192,16 @@ def _weight(weight: Any, graph: Graph) -> Tensor | None:
         raise GraphError(f"weight is on {weight.device}, but the graph on {graph.device}: move one of them")
     if weight.is_complex():
         raise GraphError(f"weight must hold real numbers, not {str(weight.dtype).removeprefix('torch.')}")
-    kept = weight.dtype in (torch.float32, torch.float64)
-    return weight.detach().to(weight.dtype if kept else torch.float64).contiguous()
+    dtype = weight.dtype if weight.dtype in (torch.float32, torch.float64) else torch.float64
+    return weight.detach().to(dtype).contiguous()
 
 
 def _check_seeds(graph: Graph, seeds: Tensor) -> None:
     checks.in_range(seeds, graph.num_receivers, "seed", "node", f"the graph has {graph.num_receivers} nodes")
     order = seeds.argsort(stable=True)
-    again = order[1:][seeds[order[1:]] == seeds[order[:-1]]]
-    if len(again):
-        place = int(again.min())
+    repeated = order[1:][seeds[order[1:]] == seeds[order[:-1]]]
+    if len(repeated):
+        place = int(repeated.min())
         raise GraphError(f"seed {place}: node {int(seeds[place])} is a seed already: seeds must be distinct")
 
 

@@ -1,4 +1,4 @@
-"""What a graph says of its own shape: Laplacian eigenvectors, random walks that come back, shortest paths."""
+"""The shape of a graph: Laplacian eigenvectors, return probabilities of random walks, shortest paths."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
     Edge cases  the eigenvalue 0 occurs once for each component, exactly, with eigenvectors D^½ 1; an isolated node is a
                 component. Signs, and the choice among the vectors of a repeated eigenvalue, are arbitrary
     Cost        each component alone. Up to 2,000 nodes: O(n³), dense. More: Lanczos, O(k E) a step, or where it does
-                not converge (grids) shift and invert; then again on what is left, until no eigenvalue was missed
+                not converge (grids) shift and invert; repeated on what is left, until no eigenvalue is missed
     Reference   Belkin & Niyogi, 2002; Dwivedi & Bresson, 2021; Baggag & Saad, §5.5
 
     >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
@@ -71,9 +71,9 @@ def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
     values = torch.full((len(sizes), count), PADDING, dtype=torch.float64)
     vectors = torch.zeros(graph.num_receivers, count, dtype=torch.float64)
     for number, (first, a) in enumerate(_adjacencies(graph)):
-        found, basis = _member_spectrum(a, count)
-        values[number, : len(found)] = torch.from_numpy(found)
-        vectors[first : first + a.shape[0], : len(found)] = torch.from_numpy(basis)
+        lowest, basis = _member_spectrum(a, count)
+        values[number, : len(lowest)] = torch.from_numpy(lowest)
+        vectors[first : first + a.shape[0], : len(lowest)] = torch.from_numpy(basis)
     return Spectrum(values.to(graph.device), vectors.to(graph.device), graph.sizes)
 
 
@@ -128,13 +128,13 @@ def hops(graph: Graph, most: int) -> tuple[Graph, Tensor]:
     from scipy.sparse.csgraph import shortest_path
 
     most = whole_number(most, "most")
-    pairs = blocks(graph.sizes.tolist())
-    found = [torch.zeros(0, dtype=torch.int64)]
+    pairs = blocks(graph.sizes.tolist()).to(graph.device)
+    distances = [torch.zeros(0, dtype=torch.int64)]
     for _, a in _adjacencies(graph, symmetric=False):
         distance = shortest_path(a, unweighted=True)
         distance[distance > most] = most + 1
-        found.append(torch.from_numpy(distance.astype(numpy.int64)).flatten())
-    return pairs, torch.cat(found).to(graph.device)
+        distances.append(torch.from_numpy(distance.astype(numpy.int64)).flatten())
+    return pairs, torch.cat(distances).to(graph.device)
 
 
 def path_edges(graph: Graph, most: int) -> Tensor:
@@ -152,7 +152,7 @@ def path_edges(graph: Graph, most: int) -> Tensor:
     """
     from scipy.sparse.csgraph import shortest_path
 
-    most, found = whole_number(most, "most"), []
+    most, paths = whole_number(most, "most"), []
     number = _edge_numbers(graph)
     for first, a in _adjacencies(graph, symmetric=False):
         n = a.shape[0]
@@ -165,8 +165,8 @@ def path_edges(graph: Graph, most: int) -> Tensor:
             previous = before[i[rows], at[rows]]
             edges[rows, step - 1] = number[first + previous, first + at[rows]]
             at[rows] = previous
-        found.append(torch.from_numpy(edges))
-    return torch.cat([torch.zeros(0, most, dtype=torch.int64), *found]).to(graph.device)
+        paths.append(torch.from_numpy(edges))
+    return torch.cat([torch.zeros(0, most, dtype=torch.int64), *paths]).to(graph.device)
 
 
 def laplacian_kernel(graph: Graph, beta: float, steps: int = 0) -> Tensor:
@@ -236,8 +236,8 @@ def _member_spectrum(a: Any, count: int) -> tuple[Floats, Floats]:
     order = numpy.argsort(member, kind="stable")
     values, columns = [], []
     for nodes in numpy.split(order, numpy.cumsum(numpy.bincount(member, minlength=parts))[:-1]) if n else []:
-        found, basis = _component_spectrum(a[nodes][:, nodes] if parts > 1 else a, count)
-        for value, column in zip(found, basis.T, strict=True):
+        lowest, basis = _component_spectrum(a[nodes][:, nodes] if parts > 1 else a, count)
+        for value, column in zip(lowest, basis.T, strict=True):
             values.append(value)
             columns.append((nodes, column))
     chosen = numpy.argsort(numpy.array(values), kind="stable")[:count]
@@ -298,32 +298,32 @@ def _complete(
     count: int,
     restarts: int,
 ) -> tuple[Floats, Floats]:
-    """Lanczos on what is orthogonal to the vectors found so far, until its best is no better than the worst of them.
+    """Lanczos on what is orthogonal to the vectors known so far, until its best is no better than the worst of them.
 
-    One run may miss copies of a repeated eigenvalue; what is left orthogonal to the copy found still holds the others.
+    One run may miss copies of a repeated eigenvalue; what is left orthogonal to the copy known still holds the others.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    found, n = null, len(null)
+    known, n = null, len(null)
     generator = numpy.random.default_rng(0)
 
     def orthogonal(x: Floats) -> Floats:
-        x = x - found @ (found.T @ x)
-        return x - found @ (found.T @ x)
+        x = x - known @ (known.T @ x)
+        return x - known @ (known.T @ x)
 
-    ask, values = count, numpy.full(0, numpy.inf)
+    requested, values = count, numpy.full(0, numpy.inf)
     while True:
-        asked = min(ask, n - found.shape[1] - 1)
-        if asked < 1:
+        batch = min(requested, n - known.shape[1] - 1)
+        if batch < 1:
             break
         deflated = LinearOperator((n, n), matvec=lambda x: orthogonal(operator(orthogonal(x))), dtype=numpy.float64)
         start = orthogonal(generator.standard_normal(n))
-        room = min(n - 1, max(2 * asked + 20, 60))
-        mu, vectors = eigsh(deflated, k=asked, which="LA", v0=start, ncv=room, maxiter=restarts, tol=1e-9)
+        room = min(n - 1, max(2 * batch + 20, 60))
+        mu, vectors = eigsh(deflated, k=batch, which="LA", v0=start, ncv=room, maxiter=restarts, tol=1e-9)
         missed = len(values) < count or eigenvalue(mu.max()) < numpy.sort(values)[count - 1] - SAME
         if not missed:
             break
-        basis, _ = numpy.linalg.qr(numpy.hstack([found[:, 1:], orthogonal(vectors)]))
+        basis, _ = numpy.linalg.qr(numpy.hstack([known[:, 1:], orthogonal(vectors)]))
         values, turned = numpy.linalg.eigh(basis.T @ (basis - scaled @ basis))
-        found, ask = numpy.hstack([null, basis @ turned]), 2
-    return values[:count], found[:, 1 : count + 1]
+        known, requested = numpy.hstack([null, basis @ turned]), 2
+    return values[:count], known[:, 1 : count + 1]

@@ -20,7 +20,7 @@ class EncoderDecoderGraph:
     Symbols     encoder = who of the S source positions listens to whom of them; decoder = the same of the T target
                 positions; cross = who of the T target positions listens to whom of the source positions
     Errors      a GraphError where the three are not over the same S and T positions
-    Edge cases  an empty source: the target hears only itself
+    Edge cases  an empty source: the target attends only to itself
 
     Example
         >>> pair = EncoderDecoderGraph.of([2, 1], [1, 2])  # two pairs side by side, no edge in between, no padding
@@ -69,5 +69,5 @@ class EncoderDecoderGraph:
 
 @lru_cache(maxsize=1024)
 def _past(n: int) -> Graph:
-    """The causal graph of n positions, the same object every time: it keeps its ranges."""
+    """The causal graph of n positions, the same object every time, with its cached ranges."""
     return causal(n)

@@ -12,21 +12,30 @@ from edgewise.graphs.rule import Blocks, Intervals, Symmetric, ascending, clip
 
 
 @dataclass(frozen=True)
-class Grid(Symmetric):
-    """Pixels of a height x width image, row by row: listen to the 4 or 8 around, and to oneself if `loops`."""
+class Pixels(Symmetric):
+    """Rules on the pixels of a height x width image, row by row."""
 
     height: int
     width: int
-    neighbors: int = 8
-    loops: bool = True
 
     @property
     def extent(self) -> tuple[int, int]:
         return self.height * self.width, self.height * self.width
 
+    def apart(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+        """How many rows and columns lie between two pixels."""
+        return (i // self.width - j // self.width).abs(), (i % self.width - j % self.width).abs()
+
+
+@dataclass(frozen=True)
+class Grid(Pixels):
+    """Pixels listen to the 4 or 8 around, and to themselves if `loops`."""
+
+    neighbors: int = 8
+    loops: bool = True
+
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        down = (i // self.width - j // self.width).abs()
-        across = (i % self.width - j % self.width).abs()
+        down, across = self.apart(i, j)
         near = (down <= 1) & (across <= 1) if self.neighbors == 8 else down + across <= 1
         return near if self.loops else near & (i != j)
 
@@ -64,17 +73,11 @@ def grid(height: int, width: int, neighbors: int = 8, loops: bool = True) -> Gra
 
 
 @dataclass(frozen=True)
-class Squares(Symmetric):
-    """Pixels of a height x width image, row by row: listen to one's own square of size x size, and to oneself."""
+class Squares(Pixels):
+    """Pixels listen to their own square of size x size."""
 
-    height: int
-    width: int
     size: int
     shift: int = 0
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        return self.height * self.width, self.height * self.width
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         down = (i // self.width - self.shift) // self.size == (j // self.width - self.shift) // self.size
@@ -128,22 +131,16 @@ def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:
     height, width = whole_number(height, "height"), whole_number(width, "width")
     size, shift = whole_number(size, "size", least=1), whole_number(shift, "shift")
     if shift >= size:
-        raise GraphError(f"shift={shift} must be below size={size}: after a whole square they begin again")
+        raise GraphError(f"shift={shift} must be below size={size}: the squares repeat after that")
     return Graph(Squares(height, width, size, shift))
 
 
 @dataclass(frozen=True)
-class Disc(Symmetric):
-    """Pixels of a height x width image, row by row: listen to those no farther away than `radius`."""
+class Disc(Pixels):
+    """Pixels listen to those no farther away than `radius`."""
 
-    height: int
-    width: int
     radius: float
     torus: bool = False
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        return self.height * self.width, self.height * self.width
 
     @property
     def reach(self) -> int:
@@ -151,12 +148,11 @@ class Disc(Symmetric):
         return int(self.radius)
 
     def half_width(self, down: int) -> int:
-        """How many columns left or right one hears, so many rows away."""
+        """How many columns the disc reaches to each side, so many rows up or down."""
         return int((self.radius**2 - down**2) ** 0.5 + 1e-9)
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        down = (i // self.width - j // self.width).abs()
-        across = (i % self.width - j % self.width).abs()
+        down, across = self.apart(i, j)
         if self.torus:
             down, across = torch.minimum(down, self.height - down), torch.minimum(across, self.width - across)
         return down.square() + across.square() <= self.radius**2 + 1e-9
@@ -175,7 +171,7 @@ class Disc(Symmetric):
         over, under = (
             (right - self.width).clamp(min=0),
             left.clamp(max=0),
-        )  # what leaves on one side, enters on the other
+        )  # leaving one side, entering the other
         starts = torch.cat([rows, rows + left.clamp(min=0), rows + self.width + under], 1)
         stops = torch.cat([rows + over, rows + right.clamp(max=self.width), rows + self.width], 1)
         starts, order = starts.sort(1)

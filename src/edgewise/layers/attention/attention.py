@@ -174,7 +174,11 @@ class MultiHeadAttention(nn.Module):
 
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """The weighted mean of the values [*, I, H, C]; overridden where values depend on more than the sender."""
-        return attend(graph, q, k, v, self.score(graph, q, k), dropout=self.dropout if self.training else 0.0)
+        return self.mean(graph, q, k, v, self.score(graph, q, k))
+
+    def mean(self, graph: Graph, q: Tensor | None, k: Tensor | None, v: Tensor, score: Score) -> Tensor:
+        """`attend` with this layer's dropout, while training."""
+        return attend(graph, q, k, v, score, dropout=self.dropout if self.training else 0.0)
 
     def cache(self, graph: Graph) -> Cache:
         """What decoding on that kind of graph stores of the past."""

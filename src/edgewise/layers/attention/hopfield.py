@@ -1,6 +1,6 @@
 """Hopfield networks: memories that a state falls back into. With continuous states one step of recall is `attend`.
 
-The networks store given patterns; the layers learn what is stored, what is asked, or both.
+The networks store given patterns; the layers learn the patterns, the queries, or both.
 """
 
 import torch
@@ -15,8 +15,33 @@ from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.plain.examples import Example
 
 
-class ClassicalHopfield:
-    """The classical network of ±1: units that listen to one another with fixed, Hebbian weights.
+class BinaryHopfield:
+    """A network of units ±1, which stores patterns [P, N] and updates one unit after the other."""
+
+    def __init__(self, patterns: Tensor) -> None:
+        if patterns.ndim != 2 or not bool((patterns.abs() == 1).all()):
+            raise ShapeError(f"binary patterns are [P, N] of +1 and -1, not {list(patterns.shape)} of other numbers")
+        self.patterns = patterns
+
+    def sign(self, state: Tensor, unit: int) -> Tensor:
+        """The new sign of a unit in each state, [B]; 0 leaves it as it is."""
+        raise NotImplementedError
+
+    def recall(self, state: Tensor, sweeps: int = 20) -> Tensor:
+        """Update the units in turn until a whole sweep changes none, or for so many sweeps."""
+        state = state.clone()
+        for _ in range(sweeps):
+            before = state.clone()
+            for unit in range(state.shape[1]):
+                sign = self.sign(state, unit)
+                state[:, unit] = torch.where(sign == 0, state[:, unit], sign)
+            if torch.equal(state, before):
+                break
+        return state
+
+
+class ClassicalHopfield(BinaryHopfield):
+    """The classical network of ±1: units connected by fixed, Hebbian weights.
 
     Equation    W = Σ_p x_p x_pᵀ without its diagonal,  ξ_l ← sgn((W ξ)_l − b_l), one unit l after the other,
                 E = −½ ξᵀ W ξ + ξᵀ b, which no update raises
@@ -34,7 +59,7 @@ class ClassicalHopfield:
     """
 
     def __init__(self, patterns: Tensor, threshold: float | Tensor = 0.0) -> None:
-        _check_signs(patterns)
+        super().__init__(patterns)
         self.units = patterns.shape[1]
         self.graph = complete(self.units).remove_self_loops().to(patterns.device)
         by_unit = patterns.T
@@ -42,30 +67,20 @@ class ClassicalHopfield:
         self.threshold = torch.as_tensor(threshold, dtype=patterns.dtype).expand(self.units).to(patterns.device)
 
     def field(self, state: Tensor, start: int, stop: int) -> Tensor:
-        """What units start, ..., stop − 1 hear, less their thresholds: [stop − start, B]."""
+        """W ξ − b at units start, ..., stop − 1: [stop − start, B]."""
         weight = self.weight.view(self.units, -1)[start:stop].flatten()
-        heard = aggregate(self.graph.rows(start, stop), state.T, weight)
-        return heard - self.threshold[start:stop, None]
+        return aggregate(self.graph.rows(start, stop), state.T, weight) - self.threshold[start:stop, None]
 
     def energy(self, state: Tensor) -> Tensor:
         """E of each state."""
-        heard = self.field(state, 0, self.units).T + self.threshold
-        return -(state * heard).sum(-1) / 2 + state @ self.threshold
+        Wx = self.field(state, 0, self.units).T + self.threshold
+        return -(state * Wx).sum(-1) / 2 + state @ self.threshold
 
-    def recall(self, state: Tensor, sweeps: int = 20) -> Tensor:
-        """Update the units in turn until a whole sweep changes none, or for so many sweeps."""
-        state = state.clone()
-        for _ in range(sweeps):
-            before = state.clone()
-            for unit in range(self.units):
-                sign = self.field(state, unit, unit + 1)[0].sign()
-                state[:, unit] = torch.where(sign == 0, state[:, unit], sign)
-            if torch.equal(state, before):
-                break
-        return state
+    def sign(self, state: Tensor, unit: int) -> Tensor:
+        return self.field(state, unit, unit + 1)[0].sign()
 
 
-class DenseHopfield:
+class DenseHopfield(BinaryHopfield):
     """The modern network of ±1, whose energy grows so steeply around a pattern that exponentially many fit.
 
     Equation    E = −Σ_p exp(x_pᵀ ξ),  ξ_l ← sgn(E(ξ with ξ_l = −1) − E(ξ with ξ_l = +1)), one unit after the other
@@ -82,27 +97,14 @@ class DenseHopfield:
         [[-1.0, 1.0, -1.0]]
     """
 
-    def __init__(self, patterns: Tensor) -> None:
-        _check_signs(patterns)
-        self.patterns = patterns
-
     def energy(self, state: Tensor) -> Tensor:
         """log(−E) of each state: no update lowers it."""
         return (state @ self.patterns.T).logsumexp(-1)
 
-    def recall(self, state: Tensor, sweeps: int = 20) -> Tensor:
-        """Update the units in turn until a whole sweep changes none, or for so many sweeps."""
-        state = state.clone()
-        for _ in range(sweeps):
-            before = state.clone()
-            for unit in range(state.shape[1]):
-                own = self.patterns[:, unit]
-                others = state @ self.patterns.T - state[:, unit, None] * own  # x_pᵀ ξ without the unit
-                sign = ((others + own).logsumexp(-1) - (others - own).logsumexp(-1)).sign()
-                state[:, unit] = torch.where(sign == 0, state[:, unit], sign)
-            if torch.equal(state, before):
-                break
-        return state
+    def sign(self, state: Tensor, unit: int) -> Tensor:
+        own = self.patterns[:, unit]
+        others = state @ self.patterns.T - state[:, unit, None] * own  # x_pᵀ ξ without the unit
+        return ((others + own).logsumexp(-1) - (others - own).logsumexp(-1)).sign()
 
 
 class ContinuousHopfield:
@@ -138,11 +140,6 @@ class ContinuousHopfield:
         graph = complete(len(state), len(self.patterns)).to(state.device)
         stored = self.patterns.unsqueeze(1)
         return retrieve(graph, state.unsqueeze(1), stored, self.beta, steps, tolerance).squeeze(1)
-
-
-def _check_signs(patterns: Tensor) -> None:
-    if patterns.ndim != 2 or not bool((patterns.abs() == 1).all()):
-        raise ShapeError(f"binary patterns are [P, N] of +1 and -1, not {list(patterns.shape)} of other numbers")
 
 
 def retrieve(
@@ -217,11 +214,11 @@ class HopfieldAttention(MultiHeadAttention):
 
 
 class HopfieldPooling(nn.Module):
-    """One vector for each graph: a learned question, answered by the nodes that resemble it.
+    """One vector for each graph: the values of the nodes that resemble a learned query.
 
     Equation    ξ ← Σ_{i ∈ V_g} softmax_i(β ξ·k_i) k_i, steps − 1 times from ξ = q
                 z_g = W_O Σ_{i ∈ V_g} softmax_i(β ξ·k_i) v_i
-    Symbols     question [H, C] = q, learned; k, v = x W_K, x W_V in `projection`; output = W_O; beta = β (None: 1 / √C)
+    Symbols     query [H, C] = q, learned; k, v = x W_K, x W_V in `projection`; output = W_O; beta = β (None: 1 / √C)
     Shapes      x [*, N, width] -> [*, G, width] for a batch of G graphs; one graph is a batch of one
     Errors      ConfigError for heads that do not divide the width, or fewer than one step
     Edge cases  a graph without nodes gives the output bias
@@ -230,9 +227,9 @@ class HopfieldPooling(nn.Module):
 
     Example
         >>> pooling = HopfieldPooling(1, beta=50.0)
-        >>> pooling.question.data, pooling.projection.weight.data = torch.ones(1, 1), torch.ones(2, 1)
+        >>> pooling.query.data, pooling.projection.weight.data = torch.ones(1, 1), torch.ones(2, 1)
         >>> pooling.output.weight.data = torch.ones(1, 1)
-        >>> pooling(complete(3), torch.tensor([[1.0], [3.0], [2.0]])).tolist()  # the question 1 meets the largest
+        >>> pooling(complete(3), torch.tensor([[1.0], [3.0], [2.0]])).tolist()  # the query 1 is nearest to the largest
         [[3.0]]
     """
 
@@ -240,20 +237,20 @@ class HopfieldPooling(nn.Module):
         super().__init__()
         if heads < 1 or width % heads or steps < 1:
             raise ConfigError(f"{heads} heads must divide a width of {width}, and steps={steps} be at least 1")
-        self.question = nn.Parameter(torch.empty(heads, width // heads))
+        self.query = nn.Parameter(torch.empty(heads, width // heads))
         self.projection = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
         self.steps = steps
         self.beta = (width // heads) ** -0.5 if beta is None else beta
-        nn.init.normal_(self.question)
+        nn.init.normal_(self.query)
         for linear in (self.projection, self.output):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         nodes = graph.membership()
-        k, v = self.projection(x).unflatten(-1, (2, *self.question.shape)).unbind(-3)
-        q = self.question.to(k.dtype).expand(*x.shape[:-2], nodes.num_receivers, *self.question.shape)
+        k, v = self.projection(x).unflatten(-1, (2, *self.query.shape)).unbind(-3)
+        q = self.query.to(k.dtype).expand(*x.shape[:-2], nodes.num_receivers, *self.query.shape)
         q = retrieve(nodes, q, k, self.beta, self.steps - 1)
         return self.output(attend(nodes, q, k, v, Dot(scale=self.beta)).flatten(-2))
 
@@ -263,21 +260,21 @@ class HopfieldPooling(nn.Module):
 
 
 class HopfieldLookup(nn.Module):
-    """Every node asks a memory whose patterns, and what they answer, are learned.
+    """Every node looks up a memory whose keys and values are learned.
 
     Equation    z_i = Σ_m softmax_m(β q_i·k_m) v_m,  q = x W_Q, after steps − 1 steps of retrieval among the k
-    Symbols     stored, answers [memories, H, C] = k, v; query = W_Qᵀ; beta = β (None: 1 / √C)
+    Symbols     keys, values [memories, H, C] = k, v; query = W_Qᵀ; beta = β (None: 1 / √C)
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError for heads that do not divide the width, or fewer than one step or memory
-    Edge cases  the graph's edges do not matter: nodes ask the memory, not one another
+    Edge cases  the graph's edges do not matter: nodes attend to the memory, not to one another
     Cost        O(N width²) and O(steps N memories width)
     Reference   Ramsauer et al., "Hopfield networks is all you need", 2021, §3
 
     Example
         >>> lookup = HopfieldLookup(1, memories=2, beta=50.0)
         >>> lookup.query.weight.data = torch.ones(1, 1)
-        >>> lookup.stored.data = torch.tensor([[[1.0]], [[-1.0]]])
-        >>> lookup.answers.data = torch.tensor([[[7.0]], [[8.0]]])
+        >>> lookup.keys.data = torch.tensor([[[1.0]], [[-1.0]]])
+        >>> lookup.values.data = torch.tensor([[[7.0]], [[8.0]]])
         >>> lookup(complete(2), torch.tensor([[0.5], [-2.0]])).tolist()
         [[7.0], [8.0]]
     """
@@ -292,16 +289,16 @@ class HopfieldLookup(nn.Module):
             )
         channels = width // heads
         self.query = nn.Linear(width, width, bias=False)
-        self.stored = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
-        self.answers = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
+        self.keys = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
+        self.values = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
         self.steps = steps
         self.beta = channels**-0.5 if beta is None else beta
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        memories, heads, channels = self.stored.shape
+        memories, heads, channels = self.keys.shape
         lookup = _lookup(graph, memories)
         q = self.query(x).unflatten(-1, (heads, channels))
-        k, v = (memory.to(q.dtype).expand(*x.shape[:-2], -1, -1, -1) for memory in (self.stored, self.answers))
+        k, v = (memory.to(q.dtype).expand(*x.shape[:-2], -1, -1, -1) for memory in (self.keys, self.values))
         q = retrieve(lookup, q, k, self.beta, self.steps - 1)
         return attend(lookup, q, k, v, Dot(scale=self.beta)).flatten(-2)
 
@@ -312,5 +309,5 @@ class HopfieldLookup(nn.Module):
 
 @cached
 def _lookup(graph: Graph, memories: int) -> Graph:
-    """The graph in which every node listens to every memory."""
+    """The graph in which every node attends to every memory."""
     return complete(graph.num_receivers, memories).to(graph.device)

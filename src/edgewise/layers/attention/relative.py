@@ -67,11 +67,6 @@ class ALiBiAttention(MultiHeadAttention):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(
-        self, width: int, heads: int, *, key_value_heads: int | None = None, bias: bool = True, dropout: float = 0.0
-    ) -> None:
-        super().__init__(width, heads, key_value_heads=key_value_heads, bias=bias, dropout=dropout)
-
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         dtype = torch.promote_types(q.dtype, torch.float32)  # a far distance has many digits
         return Dot() + RelativeBias(_sloping(graph, q.shape[-2], dtype))

@@ -1,4 +1,4 @@
-"""Factorised attention: each group of heads hears a sparse part of the graph, and together they reach all of it."""
+"""Factorised attention: each group of heads attends to a part of the graph, and together they reach all of it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,14 +21,14 @@ Parts = Callable[[int], tuple[Graph, ...]]
 
 
 class FactorisedAttention(MultiHeadAttention):
-    """Multi-head attention in which the heads share out the work: each group listens within a pattern of its own.
+    """Multi-head attention in which each group of heads attends within a pattern of its own.
 
     Equation    HA_h = softmax_{j ∈ N(i) ∩ A^(m)(i)}(q_i·k_j / √C) v_j,  m = ⌊h p / H⌋, the group of head h
     Symbols     parts(n) = A^(1), ..., A^(p), patterns by rule, for instance partial(strided_parts, stride=8) or
                 partial(fixed_parts, stride=8); otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError for heads that do not divide the width, or groups that do not divide the heads
-    Edge cases  a head that hears nobody adds nothing. Not permutation-equivariant: the patterns know positions
+    Edge cases  a head without senders adds nothing. Not permutation-equivariant: the patterns know positions
     Cost        that of MultiHeadAttention with E / p edges for each group; with stride √n, O(n √n) edges altogether
     Differs     the paper's other ways: alternate the patterns from block to block, or give every head their union,
                 which is the graph `strided` or `fixed` under plain MultiHeadAttention
@@ -61,14 +61,9 @@ class FactorisedAttention(MultiHeadAttention):
         self.parts = parts
 
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        graphs = self.within(graph)
+        graphs = within(graph, self.parts)
         groups = zip(graphs, *(x.chunk(len(graphs), -2) for x in (q, k, v)), strict=True)
         return torch.cat([super(FactorisedAttention, self).average(*group) for group in groups], -2)
-
-    # Not traced: the compiler cannot guard on a key that holds a function.
-    @uncompiled
-    def within(self, graph: Graph) -> tuple[Graph, ...]:
-        return within(graph, self.parts)
 
     @staticmethod
     def example() -> Example:
@@ -76,6 +71,7 @@ class FactorisedAttention(MultiHeadAttention):
         return layer, causal(5), (torch.randn(5, 4),)
 
 
+@uncompiled  # the compiler cannot guard on a key that holds a function
 @cached
 def within(graph: Graph, parts: Parts) -> tuple[Graph, ...]:
     """The graph within each pattern, at the positions where its nodes stand. Cached.
@@ -85,7 +81,7 @@ def within(graph: Graph, parts: Parts) -> tuple[Graph, ...]:
         >>> near.num_edges, far.num_edges
         (7, 6)
     """
-    if len(graph.sizes) > 1:  # every member of a batch starts at 0 again
+    if len(graph.sizes) > 1:  # every member of a batch starts at 0
         laid = [Graph.batch(members) for members in zip(*map(parts, graph.sizes.tolist()), strict=True)]
     else:
         patterns = parts(max(graph.offset + graph.num_receivers, graph.num_senders))

@@ -44,7 +44,6 @@ class EdgeConv(nn.Module):
     Errors      ShapeError where x does not fit the graph or the MLP
     Edge cases  an isolated node gives 0
     Cost        time O(N inputs d + E |MLP without its first map|) for its first hidden width d, memory as `EdgeNetwork`
-    Differs     none
     Reference   Wang et al., "Dynamic graph CNN for learning on point clouds", 2019, (2), (7)-(8)
 
     Example
@@ -80,7 +79,6 @@ class DynamicEdgeConv(nn.Module):
     Edge cases  of the graph only its members count, not its edges; one with fewer than k nodes is complete; nodes at
                 equal distance go by their number. The choice of neighbours has no gradient
     Cost        that of `k_nearest` in each member, and of `EdgeConv` with E = k N
-    Differs     none
     Reference   Wang et al., "Dynamic graph CNN for learning on point clouds", 2019, §3.3
 
     Example

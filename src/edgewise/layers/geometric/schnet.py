@@ -51,7 +51,8 @@ class SchNet(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def forward(self, graph: Graph, h: Tensor, x: Tensor, cell: Tensor | None = None) -> Tensor:
-        pairs = _pairs(graph) if cell is None or cell.ndim < 2 else None
+        alike = (cell is None or cell.ndim < 2) and not torch.compiler.is_compiling()  # whose edges are data
+        pairs = linked_pairs(graph) if alike else None
         edges = graph if pairs is None else pairs  # a distance has one filter for both directions
         W_ij = self.filter(lengths(displacements(edges, x, cell)))
         y = collect(edges, Filter(W_ij, self.into(h), both_ways=pairs is not None))  # (2)
@@ -69,16 +70,9 @@ class SchNet(nn.Module):
         return layer, example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
 
 
-def _pairs(graph: Graph) -> Graph | None:
-    """Each pair of nodes that listen to one another once; None where one of them does not listen to the other.
-
-    Differs     under torch.compile, which cannot look at a graph, None
-    """
-    return None if torch.compiler.is_compiling() else _halved(graph)
-
-
 @cached
-def _halved(graph: Graph) -> Graph | None:
+def linked_pairs(graph: Graph) -> Graph | None:
+    """Each pair of nodes with edges in both directions, once; None where an edge has no opposite."""
     if graph.num_receivers != graph.num_senders or graph.offset or bool((graph.senders == graph.receivers).any()):
         return None  # a loop is no pair
     transpose, _ = graph.transpose()

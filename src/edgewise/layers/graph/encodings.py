@@ -8,18 +8,15 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
-from edgewise.graphs.make.spectral import Spectrum, laplacian_spectrum, random_walk_returns
+from edgewise.graphs.make.spectral import laplacian_spectrum, random_walk_returns
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.uncompiled import uncompiled
 
-_spectrum, _returns, _counts = cached(laplacian_spectrum), cached(random_walk_returns), cached(clique_counts)
-
-
-@uncompiled  # the solvers are not PyTorch's
-def spectrum_of(graph: Graph, count: int) -> Spectrum:
-    """The spectrum of each graph, computed once and cached with the batch."""
-    return _spectrum(graph, count)
+# Computed once for each batch, by solvers that are not PyTorch's.
+spectrum_of = uncompiled(cached(laplacian_spectrum))
+returns_of = uncompiled(cached(random_walk_returns))
+counts_of = uncompiled(cached(clique_counts))
 
 
 class LaplacianEncoding(nn.Module):
@@ -30,7 +27,7 @@ class LaplacianEncoding(nn.Module):
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  a graph with fewer than k + 1 nodes has zeros for the rest. Signs are arbitrary, so the result depends
-                on the order of the nodes: training learns not to care. `SignInvariantEncoding` does not see them
+                on the order of the nodes: training learns to ignore them; `SignInvariantEncoding` does by construction
     Cost        O(N k width); the eigenvectors are computed once for each batch
     Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021; Baggag & Saad, §5.5
 
@@ -160,12 +157,7 @@ class RandomWalkEncoding(nn.Module):
         self.steps = steps
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return x + self.linear(self.returns(graph).to(x.dtype))
-
-    @uncompiled
-    def returns(self, graph: Graph) -> Tensor:
-        """The probabilities [N, steps], computed once for each batch."""
-        return _returns(graph, self.steps)
+        return x + self.linear(returns_of(graph, self.steps).to(x.dtype))
 
     @staticmethod
     def example() -> Example:
@@ -173,7 +165,7 @@ class RandomWalkEncoding(nn.Module):
 
 
 class CliqueEncoding(nn.Module):
-    """Structural encoding by the cliques that a node is in: it tells apart graphs that 2-WL takes for one.
+    """Structural encoding by the cliques that a node is in: it distinguishes graphs that 2-WL does not.
 
     Equation    x_i + W [log(1 + number of cliques of 3, 4, ..., k nodes that i is in)] + b
     Symbols     linear = W, b; largest = k
@@ -197,12 +189,7 @@ class CliqueEncoding(nn.Module):
         self.largest = largest
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return x + self.linear(self.counts(graph).log1p().to(x.dtype))
-
-    @uncompiled
-    def counts(self, graph: Graph) -> Tensor:
-        """The counts [N, largest - 2], computed once for each batch."""
-        return _counts(graph, self.largest)
+        return x + self.linear(counts_of(graph, self.largest).log1p().to(x.dtype))
 
     @staticmethod
     def example() -> Example:

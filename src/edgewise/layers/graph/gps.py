@@ -23,7 +23,7 @@ class GPS(nn.Module):
                 attention = ATT, called on the complete graph of each member; feed_forward = MLP; norm = a name of NORMS
     Shapes      x [*, N, width] (, e as `local` reads it) -> [*, N, width]
     Errors      ConfigError for an unknown norm
-    Edge cases  members of a batch do not hear each other; an isolated node still hears its graph through ATT
+    Edge cases  members of a batch do not attend to each other; an isolated node attends to its graph through ATT
     Cost        that of its parts: with MultiHeadAttention O(n² width) time for each graph of n nodes, O(N width) memory
     Differs     `dropout` acts on what each part adds, while training
     Reference   Rampášek et al., "Recipe for a general, powerful, scalable graph transformer", 2022, (1)-(4); Joshi,
@@ -31,6 +31,7 @@ class GPS(nn.Module):
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> import torch
         >>> block = GPS(4, GIN(MLP([4, 8, 4])), MultiHeadAttention(4, 2), FeedForward(4, 8))
         >>> block(pair, torch.randn(2, 4)).shape
         torch.Size([2, 4])

@@ -21,13 +21,14 @@ SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
 
 @cached
 def all_pairs(graph: Graph) -> Graph:
-    """The graph in which all nodes of each member listen to one another."""
+    """The graph in which all nodes of each member attend to one another."""
     return blocks(graph.sizes.tolist()).to(graph.device)
 
 
-_hops, _path_edges = cached(hops), cached(path_edges)
+_hops, _path_edges = uncompiled(cached(hops)), uncompiled(cached(path_edges))
 
 
+@uncompiled
 @cached
 def kernel_pairs(graph: Graph, beta: float, steps: int) -> tuple[Graph, Tensor]:
     """The graph of the pairs where the `laplacian_kernel` K is not 0, and log K of its edges [E', 1]."""
@@ -37,9 +38,10 @@ def kernel_pairs(graph: Graph, beta: float, steps: int) -> tuple[Graph, Tensor]:
     return near, k[positive].log().unsqueeze(-1)
 
 
+@uncompiled
 @cached
 def counted_pairs(graph: Graph) -> tuple[Graph, Tensor]:
-    """All pairs, where i listens to copy a_ij of node j: to sender a_ij N + j; and which copy each sender is, [M, N].
+    """All pairs, where i attends to copy a_ij of node j: to sender a_ij N + j; and which copy each sender is, [M, N].
 
     Symbols     a_ij = the number of edges from j to i; M = the largest and 1, for copy 0
     """
@@ -90,13 +92,12 @@ class GraphAttention(MultiHeadAttention):
         if (e is None) != (self.edge is None):
             raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
         q, k, v = self._self_ends(graph, x)
-        dropout = self.dropout if self.training else 0.0
         if self.edge is None or self.edge_output is None:
-            return self.output(attend(graph, q, k, v, Dot(), dropout=dropout).flatten(-2)), None
+            return self.output(self.mean(graph, q, k, v, Dot()).flatten(-2)), None
         q_i, k_j = ends(graph, q.flatten(-2), k.flatten(-2))
         w = q_i * k_j * self.edge(e) * self.channels**-0.5  # [*, E, width]
         s_ij = w.unflatten(-1, (self.split[0], self.channels)).sum(-1)
-        y = attend(graph, None, None, v, Uniform() + EdgeBias(s_ij), dropout=dropout)
+        y = self.mean(graph, None, None, v, Uniform() + EdgeBias(s_ij))
         return self.output(y.flatten(-2)), self.edge_output(w)
 
     @staticmethod
@@ -191,13 +192,12 @@ class GraphormerAttention(MultiHeadAttention):
         self.most = most
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        pairs, apart = self.hops(graph)
+        pairs, apart = _hops(graph, self.most)
         bias = self.distance[apart]
         if self.path is not None:
             bias = bias + self.along(graph, e)
         q, k, v = self._self_ends(graph, x)
-        dropout = self.dropout if self.training else 0.0
-        return self.output(attend(pairs, q, k, v, Dot() + EdgeBias(bias.to(q.dtype)), dropout=dropout).flatten(-2))
+        return self.output(self.mean(pairs, q, k, v, Dot() + EdgeBias(bias.to(q.dtype))).flatten(-2))
 
     def along(self, graph: Graph, e: Tensor | None) -> Tensor:
         """c_ij of all pairs, [E', H]."""
@@ -208,11 +208,6 @@ class GraphormerAttention(MultiHeadAttention):
         steps = of_edge[torch.arange(self.most, device=e.device), edges.clamp(min=0)]  # [E', most, H]
         inside = (edges >= 0).unsqueeze(-1)
         return (steps * inside).sum(1) / inside.sum(1).clamp(min=1)
-
-    @uncompiled
-    def hops(self, graph: Graph) -> tuple[Graph, Tensor]:
-        """The graph of all pairs, and how far apart they are; computed once for each batch."""
-        return all_pairs(graph), _hops(graph, self.most)[1]
 
     @staticmethod
     def example() -> Example:
@@ -289,15 +284,9 @@ class KernelAttention(MultiHeadAttention):
     def forward(  # type: ignore[override]
         self, graph: Graph, x: Tensor, cache: Cache | None = None
     ) -> Tensor:
-        near, logarithm = self.weighted(graph)
+        near, log_k = kernel_pairs(graph, *self.kernel[1:])
         q, k, v = self._self_ends(graph, x)
-        score, dropout = Dot() + EdgeBias(logarithm.to(q.dtype)), self.dropout if self.training else 0.0
-        return self.output(attend(near, q, k, v, score, dropout=dropout).flatten(-2))
-
-    @uncompiled
-    def weighted(self, graph: Graph) -> tuple[Graph, Tensor]:
-        """The graph of the pairs where K is not 0, and log K of its edges [E', 1]; computed once for each batch."""
-        return kernel_pairs(graph, *self.kernel[1:])
+        return self.output(self.mean(near, q, k, v, Dot() + EdgeBias(log_k.to(q.dtype))).flatten(-2))
 
     @staticmethod
     def example() -> Example:
@@ -330,22 +319,14 @@ class HadamardAttention(MultiHeadAttention):
 
     local: ClassVar[bool] = False
 
-    def __init__(self, width: int, heads: int, bias: bool = True, dropout: float = 0.0) -> None:
-        super().__init__(width, heads, bias=bias, dropout=dropout)
-
     def forward(  # type: ignore[override]
         self, graph: Graph, x: Tensor, cache: Cache | None = None
     ) -> Tensor:
         q, k, v = self._self_ends(graph, x)
-        pairs, a = self.pairs(graph)
+        pairs, a = counted_pairs(graph)
         k_a = torch.cat([k] * len(a), -3)
         c = attend(pairs, q, k_a, a.flatten().to(k)[:, None, None].expand(*k_a.shape[:-1], 1))
         return self.output((c * self.average(graph, q, k, v)).flatten(-2))
-
-    @uncompiled
-    def pairs(self, graph: Graph) -> tuple[Graph, Tensor]:
-        """`counted_pairs`, computed once for each batch."""
-        return counted_pairs(graph)
 
     @staticmethod
     def example() -> Example:

@@ -1,4 +1,4 @@
-"""GraphSAGE: a node keeps its own features apart from what its neighbours say; three ways to listen to them."""
+"""GraphSAGE: a node's own features beside those of its neighbours, which are combined in three ways."""
 
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 
 def at_receivers(graph: Graph, x: Tensor) -> Tensor:
-    """What the receivers themselves know, of what all senders know: receiver i is the sender at position i + offset.
+    """The rows of the receivers among those of all senders: receiver i is the sender at position i + offset.
 
     Shapes      x [*, J, C] -> [*, I, C]; where receivers and senders are the same nodes, x itself
     Errors      ShapeError where a receiver is not among the senders
@@ -37,7 +37,7 @@ class SAGEMean(nn.Module):
     """GraphSAGE with the mean of the neighbours.
 
     Equation    x_N(i) = 1/|N(i)| Σ_{j ∈ N(i)} x_j          (5.9)
-                x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
+                x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
     Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once; normalize: line 6
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
                 senders: they are the first of them (`sample_neighbors`)
@@ -72,11 +72,34 @@ class SAGEMean(nn.Module):
         return small_example(SAGEMean(3, 4, normalize=True))
 
 
-class SAGEPool(nn.Module):
+class SAGE(nn.Module):
+    """GraphSAGE: a linear map of the node's own features beside one of what a network combines from its neighbours."""
+
+    def __init__(self, inputs: int, outputs: int, hidden: int | None = None, normalize: bool = False) -> None:
+        super().__init__()
+        hidden = inputs if hidden is None else hidden
+        self.draw_weights(inputs, hidden)
+        self.own = Linear(inputs, outputs)
+        self.neighbors = nn.Linear(hidden, outputs, bias=False)
+        self.normalize = normalize
+
+    def draw_weights(self, inputs: int, hidden: int) -> None:
+        raise NotImplementedError
+
+    def combine(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        """x_N, [*, I, hidden]."""
+        raise NotImplementedError
+
+    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(self.combine(graph, x))
+        return functional.normalize(y, dim=-1) if self.normalize else y
+
+
+class SAGEPool(SAGE):
     """GraphSAGE with the maximum over the neighbours of a one-layer perceptron.
 
     Equation    x_N(i) = max_{j ∈ N(i)} ReLU(W_pool x_j + b_pool), channel by channel
-                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
+                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
     Symbols     pool = W_pool, b_pool; own = W_own, b; neighbors = W_neighbors; hidden = width of x_N(i), default inputs
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
                 senders: they are the first of them (`sample_neighbors`)
@@ -94,38 +117,30 @@ class SAGEPool(nn.Module):
         [[6.0], [3.0], [4.0]]
     """
 
-    def __init__(self, inputs: int, outputs: int, hidden: int | None = None, normalize: bool = False) -> None:
-        super().__init__()
-        hidden = inputs if hidden is None else hidden
+    def draw_weights(self, inputs: int, hidden: int) -> None:
         self.pool = Linear(inputs, hidden)
-        self.own = Linear(inputs, outputs)
-        self.neighbors = nn.Linear(hidden, outputs, bias=False)
-        self.normalize = normalize
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        x_N = aggregate(graph, self.pool(x).relu(), reduce="max")
-        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(x_N)
-        return functional.normalize(y, dim=-1) if self.normalize else y
+    def combine(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        return aggregate(graph, self.pool(x).relu(), reduce="max")
 
     @staticmethod
     def example() -> Example:
         return small_example(SAGEPool(3, 4))
 
 
-class SAGELSTM(nn.Module):
+class SAGELSTM(SAGE):
     """GraphSAGE with a recurrent network that reads the neighbours one after the other.
 
     Equation    x_N(i) = the last state of LSTM(x_j1, x_j2, ...),  j1 < j2 < ... the senders of i
-                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6) if asked
+                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
     Symbols     lstm = LSTM with `hidden` channels (default: inputs); own = W_own, b; neighbors = W_neighbors
     Shapes      x [*, J, inputs] -> [*, I, outputs], as for SAGEMean; SparseFeatures become dense for the LSTM
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0. Not permutation-equivariant, by design: the order of the senders counts
     Cost        time O(E (inputs + hidden) hidden), as many steps as the largest degree; memory O(E (inputs + hidden))
     Differs     the paper reads the neighbours in random order; here it is the graph's, so that results repeat (in a
-                sample, the order in which its nodes were found). ReLU
-                before line 6 is left to the model. PyTorch Geometric pads to the largest degree and reads on
-                through the padding; here every row stops at its last sender
+                sample, that in which nodes were drawn). ReLU before line 6 is left to the model. PyTorch Geometric pads
+                to the largest degree and reads the padding too; here every row stops at its last sender
     Reference   Hamilton, Ying & Leskovec, 2017, §3.3; Hochreiter & Schmidhuber, 1997; Baggag & Saad, §5.3
 
     Example
@@ -136,21 +151,12 @@ class SAGELSTM(nn.Module):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, inputs: int, outputs: int, hidden: int | None = None, normalize: bool = False) -> None:
-        super().__init__()
-        hidden = inputs if hidden is None else hidden
+    def draw_weights(self, inputs: int, hidden: int) -> None:
         self.lstm = nn.LSTM(inputs, hidden)
-        self.own = Linear(inputs, outputs)
-        self.neighbors = nn.Linear(hidden, outputs, bias=False)
-        self.normalize = normalize
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        x_N = self._read(graph, x.to_dense() if isinstance(x, SparseFeatures) else x)
-        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(x_N)
-        return functional.normalize(y, dim=-1) if self.normalize else y
-
-    def _read(self, graph: Graph, x: Tensor) -> Tensor:
+    def combine(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         """The last state of every receiver, [*, I, hidden]: the members of * are more sequences, side by side."""
+        x = x.to_dense() if isinstance(x, SparseFeatures) else x
         edges, together, rows = reading_order(graph)
         batch = x.shape[:-2].numel()
         y = x.new_zeros(batch, graph.num_receivers, self.lstm.hidden_size)

@@ -52,7 +52,7 @@ class Pooled(NamedTuple):
     """What is left of the G graphs of a batch: K clusters of each.
 
     Args:
-        graph: The clusters of each graph, among which all listen to all: G·K nodes.
+        graph: The clusters of each graph, a complete graph of them: G·K nodes.
         x: Their features [*, G·K, C].
         weight: How strongly they are linked, one number for each edge of `graph` [*, G·K²].
         cut: The cut loss of each graph [*, G].
@@ -77,7 +77,6 @@ def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = Non
     Errors      ShapeError where x, s or the weights do not fit the graph
     Edge cases  a graph without edges: L_cut = 0 and all weights are 0; without nodes: X_pool = 0 too
     Cost        time O(E K + N K (C + K)), memory O(N (C + K) + G K (C + K)): A stays sparse, and Sᵀ A S is Sᵀ (A S)
-    Differs     none
     Reference   Bianchi, Grattarola & Alippi, 2020, (6)-(9); Baggag & Saad, §5.6, footnote 8
 
     Example
@@ -95,18 +94,15 @@ def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = Non
     clusters, width = s.shape[-1], x.shape[-1]
     A_s = aggregate(graph, s, weight)
     d = aggregate(graph, s.new_ones(graph.num_senders, 1), weight)
-    inside, ends = aggregate(graph.membership(), _beside((s * A_s).sum(-1), d[..., 0] * (s * s).sum(-1))).unbind(-1)
+    both = torch.stack(torch.broadcast_tensors((s * A_s).sum(-1), d[..., 0] * (s * s).sum(-1)), -1)
+    inside, ends = aggregate(graph.membership(), both).unbind(-1)
     pooled, among, overlap = _products(graph, s, torch.cat([x, A_s, s], -1)).split([width, clusters, clusters], -1)
     eye = torch.eye(clusters, dtype=s.dtype, device=s.device)
-    orthogonality = torch.linalg.norm(_ratio(overlap, _length(overlap)) - eye / clusters**0.5, dim=(-2, -1))
+    length = torch.linalg.norm(overlap, dim=(-2, -1), keepdim=True)
+    orthogonality = torch.linalg.norm(_ratio(overlap, length) - eye / clusters**0.5, dim=(-2, -1))
     links = _normalised(among * (1 - eye))
-    return Pooled(
-        _graph_of_clusters(graph, clusters),
-        pooled.flatten(-3, -2),
-        links.flatten(-3),
-        -_ratio(inside, ends),
-        orthogonality,
-    )
+    cut, x_pool = -_ratio(inside, ends), pooled.flatten(-3, -2)
+    return Pooled(_graph_of_clusters(graph, clusters), x_pool, links.flatten(-3), cut, orthogonality)
 
 
 @cached
@@ -129,14 +125,6 @@ def _normalised(A: Tensor) -> Tensor:
     return A * scale * scale.mT
 
 
-def _length(A: Tensor) -> Tensor:
-    return torch.linalg.norm(A, dim=(-2, -1), keepdim=True)
-
-
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
     """a / b, and 0 where b is 0, with a gradient."""
     return a / torch.where(b == 0, 1, b)
-
-
-def _beside(*columns: Tensor) -> Tensor:
-    return torch.stack(torch.broadcast_tensors(*columns), -1)
