@@ -158,13 +158,13 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
                     R ∘ h^k [*, E, 2k + 1, C], or its sum, for J = 0: Y_0 is 1, and the type stays
         """
         parts: list[list[Tensor]] = [[] for _ in range(self.types + 1)]
+        by_type = h_j.split([2 * k + 1 for k in range(self.types + 1)], -2)
         groups = R_ij.unflatten(-1, (-1, h_j.shape[-1])).split([len(outs) for _, outs in self.paths], -2)
         for ((k, J), outs), R, C in zip(self.paths, groups, self.coefficients, strict=True):
             if J == 0 and alone is not None:
                 parts[k].append(alone(k, R.squeeze(-2)))
                 continue
-            h = h_j[..., k * k : (k + 1) ** 2, :]
-            z_ij = (R.unsqueeze(-2) * h.unsqueeze(-3)).flatten(-3)  # [*, E, P (2k + 1) C]
+            z_ij = (R.unsqueeze(-2) * by_type[k].unsqueeze(-3)).flatten(-3)  # [*, E, P (2k + 1) C]
             A = spread(J, z_ij).unflatten(-1, (len(outs) * (2 * k + 1), -1)).flatten(-3, -2)
             for out, part in zip(outs, (C.to(A.dtype) @ A).split([2 * out + 1 for out in outs], -2), strict=True):
                 parts[out].append(part)
