@@ -145,6 +145,11 @@ class Score:
         """How many channels q and k have; None: any number."""
         return None
 
+    @classmethod
+    def example(cls, heads: int, channels: int) -> Self:
+        """A score for queries and keys [*, H, C], as `edgewise plan --score` assumes it."""
+        return cls()
+
     def __add__(self, more: Bias | EdgeVectors) -> Self:
         if not isinstance(more, EdgeVectors):
             return replace(self, biases=(*self.biases, more))
@@ -259,6 +264,10 @@ class GatedAdditive(Score):
     a: Tensor
     slope: float = 0.2
 
+    @classmethod
+    def example(cls, heads: int, channels: int) -> Self:
+        return cls(torch.zeros(heads, channels))
+
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """s_ij = aᵀ LeakyReLU(qᵢ + kⱼ)."""
         return (functional.leaky_relu(q_i + k_j, self.slope) * self.a).sum(-1)
@@ -313,6 +322,10 @@ class Kernel(Score):
     """
 
     feature_map: Callable[[Tensor], Tensor]
+
+    @classmethod
+    def example(cls, heads: int, channels: int) -> Self:
+        return cls(functional.softplus)
 
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """w_ij = φ(qᵢ)·φ(kⱼ), the weight itself and not its logarithm."""

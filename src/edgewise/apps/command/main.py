@@ -154,12 +154,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     plan.add_argument(
         "options", nargs="*", metavar="OPTION=VALUE", help="the pattern's own options, such as n=4096 radius=64"
     )
-    plan.add_argument(
-        "--score",
-        default="Dot",
-        metavar="SCORE",
-        help="Dot (default), Additive, GatedAdditive, Gaussian, Uniform, Kernel",
-    )
+    plan.add_argument("--score", default="Dot", metavar="SCORE", help="a score of `attend` (default: Dot)")
     plan.add_argument("--layer", metavar="LAYER", help="every call of a layer instead: EGNN, SchNet, TFN, ...")
     plan.add_argument("--heads", type=whole(1, 4096), default=4, metavar="H", help="attention heads (default: 4)")
     plan.add_argument(

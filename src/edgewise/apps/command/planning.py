@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise import configuration, layers
+from edgewise import configuration, kernels, layers
 from edgewise.apps.command.listing import columns
 from edgewise.apps.options import assignments, overridden
 from edgewise.configuration import known, options_of
@@ -57,7 +57,7 @@ def plan(
     known("score or layer", what, SCORES | PLANNED)
     graph, lead, precision = build(pattern, options).to(device), () if batch == 1 else (batch,), getattr(torch, dtype)
     if what in SCORES:
-        score = SCORES[what](heads, channels)
+        score = SCORES[what].example(heads, channels)
         tables = [edgewise.plan(graph, score, heads=heads, channels=channels, batch=lead, dtype=precision)]
     else:
         layer, shapes = PLANNED[what](heads, channels)
@@ -80,17 +80,10 @@ def build(pattern: str, options: Sequence[str]) -> Graph:
     return configuration.build(made, given, pattern)
 
 
-def _gated(heads: int, channels: int) -> Score:
-    return edgewise.GatedAdditive(torch.zeros(heads, channels))
-
-
-SCORES: dict[str, Callable[[int, int], Score]] = {
-    "Dot": lambda heads, channels: edgewise.Dot(),
-    "Additive": lambda heads, channels: edgewise.Additive(),
-    "GatedAdditive": _gated,
-    "Gaussian": lambda heads, channels: edgewise.Gaussian(1.0),
-    "Uniform": lambda heads, channels: edgewise.Uniform(),
-    "Kernel": lambda heads, channels: edgewise.Kernel(nn.Softplus()),
+SCORES: dict[str, type[Score]] = {
+    name: kind
+    for name, kind in vars(kernels).items()
+    if isinstance(kind, type) and issubclass(kind, Score) and kind is not Score
 }
 
 Planned = tuple[nn.Module, tuple[tuple[int, ...], ...]]  # a layer, and the shapes of a node's inputs

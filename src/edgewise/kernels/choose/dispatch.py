@@ -14,6 +14,7 @@ from torch import Tensor
 
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
@@ -62,10 +63,10 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
         made.append(explain(call))
     name = backend or forced_backend()
     if name is None:
-        lowered = call.lowered()
-        # The choice depends on shapes and kinds only: it is made once for each graph and signature.
-        key = (cheapest, type(call), *call.signature())
-        return BACKENDS[call.graph.memo(key, lambda: cheapest(lowered))].run(lowered)
+        lowered, choices, signature = call.lowered(), _choices(call.graph, type(call)), call.signature()
+        if signature not in choices:
+            choices[signature] = cheapest(lowered)
+        return BACKENDS[choices[signature]].run(lowered)
     _check_name(name)
     named = BACKENDS[name]
     call = call.lowered() if named.lowered else call
@@ -73,6 +74,15 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     if reason is not None:
         raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
     return named.run(call)
+
+
+@cached
+def _choices(graph: Graph, kind: type[Call]) -> dict[tuple[object, ...], str]:
+    """The backends chosen for calls of one verb by their signatures: shapes and kinds, on which alone a choice depends.
+
+    It fills up as calls are made.
+    """
+    return {}
 
 
 def _check_name(name: str | None) -> None:

@@ -17,7 +17,8 @@ def batched(x: Tensor | None, call: Attend, last: int) -> Tensor | None:
 
 def flat(x: Tensor, last: int) -> Tensor:
     """The leading batch as one axis in front of the `last` ones."""
-    return x.unsqueeze(0) if x.ndim == last else x.flatten(0, x.ndim - last - 1)
+    leading = x.ndim - last
+    return x if leading == 1 else x.unsqueeze(0) if leading == 0 else x.flatten(0, leading - 1)
 
 
 def unflat(y: Tensor, call: Attend) -> Tensor:
