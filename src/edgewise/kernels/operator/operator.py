@@ -151,10 +151,9 @@ class Operator(Generic[A, R]):
             ctx.mark_non_differentiable(*results[1:])
             ctx.set_materialize_grads(False)
         tensors, lists = self.tensors_of(arguments), self.lists_of(arguments)
-        unread = arguments.unread()
-        if unread:
-            results = [] if "results" in unread else results
-            tensors = [x if name not in unread else None for x, name in zip(tensors, self.tensors, strict=True)]
+        if unread := arguments.unread():
+            results = () if "results" in unread else results
+            tensors = [None if name in unread else x for x, name in zip(tensors, self.tensors, strict=True)]
         ctx.others, ctx.lengths = self.others_of(arguments), [*map(len, lists)]
         ctx.save_for_backward(*tensors, *chain(*lists), *results)
 

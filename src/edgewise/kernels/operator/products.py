@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous
@@ -21,6 +22,7 @@ from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
 from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient
 
 SUM, MEAN, MAX, MIN = range(4)
+Form = Callable[[Graph], Sequence[Tensor]]  # a graph as kernels read it
 REDUCTIONS = {"sum": SUM, "mean": MEAN, "max": MAX, "min": MIN}
 
 
@@ -128,16 +130,22 @@ class Products:
         return dx, dweight
 
 
-def differentiated(x: Tensor, weight: Tensor | None) -> bool:
-    """Whether a product of these will have a backward pass."""
-    return torch.is_grad_enabled() and (x.requires_grad or (weight is not None and weight.requires_grad))
+@cached
+def _messages(graph: Graph, structure_of: Form) -> Sequence[Tensor]:
+    """The graph from messages on the edges to their receivers."""
+    offsets, _, none, *more = structure_of(graph)
+    return offsets, torch.arange(graph.num_edges, dtype=torch.int32, device=graph.device), none, *more
 
 
-def run(call: Call, product: Callable[[Graph, Tensor, Tensor | None, int, bool], Tensor]) -> Tensor:
-    """An `Aggregate` or `Collect` by product(graph, x, weight, reduce, messages), in the layout of this file.
+@cached
+def _messages_reversed(graph: Graph) -> Sequence[Tensor]:
+    """Its transpose: each message has one edge, to its receiver."""
+    numbers = torch.arange(graph.num_edges + 1, device=graph.device)
+    return numbers, graph.receivers.to(torch.int32), numbers[:-1].to(torch.int32)
 
-    Symbols     messages = whether the rows of x are messages on the graph's edges rather than its senders
-    """
+
+def run(call: Call, own: Products, structure_of: Form, reverse_of: Form) -> Tensor:
+    """An `Aggregate` or `Collect` by one family of kernels, given a graph and its transpose as these read them."""
     if isinstance(call, Collect):
         x, weight, axes = call.m_ij, None, 2
     else:
@@ -152,5 +160,12 @@ def run(call: Call, product: Callable[[Graph, Tensor, Tensor | None, int, bool],
         weight = flat(weight, 2).contiguous()
     batched = flat(x, axes)
     rows = rows_contiguous(batched.unsqueeze(2) if axes == 2 else batched)
-    y = product(call.graph, rows, weight, REDUCTIONS[call.reduce or "sum"], isinstance(call, Collect))
+    graph = call.graph
+    if isinstance(call, Collect):
+        structure, reverse_of = _messages(graph, structure_of), _messages_reversed
+    else:
+        structure = structure_of(graph)
+    differentiated = torch.is_grad_enabled() and (rows.requires_grad or (weight is not None and weight.requires_grad))
+    reverse = reverse_of(graph) if differentiated else ()
+    y = own.product(Product(rows, weight, structure, reverse, REDUCTIONS[call.reduce or "sum"]))
     return y.reshape(*x.shape[:-axes], y.shape[1], *x.shape[1 - axes :])

@@ -6,7 +6,6 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -67,7 +66,7 @@ def run(call: Call) -> Tensor | tuple[Tensor, ...]:
         return _attend(call.with_equal_heads())
     if isinstance(call, Collect) and isinstance(call.message, Message):
         return networks.run(call, run)
-    return products.run(call, _product)
+    return products.run(call, edges.PRODUCTS, _structure, _reverse)
 
 
 BACKEND = Backend(
@@ -108,30 +107,11 @@ def _attend(call: Attend) -> Tensor:
     return unflat(edges.attend(own)[0], call)
 
 
-def _product(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messages: bool) -> Tensor:
-    """The product on the graph's edges, or on the graph from messages to their receivers."""
-    structure = _messages(graph) if messages else _edges(graph)
-    reverse: Sequence[Tensor] = ()
-    if products.differentiated(x, weight):
-        reverse = _messages_reversed(graph) if messages else edges.reverse_of(graph)[:3]
-    return edges.product(products.Product(x, weight, structure, reverse, reduce))
-
-
 @cached
-def _edges(graph: Graph) -> Structure:
+def _structure(graph: Graph) -> Structure:
     """Offsets, senders, and no numbers of edges other than their own."""
     return *edges.structure_of(graph), torch.empty(0, dtype=torch.int32)
 
 
-@cached
-def _messages(graph: Graph) -> Structure:
-    """The graph from messages to receivers."""
-    offsets, _, own = _edges(graph)
-    return offsets, torch.arange(graph.num_edges, dtype=torch.int32), own
-
-
-@cached
-def _messages_reversed(graph: Graph) -> Structure:
-    """Its transpose: message e has one edge, to its receiver."""
-    numbers = torch.arange(graph.num_edges + 1)
-    return numbers, graph.receivers.to(torch.int32), numbers[:-1].to(torch.int32)
+def _reverse(graph: Graph) -> Structure:
+    return edges.reverse_of(graph)[:3]

@@ -47,7 +47,7 @@ def cost(call: Call) -> Cost:
 
 def run(call: Call) -> Tensor:
     """Compute the call on the graph's edges."""
-    return products.run(call, _of_graph)
+    return products.run(call, PRODUCTS, structure_of, reverse_of)
 
 
 @cached
@@ -62,24 +62,6 @@ def reverse_of(graph: Graph) -> Structure:
     """The transpose as the kernels read it, with the number of each of its edges in the graph."""
     offsets, index, edge, _ = edges.reverse_of(graph)
     return [offsets, index, edge, *schedule(offsets)]
-
-
-@cached
-def messages_of(graph: Graph) -> tuple[Structure, Structure]:
-    """The graph from messages on the edges to their receivers, and its transpose."""
-    offsets, _, none, *plan = structure_of(graph)
-    numbers = torch.arange(graph.num_edges + 1, device=graph.device)
-    forward = [offsets, numbers[:-1].to(torch.int32), none, *plan]
-    return forward, [numbers, graph.receivers.to(torch.int32), forward[1]]
-
-
-def _of_graph(graph: Graph, x: Tensor, weight: Tensor | None, reduce: int, messages: bool) -> Tensor:
-    needed = products.differentiated(x, weight)
-    if messages:
-        structure, reverse = messages_of(graph)
-    else:
-        structure, reverse = structure_of(graph), reverse_of(graph) if needed else []
-    return PRODUCTS.product(Product(x, weight, structure, reverse if needed else [], reduce))
 
 
 def _product(own: Product) -> Tensor:

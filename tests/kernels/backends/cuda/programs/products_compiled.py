@@ -25,8 +25,6 @@ def compile_all(nodes: int, degree: int, dtype: torch.dtype, heads: int, channel
     products.reduce("max", x, weight, graph)
     products.reduce("picked", x, weight, graph, own=x, share=x)
     products.multiply(x, x, graph, heads)
-    offsets, _, _, *plan = graph
-    products.log_sum_exp_into(x.new_empty(batch, nodes, heads, dtype=torch.float32), weight, offsets, plan)
 
 
 def main() -> None:

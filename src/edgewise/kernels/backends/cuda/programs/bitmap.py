@@ -20,7 +20,7 @@ from torch import Tensor
 from edgewise.kernels.backends.cuda.programs import INTERPRETED
 from edgewise.kernels.backends.cuda.programs.attention import bound
 from edgewise.kernels.backends.cuda.programs.building import WINDOW
-from edgewise.kernels.backends.cuda.programs.products import aligned, log_sum_exp_into, reduce_into
+from edgewise.kernels.backends.cuda.programs.products import aligned, reduce_into
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
 _ROWS = tl.constexpr(WINDOW)
@@ -172,18 +172,19 @@ def forward(q: Tensor, k: Tensor, v: Tensor, structure: Sequence[Tensor], scale:
     lse = v.new_empty(batch, windows * WINDOW, heads, dtype=torch.float32)
     whole, cut, *merge = plan or (None, None)
     with torch.cuda.device_of(q):
+        _launch(_forward, (q, k, v), (y, lse), structure, whole, False, scale)
         if cut is not None and len(cut):
             pieces = y.new_empty(batch, len(cut), WINDOW * heads, v.shape[3], dtype=torch.float32)
-            partial = lse.new_empty(batch, len(cut), WINDOW * heads)
-            _launch_forward(pieces, partial, (q, k, v), structure, cut, True, scale)
-            _launch_forward(y, lse, (q, k, v), structure, whole, False, scale)
-            total = lse.view(batch, windows, WINDOW * heads)
-            log_sum_exp_into(total, partial, starts, merge)
-            share = (partial - total.index_select(1, cut[:, 0])).exp_()
-            share.masked_fill_(partial == float("-inf"), 0)
-            _merge(y, pieces, share, starts, merge)
-        else:
-            _launch_forward(y, lse, (q, k, v), structure, whole, False, scale)
+            partial = lse.new_empty(*pieces.shape[:3], 1)
+            _launch(_forward, (q, k, v), (pieces, partial), structure, cut, True, scale)
+            rows, total = cut[:, 0], lse.view(batch, windows, *partial.shape[2:])
+            _merge(lse, partial, None, starts, merge, "max")
+            top = total.index_select(1, rows).clamp_(min=torch.finfo(torch.float32).min)
+            share = (partial - top).exp_()
+            _merge(lse, share, None, starts, merge)
+            sums = total.index_select(1, rows)
+            _merge(y, pieces, share.div_(sums.clamp(min=1)).squeeze(3), starts, merge)
+            total[:, rows] = sums.log_().add_(top)
     return y[:, :receivers].contiguous(), lse[:, :receivers].contiguous()
 
 
@@ -207,28 +208,29 @@ def _backward_of(
     starts, _, _, *plan = structure
     batch, rows, heads, _ = a.shape
     whole, cut, *merge = plan or (None, None)
-    da, db = (x.new_empty(batch, (starts.shape[0] - 1) * WINDOW, heads, x.shape[3]) for x in (a, c))
+    results = [x.new_empty(batch, (starts.shape[0] - 1) * WINDOW, heads, x.shape[3]) for x in (a, c)]
+    more = {"stats_of_batch": lse.stride(0), "BY_SENDER": by_sender}
+    _launch(_backward, nodes, (lse, delta, *results), structure, whole, False, scale, **more)
     if cut is not None and len(cut):
         shape = batch, len(cut), WINDOW * heads
-        to_a, to_b = (x.new_empty(*shape, x.shape[3], dtype=torch.float32) for x in (a, c))
-        _launch_backward(to_a, to_b, nodes, lse, delta, structure, cut, True, scale, by_sender)
-        _launch_backward(da, db, nodes, lse, delta, structure, whole, False, scale, by_sender)
-        _merge(da, to_a, None, starts, merge)
-        if by_sender:
-            _merge(db, to_b, None, starts, merge)
-    else:
-        _launch_backward(da, db, nodes, lse, delta, structure, whole, False, scale, by_sender)
-    return da[:, :rows].contiguous(), db[:, :rows].contiguous()
+        pieces = [x.new_empty(*shape, x.shape[3], dtype=torch.float32) for x in (a, c)]
+        _launch(_backward, nodes, (lse, delta, *pieces), structure, cut, True, scale, **more)
+        for y, parts in [*zip(results, pieces, strict=True)][: 1 + by_sender]:
+            _merge(y, parts, None, starts, merge)
+    da, db = (y[:, :rows].contiguous() for y in results)
+    return da, db
 
 
-def _merge(y: Tensor, pieces: Tensor, share: Tensor | None, starts: Tensor, plan: Sequence[Tensor]) -> None:
-    """The sums of pieces [B, P, 16 H, D] into the rows [B, 16 W, H, D] of the windows that were cut."""
+def _merge(
+    y: Tensor, pieces: Tensor, share: Tensor | None, starts: Tensor, plan: Sequence[Tensor], kind: str = "sum"
+) -> None:
+    """Sums or maxima of pieces [B, P, 16 H, D] into the rows [B, 16 W, H, D] of the windows that were cut."""
     numbers = torch.arange(pieces.shape[1], dtype=torch.int32, device=y.device)
     by_window = y.view(y.shape[0], -1, *pieces.shape[2:])
-    reduce_into(by_window, "sum", (pieces, None, None, share), (starts, numbers, numbers[:0], *plan), False)
+    reduce_into(by_window, kind, (pieces, None, None, share), (starts, numbers, numbers[:0], *plan), False)
 
 
-def _constants(*nodes: Tensor, channels: int, values: int) -> dict[str, Any]:
+def _constants(nodes: Sequence[Tensor], channels: int, values: int) -> dict[str, Any]:
     """How the numbers of a row are padded and loaded, and how many columns make a tile."""
     size = nodes[0].element_size()
     vec = 16 // size
@@ -242,44 +244,19 @@ def _constants(*nodes: Tensor, channels: int, values: int) -> dict[str, Any]:
     return {"VEC": vec, "C": c, "D": d, "T": tile, "PRECISION": precision, "num_warps": warps}
 
 
-def _strides(vec: int, *nodes: Tensor) -> list[int]:
-    """From one member of the batch and from one row to the next."""
-    return [stride // vec for x in nodes for stride in x.stride()[:2]]
-
-
-def _launch_forward(
-    y: Tensor, lse: Tensor, nodes: Sequence[Tensor], structure: Sequence[Tensor], items: Tensor | None, pieces: bool,
-    scale: float,
+def _launch(
+    kernel: Any, nodes: Sequence[Tensor], others: Sequence[Tensor], structure: Sequence[Tensor],
+    items: Tensor | None, pieces: bool, scale: float, **more: Any,
 ) -> None:  # fmt: skip
-    q, k, v = nodes
+    """Run a kernel over the windows, or the items; nodes = what has rows of keys and, from the third on, values."""
     starts, column, bits = structure[:3]
-    batch, receivers, heads, channels = q.shape
-    constants = _constants(q, k, v, channels=channels, values=v.shape[3])
-    count, vec = starts.shape[0] - 1 if items is None else len(items), constants["VEC"]
-    if count * heads * batch == 0:
-        return
-    _forward[(count * heads * batch,)](
-        q, k, v, y, lse, starts, column, bits, starts if items is None else items, scale,
-        count, receivers, heads, channels // vec, v.shape[3] // vec, *_strides(vec, q, k, v),
-        count if pieces else starts.shape[0] - 1,
-        LISTED=items is not None, PIECES=pieces, **constants,
-    )  # fmt: skip
-
-
-def _launch_backward(
-    da: Tensor, db: Tensor, nodes: Sequence[Tensor], lse: Tensor, delta: Tensor, structure: Sequence[Tensor],
-    items: Tensor | None, pieces: bool, scale: float, by_sender: bool,
-) -> None:  # fmt: skip
-    starts, column, bits = structure[:3]
-    batch, rows, heads, channels = nodes[0].shape
-    values = nodes[2].shape[3]
-    constants = _constants(*nodes, channels=channels, values=values)
-    count, vec = starts.shape[0] - 1 if items is None else len(items), constants["VEC"]
-    if count * heads * batch == 0:
-        return
-    _backward[(count * heads * batch,)](
-        *nodes, lse, delta, da, db, starts, column, bits, starts if items is None else items, scale,
-        count, rows, heads, channels // vec, values // vec, *_strides(vec, *nodes),
-        count if pieces else starts.shape[0] - 1, lse.stride(0),
-        BY_SENDER=by_sender, LISTED=items is not None, PIECES=pieces, **constants,
-    )  # fmt: skip
+    windows, (batch, rows, heads, channels), values = starts.shape[0] - 1, nodes[0].shape, nodes[2].shape[3]
+    constants = _constants(nodes, channels, values)
+    count, vec = windows if items is None else len(items), constants["VEC"]
+    if count * heads * batch:
+        strides = [stride // vec for x in nodes for stride in x.stride()[:2]]
+        kernel[(count * heads * batch,)](
+            *nodes, *others, starts, column, bits, starts if items is None else items, scale,
+            count, rows, heads, channels // vec, values // vec, *strides, count if pieces else windows,
+            LISTED=items is not None, PIECES=pieces, **more, **constants,
+        )  # fmt: skip

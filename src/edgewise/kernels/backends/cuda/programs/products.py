@@ -191,37 +191,6 @@ def _multiply(
         first += EDGES
 
 
-@triton.jit(
-    do_not_specialize=["count", "row_tiles", "head_tiles", "heads", "batch_stride", "y_batch_stride"],
-    do_not_specialize_on_alignment=["offsets", "items"],
-)
-def _log_sum_exp(
-    s, y, offsets, items, count, row_tiles, head_tiles, heads, batch_stride, y_batch_stride,
-    LISTED: tl.constexpr, PIECES: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, EDGES: tl.constexpr,
-):  # fmt: skip
-    """y[row] = log Σ_e exp(s_e)."""
-    item, row, head, inside, start, length, rest = _lanes(
-        items, offsets, count, row_tiles, head_tiles, heads, LISTED, ROWS, HEADS
-    )
-    batch = rest.to(tl.int64)
-    top = tl.full((ROWS * HEADS,), float("-inf"), tl.float32)
-    total = tl.zeros((ROWS * HEADS,), tl.float32)
-    longest, first = tl.max(length), 0
-    while first < longest:
-        for ahead in tl.static_range(EDGES):
-            live = (first + ahead < length) & inside
-            e = (start + first + ahead).to(tl.int64)
-            s_e = tl.load(s + batch * batch_stride + e * heads + head, mask=live, other=float("-inf")).to(tl.float32)
-            above = tl.maximum(top, s_e, propagate_nan=tl.PropagateNan.ALL)
-            shift = tl.where(above == float("-inf"), 0.0, above)
-            total = total * tl.exp(top - shift) + tl.exp(s_e - shift)
-            top = above
-        first += EDGES
-    to = item if PIECES else row
-    lse = tl.where(total > 0, top + tl.log(tl.where(total > 0, total, 1.0)), top)
-    tl.store(y + batch * y_batch_stride + to.to(tl.int64) * heads + head, lse, mask=inside)
-
-
 # Launching. A structure is [offsets [I + 1] int64, index [E] int32, edge [E or 0] int32, *building.schedule(offsets)]
 
 
@@ -354,27 +323,6 @@ def multiply(
                 ROWS=rows, HEADS=heads, CHANNELS=channels, TILES=tiles, EDGES=UNROLLED, num_warps=WARPS,
             )  # fmt: skip
     return out
-
-
-def log_sum_exp_into(y: Tensor, s: Tensor, offsets: Tensor, plan: Sequence[Tensor]) -> None:
-    """log Σ_e exp(s_e), s [B, E, H], over the edges of each row that the plan lists, into y; -∞ without edges."""
-    whole, cut, *merge = plan or (None, None)
-    pieces = None if cut is None or not len(cut) else y.new_empty(y.shape[0], len(cut), y.shape[2])
-    heads = min(triton.next_power_of_2(max(1, y.shape[2])), LANES)
-    rows = LANES // heads
-    for to, items in ((pieces, cut), (y, whole)):
-        if to is None:
-            continue
-        count = to.shape[1] if items is None else len(items)
-        row_tiles, head_tiles = triton.cdiv(count, rows), triton.cdiv(y.shape[2], heads)
-        if row_tiles * head_tiles * y.shape[0]:
-            _log_sum_exp[(row_tiles * head_tiles * y.shape[0],)](
-                s, to, offsets, _or(items, offsets), count, row_tiles, head_tiles, y.shape[2],
-                s.stride(0), to.stride(0),
-                LISTED=items is not None, PIECES=to is pieces, ROWS=rows, HEADS=heads, EDGES=UNROLLED, num_warps=WARPS,
-            )  # fmt: skip
-    if pieces is not None:
-        log_sum_exp_into(y, pieces, offsets, merge)
 
 
 def aligned(x: Tensor) -> Tensor:
