@@ -135,8 +135,8 @@ def test_rules_that_know_their_shape_need_none() -> None:
     rule = Blocks((2, 3), (1, 4))
     assert Graph(rule) == blocks([2, 3], senders=[1, 4])
     assert Graph(rule, offset=2).num_receivers == 3
-    assert Graph.from_rule(Causal(), 3) == causal(3)
-    assert Graph.from_rule(Causal(), 3, offset=2).num_senders == 5
+    assert Graph(Causal(), 3) == causal(3)
+    assert Graph(Causal(), 3, offset=2).num_senders == 5
 
 
 def test_equality_is_structure() -> None:

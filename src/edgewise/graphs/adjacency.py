@@ -33,6 +33,11 @@ class Adjacency:
         """The graph of a rule: receivers at positions offset, offset + 1, ..., senders at 0, 1, ...
 
         Sizes which are not given are those that the rule covers; else there is a sender for every receiver's position.
+
+        >>> from edgewise.graphs import Graph
+        >>> from edgewise.graphs.patterns.line import Causal
+        >>> Graph(Causal(), receivers=2, offset=3)
+        Graph(2 receivers at offset 3, 5 senders, Causal())
         """
         if not isinstance(rule, Rule):
             what = type(rule).__name__
@@ -52,17 +57,6 @@ class Adjacency:
                 f"receivers at offset {offset} and {senders} senders"
             )
         self._define(receivers, senders, offset, rule=rule)
-
-    @classmethod
-    def from_rule(cls, rule: Rule, receivers: int | None = None, senders: int | None = None, offset: int = 0) -> Self:
-        """`Graph(rule, receivers, senders, offset)`, beside the other forms.
-
-        >>> from edgewise.graphs import Graph
-        >>> from edgewise.graphs.patterns.line import Causal
-        >>> Graph.from_rule(Causal(), receivers=2, offset=3)
-        Graph(2 receivers at offset 3, 5 senders, Causal())
-        """
-        return cls(rule, receivers, senders, offset)
 
     @classmethod
     def from_ranges(cls, starts: Any, stops: Any, num_senders: int) -> Self:
@@ -101,8 +95,7 @@ class Adjacency:
     def from_edge_index(cls, edge_index: Any, num_nodes: int, num_receivers: int | None = None) -> Self:
         """The ecosystem's [2, E]: row 0 the senders, row 1 the receivers, in any order.
 
-        Shapes      edge_index [2, E] integers -> num_nodes receivers and senders; with num_receivers given, that many
-                    receivers and num_nodes senders
+        Shapes      edge_index [2, E] integers -> num_nodes senders, and as many receivers or num_receivers
         Errors      a wrong shape or dtype; an index out of range: the edge and the bound are named
         Edge cases  `sort_edges` brings the caller's edge tensors into the graph's order
 
@@ -201,8 +194,6 @@ class Adjacency:
         if t.dim() == 0 or t.shape[0] != self.num_edges:
             raise ShapeError(f"an edge tensor of this graph has shape [{self.num_edges}, ...], not {list(t.shape)}")
         return t.index_select(0, self._order)
-
-    # What follows from the forms
 
     @derived
     def _in_degrees(self) -> Tensor:
@@ -311,8 +302,6 @@ class Adjacency:
         if not self.is_square:
             nodes = f"{self.num_receivers} receivers at offset {self.offset} and {self.num_senders} senders"
             raise GraphError(f"{what} needs receivers and senders to be the same nodes: this graph has {nodes}")
-
-    # An immutable value
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise GraphError(f"a Graph is immutable: {name} cannot be set")

@@ -1,4 +1,4 @@
-"""A trained potential as an ASE calculator: from then on, atoms move as it says."""
+"""A trained potential as an ASE calculator: energies and forces for ASE's dynamics."""
 
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ from edgewise.training.runs import LoadedRun, load_run
 
 
 def calculator(run: Path | str | LoadedRun) -> Any:
-    """An ASE calculator that asks a run's best weights for energies and forces, in float64.
+    """An ASE calculator of energies and forces by a run's best weights, in float64.
 
     Equation    E = Σ_i (ε_i + ε_0), F_i = -∂E/∂x_i, on the radius graph of where the atoms are now
     Symbols     run = a run folder, or what `load_run` gives; ε_0 = the training frames' mean energy of an atom
     Shapes      any number of atoms of the elements that it was trained on -> energy (eV), energies [N], forces [N, 3]
                 (eV/Å); in open space, or in a periodic box whose edges are longer than twice the radius
-    Errors      ConfigError for a run that is no potential, an element that it never saw, or a skewed cell; GraphError
-                for a box that is too small
+    Errors      ConfigError for a run that is no potential, an element not trained on or a skewed cell; GraphError for a
+                box that is too small
     Cost        a radius graph and a pass forward and backward for each new set of positions
     Reference   Larsen et al., "The atomic simulation environment", 2017
     """

@@ -52,8 +52,9 @@ def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Ten
         folder.mkdir(exist_ok=True)
         _remove(writing)
         writing.mkdir()
-        hashes = {name: _write(writing / name, _serialised(part)) for name, part in _files(parts).items()}
-        hashes["state"] = _hash(_canonical(state))
+        names = {f"{part}.safetensors": part for part in PARTS}
+        hashes = {name: _write(writing / name, _serialised(parts[part])) for name, part in names.items()}
+        hashes["state"] = _hash_of(state)
         _write(writing / "state.json", json.dumps({"state": state, "sha256": hashes}, indent=1).encode())
         flush_folder(writing)
         _remove(target)
@@ -69,10 +70,9 @@ def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Ten
 
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a run, the newest first, whether or not they are intact."""
-    found = {
-        int(match[1]): path for path in folder.glob("step-*") if (match := re.fullmatch(r"step-(\d{8,})", path.name))
-    }
-    return [found[step] for step in sorted(found, reverse=True)]
+    matches = ((re.fullmatch(r"step-(\d{8,})", path.name), path) for path in folder.glob("step-*"))
+    steps = {int(match[1]): path for match, path in matches if match}
+    return [steps[step] for step in sorted(steps, reverse=True)]
 
 
 def newest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
@@ -80,16 +80,14 @@ def newest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
 
     Errors: where there are checkpoints and none is intact, a `CheckpointError`.
     """
-    found = checkpoints(folder)
-    for path in found:
+    paths = checkpoints(folder)
+    for path in paths:
         try:
             return verified(path)
         except CheckpointError as error:
             report(f"{error}; using the one before")
-    if found:
-        raise CheckpointError(
-            f"none of the {len(found)} checkpoints in {folder} is intact: train into a new run folder"
-        )
+    if paths:
+        raise CheckpointError(f"none of the {len(paths)} checkpoints in {folder} is intact: train in a new run folder")
     return None
 
 
@@ -98,7 +96,7 @@ def verified(path: Path) -> Checkpoint:
     try:
         content = json.loads((path / "state.json").read_bytes())
         state, hashes = content["state"], content["sha256"]
-        if _hash(_canonical(state)) != hashes["state"]:
+        if _hash_of(state) != hashes["state"]:
             raise CheckpointError(f"the checkpoint {path} is damaged (state.json)")
         for part in PARTS:
             with (path / f"{part}.safetensors").open("rb") as file:
@@ -119,7 +117,7 @@ def clean(folder: Path, resumed: Checkpoint | None) -> None:
         _remove(path)
 
 
-def kept(model: nn.Module) -> dict[str, Tensor]:
+def saved_state(model: nn.Module) -> dict[str, Tensor]:
     """What a checkpoint holds of a model: all of its state but the frozen weights, which come from elsewhere."""
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     return {name: value for name, value in model.state_dict().items() if name not in frozen}
@@ -127,12 +125,12 @@ def kept(model: nn.Module) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, tensors: Tensors, source: Path) -> None:
     """Load weights by name; a name or a shape that does not fit is a `CheckpointError` that says which."""
-    expected = kept(model)
+    expected = saved_state(model)
     for name in sorted(expected.keys() | tensors.keys()):
         has, wants = (str(list(side[name].shape)) if name in side else "absent" for side in (tensors, expected))
         if has != wants:
-            told = f"weight {name!r} is {has} in the checkpoint and {wants} in the model"
-            raise CheckpointError(f"{source} was made for another model: {told}")
+            misfit = f"weight {name!r} is {has} in the checkpoint and {wants} in the model"
+            raise CheckpointError(f"{source} was made for another model: {misfit}")
     model.load_state_dict(model.state_dict() | dict(tensors))
 
 
@@ -158,10 +156,6 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _files(parts: Mapping[str, Tensors]) -> dict[str, Tensors]:
-    return {f"{part}.safetensors": parts[part] for part in PARTS}
-
-
 def _serialised(tensors: Tensors) -> bytes:
     # Copies, because safetensors refuses weights that share memory, as tied ones do.
     return save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
@@ -172,7 +166,7 @@ def _write(path: Path, content: bytes) -> str:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    return _hash(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _remove(path: Path) -> None:
@@ -184,9 +178,5 @@ def _remove(path: Path) -> None:
         shutil.rmtree(removing)
 
 
-def _canonical(state: dict[str, Any]) -> bytes:
-    return json.dumps(state, sort_keys=True).encode()
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _hash_of(state: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()

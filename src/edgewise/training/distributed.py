@@ -58,16 +58,16 @@ class World:
         """Do something on the first rank, for all: its result, which is plain data, or its error is everyone's."""
         if self.size == 1:
             return action()
-        told: dict[str, Any] = {}
+        outcome: dict[str, Any] = {}
         if self.first:
             try:
-                told = {"result": action()}
+                outcome = {"result": action()}
             except EdgewiseError as error:
-                told = {"error": type(error).__name__, "message": str(error)}
-        told = self.share(told)
-        if "error" in told:
-            raise getattr(errors, told["error"])(told["message"])
-        return told["result"]
+                outcome = {"error": type(error).__name__, "message": str(error)}
+        outcome = self.share(outcome)
+        if "error" in outcome:
+            raise getattr(errors, outcome["error"])(outcome["message"])
+        return outcome["result"]
 
     def share(self, value: Any) -> Any:
         """Plain data of the first rank, on all ranks; it travels as JSON."""

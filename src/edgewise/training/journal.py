@@ -1,4 +1,4 @@
-"""What a run tells while it trains: `metrics.jsonl`, a progress bar or a few lines, and TensorBoard where wanted."""
+"""What a run reports while it trains: `metrics.jsonl`, a progress bar or a few lines, and TensorBoard where wanted."""
 
 import json
 import os
@@ -49,7 +49,7 @@ class Journal:
         return os.fstat(self.file.fileno()).st_size
 
     def cut(self, length: int) -> None:
-        """Forget what was written after a checkpoint: the run writes it again."""
+        """Remove what was written after a checkpoint: the resumed run writes it anew."""
         self.file.truncate(min(length, os.fstat(self.file.fileno()).st_size))
 
     def close(self) -> None:
@@ -88,17 +88,17 @@ def summary_writer() -> Any:
 
 
 def say(text: str) -> None:
-    """Tell the user one line, beside what a program may read from the standard output."""
+    """Print one line for the user on the standard error, apart from what a program may read."""
     tqdm.write(text, file=sys.stderr)
 
 
 class Display:
-    """A progress bar on a terminal, elsewhere one line every few seconds; nothing where nobody listens."""
+    """A progress bar on a terminal, elsewhere one line every few seconds; nothing where it is not `shown`."""
 
     def __init__(self, steps: int, done: int, shown: bool) -> None:
         self.shown = shown
         self.steps = steps
-        self.told = time.perf_counter()
+        self.last_line = time.perf_counter()
         terminal = shown and sys.stderr.isatty()
         self.bar = tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True) if terminal else None
 
@@ -107,11 +107,11 @@ class Display:
             self.bar.update()
 
     def scores(self, step: int, text: str, last: bool) -> None:
-        """Tell the latest scores."""
+        """Show the latest scores."""
         if self.bar is not None:
             self.bar.set_postfix_str(text, refresh=False)
-        elif self.shown and (last or time.perf_counter() - self.told > QUIET):
-            self.told = time.perf_counter()
+        elif self.shown and (last or time.perf_counter() - self.last_line > QUIET):
+            self.last_line = time.perf_counter()
             say(f"step {step}/{self.steps}  {text}")
 
     def close(self) -> None:

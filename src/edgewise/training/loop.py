@@ -18,7 +18,7 @@ from edgewise.models.signature import Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Task
-from edgewise.training.checkpoint import Checkpoint, clean, kept, load_weights, newest, save_checkpoint
+from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, save_checkpoint, saved_state
 from edgewise.training.distributed import World, join
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers.averaging import WeightAverage
@@ -46,7 +46,7 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
 
 
 def resume(run: Path | str, *, progress: bool = True) -> Result:
-    """Go on with a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so."""
+    """Continue a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so."""
     run = Path(run)
     config, result = read_config(run), finished(run)
     if result is not None:
@@ -155,7 +155,7 @@ class Trainer:
         return self.parts[1]
 
     def make(self, step: int) -> Batch:
-        """The global batch of a step: it follows from the seed and the step, whoever asks and when."""
+        """The global batch of a step: it follows from the seed and the step alone, in whichever thread it is made."""
         generator = torch.Generator().manual_seed(mix(self.settings.seed, step))
         return self.task.train_batch(self.settings.batch, generator, self.config.graph)
 
@@ -168,17 +168,17 @@ class Trainer:
         return nullcontext() if half is None else torch.autocast(self.world.device.type, half)
 
     def validate(self) -> tuple[int, str]:
-        """Evaluate on the validation split and keep the weights if they are the best so far; how stale those are."""
+        """Evaluate on the validation split and copy the weights if they are the best so far; how stale those are."""
         with nullcontext() if self.average is None else self.average.applied(self.model, self.training_batches):
             scores = self.scores("valid")
             better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
             if better:
                 self.best = {"step": self.step, "valid": scores}
-                self.best_weights = {name: weight.clone() for name, weight in kept(self.model).items()}
+                self.best_weights = {name: weight.clone() for name, weight in saved_state(self.model).items()}
         self.record(valid=scores)
         metric, best = self.task.metric, self.best
-        told = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
-        return 0 if better else self.stale + 1, told
+        summary = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
+        return 0 if better else self.stale + 1, summary
 
     def training_batches(self) -> Iterator[tuple[Any, ...]]:
         """What the model reads of every training example, once."""
@@ -209,7 +209,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, unless a weight is no longer finite."""
-        weights = kept(self.model)
+        weights = saved_state(self.model)
         if (name := non_finite(weights)) is not None:
             raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
         state = {
@@ -224,28 +224,28 @@ class Trainer:
         parts = {"model": weights, "best": self.best_weights, "optimizer": memory}
         save_checkpoint(self.run / "checkpoints", state, parts, self.settings.checkpoints.keep)
 
-    def open(self, opened: ExitStack, tell: bool) -> tuple[str, dict[str, Any]] | None:
+    def open(self, opened: ExitStack, shown: bool) -> tuple[str, dict[str, Any]] | None:
         """Open the journal and choose the newest intact checkpoint: its name and state; what came after it is cut."""
         folder = self.run / "checkpoints"
         self.journal = opened.enter_context(closing(Journal(self.run, self.settings.tensorboard)))
-        checkpoint = newest(folder, say if tell else lambda _: None)
+        checkpoint = newest(folder, say if shown else lambda _: None)
         clean(folder, checkpoint)
         self.journal.cut(checkpoint.state["metrics_bytes"] if checkpoint else 0)
         return (checkpoint.path.name, checkpoint.state) if checkpoint else None
 
-    def restore(self, found: tuple[str, dict[str, Any]] | None) -> None:
-        """Take up the checkpoint that was found, on every rank; without one, begin."""
-        if found is None:
+    def restore(self, resumed: tuple[str, dict[str, Any]] | None) -> None:
+        """Continue from the newest checkpoint, on every rank; without one, begin."""
+        if resumed is None:
             begin(self.model, self.config)
         else:
-            name, state = found
+            name, state = resumed
             checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
             load_weights(self.model, checkpoint.tensors("model"), checkpoint.path)
             restore_optimizer(self.optimizer, self.model, checkpoint.tensors("optimizer"))
             self.scaler.load_state_dict(state["scaler"])
             self.best_weights = {n: weight.to(self.world.device) for n, weight in checkpoint.tensors("best").items()}
             self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
-        self.began = time.perf_counter() - (found[1]["seconds"] if found else 0.0)
+        self.began = time.perf_counter() - (resumed[1]["seconds"] if resumed else 0.0)
 
     def conclude(self) -> dict[str, Any]:
         """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
@@ -273,11 +273,11 @@ class Trainer:
         return NonFiniteError(f"step {self.step}: {what}; {advice}. The checkpoints before it are intact")
 
 
-def mean_loss(task: Task, answer: Tensor | Penalised, batch: Batch) -> Tensor:
+def mean_loss(task: Task, prediction: Tensor | Penalised, batch: Batch) -> Tensor:
     """The mean loss of a batch, and the model's own where it has one."""
-    if isinstance(answer, Penalised):
-        return task.loss(answer.outputs, batch) + answer.penalty
-    return task.loss(answer, batch)
+    if isinstance(prediction, Penalised):
+        return task.loss(prediction.outputs, batch) + prediction.penalty
+    return task.loss(prediction, batch)
 
 
 def non_finite(tensors: Mapping[str, Tensor]) -> str | None:

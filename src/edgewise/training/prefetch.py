@@ -11,12 +11,11 @@ T = TypeVar("T")
 
 
 class Prefetch(Generic[T]):
-    """`prefetch(step)` is `make(step)`, for steps that are asked for in turn; threads have made it by then.
+    """`prefetch(step)` is `make(step)`, for steps requested in turn; threads have made it by then.
 
     Symbols     make = what makes the batch of a step; last = the last step; workers = number of threads, at least 1
-    Errors      what `make` raised, when its step is asked for
-    Edge cases  the first step asked for is made at once, so that what `make` keeps for later is there before several
-                threads want it
+    Errors      what `make` raised, when its step is requested
+    Edge cases  the first step is made at once, so that what `make` caches is there before several threads need it
     Cost        memory of 2 * workers batches beside the one that trains. A worker runs PyTorch and the C++ kernels on
                 one thread; both let go of Python's lock
 

@@ -1,4 +1,4 @@
-"""A run folder seen from outside: what it was asked, what it reached, and its trained model."""
+"""A run folder seen from outside: its configuration, its result and its trained model."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from edgewise.models import MODELS
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
-from edgewise.training.checkpoint import load_weights, newest, write_file
+from edgewise.training.checkpoint import Checkpoint, load_weights, newest, write_file
 from edgewise.training.distributed import device_for
 from edgewise.training.journal import say
 from edgewise.training.seeds import mix, seed
@@ -49,9 +49,9 @@ class Result:
     def from_record(cls, record: dict[str, Any], run: Path) -> Self:
         """The result that a run's last record holds."""
         metric, names = record["metric"], ("best_step", "seconds", "step_seconds")
-        told = {name: record[name] for name in names}
+        figures = {name: record[name] for name in names}
         test = record["test"][metric] if "test" in record else None
-        return cls(metric, record["valid"][metric], test, steps=record["step"], run=run, **told)
+        return cls(metric, record["valid"][metric], test, steps=record["step"], run=run, **figures)
 
     @property
     def value(self) -> float:
@@ -66,7 +66,7 @@ class Result:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A trained run: `model(graph, x)` with the weights asked for, ready to evaluate."""
+    """A trained run: `model(graph, x)` with its best or last weights, ready to evaluate."""
 
     config: RunConfig
     task: Task
@@ -99,11 +99,17 @@ def load_run(run: Path | str, weights: Literal["best", "last"] = "best", device:
     run = Path(run)
     config = read_config(run)
     task, model = assemble(config, run)
+    checkpoint = newest_of(run)
+    load_weights(model, checkpoint.tensors("best" if weights == "best" else "model"), checkpoint.path)
+    return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
+
+
+def newest_of(run: Path) -> Checkpoint:
+    """The newest intact checkpoint of a run; a run without one is a `CheckpointError`."""
     checkpoint = newest(run / "checkpoints", say)
     if checkpoint is None:
         raise CheckpointError(f"{run} has no checkpoint yet: `edgewise resume {run}` trains on")
-    load_weights(model, checkpoint.tensors("best" if weights == "best" else "model"), checkpoint.path)
-    return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
+    return checkpoint
 
 
 def read_config(run: Path) -> RunConfig:
@@ -135,9 +141,9 @@ def finished(run: Path) -> Result | None:
 def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Module]:
     """The task and the model of a configuration, with the initial weights that its seed gives.
 
-    The task goes on with what it kept in the folder `run`, or else in that of the run that it starts from. A model that
-    is only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that
-    this run lacks, such as the output layer of another task, are trained whole.
+    The task reads what it saved in the folder `run`, or else in that of the run that it starts from. A model that is
+    only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that this
+    run lacks, such as the output layer of another task, are trained whole.
     """
     task = TASKS[config.task.name](**config.task.options)
     for folder in (config.start.run, run):  # weights fit the tokens that they were trained with
@@ -169,11 +175,9 @@ def take_over(model: nn.Module, run: Path) -> set[str]:
     """
     if read_config(run).start.rank:
         raise CheckpointError(f"{run} holds low-rank additions only: start from the run that they are added to")
-    checkpoint = newest(run / "checkpoints", say)
-    if checkpoint is None:
-        raise CheckpointError(f"{run} has no checkpoint yet: `edgewise resume {run}` trains on")
-    own, found = model.state_dict(), checkpoint.tensors("best")
-    fitting = {name: value for name, value in found.items() if name in own and own[name].shape == value.shape}
+    checkpoint = newest_of(run)
+    own, saved = model.state_dict(), checkpoint.tensors("best")
+    fitting = {name: value for name, value in saved.items() if name in own and own[name].shape == value.shape}
     if not fitting:
         raise CheckpointError(f"no weight of {run} fits this model: its names or shapes all differ")
     model.load_state_dict(own | fitting)

@@ -210,12 +210,11 @@ class RunConfig:
     def read(cls, path: Path) -> Self:
         """Read a run's `config.yaml`.
 
-        Errors      a run folder of another layout is a `CheckpointError`, anything else that does not fit a
-                    `ConfigError`
+        Errors      CheckpointError for a run folder of another layout, ConfigError for anything else
         """
         content = read_yaml(path)
         if isinstance(content, dict) and (layout := content.pop("layout", 1)) != RUN_LAYOUT:
-            found = f"layout {layout}" if isinstance(layout, int) else "an unknown layout"
+            written = f"layout {layout}" if isinstance(layout, int) else "an unknown layout"
             advice = "go on with the version that wrote it, or train it anew"
-            raise CheckpointError(f"{path.parent} has {found}, and this version reads layout {RUN_LAYOUT}: {advice}")
+            raise CheckpointError(f"{path.parent} has {written}, and this version reads layout {RUN_LAYOUT}: {advice}")
         return cls.from_plain(content)

@@ -71,7 +71,7 @@ def test_rotary_attention_ignores_a_common_shift_and_sees_a_relative_one():
     moved = complete(4, 7).rows(0, 4)  # receivers at 0..3, senders at 0..6
     senders = torch.cat([x, torch.zeros(3, 8, dtype=torch.float64)])
     assert layer(complete(4), x).shape == layer(moved, x, senders).shape
-    shifted = Graph.from_rule(complete(1).rule, receivers=4, senders=4, offset=2)
+    shifted = Graph(complete(1).rule, receivers=4, senders=4, offset=2)
     assert torch.allclose(layer(shifted, x), layer(complete(4), x), atol=1e-12)  # both ends move: nothing changes
     assert not torch.allclose(layer(shifted, x, x), layer(complete(4), x), atol=1e-3)  # only the receivers move
 

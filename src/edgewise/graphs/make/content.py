@@ -51,13 +51,11 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
 
     Equation    N'_r(i) = {j ∈ N(i) : l_r(j) = l_r(i), c_r(i) − 1 ≤ c_r(j) ≤ c_r(i)},  c_r(j) = ⌊rank_r(j) / chunk⌋
     Symbols     of_receivers, of_senders = the labels l; rank_r(j) = how many nodes with that label, in the same member
-                of a batch, come before j. Without `loops` a node leaves itself out, unless it has no other sender in
-                any round
+                of a batch, come before j. Without `loops` a node leaves itself out, unless it is alone
     Shapes      of_receivers [S, R, I], of_senders [S, R, J] int64: S sequences on one graph, R rounds of labels
                 -> S R I receivers and S R J senders; receivers and senders number the labels as they lie in memory
     Errors      labels of another shape; a chunk below 1
-    Edge cases  ranks count from a group's own start: a node's senders do not depend on later nodes, unless the graph
-                has edges from those
+    Edge cases  ranks count from a group's own start: in a causal graph a node's senders do not depend on later nodes
     Cost        O(S R N log N) time and O(S R N) memory for a graph by rule or ranges; O(S R E) for one by edges
     Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020, §2
 
@@ -105,8 +103,7 @@ def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: i
     Errors      near of another shape; a size below 1
     Edge cases  a node may be taken in by several clusters, or by none
     Cost        O(S K N + S K size log N)
-    Reference   Roy, Saffar, Vaswani & Grangier, "Efficient content-based sparse attention with routing transformers",
-                2021, Algorithm 1
+    Reference   Roy et al., "Efficient content-based sparse attention with routing transformers", 2021, Algorithm 1
 
     >>> from edgewise.graphs import complete, draw
     >>> near = torch.tensor([[0.9, 0.8, 0.1, 0.2], [0.0, 0.1, 0.9, 0.8]])[None]

@@ -87,8 +87,7 @@ def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generato
     """Hold out shares of a graph's links at random, with as many pairs without a link for each.
 
     Errors      GraphError for shares that are negative or leave no training link, or where pairs without a link run out
-    Edge cases  self-loops and parallel edges are no links of their own; the pairs without a link of both parts differ,
-                and none is a link of any part
+    Edge cases  self-loops and parallel edges are no links of their own; no pair is in two parts
     Cost        O(E log E)
 
     Example

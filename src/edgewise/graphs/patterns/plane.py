@@ -183,8 +183,7 @@ def disc(height: int, width: int, radius: float = 1.5, torus: bool = False) -> G
 
     Equation    N(i) = {j : (y_i - y_j)² + (x_i - x_j)² <= radius²}, on a torus with y modulo height, x modulo width
     Symbols     i = y * width + x: pixels row by row; radius 1.5 is the square of 9, 2.3 that of 25 without its corners
-    Errors      sizes that are not whole, or negative; a radius that is negative or not finite, or that reaches once
-                around a torus
+    Errors      sizes that are not whole, or negative; a radius that is negative, infinite or reaches around a torus
 
     >>> from edgewise.graphs import draw
     >>> print(draw(disc(2, 3, radius=1)))

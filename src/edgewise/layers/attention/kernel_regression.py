@@ -23,7 +23,7 @@ class KernelRegression(nn.Module):
 
     Example
         >>> layer = KernelRegression(sigma=1.0)
-        >>> graph = Graph.from_edge_index([[0, 1], [2, 2]], num_nodes=3)  # node 2 asks nodes 0 and 1
+        >>> graph = Graph.from_edge_index([[0, 1], [2, 2]], num_nodes=3)  # node 2 attends to 0 and 1
         >>> layer(graph, torch.tensor([[0.0], [3.0], [1.0]]), torch.tensor([[10.0], [20.0], [0.0]]))[2]
         tensor([11.8243], grad_fn=<SelectBackward0>)
     """

@@ -28,8 +28,7 @@ class LinearAttention(MultiHeadAttention):
     Symbols     features = φ; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention
-    Edge cases  a receiver without senders gets the output bias. The cache is a `RecurrentState` on a causal graph, on
-                any other a `KeyValueCache`
+    Edge cases  no senders: the output bias. The cache is a `RecurrentState` on a causal graph, else a `KeyValueCache`
     Cost        time O((I + J) width² + (I + J) H F C) and memory O((I + J) width) on complete and causal graphs, for F
                 features a head; edge by edge on others: O(E H F)
     Differs     `dropout` of attention weights needs the weights: training then costs O(E H F), edge by edge
@@ -100,11 +99,9 @@ class PositiveFeatures(nn.Module):
     Symbols     count = m; omega [m, C] = ω; orthogonal = ω in blocks at right angles, which lowers the variance
     Shapes      x [..., C] -> [..., m]
     Errors      ConfigError for a count below 1
-    Edge cases  no feature exceeds exp(‖ω‖² / 2) / √m, so that none overflows; from ‖x‖ ≈ 20 on all may underflow to 0
-                in float32
+    Edge cases  no feature exceeds exp(‖ω‖² / 2) / √m: none overflows; in float32 all may underflow from ‖x‖ ≈ 20 on
     Cost        O(m C) for each x
-    Differs     no stabilising maximum over the keys and no ε: both would let a token depend on later ones, or bias the
-                mean
+    Differs     no maximum over the keys and no ε: they would let a token depend on later ones, or bias the mean
     Reference   Choromanski et al., "Rethinking attention with Performers", 2021
 
     Example

@@ -67,14 +67,12 @@ class LSHAttention(GroupedAttention[AngularHash]):
                 are keys; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError as MultiHeadAttention; ShapeError for senders other than x: they would have no common hash
-    Edge cases  while training, new rotations are drawn in every call; a resumed run draws the same. Not permutation-
-                equivariant: chunks know positions
+    Edge cases  in training each call draws new rotations, a resumed run the same ones. Not permutation-equivariant
     Cost        on a graph by ranges, time O(N rounds (C buckets + size C + log N)) and memory O(N rounds C) for each
                 head: no pair is ever written; on other graphs edge by edge
     Differs     chunks are cut from the start of each bucket, in the paper from the start of the sorted sequence, where
-                they move with what comes later; so a causal graph stays causal and a cache exact. A sender of
-                several rounds counts once in each, in the paper's (A.1) once in all. Heads share the rotations. No
-                reversible residuals
+                they move with what comes later; so a causal graph stays causal and a cache exact. A sender of several
+                rounds counts in each, in the paper (A.1) once. Heads share the rotations. No reversible residuals
     Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020
 
     Example

@@ -1,6 +1,6 @@
-"""Positions: a graph forgets the order of its nodes; these layers tell it back.
+"""Positions: a graph has no order of its nodes; these layers add it.
 
-A receiver i of a graph sits at position `graph.offset + i`; in a batch of graphs every member starts at 0 again.
+A receiver i of a graph sits at position `graph.offset + i`; in a batch of graphs every member starts at 0.
 """
 
 from typing import ClassVar
@@ -93,16 +93,12 @@ class Learned(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        if len(graph.sizes) == 1:
-            start, stop = graph.offset, graph.offset + graph.num_receivers
-            self._check(stop)
-            return x + self.weight[start:stop]  # a slice, because it costs less than a gather in both directions
-        self._check(_longest(graph))
-        return x + self.weight[positions(graph)]
-
-    def _check(self, stop: int) -> None:
+        single = len(graph.sizes) == 1
+        stop = graph.offset + graph.num_receivers if single else _longest(graph)
         if stop > len(self.weight):
             raise ShapeError(f"position {stop - 1} is outside the {len(self.weight)} positions that were learned")
+        # Of a single graph a slice, because it costs less than a gather in both directions.
+        return x + (self.weight[graph.offset : stop] if single else self.weight[positions(graph)])
 
     @staticmethod
     def example() -> Example:

@@ -48,8 +48,7 @@ class ALiBiAttention(MultiHeadAttention):
     """Attention with linear biases: each head pays a fixed price for every step of distance, and learns nothing for it.
 
     Equation    s_ij = q_i·k_j / √C − m_h |i − j|,  m_h = 2^(−8 (h + 1) / H)
-    Symbols     m = slopes(H); where H is no power of two, the slopes of the power below, then every second one of the
-                power above
+    Symbols     m = slopes(H); where H is no power of two, those of the power below, then every second of that above
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention
     Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
@@ -188,8 +187,7 @@ class ShawAttention(MultiHeadAttention):
     """Attention with a learned vector for each distance, in the keys and in the values.
 
     Equation    s_ij = q_i·(k_j + a^K_{j−i}) / √C    (4),   y_i = Σ_j p_ij (v_j + a^V_{j−i})    (3)
-    Symbols     a_key, a_value [2 reach + 1, C] = a^K, a^V, shared by the heads; row j − i + reach, and distances beyond
-                `reach` = k share the ends
+    Symbols     a_key, a_value [2 reach + 1, C] = a^K, a^V, shared by the heads; row j − i + reach, clipped; reach = k
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, and for a reach below 1
     Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
@@ -266,8 +264,7 @@ class TransformerXLAttention(MultiHeadAttention):
     Symbols     u, v [H, C] = u, v; relative = W_R, apart from the W_E of `projection` (split keys)
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, and for an odd width
-    Edge cases  not permutation-equivariant, by design; any distance has its sinusoid, so that longer graphs than those
-                trained on are read too
+    Edge cases  not permutation-equivariant, by design; any distance has its sinusoid, trained on or not
     Cost        that of MultiHeadAttention, O(D width²) for D different distances, O(I D width) time and O(I D H) memory
                 for what i makes of each: D = I + J on a complete graph, the radius on a window
     Differs     no hidden states of an earlier segment: let the graph have their senders. Sines and cosines alternate:

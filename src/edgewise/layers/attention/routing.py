@@ -69,8 +69,7 @@ class RoutingAttention(GroupedAttention[Centroids]):
 
     Equation    y_i = mean_{c : i ∈ top_c(q)} Σ_{j ∈ N(i) ∩ top_c(k)} softmax_j(q_i·k_j / √C) v_j
                 top_c(x) = the `size` nodes of largest near_c(x_i); in a causal graph instead
-                y_i = Σ_j softmax_j(q_i·k_j / √C) v_j over j ∈ N(i) : c(k_j) = c(q_i), the last size … 2 size of them
-                (see `clusters` and `alike`)
+                y_i = Σ_j softmax_j(q_i·k_j / √C) v_j over j ∈ N(i) : c(k_j) = c(q_i), the last size … 2 size (`alike`)
     Symbols     grouping = μ and λ (default: Centroids(H, C)), size = w; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, or for a size below 1
@@ -81,8 +80,7 @@ class RoutingAttention(GroupedAttention[Centroids]):
     Differs     the paper takes the largest of the whole sequence in causal models too, where then later nodes decide
                 which keys an earlier query meets; scores are of q and k themselves, normalised only for the clusters;
                 all heads are routed, in the paper half of them, beside local ones
-    Reference   Roy, Saffar, Vaswani & Grangier, "Efficient content-based sparse attention with routing transformers",
-                2021
+    Reference   Roy et al., "Efficient content-based sparse attention with routing transformers", 2021
 
     Example
         >>> from edgewise.layers import MultiHeadAttention

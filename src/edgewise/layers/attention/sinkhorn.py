@@ -161,8 +161,7 @@ class SinkhornAttention(GroupedAttention[BlockSort]):
                 y_i = attention of q_i over [K̃_a ‖ K_j], [Ṽ_a ‖ V_j],  j ∈ N(i) ∩ block a,  for i in block a
     Symbols     grouping = S (default: BlockSort(H, C)), size = b; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError as MultiHeadAttention, or for a size below 1; GraphError for rows of a graph (decoding with
-                a cache) other than a causal one
+    Errors      ConfigError as MultiHeadAttention, or for a size below 1; GraphError for rows of a graph not causal
     Edge cases  block b is mixed into block a only where the graph holds all pairs of the two; in a causal graph into
                 later blocks only, and S then depends on the past alone. What the last block of a member lacks counts as
                 zeros. One block: attention itself. Not permutation-equivariant: blocks know positions

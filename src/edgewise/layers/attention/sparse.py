@@ -86,7 +86,7 @@ def within(graph: Graph, parts: Parts) -> tuple[Graph, ...]:
     else:
         patterns = parts(max(graph.offset + graph.num_receivers, graph.num_senders))
         nodes = (graph.num_receivers, graph.num_senders, graph.offset)
-        laid = [Graph.from_rule(pattern.rule, *nodes) for pattern in patterns if pattern.rule is not None]
+        laid = [Graph(pattern.rule, *nodes) for pattern in patterns if pattern.rule is not None]
     laid = [part.to(graph.device) for part in laid]
     if isinstance(graph.rule, Blocks) and graph.rule.senders == tuple(graph.sizes.tolist()):
         return tuple(laid)  # a batch of complete graphs, which holds whatever stays inside its members

@@ -128,8 +128,7 @@ class PreNormBlock(TransformerBlock):
 
     Equation    Y = X + ATT(LN(X))    (4.4)
                 X' = Y + MLP(LN(Y))   (4.5)
-    Symbols     attention = ATT, any module called attention(graph, x, cache=cache); feed_forward = MLP;
-                norm = the name of LN in NORMS
+    Symbols     attention = ATT, called attention(graph, x, cache=cache); feed_forward = MLP; norm = LN's name in NORMS
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError for an unknown norm
     Edge cases  a receiver without senders gets nothing from ATT but its output bias
@@ -186,13 +185,11 @@ class PreNormDecoderBlock(TransformerBlock):
 
     Equation    Y = X + ATT(LN(X)),  Z = Y + CROSS(LN(Y), M),  X' = Z + MLP(LN(Z))
     Symbols     memory = M, an encoder's output, or its `block.cross.keys_and_values(M)`; attention = ATT on `graph`;
-                cross = CROSS on the graph `sources`, whose receivers are X and whose senders are M; feed_forward = MLP;
-                norm = the name of LN in NORMS
+                cross = CROSS on the graph `sources` from M to X; feed_forward, norm as in PreNormBlock
     Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width];
                 x [B, I, width], memory [J, width]: `sources` then has B I receivers, member by member
     Errors      ConfigError for an unknown norm; ShapeError where x or the memory does not fit its graph
-    Edge cases  sources None: `graph` says that too, where every node of X has one of M; a receiver without senders gets
-                nothing but the output bias
+    Edge cases  sources None: the same graph; a receiver without senders gets nothing but the output bias
     Cost        that of its three stages
     Differs     the paper normalises after each stage: `PostNormDecoderBlock`. `dropout` acts on what each stage adds
     Reference   Vaswani et al., 2017, §3.1; Xiong et al., 2020

@@ -73,8 +73,7 @@ class DynamicEdgeConv(nn.Module):
     Equation    N(i) = the k nodes of i's own graph whose x_j are nearest to x_i, i included
                 x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
     Symbols     mlp = MLP, from 2 inputs to outputs; k = number of neighbours
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense; each member of * has
-                neighbours of its own
+    Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense; neighbours by member of *
     Errors      ShapeError where x does not fit the graph or the MLP; GraphError for a feature that is not finite
     Edge cases  of the graph only its members count, not its edges; one with fewer than k nodes is complete; nodes at
                 equal distance go by their number. The choice of neighbours has no gradient

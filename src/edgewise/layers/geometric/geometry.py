@@ -19,8 +19,7 @@ def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor
     Equation    x_ij = x_i - x_j;  in a cell of edges L: x_ij - L round(x_ij / L)
     Shapes      x [*, N, D], cell [D] or [], or [*, E, D] where edges lie in different cells -> [*, E, D]; unit of x
     Errors      ShapeError where x does not fit the graph, or the cell is not one length per axis
-    Edge cases  an axis of length inf is open; at exactly half an edge either image is as near; the one with the even
-                number is taken
+    Edge cases  an axis of length inf is open; at half an edge, of two nearest images the even one is taken
     Cost        O(E D)
 
     Example

@@ -17,7 +17,7 @@ class DegreeCoordinates(nn.Module):
     Equation    u_ij = tanh(A (deg(i)^-½, deg(j)^-½) + b)
     Symbols     linear = A, b; deg = number of senders; dimensions = length of u_ij
     Shapes      called coordinates(graph, dtype) -> [E, dimensions]
-    Edge cases  a sender that hears nobody counts as one that hears one
+    Edge cases  an in-degree of 0 counts as 1
     Cost        O(E dimensions); the degrees are read once per graph
     Reference   Monti et al., 2017, §5.2
 

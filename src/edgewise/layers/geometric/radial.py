@@ -20,8 +20,7 @@ class RadialField(nn.Module):
     Cost        time O(E hidden), memory O(E hidden)
     Differs     the flow of Köhler et al. has no velocities: φ_v is of the comparison by Satorras et al., who also put
                 tanh after φ_rf, to keep it stable. φ_rf reads the distance's logarithm instead, ½ log(|x_ij|² + 10⁻⁴):
-                a force that falls with a power of the distance is then smooth, and needs no bound where gradients are
-                clipped
+                a force that falls with a power of the distance is then smooth, and needs no bound
     Reference   Köhler, Klein & Noé, "Equivariant flows", 2019; Satorras, Hoogeboom & Welling, 2021, table 1 and §5.1
 
     Example

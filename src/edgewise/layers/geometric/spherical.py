@@ -86,8 +86,8 @@ class Coupling:
     def filtered(self) -> dict[tuple[int, int], tuple[int, ...]]:
         """The types that each type k becomes by a filter J."""
         pairs = [(k, J) for k in range(self.types + 1) for J in range(self.most + 1)]
-        found = {pair: tuple(out for out in range(self.types + 1) if pair in self.into(out)) for pair in pairs}
-        return {pair: outs for pair, outs in found.items() if outs}
+        types = {pair: tuple(out for out in range(self.types + 1) if pair in self.into(out)) for pair in pairs}
+        return {pair: outs for pair, outs in types.items() if outs}
 
     def basis(self, graph: Graph, x: Tensor | Basis, cell: Tensor | None = None) -> Basis:
         """What layers of this coupling read of positions: computed once, it is passed to all of them instead of x.
@@ -170,8 +170,8 @@ def harmonics(most: int, direction: Tensor) -> Tensor:
 def _harmonics(most: int) -> Callable[[Tensor], Tensor]:
     with warnings.catch_warnings():  # PyTorch's, about the compiler that e3nn uses
         warnings.simplefilter("ignore")
-        found: Callable[[Tensor], Tensor] = _o3().SphericalHarmonics(range(most + 1), False, "component")
-    return found
+        compute: Callable[[Tensor], Tensor] = _o3().SphericalHarmonics(range(most + 1), False, "component")
+    return compute
 
 
 def _coefficients(k: int, J: int, out: int) -> Tensor:
@@ -183,25 +183,25 @@ def _coefficients(k: int, J: int, out: int) -> Tensor:
 @lru_cache
 def _into_types(coupling: Coupling, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
     """For each type l, the matrix from harmonics to the entries of Q: [(most + 1)², (2l + 1) P_l (L + 1)²]."""
-    found = []
+    matrices = []
     for out, count in enumerate(coupling.paths):
         C = torch.zeros((coupling.most + 1) ** 2, 2 * out + 1, count, coupling.rows, dtype=torch.float64)
         for path, (k, J) in enumerate(coupling.into(out)):
             C[J * J : (J + 1) ** 2, :, path, k * k : (k + 1) ** 2] = _coefficients(k, J, out).permute(1, 2, 0)
-        found.append(C.flatten(1).to(device, dtype))
-    return tuple(found)
+        matrices.append(C.flatten(1).to(device, dtype))
+    return tuple(matrices)
 
 
 @lru_cache
 def _by_filters(coupling: Coupling, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
     """For each (k, J), the matrix from products of Y_J and type k to all l: [Σ (2l + 1), (2J + 1) P (2k + 1)]."""
-    found = []
+    matrices = []
     for (k, J), outs in coupling.filtered.items():
         blocks = [torch.zeros(2 * out + 1, 2 * J + 1, len(outs), 2 * k + 1, dtype=torch.float64) for out in outs]
         for path, (out, block) in enumerate(zip(outs, blocks, strict=True)):
             block[:, :, path] = _coefficients(k, J, out).permute(2, 1, 0)
-        found.append(torch.cat(blocks).flatten(1).to(device, dtype))
-    return tuple(found)
+        matrices.append(torch.cat(blocks).flatten(1).to(device, dtype))
+    return tuple(matrices)
 
 
 def _o3() -> Any:

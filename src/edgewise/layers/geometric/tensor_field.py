@@ -77,8 +77,7 @@ class SE3Attention(nn.Module):
                 -> [*, N, (L + 1)², channels]
     Errors      ConfigError for heads that do not divide the channels; as `TFN`
     Edge cases  as `TFN`
-    Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend`, over the graph in which a
-                receiver listens to its own edges
+    Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend` over the edges
     Differs     the paper's radial networks give a matrix from channels to channels for each path and edge; here they
                 give its diagonal, and W_Q and W_O mix the channels: U diag(R) for W, with U on the side of the node.
                 The paper's W is softmax's own, attentive self-interaction; no nonlinearity and no norm: see `Gate`
@@ -128,9 +127,7 @@ class SE3Attention(nn.Module):
     def by_path(self, y: Tensor) -> list[Tensor]:
         """[*, N, H, D] -> [*, N, 2l + 1, P_l H c] of every type."""
         rows = [(2 * out + 1) * count for out, count in enumerate(self.coupling.paths)]
-        parts = (
-            y.unflatten(-1, (sum(rows), -1)).transpose(-3, -2).flatten(-2).split(rows, -2)
-        )  # [*, N, (2l + 1) P_l, C]
+        parts = y.unflatten(-1, (sum(rows), -1)).transpose(-3, -2).flatten(-2).split(rows, -2)  # each of P_l paths
         return [p.unflatten(-2, (-1, count)).flatten(-2) for p, count in zip(parts, self.coupling.paths, strict=True)]
 
     @staticmethod

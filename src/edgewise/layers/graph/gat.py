@@ -85,8 +85,7 @@ class GATv2(AdditiveAttention):
 
     Equation    e_ij = aᵀ LeakyReLU(W_receiver x_i + W_sender x_j)
                 x_i' = ‖_h Σ_j softmax_{j ∈ N(i) ∪ {i}}(e_ij^h) W_sender,h x_j + b, or the mean over h
-    Symbols     W.weight = [W_receiver ‖ W_sender]ᵀ, with biases; a [H, C] = a; slope = that of LeakyReLU;
-                outputs = channels of one head
+    Symbols     W.weight = [W_receiver ‖ W_sender]ᵀ, with biases; a [H, C] = a; slope and outputs as in GAT
     Shapes      x [*, N, inputs] -> [*, N, heads * outputs], averaged: [*, N, outputs]; x may be SparseFeatures
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  self-loops are added where missing, so that an isolated node attends to itself

@@ -26,8 +26,7 @@ class GatedGCN(nn.Module):
     Errors      ShapeError where x or e does not fit, or where e is missing, or given to a layer with edges=0
     Edge cases  an isolated node: A x_i; without edge features e_ij' = D x_i + E x_j; σ and η are in (0, 1)
     Cost        time O(N inputs C + E (edges + 1) C), memory O((N + E) C) for C = outputs
-    Differs     in a network the paper adds x_i + ReLU(BN(x_i')) and e_ij + ReLU(BN(e_ij')): normalisation, activation
-                and residual are the model's
+    Differs     in a network the paper adds x_i + ReLU(BN(x_i')) and e_ij + ReLU(BN(e_ij')): these are the model's
     Reference   Bresson & Laurent, "Residual gated graph ConvNets", 2017, (11); with normalised gates and edge features:
                 Dwivedi et al., "Benchmarking graph neural networks", 2020, (47)-(49)
 

@@ -14,7 +14,7 @@ def renormalised(graph: Graph, dtype: torch.dtype) -> tuple[Graph, Tensor]:
     """The adjacency with self-loops à = A + I as a graph, and its normalised entries on the edges, [E].
 
     Equation    Â = D̃^-½ à D̃^-½,  d̃_ii = Σ_j ã_ij    (5.2)
-    Edge cases  a self-loop that is already there is kept, not doubled; parallel edges count as often as they occur
+    Edge cases  a self-loop that is already there is not doubled; parallel edges count as often as they occur
     Cost        O(E), once per graph and dtype
 
     Example

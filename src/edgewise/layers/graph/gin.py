@@ -14,7 +14,7 @@ from edgewise.layers.plain.mlp import MLP
 
 
 class GIN(nn.Module):
-    """Graph isomorphism layer: as powerful as the 1-WL test, because sum and MLP can tell multisets apart.
+    """Graph isomorphism layer: as powerful as the 1-WL test, because sum and MLP are injective on multisets.
 
     Equation    x_i' = MLP( (1 + ε) x_i + Σ_{j ∈ N(i)} x_j )    (4.1)
     Symbols     mlp = MLP; epsilon = ε, trained

@@ -114,13 +114,11 @@ class EdgeTransformerBlock(nn.Module):
     Symbols     attention = ATT, ATT_e: y and e' of `GraphAttention`; feed_forward, edge_feed_forward = MLP, MLP_e;
                 norms[k - 1] = N_k, norm its name in NORMS; order = "post" or "pre"
     Shapes      x [*, N, width], e [*, E, width] in the graph's edge order -> x' and e' of the same shapes
-    Errors      ConfigError for an unknown norm or order, or heads that do not divide the width; ShapeError where x or e
-                does not fit
+    Errors      ConfigError for an unknown norm or order, or heads that do not divide the width; ShapeError as above
     Edge cases  a node without edges gets W_O's bias from ATT; self-loops are the caller's to add
     Cost        time O((N + E) width²), memory O((N + E) width)
     Differs     `dropout` acts on what each stage adds, while training
-    Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021, (7)-(15); its ablation
-                with both orders and both norms
+    Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021, (7)-(15) and ablation
 
     Example
         >>> block = EdgeTransformerBlock(4, heads=2)
@@ -220,8 +218,7 @@ class CentralityEncoding(nn.Module):
     """Graphormer's centrality: adds a learned vector for a node's in-degree and one for its out-degree.
 
     Equation    x_i + z⁻_{deg⁻(i)} + z⁺_{deg⁺(i)}
-    Symbols     in_degree, out_degree [largest + 1, width] = z⁻, z⁺; deg⁻ = number of senders of i, deg⁺ of its
-                receivers
+    Symbols     in_degree, out_degree [largest + 1, width] = z⁻, z⁺; deg⁻, deg⁺ = number of senders, receivers
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  degrees above `largest` share the last row
@@ -258,12 +255,10 @@ class KernelAttention(MultiHeadAttention):
     Symbols     kernel = the name of K; beta = β; steps = p
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError for heads that do not divide the width, or another kernel
-    Edge cases  members of a batch do not attend to each other; where K_ij is 0 (further than p steps, another
-                component), i does not attend to j; self-loops and directions do not count; a node without edges attends
-                to itself
+    Edge cases  members of a batch do not attend to each other, nor i to j where K_ij is 0 (further than p steps, or
+                another component); self-loops and directions do not count; an isolated node attends to itself
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; K is computed once for each batch, O(n³)
-    Differs     there queries and keys share their weights, so that the score is a kernel too, and the result is
-                divided by √d_i
+    Differs     there queries and keys share weights, so that the score is a kernel too, and y_i is divided by √d_i
     Reference   Mialon et al., "GraphiT: encoding graph structure in transformers", 2021, (4)-(5); Baggag & Saad, (5.18)
 
     Example

@@ -17,7 +17,7 @@ from edgewise.layers.plain.mlp import MLP
 
 
 def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
-    """How much neighbours differ: 0 where every node of a component is what its degree says, and nothing else is left.
+    """How much neighbours differ: 0 where the nodes of a component differ by their degrees alone.
 
     Equation    E(X) = tr(Xᵀ (I - Â) X) = ½ Σ_{(i, j)} ‖x_i / √(1 + d_i) - x_j / √(1 + d_j)‖²
     Symbols     Â: `renormalised`; relative: E(X) / ‖X‖², from 0 to 2 whatever the features' size
@@ -75,7 +75,7 @@ class PairNorm(nn.Module):
 
 
 class VirtualNode(nn.Module):
-    """A virtual node: one more node, which hears every node of its graph and which they all hear.
+    """A virtual node: one more node, which exchanges messages with every node of its graph.
 
     Equation    x_i' = x_i + MLP(Σ_{j ∈ V_g} x_j),  g the graph of i
     Symbols     mlp = MLP, from width to width

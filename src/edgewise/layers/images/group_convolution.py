@@ -145,11 +145,10 @@ class LiftingConvolution(_PlaneConvolution):
     Symbols     g in group = G; k = the K lattice points within radius; weight [K, 1, inputs, outputs] = W_k;
                 p [N, 2] = where the nodes are, (down, across)
     Shapes      x [*, N, inputs] (, p [*, N, 2] in pixels, cell [2] as in `EGNN`) -> [*, N, |G|, outputs]
-    Errors      GraphError without p on a graph that is no `disc`; ShapeError where x does not fit; ConfigError for a
-                radius that is impossible
-    Edge cases  nobody in sight: b. On a `disc`, positions are its pixels'; with p they may be anywhere
-    Cost        on a `disc` that of a 2-d convolution with |G| outputs channels; with p, time and memory
-                O((E + N inputs) |G| K)
+    Errors      GraphError without p on a graph that is no `disc`; ShapeError where x does not fit; ConfigError for the
+                radius
+    Edge cases  no senders: b. On a `disc`, positions are its pixels'; with p they may be anywhere
+    Cost        on a `disc` a 2-d convolution with |G| outputs channels; with p, O((E + N inputs) |G| K)
     Differs     the paper has p4 and p4m on a square lattice, where W(p) is W_k itself; the filter is a disc, not a
                 square, so that other rotations fit too
     Reference   Cohen & Welling, "Group equivariant convolutional networks", 2016, (10)
@@ -183,8 +182,8 @@ class GroupConvolution(_PlaneConvolution):
     Shapes      x [*, N, |G|, inputs] (, p [*, N, 2], cell [2]) -> [*, N, |G|, outputs]
     Errors      those of `LiftingConvolution`
     Edge cases  those of `LiftingConvolution`; a group of one element is an ordinary convolution
-    Cost        on a `disc` that of a 2-d convolution of |G| inputs to |G| outputs channels; with p, time and memory
-                O((E + N |G| inputs) |G| K)
+    Cost        on a `disc` a 2-d convolution, |G| inputs to |G| outputs; with p, O((E + N |G| inputs) |G| K), memory
+                too
     Differs     as `LiftingConvolution`
     Reference   Cohen & Welling, 2016, (11)
 

@@ -17,7 +17,7 @@ from edgewise.layers.plain.examples import Example
 
 
 class WindowAttention(MultiHeadAttention):
-    """Attention between pixels with a learned bias for each way down and across: Swin's, on any graph of near pixels.
+    """Swin's attention between pixels, with a learned bias for each offset down and across, on any graph of pixels.
 
     Equation    s_ij = q_i·k_j / √C + B_h[y_i − y_j, x_i − x_j]    (4)
     Symbols     b [H, (2 size − 1)²] = B̂, row by row from 1 − size; columns = pixels in a row of the image; the graph's
@@ -34,7 +34,7 @@ class WindowAttention(MultiHeadAttention):
         >>> layer.projection.weight.data = torch.cat([torch.zeros(4, 2), torch.eye(2)])  # q·k = 0, v = x
         >>> layer.output.weight.data = torch.eye(2)
         >>> layer.b.data[0, :] = -torch.inf
-        >>> layer.b.data[0, 1] = 0.0  # only the pixel right below is heard: [y_i − y_j, x_i − x_j] = [−1, 0]
+        >>> layer.b.data[0, 1] = 0.0  # only the pixel right below counts: [y_i − y_j, x_i − x_j] = [−1, 0]
         >>> layer(squares(2, 2, 2), torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]]))[:2, 0].tolist()
         [3.0, 4.0]
     """

@@ -60,7 +60,7 @@ def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = 
     if rank < 1:
         raise ConfigError(f"a low-rank addition needs a rank of at least 1, not {rank}")
     if next(_additions(model), None) is not None:
-        raise ConfigError("this model is adapted already: `merge` it for good with `settle`, then adapt it again")
+        raise ConfigError("this model is adapted already: `settle` the additions first")
     maps = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     chosen = [name for name in maps if fnmatchcase(name, names)]
     if not chosen:
@@ -88,7 +88,7 @@ def merge(model: nn.Module) -> None:
 
 
 def unmerge(model: nn.Module) -> None:
-    """Take the products out of the weights again: up to rounding, they are what they were."""
+    """Take the products out of the weights: up to rounding, they are as before `merge`."""
     _move(model, into=False)
 
 

@@ -1,4 +1,4 @@
-"""Randomised automatic differentiation: the backward pass remembers a random part of the activations, unbiased."""
+"""Randomised automatic differentiation: a random part of the activations is saved for an unbiased backward pass."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,14 +16,14 @@ class RandomizedLinear(nn.Linear):
     """The linear map whose weights learn from a random part of its inputs: less memory, the same gradient on average.
 
     Equation    y = W x + b;  dL/dW = Σ_n g_n x̃_nᵀ,  x̃_nd = D/k x_nd for k of the D inputs d, and 0 for the others
-                each d is kept with probability k/D, so E[x̃] = x and E[dL/dW] is exact; dL/dx and dL/db are exact
+                each d is saved with probability k/D, so E[x̃] = x and E[dL/dW] is exact; dL/dx and dL/db are exact
     Symbols     keep = k/D, the memory budget; g_n = dL/dy_n
     Shapes      x [*, inputs] -> [*, outputs]
     Errors      ConfigError for a budget that is not above 0 and at most 1
-    Edge cases  keep = 1, or a forward pass without gradient, is `torch.nn.Linear`; at least one input is kept
-    Cost        remembers n k numbers instead of n D: which inputs they are is drawn again in the backward pass;
+    Edge cases  keep = 1, or a forward pass without gradient, is `torch.nn.Linear`; at least one input is saved
+    Cost        saves n k numbers instead of n D: which inputs they are is recomputed in the backward pass;
                 variance of a weight's gradient: Σ_n g_n² x_nd² (D/k - 1)
-    Differs     of each row other inputs are kept: k neighbours on a circle in random order, which is cheap
+    Differs     of each row other inputs are saved: k neighbours on a circle in random order, which is cheap
     Reference   Oktay, McGreivy, Aduol, Beatson & Adams, "Randomized automatic differentiation", 2021, §4
 
     Example
@@ -40,38 +40,38 @@ class RandomizedLinear(nn.Linear):
         self.keep = keep
 
     def forward(self, x: Tensor) -> Tensor:
-        kept = max(1, round(self.keep * self.in_features))
-        if kept == self.in_features or not torch.is_grad_enabled():
+        count = max(1, round(self.keep * self.in_features))
+        if count == self.in_features or not torch.is_grad_enabled():
             return super().forward(x)
-        return _Remembering.apply(x, self.weight, self.bias, kept)  # type: ignore[no-untyped-call]
+        return _SampledLinear.apply(x, self.weight, self.bias, count)  # type: ignore[no-untyped-call]
 
 
-class _Remembering(torch.autograd.Function):
+class _SampledLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None, kept: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None, count: int) -> Tensor:
         ctx.seed = int(torch.randint(2**62, ()))
         rows = x.flatten(0, -2) if x.ndim > 1 else x[None]
         ctx.shape, ctx.has_bias = x.shape, b is not None
-        ctx.save_for_backward(rows.gather(1, _chosen(ctx.seed, rows.shape, kept, x.device)), W)
+        ctx.save_for_backward(rows.gather(1, _chosen(ctx.seed, rows.shape, count, x.device)), W)
         return functional.linear(x, W, b)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         values, W = ctx.saved_tensors
-        rows, (count, kept), inputs = g.reshape(-1, g.shape[-1]), values.shape, W.shape[1]
-        chosen = _chosen(ctx.seed, (count, inputs), kept, g.device)
-        x = values.new_zeros(count, inputs).scatter_(1, chosen, values * (inputs / kept))
+        rows, (n, count), inputs = g.reshape(-1, g.shape[-1]), values.shape, W.shape[1]
+        chosen = _chosen(ctx.seed, (n, inputs), count, g.device)
+        x = values.new_zeros(n, inputs).scatter_(1, chosen, values * (inputs / count))
         dx = (rows @ W).view(ctx.shape) if ctx.needs_input_grad[0] else None
         return dx, rows.T @ x, rows.sum(0) if ctx.has_bias else None, None
 
 
-def _chosen(seed: int, shape: Sequence[int], kept: int, device: torch.device) -> Tensor:
-    """Which inputs of each row are kept: [rows, kept], the same again for the same seed."""
+def _chosen(seed: int, shape: Sequence[int], count: int, device: torch.device) -> Tensor:
+    """Which inputs of each row are saved: [rows, count], the same for the same seed."""
     generator = torch.Generator().manual_seed(seed)
     rows, inputs = shape
     order = torch.randperm(inputs, generator=generator)
     first = torch.randint(inputs, (rows, 1), generator=generator)
-    return order[(first + torch.arange(kept)) % inputs].to(device)
+    return order[(first + torch.arange(count)) % inputs].to(device)
 
 
 class _LeanReLU(torch.autograd.Function):
@@ -87,14 +87,14 @@ class _LeanReLU(torch.autograd.Function):
 
 
 class RandomizedMLP(MLP):
-    """Multilayer perceptron with ReLU whose backward pass remembers a random part of every layer's inputs.
+    """Multilayer perceptron with ReLU that saves a random part of every layer's inputs for the backward pass.
 
     Equation    that of `MLP`; gradients as in `RandomizedLinear`
-    Symbols     keep = the part of the activations that is remembered
+    Symbols     keep = the part of the activations that is saved
     Shapes      x [*, d_0] -> [*, d_{L+1}]
     Errors      those of `MLP` and `RandomizedLinear`
     Edge cases  keep = 1 is `MLP`, gradients included
-    Cost        remembers keep Σ_l n d_l numbers, and Σ_l n d_l bytes for the signs, instead of Σ_l n d_l numbers
+    Cost        saves keep Σ_l n d_l numbers, and Σ_l n d_l bytes for the signs, instead of Σ_l n d_l numbers
     Differs     dense features only
     Reference   Oktay, McGreivy, Aduol, Beatson & Adams, 2021, §4
 

@@ -14,7 +14,7 @@ Batches = Callable[[], Iterable[tuple[Any, ...]]]
 
 
 class WeightAverage:
-    """The running mean of the weights after an optimiser's steps, kept in the optimiser's own memory.
+    """The running mean of the weights after an optimiser's steps, held in the optimiser's own memory.
 
     Equation    w_SWA ← (w_SWA n + w)/(n + 1), after every c-th step from step s on    (algorithm 1)
     Symbols     start = s, the first step that counts, from 1; every = c; n = how many weights are in the mean already

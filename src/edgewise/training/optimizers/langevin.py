@@ -61,8 +61,7 @@ class SGLD(Optimizer):
                     continue
                 t = self.state[w].setdefault("step", torch.zeros(()))
                 if w.device not in generators:
-                    drawn_from = torch.Generator(w.device)
-                    generators[w.device] = drawn_from.manual_seed(mix(self.seed, int(t)))
+                    generators[w.device] = torch.Generator(w.device).manual_seed(mix(self.seed, int(t)))
                 rate, noise = self.rates(group["lr"], int(t))
                 w.sub_(w.grad + group["weight_decay"] * w, alpha=rate)
                 if noise:

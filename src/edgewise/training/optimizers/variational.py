@@ -93,8 +93,7 @@ class ConstantSGD(Optimizer):
     Symbols     examples = N; burn_in = steps at rate lr, in which c is measured; weight_decay = λ, the precision of the
                 prior divided by N; D = number of weights
     Errors      ConfigError for rates, numbers of examples or of steps that are impossible
-    Edge cases  S needs no telling, because c is the noise of the mini-batches as they are; weights whose gradient never
-                changes count as noiseless
+    Edge cases  S is no argument: c is the noise of the mini-batches themselves; a constant gradient counts as noiseless
     Cost        that of SGD, and two numbers per weight
     Differs     differences of consecutive gradients, because their mean still moves in the burn-in
     Reference   Mandt, Hoffman & Blei, "Stochastic gradient descent as approximate Bayesian inference", 2017
