@@ -1,7 +1,5 @@
 """What some models can do beside `model(graph, x)`: a task checks for it by these protocols, whatever the model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 

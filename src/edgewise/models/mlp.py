@@ -64,7 +64,7 @@ class RandomizedMLPSettings:
 
     Args:
         hidden: Width of each hidden layer.
-        keep: Part of every layer's inputs that is remembered for the backward pass, above 0 and at most 1.
+        keep: Part of every layer's inputs that is stored for the backward pass, above 0 and at most 1.
     """
 
     hidden: tuple[int, ...] = (256, 256)

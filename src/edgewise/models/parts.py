@@ -1,29 +1,17 @@
 """What the settings of several models choose from: norms, activations, readouts, feed-forward networks and blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
+from edgewise import layers
 from edgewise.configuration import OneOf
-from edgewise.layers import (
-    ACTIVATIONS,
-    NORMS,
-    READOUTS,
-    FeedForward,
-    GatedFeedForward,
-    PostNormBlock,
-    PostNormDecoderBlock,
-    PreNormBlock,
-    PreNormDecoderBlock,
-)
 
-Activation = Annotated[str, OneOf(ACTIVATIONS)]
-Norm = Annotated[str, OneOf(NORMS)]
-Readout = Annotated[str, OneOf(("none", *READOUTS))]
+Activation = Annotated[str, OneOf(layers.ACTIVATIONS)]
+Norm = Annotated[str, OneOf(layers.NORMS)]
+Readout = Annotated[str, OneOf(("none", *layers.READOUTS))]
 
 
 @dataclass(frozen=True)
@@ -38,8 +26,8 @@ class PreNorm:
     norm: Norm = "layer"
     bias: bool = True
 
-    encoder: ClassVar[type[nn.Module]] = PreNormBlock
-    decoder: ClassVar[type[nn.Module]] = PreNormDecoderBlock
+    encoder: ClassVar[type[nn.Module]] = layers.PreNormBlock
+    decoder: ClassVar[type[nn.Module]] = layers.PreNormDecoderBlock
 
     @property
     def last(self) -> str:
@@ -51,8 +39,8 @@ class PreNorm:
 class PostNorm(PreNorm):
     """A block that normalises what each stage leaves."""
 
-    encoder: ClassVar[type[nn.Module]] = PostNormBlock
-    decoder: ClassVar[type[nn.Module]] = PostNormDecoderBlock
+    encoder: ClassVar[type[nn.Module]] = layers.PostNormBlock
+    decoder: ClassVar[type[nn.Module]] = layers.PostNormDecoderBlock
 
     @property
     def last(self) -> str:
@@ -70,11 +58,11 @@ def _feed_forward(activation: str) -> Callable[..., nn.Module]:
             hidden: Its hidden width; None: 4 * width.
         """
         if activation == "swiglu":
-            return GatedFeedForward(width, hidden or 4 * width, bias)
-        return FeedForward(width, hidden or 4 * width, activation, bias)
+            return layers.GatedFeedForward(width, hidden or 4 * width, bias)
+        return layers.FeedForward(width, hidden or 4 * width, activation, bias)
 
     return network
 
 
 # By the activation; "swiglu" is a gated network.
-FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*ACTIVATIONS, "swiglu")}
+FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*layers.ACTIVATIONS, "swiglu")}

@@ -1,7 +1,5 @@
 """What a task needs of a model: the kind of its inputs and their sizes. What a model with a loss of its own returns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, NamedTuple, TypeVar
@@ -33,10 +31,10 @@ class Signature:
     """The inputs in words, for messages."""
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "outputs", "length"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"a model's {name} must be at least 1, not {value}")
+        for name, least in {"inputs": 1, "outputs": 1, "length": 1, "edges": 0, "whole": 0}.items():
+            value = getattr(self, name, None)
+            if value is not None and value < least:
+                raise ConfigError(f"a model's {name} must be at least {least}, not {value}")
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,6 @@ class Features(Signature):
     whole: int = 0
 
     kind = "features of nodes"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("edges", "whole"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"a model's {name} must be at least 0, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

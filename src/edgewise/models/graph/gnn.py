@@ -9,34 +9,10 @@ from typing import Annotated, Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from edgewise import layers
 from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Sample
-from edgewise.layers import (
-    ACTIVATIONS,
-    GAT,
-    GCN,
-    GIN,
-    GINE,
-    MLP,
-    NORMS,
-    READOUTS,
-    SAGELSTM,
-    DegreeCoordinates,
-    DynamicEdgeConv,
-    EdgeConv,
-    FastGCN,
-    GatedGCN,
-    GATv2,
-    MoNet,
-    PairNorm,
-    SAGEMean,
-    SAGEPool,
-    SparseFeatures,
-    at_receivers,
-    drop_edges,
-    dropout,
-)
 from edgewise.models.parts import Activation, Readout
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 
@@ -78,12 +54,12 @@ class Site(NamedTuple):
     edges: int = 0
     last: bool = False
 
-    def mlp(self, inputs: int) -> MLP:
+    def mlp(self, inputs: int) -> layers.MLP:
         """The network of a layer that has one."""
-        return MLP([inputs, self.hidden, self.outputs], self.activation)
+        return layers.MLP([inputs, self.hidden, self.outputs], self.activation)
 
 
-def _attention(layer: type[GAT] | type[GATv2]) -> Callable[..., nn.Module]:
+def _attention(layer: type[layers.GAT] | type[layers.GATv2]) -> Callable[..., nn.Module]:
     def build(at: Site, /, *, heads: Count = 1, output_heads: Count = 1, attention_dropout: float = 0.0) -> nn.Module:
         """Attention over the edges.
 
@@ -107,7 +83,7 @@ def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
     Args:
         kernels: Number of Gaussians.
     """
-    return MoNet(at.inputs, at.outputs, kernels, coordinates=DegreeCoordinates(2))
+    return layers.MoNet(at.inputs, at.outputs, kernels, coordinates=layers.DegreeCoordinates(2))
 
 
 def _dynamic_edge_conv(at: Site, /, *, neighbors: Count = 10) -> nn.Module:
@@ -116,28 +92,28 @@ def _dynamic_edge_conv(at: Site, /, *, neighbors: Count = 10) -> nn.Module:
     Args:
         neighbors: How many nodes a node attends to, itself included.
     """
-    return DynamicEdgeConv(at.mlp(2 * at.inputs), neighbors)
+    return layers.DynamicEdgeConv(at.mlp(2 * at.inputs), neighbors)
 
 
 GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
-    "gcn": lambda at, /: GCN(at.inputs, at.outputs),
-    "sage-mean": lambda at, /: SAGEMean(at.inputs, at.outputs),
-    "sage-pool": lambda at, /: SAGEPool(at.inputs, at.outputs, at.hidden),
-    "sage-lstm": lambda at, /: SAGELSTM(at.inputs, at.outputs, at.hidden),
-    "gat": _attention(GAT),
-    "gatv2": _attention(GATv2),
-    "gin": lambda at, /: GIN(at.mlp(at.inputs)),
-    "gine": lambda at, /: GINE(at.mlp(at.inputs), at.edges),
-    "gated-gcn": lambda at, /: GatedGCN(at.inputs, at.outputs, at.edges),
+    "gcn": lambda at, /: layers.GCN(at.inputs, at.outputs),
+    "sage-mean": lambda at, /: layers.SAGEMean(at.inputs, at.outputs),
+    "sage-pool": lambda at, /: layers.SAGEPool(at.inputs, at.outputs, at.hidden),
+    "sage-lstm": lambda at, /: layers.SAGELSTM(at.inputs, at.outputs, at.hidden),
+    "gat": _attention(layers.GAT),
+    "gatv2": _attention(layers.GATv2),
+    "gin": lambda at, /: layers.GIN(at.mlp(at.inputs)),
+    "gine": lambda at, /: layers.GINE(at.mlp(at.inputs), at.edges),
+    "gated-gcn": lambda at, /: layers.GatedGCN(at.inputs, at.outputs, at.edges),
     "monet": _monet,
-    "edge-conv": lambda at, /: EdgeConv(at.mlp(2 * at.inputs)),
+    "edge-conv": lambda at, /: layers.EdgeConv(at.mlp(2 * at.inputs)),
     "dynamic-edge-conv": _dynamic_edge_conv,
-    "fast-gcn": lambda at, /: FastGCN(at.inputs, at.outputs),
+    "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
 }
 EDGE_LAYERS = ("gine", "gated-gcn")  # read features of edges, each with a map of its own
 
 
-GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = NORMS | {"pair": lambda width: PairNorm()}
+GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = layers.NORMS | {"pair": lambda width: layers.PairNorm()}
 
 # From what a hidden layer read, x, and what came of it, y.
 CONNECTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
@@ -152,7 +128,7 @@ class GraphOutput(nn.Module):
 
     def __init__(self, readout: str, width: int, outputs: int) -> None:
         super().__init__()
-        self.readout = chosen("readout", readout, READOUTS)(width)
+        self.readout = chosen("readout", readout, layers.READOUTS)(width)
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
@@ -189,7 +165,9 @@ class GNN(nn.Module):
         width, edges = settings.width, signature.edges if isinstance(signature, Features) else 0
         _check(settings, signature, edges)
         self.embed = nn.Embedding(signature.inputs, width) if isinstance(signature, Tokens) else None
-        widths = _input_widths(settings, signature.inputs if self.embed is None else width)
+        grows = settings.connection == "concatenate"  # by one width per hidden layer
+        inputs = signature.inputs if self.embed is None else width
+        widths = [inputs, *(width * (layer if grows else 1) for layer in range(1, settings.depth + 1))]
         on_nodes = not signature.whole_graph
         hidden = settings.depth - on_nodes
         self.hidden = nn.ModuleList(_layer(settings, edges, inputs, width, False) for inputs in widths[:hidden])
@@ -198,29 +176,34 @@ class GNN(nn.Module):
             self.output = _layer(settings, edges, widths[hidden], signature.outputs, True)
         else:
             self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
-        self.activation = chosen("activation", settings.activation, ACTIVATIONS)
+        self.activation = chosen("activation", settings.activation, layers.ACTIVATIONS)
 
     def forward(
-        self, graph: Graph | Sample | LayerSample, x: Tensor | SparseFeatures, e: Tensor | None = None
+        self, graph: Graph | Sample | LayerSample, x: Tensor | layers.SparseFeatures, e: Tensor | None = None
     ) -> Tensor:
         p, training = self.settings.dropout, self.training
         x = x if self.embed is None else self.embed(x)
         *hops, (last, entries) = self._hops(graph, e)
         for index, ((hop, of_edges), layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
-            y = layer(hop if of_edges else self._thinned(hop), dropout(x, p, training), *of_edges)
-            y = self.activation(norm(hop, y) if isinstance(norm, PairNorm) else norm(y))
+            y = layer(hop if of_edges else self._thinned(hop), layers.dropout(x, p, training), *of_edges)
+            y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
             connected = index > 0 and self.settings.connection != "none"
-            x = CONNECTIONS[self.settings.connection](at_receivers(hop, cast(Tensor, x)), y) if connected else y
-        return self.output(last, dropout(x, p, training), *entries)
+            x = CONNECTIONS[self.settings.connection](layers.at_receivers(hop, cast(Tensor, x)), y) if connected else y
+        return self.output(last, layers.dropout(x, p, training), *entries)
+
+    def _thinned(self, graph: Graph) -> Graph:
+        """The graph of one hidden layer: while training, some edges are missing."""
+        p = self.settings.edge_dropout
+        return layers.drop_edges(graph, p) if p and self.training else graph
 
     def _hops(self, graph: Graph | Sample | LayerSample, e: Tensor | None) -> list[tuple[Graph, tuple[Tensor, ...]]]:
         """The graph of each layer, the output layer included, with its edges' features or a sample's weights."""
-        layers = len(self.hidden) + 1
+        depth = len(self.hidden) + 1
         if isinstance(graph, Graph):
             known: tuple[Tensor, ...] = () if e is None else (e,)
-            return [(graph, known)] * (layers - 1) + [(graph, () if self.signature.whole_graph else known)]
-        if self.signature.whole_graph or len(graph.graphs) != layers:
-            raise ConfigError(f"sampled graphs need an output per node and one hop for each of {layers} layers")
+            return [(graph, known)] * (depth - 1) + [(graph, () if self.signature.whole_graph else known)]
+        if self.signature.whole_graph or len(graph.graphs) != depth:
+            raise ConfigError(f"sampled graphs need an output per node and one hop for each of {depth} layers")
         if isinstance(graph, Sample):
             own = zip(graph.graphs, graph.edges, strict=True)
             return [(hop, () if e is None else (e[edges],)) for hop, edges in own]
@@ -230,21 +213,10 @@ class GNN(nn.Module):
             raise ConfigError("layers sampled by importance need the layer 'fast-gcn', no connection, no edge dropout")
         return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
 
-    def _thinned(self, graph: Graph) -> Graph:
-        """The graph of one hidden layer: while training, some edges are missing."""
-        p = self.settings.edge_dropout
-        return drop_edges(graph, p) if p and self.training else graph
-
 
 def _layer(settings: GNNSettings, edges: int, inputs: int, outputs: int, last: bool) -> nn.Module:
     site = Site(inputs, outputs, settings.width, settings.activation, edges, last)
     return chosen("layer", settings.layer, GRAPH_LAYERS)(site)
-
-
-def _input_widths(settings: GNNSettings, inputs: int) -> list[int]:
-    """What each layer reads, and after the last the output: concatenation grows by one width per hidden layer."""
-    grows = settings.connection == "concatenate"
-    return [inputs, *(settings.width * (layer if grows else 1) for layer in range(1, settings.depth + 1))]
 
 
 def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:

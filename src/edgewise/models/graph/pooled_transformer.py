@@ -6,19 +6,10 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
+from edgewise import layers
 from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.layers import (
-    NORMS,
-    READOUTS,
-    ClusterAssignment,
-    FeedForward,
-    MultiHeadAttention,
-    Pooled,
-    PreNormBlock,
-    min_cut_pool,
-)
 from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_LAYERS, GRAPH_NORMS, GNNSettings
 from edgewise.models.parts import Readout
 from edgewise.models.signature import Features, Penalised, Signature, Tokens, accepted, check_readout
@@ -96,14 +87,12 @@ class PooledTransformer(nn.Module):
         if settings.blocks < 0 or settings.pooling.penalty < 0:
             raise ConfigError(f"blocks={settings.blocks} and penalty={settings.pooling.penalty} must be at least 0")
         width, inside = settings.width, replace(signature, outputs=settings.width, whole_graph=False)
-        options = {
-            name: getattr(settings, name) for name in ("layer", "width", "depth", "connection", "norm", "dropout")
-        }
-        self.gnn = GNN(GNNSettings(**options), inside)
-        self.assign = ClusterAssignment(width, settings.pooling.clusters)
+        names = ("layer", "width", "depth", "connection", "norm", "dropout")
+        self.gnn = GNN(GNNSettings(**{name: getattr(settings, name) for name in names}), inside)
+        self.assign = layers.ClusterAssignment(width, settings.pooling.clusters)
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.blocks))
-        self.norm_1, self.norm_2 = NORMS["layer"](width), NORMS["layer"](width)
-        self.readout = chosen("readout", settings.readout, READOUTS)(width)
+        self.norm_1, self.norm_2 = layers.NORMS["layer"](width), layers.NORMS["layer"](width)
+        self.readout = chosen("readout", settings.readout, layers.READOUTS)(width)
         self.head = nn.Linear(width, signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor | Penalised:
@@ -113,12 +102,12 @@ class PooledTransformer(nn.Module):
             return outputs
         return Penalised(outputs, self.settings.pooling.penalty * (pooled.cut + pooled.orthogonality).mean())
 
-    def pool(self, graph: Graph, h: Tensor) -> tuple[Pooled, Tensor]:
+    def pool(self, graph: Graph, h: Tensor) -> tuple[layers.Pooled, Tensor]:
         """The clusters of each graph, and to how large a part each node belongs to each: [*, N, K]."""
         s = self.assign(graph, h)
-        return min_cut_pool(graph, h, s), s
+        return layers.min_cut_pool(graph, h, s), s
 
-    def read_out(self, pooled: Pooled) -> Tensor:
+    def read_out(self, pooled: layers.Pooled) -> Tensor:
         """What follows from the clusters: [*, G, outputs]."""
         z = self.norm_1(pooled.x)
         for block in self.blocks:
@@ -155,7 +144,7 @@ class PooledTransformer(nn.Module):
                 x = x.detach().requires_grad_()
                 h = self.gnn(graph, x)
                 s = self.assign(graph, h).detach()
-                outputs = self.read_out(min_cut_pool(graph, h, s))
+                outputs = self.read_out(layers.min_cut_pool(graph, h, s))
                 (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
         finally:
             self.train(was_training)
@@ -163,6 +152,6 @@ class PooledTransformer(nn.Module):
 
 
 def _block(settings: PooledTransformerSettings) -> nn.Module:
-    attention = MultiHeadAttention(settings.width, settings.heads)
-    feed_forward = FeedForward(settings.width, 2 * settings.width)
-    return PreNormBlock(settings.width, attention, feed_forward, dropout=settings.dropout)
+    attention = layers.MultiHeadAttention(settings.width, settings.heads)
+    feed_forward = layers.FeedForward(settings.width, 2 * settings.width)
+    return layers.PreNormBlock(settings.width, attention, feed_forward, dropout=settings.dropout)

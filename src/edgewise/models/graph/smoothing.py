@@ -1,7 +1,5 @@
 """Over-smoothing over depth: how much neighbours still differ after each layer of a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,34 +9,11 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
+from edgewise import layers
 from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.layers import (
-    GIN,
-    GINE,
-    GPS,
-    MLP,
-    NORMS,
-    READOUTS,
-    CentralityEncoding,
-    CliqueEncoding,
-    EdgeTransformerBlock,
-    EigenspaceEncoding,
-    FeedForward,
-    GraphAttention,
-    GraphormerAttention,
-    HadamardAttention,
-    KernelAttention,
-    LaplacianEncoding,
-    Linear,
-    MultiHeadAttention,
-    RandomWalkEncoding,
-    SignInvariantEncoding,
-    SparseFeatures,
-    dropout,
-)
 from edgewise.models.parts import BLOCKS, PostNorm, PreNorm, Readout
 from edgewise.models.signature import Features, Signature, accepted, check_readout
 
@@ -48,7 +25,7 @@ class GraphTransformerSettings:
     Args:
         attention: "neighbors" is over the graph's edges and the node itself, "gps" message passing and attention among
             all nodes side by side; these two read the features of edges.
-        encoding: What tells a node where it is.
+        encoding: How a node knows where it is.
         width: Channels of every node.
         depth: Number of blocks.
         heads: Attention heads, which share the width.
@@ -68,10 +45,6 @@ class GraphTransformerSettings:
     readout: Readout = "none"
 
 
-def _nothing(width: int, /) -> None:
-    """No encoding."""
-
-
 def _of_size(encoding: Callable[[int, int], nn.Module]) -> Callable[..., nn.Module]:
     def build(width: int, /, *, size: Count = 8) -> nn.Module:
         """An encoding of that many numbers.
@@ -85,21 +58,21 @@ def _of_size(encoding: Callable[[int, int], nn.Module]) -> Callable[..., nn.Modu
 
 
 ENCODINGS: dict[str, Callable[..., nn.Module | None]] = {
-    "none": _nothing,
-    "laplacian": _of_size(LaplacianEncoding),
-    "sign-invariant": _of_size(SignInvariantEncoding),
-    "eigenspace": _of_size(EigenspaceEncoding),
-    "random-walk": _of_size(RandomWalkEncoding),
-    "cliques": _of_size(CliqueEncoding),
-    "centrality": _of_size(CentralityEncoding),
+    "none": lambda width, /: None,
+    "laplacian": _of_size(layers.LaplacianEncoding),
+    "sign-invariant": _of_size(layers.SignInvariantEncoding),
+    "eigenspace": _of_size(layers.EigenspaceEncoding),
+    "random-walk": _of_size(layers.RandomWalkEncoding),
+    "cliques": _of_size(layers.CliqueEncoding),
+    "centrality": _of_size(layers.CentralityEncoding),
 }
 
 ATTENTIONS: dict[str, Callable[[GraphTransformerSettings], nn.Module]] = {
-    "neighbors": lambda s: GraphAttention(s.width, s.heads, dropout=s.dropout),
-    "graphormer": lambda s: GraphormerAttention(s.width, s.heads, dropout=s.dropout),
-    "kernel": lambda s: KernelAttention(s.width, s.heads, dropout=s.dropout),
-    "hadamard": lambda s: HadamardAttention(s.width, s.heads, dropout=s.dropout),
-    "gps": lambda s: MultiHeadAttention(s.width, s.heads, dropout=s.dropout),
+    "neighbors": lambda s: layers.GraphAttention(s.width, s.heads, dropout=s.dropout),
+    "graphormer": lambda s: layers.GraphormerAttention(s.width, s.heads, dropout=s.dropout),
+    "kernel": lambda s: layers.KernelAttention(s.width, s.heads, dropout=s.dropout),
+    "hadamard": lambda s: layers.HadamardAttention(s.width, s.heads, dropout=s.dropout),
+    "gps": lambda s: layers.MultiHeadAttention(s.width, s.heads, dropout=s.dropout),
 }
 
 
@@ -139,25 +112,26 @@ class GraphTransformer(nn.Module):
         edges = self.signature.edges
         if edges and settings.attention not in EDGE_ATTENTIONS:
             readers = " and ".join(EDGE_ATTENTIONS)
-            raise ConfigError(
-                f"the attention {settings.attention!r} reads no edge features, which this task has: {readers} do"
-            )
+            unread = f"the attention {settings.attention!r} reads no edge features"
+            raise ConfigError(f"{unread}, which this task has: {readers} do")
         check_readout(settings.readout, signature)
         block = chosen("block", settings.block, BLOCKS)()
         if settings.attention == "gps" and not isinstance(block, PostNorm):
             raise ConfigError("attention='gps' normalises what each stage leaves: its block is 'post-norm'")
-        self.embed = Linear(signature.inputs, settings.width)
+        self.embed = layers.Linear(signature.inputs, settings.width)
         self.encoding = chosen("encoding", settings.encoding, ENCODINGS)(settings.width)
         self.edge = nn.Linear(edges, settings.width) if edges else None
         has_loop = edges and settings.attention == "neighbors"
         self.loop = nn.Parameter(torch.zeros(settings.width)) if has_loop else None
         self.blocks = nn.ModuleList(_block(settings, block, edges > 0) for _ in range(settings.depth))
-        self.norm = chosen("norm", block.last, NORMS)(settings.width)
-        self.readout = READOUTS[settings.readout](settings.width) if settings.readout in READOUTS else None
+        self.norm = chosen("norm", block.last, layers.NORMS)(settings.width)
+        self.readout = (
+            layers.READOUTS[settings.readout](settings.width) if settings.readout in layers.READOUTS else None
+        )
         self.head = nn.Linear(settings.width, signature.outputs)
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures, e: Tensor | None = None) -> Tensor:
-        h: Tensor = self.embed(dropout(x, self.settings.dropout, self.training))
+    def forward(self, graph: Graph, x: Tensor | layers.SparseFeatures, e: Tensor | None = None) -> Tensor:
+        h: Tensor = self.embed(layers.dropout(x, self.settings.dropout, self.training))
         if self.encoding is not None:
             h = self.encoding(graph, h)
         h = self.norm(self._through_blocks(graph, h, e))
@@ -167,19 +141,16 @@ class GraphTransformer(nn.Module):
         if (e is None) != (self.edge is None):
             raise ShapeError(f"this model reads {'no' if self.edge is None else 'some'} edge features")
         if self.edge is None:
-            listening = graph.add_self_loops() if self.settings.attention == "neighbors" else graph
+            graph = graph.add_self_loops() if self.settings.attention == "neighbors" else graph
             for block in self.blocks:
-                h = block(listening, h)
+                h = block(graph, h)
             return h
         of_edges: Tensor = self.edge(e)
-        if self.loop is None:
-            for block in self.blocks:
-                h = block(graph, h, of_edges)
-            return h
-        listening, missing = looped(graph)
-        of_edges = listening.sort_edges(torch.cat([of_edges, self.loop.expand(missing, -1)]))
+        if self.loop is not None:
+            graph, missing = looped(graph)
+            of_edges = graph.sort_edges(torch.cat([of_edges, self.loop.expand(missing, -1)]))
         for block in self.blocks:
-            h, of_edges = block(listening, h, of_edges)
+            h, of_edges = block(graph, h, of_edges) if self.loop is not None else (block(graph, h, of_edges), of_edges)
         return h
 
 
@@ -204,11 +175,11 @@ def _block(settings: GraphTransformerSettings, block: PreNorm, edges: bool) -> n
     width = settings.width
     if edges and settings.attention == "neighbors":
         order = "post" if isinstance(block, PostNorm) else "pre"
-        return EdgeTransformerBlock(width, settings.heads, block.norm, order, settings.dropout)
+        return layers.EdgeTransformerBlock(width, settings.heads, block.norm, order, settings.dropout)
     attention = chosen("attention", settings.attention, ATTENTIONS)(settings)
-    feed_forward = FeedForward(width, 2 * width, "relu")
+    feed_forward = layers.FeedForward(width, 2 * width, "relu")
     if settings.attention == "gps":
-        mlp = MLP([width, width, width])
-        messages = GINE(mlp, edges=width) if edges else GIN(mlp)
-        return GPS(width, messages, attention, feed_forward, block.norm, settings.dropout)
+        mlp = layers.MLP([width, width, width])
+        messages = layers.GINE(mlp, edges=width) if edges else layers.GIN(mlp)
+        return layers.GPS(width, messages, attention, feed_forward, block.norm, settings.dropout)
     return block.encoder(width, attention, feed_forward, block.norm, settings.dropout)

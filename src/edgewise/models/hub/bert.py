@@ -1,7 +1,5 @@
 """BERT: an encoder of tokens, with a head for masked tokens or for texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Models from the Hugging Face hub: files are verified by their hashes."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

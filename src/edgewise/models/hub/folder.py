@@ -4,8 +4,6 @@ A folder in that layout holds `config.json` and the weights as safetensors, in o
 Files of pickled tensors (`pytorch_model.bin`) are not read: to read them is to run what they say.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

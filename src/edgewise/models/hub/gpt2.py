@@ -1,7 +1,5 @@
 """GPT-2: a decoder of tokens with tied embeddings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from edgewise.errors import ConfigError

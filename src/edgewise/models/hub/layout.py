@@ -20,14 +20,8 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """One of our tensors, and the tensors of theirs that it is made of; {} stands for a block's number.
-
-    Args:
-        ours: Its name here.
-        theirs: Their names there.
-        read: Ours from theirs.
-        write: Theirs from ours, and from what their configuration says.
-    """
+    """One of our tensors and the tensors of theirs that it is made of, by name, {} being a block's number; `read` makes
+    ours from theirs, and `write` theirs from ours and their configuration."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -68,15 +62,9 @@ def stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
 class Architecture:
     """How one kind of model is written there and here.
 
-    Args:
-        prefix: What the names of the bare model begin with, inside a model with a head.
-        whole: The tensors outside the blocks, of all heads that there are.
-        block: The tensors of one block.
-        model: An untrained model of ours from their configuration.
-        config: Their configuration from our model.
-        spare: What the names of tensors contain that ours has no use for: old masks, a second name of the embedding,
-            and what only another head reads.
-    """
+    The names of the bare model begin with `prefix` inside a model with a head. The tensors are those outside the
+    blocks, of all heads that there are, and those of one block. `spare` is what names of tensors contain that ours has
+    no use for: old masks, a second name of the embedding, and what only another head reads."""
 
     prefix: str
     whole: tuple[Part, ...]
@@ -91,13 +79,8 @@ class Architecture:
 
 
 TABLES: dict[str, Mapping[Any, str]] = {
-    "activation": {
-        "gelu_new": "gelu-tanh",
-        "gelu_pytorch_tanh": "gelu-tanh",
-        "gelu": "gelu",
-        "relu": "relu",
-        "silu": "silu",
-    },
+    "activation": dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), "gelu-tanh")
+    | {name: name for name in ("gelu", "relu", "silu")},
     "norm": {1e-5: "layer", 1e-12: "fine-layer"},
 }
 OPTIONS = {  # what our settings are called in the configuration of an encoder
@@ -115,10 +98,8 @@ def refuse_unusual(settings: TransformerSettings) -> None:
     plain = not isinstance(block, PostNorm) and block.bias and settings.positions == "learned"
     shared = attention.options.get("key_value_heads") not in (None, settings.heads)
     if not plain or attention.name != "softmax" or shared:
-        raise ConfigError(
-            "their layout has pre-norm blocks with biases, learned positions and as many keys as queries: this model "
-            "has others"
-        )
+        theirs = "pre-norm blocks with biases, learned positions and as many keys as queries"
+        raise ConfigError(f"their layout has {theirs}: this model has others")
 
 
 def known(table: Mapping[Any, Any], option: str, value: Any) -> Any:
@@ -142,11 +123,8 @@ def refuse(config: Config, **expected: Any) -> None:
 
 def labelled(count: int) -> dict[str, dict[Any, Any]]:
     """The names of that many classes, both ways."""
-    names = {number: f"LABEL_{number}" for number in range(count)}
-    return {
-        "id2label": {str(number): name for number, name in names.items()},
-        "label2id": {name: number for number, name in names.items()},
-    }
+    numbers = {f"LABEL_{number}": number for number in range(count)}
+    return {"id2label": {str(number): name for name, number in numbers.items()}, "label2id": numbers}
 
 
 def settings_from(config: Config, options: Mapping[str, str]) -> dict[str, Any]:

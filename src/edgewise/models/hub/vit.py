@@ -1,7 +1,5 @@
 """ViT: an encoder of the patches of an image, with a node for the class."""
 
-from __future__ import annotations
-
 from math import isqrt
 from typing import Any
 

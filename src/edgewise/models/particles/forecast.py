@@ -12,29 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise import layers
 from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
-from edgewise.layers import (
-    EGNN,
-    MLP,
-    TFN,
-    AttentionEGNN,
-    Coupling,
-    Gate,
-    Linear,
-    MessageNetwork,
-    RadialField,
-    SchNet,
-    SE3Attention,
-    TypedLinear,
-    VelocityEGNN,
-    displacements,
-    lengths,
-    log_lengths,
-    squared_lengths,
-)
 from edgewise.models.signature import MovingParticles, Signature, accepted
 
 
@@ -81,10 +63,9 @@ class MessageForecast(Forecast):
 
     def __init__(self, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4) -> None:
         super().__init__()
-        charges = signature.known
-        self.embed = Linear(2 * signature.space, width)
-        self.layers = nn.ModuleList(MessageNetwork(width, width, charges) for _ in range(depth))
-        self.output = MLP([width, width, signature.space], "silu")
+        self.embed = layers.Linear(2 * signature.space, width)
+        self.layers = nn.ModuleList(layers.MessageNetwork(width, width, signature.known) for _ in range(depth))
+        self.output = layers.MLP([width, width, signature.space], "silu")
         self.t = nn.Parameter(torch.tensor(0.7))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
@@ -99,11 +80,10 @@ class RadialForecast(Forecast):
 
     def __init__(self, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4) -> None:
         super().__init__()
-        edges = 1 + signature.known
-        self.layers = nn.ModuleList(RadialField(width, edges) for _ in range(depth))
+        self.layers = nn.ModuleList(layers.RadialField(width, 1 + signature.known) for _ in range(depth))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
-        a_ij = torch.cat([_products(graph, q), log_lengths(displacements(graph, x))], -1)
+        a_ij = torch.cat([_products(graph, q), layers.log_lengths(layers.displacements(graph, x))], -1)
         for layer in self.layers:
             x = layer(graph, x, v, a_ij)
         return x
@@ -117,13 +97,13 @@ class EGNNForecast(Forecast):
 
     def __init__(self, kind: Any, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4) -> None:
         super().__init__()
-        edges = 1 + signature.known
-        self.embed = Linear(1, width)
-        self.layers = nn.ModuleList(kind(width, width, edges) for _ in range(depth))
-        self.t = None if kind is VelocityEGNN else nn.Parameter(torch.tensor(0.7))
+        self.embed = layers.Linear(1, width)
+        self.layers = nn.ModuleList(kind(width, width, 1 + signature.known) for _ in range(depth))
+        self.t = None if kind is layers.VelocityEGNN else nn.Parameter(torch.tensor(0.7))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
-        h, a_ij = self.embed(lengths(v)), _edges(graph, x, q)
+        squared = layers.squared_lengths(layers.displacements(graph, x))
+        h, a_ij = self.embed(layers.lengths(v)), torch.cat([_products(graph, q), squared], -1)
         for layer in self.layers:
             h, x = layer(graph, h, x, a_ij) if self.t is not None else layer(graph, h, x, v, a_ij)
         return x if self.t is None else x + self.t * v
@@ -143,16 +123,16 @@ class SchNetForecast(Forecast):
         self, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4, cutoff: Positive = 10.0
     ) -> None:
         super().__init__()
-        self.embed = Linear(1 + signature.known, width)
-        self.layers = nn.ModuleList(SchNet(width, width, cutoff=cutoff) for _ in range(depth))
-        self.energy = MLP([width, width, 1], "silu")
+        self.embed = layers.Linear(1 + signature.known, width)
+        self.layers = nn.ModuleList(layers.SchNet(width, width, cutoff=cutoff) for _ in range(depth))
+        self.energy = layers.MLP([width, width, 1], "silu")
         self.t = nn.Parameter(torch.tensor(0.7))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
         training = torch.is_grad_enabled()
         with torch.enable_grad():
             place = x if x.requires_grad else x.detach().requires_grad_()
-            h = self.embed(torch.cat([q, lengths(v)], -1))
+            h = self.embed(torch.cat([q, layers.lengths(v)], -1))
             for layer in self.layers:
                 h = layer(graph, h, place)
             (slope,) = torch.autograd.grad(self.energy(h).sum(), place, create_graph=training)
@@ -176,16 +156,16 @@ class TensorFieldForecast(Forecast):
         edges = signature.known
         if signature.space != 3:
             raise ConfigError(f"{kind.__name__} needs vectors in three dimensions")
-        self.coupling = coupling = Coupling(types, chiral=False)  # a mirrored world moves as the mirror shows
-        self.embed = TypedLinear([1, 1], [width, width], bias=True)
-        sizes = (width,) if kind is TFN else (width, 4 if width % 4 == 0 else 1)
+        self.coupling = coupling = layers.Coupling(types, chiral=False)  # a mirrored world moves as the mirror shows
+        self.embed = layers.TypedLinear([1, 1], [width, width], bias=True)
+        sizes = (width,) if kind is layers.TFN else (width, 4 if width % 4 == 0 else 1)
         self.layers = nn.ModuleList(kind(*sizes, width, edges, coupling) for _ in range(depth))
-        self.gates = nn.ModuleList(Gate(width, types) for _ in range(depth - 1))
-        self.output = Linear(width, 1, bias=False)
+        self.gates = nn.ModuleList(layers.Gate(width, types) for _ in range(depth - 1))
+        self.output = layers.Linear(width, 1, bias=False)
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
         basis, a_ij = self.coupling.basis(graph, x), _products(graph, q)
-        h = torch.cat(self.embed([lengths(v).unsqueeze(-1), v.unsqueeze(-1)]), -2)
+        h = torch.cat(self.embed([layers.lengths(v).unsqueeze(-1), v.unsqueeze(-1)]), -2)
         h = functional.pad(h, (0, 0, 0, self.coupling.rows - h.shape[-2]))
         h = h + self.layers[0](graph, h, basis, a_ij)
         for gate, layer in zip(self.gates, islice(self.layers, 1, None), strict=True):
@@ -198,11 +178,11 @@ FORECASTS: dict[str, Callable[..., nn.Module]] = {
     "message-network": MessageForecast,
     "radial-field": RadialForecast,
     "schnet": SchNetForecast,
-    "egnn": partial(EGNNForecast, EGNN),
-    "velocity-egnn": partial(EGNNForecast, VelocityEGNN),
-    "attention-egnn": partial(EGNNForecast, AttentionEGNN),
-    "tfn": partial(TensorFieldForecast, TFN),
-    "se3-attention": partial(TensorFieldForecast, SE3Attention),
+    "egnn": partial(EGNNForecast, layers.EGNN),
+    "velocity-egnn": partial(EGNNForecast, layers.VelocityEGNN),
+    "attention-egnn": partial(EGNNForecast, layers.AttentionEGNN),
+    "tfn": partial(TensorFieldForecast, layers.TFN),
+    "se3-attention": partial(TensorFieldForecast, layers.SE3Attention),
 }
 
 
@@ -239,7 +219,3 @@ def _products(graph: Graph, q: Tensor) -> Tensor:
     """q_i q_j of every edge, [*, E, K]."""
     q_i, q_j = ends(graph, q)
     return q_i * q_j
-
-
-def _edges(graph: Graph, x: Tensor, q: Tensor) -> Tensor:
-    return torch.cat([_products(graph, q), squared_lengths(displacements(graph, x))], -1)

@@ -1,7 +1,5 @@
 """Potentials: an energy that depends on where atoms are, and the forces that follow from it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

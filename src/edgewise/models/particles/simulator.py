@@ -1,7 +1,5 @@
 """Graph network simulators: a learned acceleration moves particles from one frame to the next."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,8 +1,7 @@
 """BERT: an encoder that attends to both sides; it learns from masked tokens first, and then from few labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -95,7 +94,12 @@ class BERT(nn.Module):
         self.embed = nn.Embedding(tokens, width)
         self.positions = Learned(signature.length or 1, width)
         self.norm = chosen("norm", settings.norm, NORMS)(width)
-        self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
+        attention = partial(MultiHeadAttention, width, settings.heads, dropout=settings.dropout)
+        feed_forward = partial(FeedForward, width, settings.hidden or 4 * width, settings.activation)
+        self.blocks = nn.ModuleList(
+            PostNormBlock(width, attention(), feed_forward(), settings.norm, settings.dropout)
+            for _ in range(settings.depth)
+        )
         if signature.whole_graph:
             self.readout = chosen("readout", settings.readout, READOUTS)(width)
             self.head = nn.Linear(width, signature.outputs)
@@ -119,13 +123,6 @@ class BERT(nn.Module):
         for block in self.blocks:
             h = block(graph, h)
         return h
-
-
-def _block(settings: BERTSettings) -> nn.Module:
-    width = settings.width
-    attention = MultiHeadAttention(width, settings.heads, dropout=settings.dropout)
-    feed_forward = FeedForward(width, settings.hidden or 4 * width, settings.activation)
-    return PostNormBlock(width, attention, feed_forward, settings.norm, settings.dropout)
 
 
 def _check(settings: BERTSettings, signature: Tokens) -> None:

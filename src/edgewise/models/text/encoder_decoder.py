@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise import layers
 from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.kernels import dropout
-from edgewise.layers import (
-    NORMS,
-    Cache,
-    KeysAndValues,
-    MultiHeadAttention,
-)
-from edgewise.models.parts import BLOCKS, FEED_FORWARDS, PreNorm
+from edgewise.models.parts import BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Signature, TokenPairs, accepted
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS, Site
 
@@ -86,9 +82,19 @@ class EncoderDecoder(nn.Module):
         self.encoder_positions = positions(width, signature.length)
         self.decoder_positions = positions(width, signature.length)
         block = chosen("block", settings.block, BLOCKS)()
-        self.encoder = nn.ModuleList(_encoder_block(settings, block) for _ in range(settings.encoder_depth))
-        self.decoder = nn.ModuleList(_decoder_block(settings, block) for _ in range(settings.decoder_depth))
-        last = chosen("norm", block.last, NORMS)
+        site = Site(width, settings.heads, settings.positions, block.bias, settings.attention_dropout)
+        attention = partial(ATTENTIONS["softmax"], site)
+        cross = partial(layers.MultiHeadAttention, width, settings.heads, bias=block.bias, dropout=site.dropout)
+        feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
+        self.encoder = nn.ModuleList(
+            block.encoder(width, attention(), feed_forward(), block.norm, settings.dropout)
+            for _ in range(settings.encoder_depth)
+        )
+        self.decoder = nn.ModuleList(
+            block.decoder(width, attention(), cross(), feed_forward(), block.norm, settings.dropout)
+            for _ in range(settings.decoder_depth)
+        )
+        last = chosen("norm", block.last, layers.NORMS)
         self.encoder_norm, self.decoder_norm = last(width), last(width)
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=False)
         self._initialise()
@@ -108,17 +114,17 @@ class EncoderDecoder(nn.Module):
             h = block(graph, h)
         return self.encoder_norm(h)
 
-    def keys_and_values(self, encoded: Tensor) -> list[KeysAndValues]:
+    def keys_and_values(self, encoded: Tensor) -> list[layers.KeysAndValues]:
         """Those of the encoder's output [*, S, width] that each decoder block attends to, computed once."""
-        return [cast(MultiHeadAttention, block.cross).keys_and_values(encoded) for block in self.decoder]
+        return [cast(layers.MultiHeadAttention, block.cross).keys_and_values(encoded) for block in self.decoder]
 
     def decode(
         self,
         graph: Graph,
         target: Tensor,
         cross: Graph,
-        memory: Sequence[KeysAndValues],
-        caches: Sequence[Cache | None] | None = None,
+        memory: Sequence[layers.KeysAndValues],
+        caches: Sequence[layers.Cache | None] | None = None,
     ) -> Tensor:
         """Scores of the token after each target token [*, T]: [*, T, outputs].
 
@@ -130,9 +136,9 @@ class EncoderDecoder(nn.Module):
         h = self.decoder_norm(h)
         return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
 
-    def caches(self, graph: Graph) -> list[Cache]:
+    def caches(self, graph: Graph) -> list[layers.Cache]:
         """The cache of each decoder block for decoding on that kind of graph, still empty."""
-        return [cast(MultiHeadAttention, block.attention).cache(graph) for block in self.decoder]
+        return [cast(layers.MultiHeadAttention, block.attention).cache(graph) for block in self.decoder]
 
     def _embedded(self, graph: Graph, tokens: Tensor, positions: nn.Module | None) -> Tensor:
         h = self.embed(tokens) * self.settings.width**0.5
@@ -147,27 +153,6 @@ class EncoderDecoder(nn.Module):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-
-
-def _attention(settings: EncoderDecoderSettings, block: PreNorm) -> MultiHeadAttention:
-    shape = (settings.width, settings.heads)
-    return ATTENTIONS["softmax"](Site.of(*shape, settings.positions, block.bias, settings.attention_dropout))
-
-
-def _feed_forward(settings: EncoderDecoderSettings, block: PreNorm) -> nn.Module:
-    return chosen("feed_forward", settings.feed_forward, FEED_FORWARDS)(settings.width, block.bias)
-
-
-def _encoder_block(settings: EncoderDecoderSettings, block: PreNorm) -> nn.Module:
-    stages = (_attention(settings, block), _feed_forward(settings, block))
-    return block.encoder(settings.width, *stages, block.norm, settings.dropout)
-
-
-def _decoder_block(settings: EncoderDecoderSettings, block: PreNorm) -> nn.Module:
-    attention, dropout = _attention(settings, block), settings.attention_dropout
-    cross = MultiHeadAttention(settings.width, settings.heads, bias=block.bias, dropout=dropout)
-    stages = (attention, cross, _feed_forward(settings, block))
-    return block.decoder(settings.width, *stages, block.norm, settings.dropout)
 
 
 def _check(settings: EncoderDecoderSettings, signature: TokenPairs) -> None:

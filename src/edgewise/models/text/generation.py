@@ -1,7 +1,5 @@
 """Generation: a language model continues a text, token by token, on a graph without edges from later positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -34,7 +32,7 @@ def generate(
     Shapes      tokens [*, n] int64 -> [*, n + steps]
     Errors      ConfigError for a model that does not read and write tokens, an empty prompt, a negative temperature,
                 a top_k below 1, or a pattern in which a position attends to a later one
-    Edge cases  when all `signature.length` positions are taken, the older half is dropped and the rest is read again
+    Edge cases  when all `signature.length` positions are taken, the older half is dropped and the rest is recomputed
                 at positions 0, 1, ...; with `cache` or without, so that it changes the speed and never the text
     Cost        per token O(n width) attention and O(width²) with the cache, without it a full forward pass over n
                 nodes; on a causal graph attention by features (`LinearAttention`) stores a state of constant size

@@ -38,7 +38,7 @@ CELLS: dict[str, Callable[..., nn.RNNBase]] = {"plain": nn.RNN, "lstm": nn.LSTM,
 
 
 class State:
-    """What decoding remembers: the state after the last position, however many there were; None before the first."""
+    """The cache of decoding: the state after the last position, however many there were; None before the first."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -99,7 +99,7 @@ class Recurrent(nn.Module):
         return self.head(h.reshape(*lead, *h.shape[1:]))
 
     def caches(self, graph: Graph) -> list[State]:
-        """What decoding remembers, still empty."""
+        """The cache of decoding, still empty."""
         return [State()]
 
     generate = generate  # model.generate(tokens, steps, pattern, ...)

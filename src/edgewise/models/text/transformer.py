@@ -4,46 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise import layers
 from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.kernels import dropout
-from edgewise.layers import (
-    NORMS,
-    READOUTS,
-    ALiBiAttention,
-    AngularHash,
-    Cache,
-    Centroids,
-    FactorisedAttention,
-    FeedForward,
-    GatedFeedForward,
-    Learned,
-    Linear,
-    LinearAttention,
-    LSHAttention,
-    MultiHeadAttention,
-    PerformerAttention,
-    PositiveFeatures,
-    ReLUFeatures,
-    Rotary,
-    RoutingAttention,
-    ShawAttention,
-    SinkhornAttention,
-    Sinusoidal,
-    SparseFeatures,
-    T5Attention,
-    TransformerXLAttention,
-)
 from edgewise.models.parts import BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 from edgewise.models.text.generation import generate
@@ -76,7 +50,7 @@ class TransformerSettings:
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "gelu"
     block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
     dropout: float = 0.0
-    readout: Annotated[str, OneOf(("none", *READOUTS, "class"))] = "none"
+    readout: Annotated[str, OneOf(("none", *layers.READOUTS, "class"))] = "none"
     tied: bool = False
 
 
@@ -89,7 +63,7 @@ class Transformer(nn.Module):
     Errors      ConfigError for settings that do not fit the task or one another
     Edge cases  a graph with its own positions (a batch, rows of a longer graph) is read at those positions; the node
                 of readout="class" joins complete graphs only
-    Cost        time O(depth (N width² + E width)); memory O(depth N width) plus what the attention backend keeps
+    Cost        time O(depth (N width² + E width)); memory O(depth N width) plus what the attention backend stores
     Differs     weights start as GPT-2's: normal of 0.02, and of 0.02 / √(2 depth) where a stage adds its result
     Reference   Vaswani et al., 2017; Radford et al., 2019; Baggag & Saad, §4.2
 
@@ -106,25 +80,27 @@ class Transformer(nn.Module):
         self.settings, self.signature = settings, accepted(self, signature, Features, Tokens)
         _check(settings, signature)
         width, tokens = settings.width, isinstance(signature, Tokens)
-        self.embed = (nn.Embedding if tokens else Linear)(signature.inputs, width)
+        self.embed = (nn.Embedding if tokens else layers.Linear)(signature.inputs, width)
         length = None if signature.length is None else signature.length + (settings.readout == "class")
         self.positions = chosen("positions", settings.positions, POSITIONS)(width, length)
         block = chosen("block", settings.block, BLOCKS)()
-        site = Site.of(width, settings.heads, settings.positions, block.bias, settings.dropout)
+        site = Site(width, settings.heads, settings.positions, block.bias, settings.dropout)
         attention = partial(chosen("attention", settings.attention, ATTENTIONS), site)
         feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
         self.blocks = nn.ModuleList(
             block.encoder(width, attention(), feed_forward(), block.norm, settings.dropout)
             for _ in range(settings.depth)
         )
-        self.norm = chosen("norm", block.last, NORMS)(width)
+        self.norm = chosen("norm", block.last, layers.NORMS)(width)
         named = settings.readout not in ("none", "class")
-        self.readout = chosen("readout", settings.readout, READOUTS)(width) if named else None
+        self.readout = chosen("readout", settings.readout, layers.READOUTS)(width) if named else None
         self.class_node = nn.Parameter(torch.zeros(width)) if settings.readout == "class" else None
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=not tokens)
         self._initialise()
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures, caches: Sequence[Cache | None] | None = None) -> Tensor:
+    def forward(
+        self, graph: Graph, x: Tensor | layers.SparseFeatures, caches: Sequence[layers.Cache | None] | None = None
+    ) -> Tensor:
         h: Tensor = self.embed(x)
         if self.class_node is not None:
             graph, h = self._with_class_node(graph, h)
@@ -147,9 +123,9 @@ class Transformer(nn.Module):
         node = self.class_node.expand(*h.shape[:-2], 1, -1)
         return _one_more(graph), torch.cat([node, h], -2)
 
-    def caches(self, graph: Graph) -> list[Cache]:
-        """What each block remembers while it decodes on that kind of graph, still empty."""
-        return [cast(MultiHeadAttention, block.attention).cache(graph) for block in self.blocks]
+    def caches(self, graph: Graph) -> list[layers.Cache]:
+        """The cache of each block for decoding on that kind of graph, still empty."""
+        return [cast(layers.MultiHeadAttention, block.attention).cache(graph) for block in self.blocks]
 
     generate = generate  # model.generate(tokens, steps, pattern, ...)
 
@@ -160,9 +136,12 @@ class Transformer(nn.Module):
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         for stage in self.modules():  # 2 * depth of them add up on the residual stream: keep its variance
-            if isinstance(stage, MultiHeadAttention | FeedForward | GatedFeedForward):
-                last = stage.output if isinstance(stage, MultiHeadAttention) else stage.down
+            if isinstance(stage, layers.MultiHeadAttention | layers.FeedForward | layers.GatedFeedForward):
+                last = stage.output if isinstance(stage, layers.MultiHeadAttention) else stage.down
                 nn.init.normal_(last.weight, std=0.02 / (2 * self.settings.depth) ** 0.5)
+
+
+Attention = Callable[..., layers.MultiHeadAttention]
 
 
 @dataclass(frozen=True)
@@ -174,27 +153,15 @@ class Site:
     positions: str
     bias: bool
     dropout: float
-    rotary: Rotary | None
 
-    @classmethod
-    def of(cls, width: int, heads: int, positions: str, bias: bool, dropout: float) -> Site:
-        """With the rotation of queries and keys, where the positions ask for it."""
-        return cls(width, heads, positions, bias, dropout, Rotary(width // heads) if positions == "rotary" else None)
-
-    def without_biases(self) -> Site:
-        """Refuse positions that add a bias to the scores."""
-        if self.positions in RELATIVE:
-            raise ConfigError(
-                f"positions={self.positions!r} is a bias, which only attention='softmax' takes: for another attention "
-                "choose none, sinusoidal, learned or rotary"
-            )
-        return self
+    @cached_property
+    def rotary(self) -> layers.Rotary | None:
+        """The rotation of queries and keys, where the positions need it."""
+        return layers.Rotary(self.width // self.heads) if self.positions == "rotary" else None
 
 
-def _with_shared_keys(
-    build: Callable[[Site, int | None], MultiHeadAttention],
-) -> Callable[..., MultiHeadAttention]:
-    def attention(at: Site, /, *, key_value_heads: int | None = None) -> MultiHeadAttention:
+def _with_shared_keys(build: Callable[[Site, int | None], layers.MultiHeadAttention]) -> Attention:
+    def attention(at: Site, /, *, key_value_heads: int | None = None) -> layers.MultiHeadAttention:
         """An attention whose query heads may share keys and values.
 
         Args:
@@ -205,26 +172,24 @@ def _with_shared_keys(
     return attention
 
 
-def _softmax(at: Site, shared: int | None) -> MultiHeadAttention:
+def _softmax(at: Site, shared: int | None) -> layers.MultiHeadAttention:
     if at.positions in RELATIVE:
         relative = RELATIVE[at.positions]
         return relative(at.width, at.heads, key_value_heads=shared, bias=at.bias, dropout=at.dropout)
     shape = (at.width, at.heads)
-    return MultiHeadAttention(*shape, key_value_heads=shared, rotary=at.rotary, bias=at.bias, dropout=at.dropout)
+    return layers.MultiHeadAttention(*shape, key_value_heads=shared, rotary=at.rotary, bias=at.bias, dropout=at.dropout)
 
 
-def _linear(at: Site, shared: int | None) -> MultiHeadAttention:
-    at = at.without_biases()
-    return LinearAttention(at.width, at.heads, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
+def _linear(at: Site, shared: int | None) -> layers.MultiHeadAttention:
+    return layers.LinearAttention(at.width, at.heads, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
 
 
-def _performer(kind: type[PositiveFeatures], at: Site, shared: int | None) -> MultiHeadAttention:
-    at = at.without_biases()
+def _performer(kind: type[layers.PositiveFeatures], at: Site, shared: int | None) -> layers.MultiHeadAttention:
     random = kind(at.width // at.heads)
-    return PerformerAttention(at.width, at.heads, random, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
+    return layers.PerformerAttention(at.width, at.heads, random, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
 
 
-def _strided_heads(at: Site, /, *, stride: Count = 8) -> MultiHeadAttention:
+def _strided_heads(at: Site, /, *, stride: Count = 8) -> layers.MultiHeadAttention:
     """Half of the heads attend to those nearby, half to every stride-th.
 
     Args:
@@ -233,7 +198,7 @@ def _strided_heads(at: Site, /, *, stride: Count = 8) -> MultiHeadAttention:
     return _factorised(at, partial(strided_parts, stride=stride))
 
 
-def _fixed_heads(at: Site, /, *, block: Count = 8) -> MultiHeadAttention:
+def _fixed_heads(at: Site, /, *, block: Count = 8) -> layers.MultiHeadAttention:
     """Half of the heads attend within blocks, half to the last of every block.
 
     Args:
@@ -242,12 +207,11 @@ def _fixed_heads(at: Site, /, *, block: Count = 8) -> MultiHeadAttention:
     return _factorised(at, partial(fixed_parts, stride=block))
 
 
-def _factorised(at: Site, parts: Callable[..., tuple[Graph, ...]]) -> MultiHeadAttention:
-    at = at.without_biases()
-    return FactorisedAttention(at.width, at.heads, parts, rotary=at.rotary, bias=at.bias, dropout=at.dropout)
+def _factorised(at: Site, parts: Callable[..., tuple[Graph, ...]]) -> layers.MultiHeadAttention:
+    return layers.FactorisedAttention(at.width, at.heads, parts, rotary=at.rotary, bias=at.bias, dropout=at.dropout)
 
 
-def _lsh(at: Site, /, *, chunk: Count = 8, buckets: Count = 8, rounds: Count = 2) -> MultiHeadAttention:
+def _lsh(at: Site, /, *, chunk: Count = 8, buckets: Count = 8, rounds: Count = 2) -> layers.MultiHeadAttention:
     """Attention among those that hash alike, as in the Reformer.
 
     Args:
@@ -255,34 +219,31 @@ def _lsh(at: Site, /, *, chunk: Count = 8, buckets: Count = 8, rounds: Count = 2
         buckets: Buckets that a round of hashing fills.
         rounds: Rounds of hashing.
     """
-    at = at.without_biases()
-    hashing = AngularHash(at.width // at.heads, buckets, rounds)
-    return LSHAttention(at.width, at.heads, hashing, size=chunk, rotary=at.rotary, bias=at.bias)
+    hashing = layers.AngularHash(at.width // at.heads, buckets, rounds)
+    return layers.LSHAttention(at.width, at.heads, hashing, size=chunk, rotary=at.rotary, bias=at.bias)
 
 
-def _routing(at: Site, /, *, size: Count = 8, clusters: Count = 8) -> MultiHeadAttention:
+def _routing(at: Site, /, *, size: Count = 8, clusters: Count = 8) -> layers.MultiHeadAttention:
     """Attention within clusters of content, as in the Routing Transformer.
 
     Args:
         size: Positions of a cluster; best near the root of the length.
         clusters: Number of clusters.
     """
-    at = at.without_biases()
-    centroids = Centroids(at.heads, at.width // at.heads, clusters)
-    return RoutingAttention(at.width, at.heads, centroids, size=size, rotary=at.rotary, bias=at.bias)
+    centroids = layers.Centroids(at.heads, at.width // at.heads, clusters)
+    return layers.RoutingAttention(at.width, at.heads, centroids, size=size, rotary=at.rotary, bias=at.bias)
 
 
-def _sinkhorn(at: Site, /, *, block: Count = 8) -> MultiHeadAttention:
+def _sinkhorn(at: Site, /, *, block: Count = 8) -> layers.MultiHeadAttention:
     """Attention to one's own block and to a learned mixture of the others.
 
     Args:
         block: Positions of a block; best near the root of the length.
     """
-    at = at.without_biases()
-    return SinkhornAttention(at.width, at.heads, size=block, rotary=at.rotary, bias=at.bias)
+    return layers.SinkhornAttention(at.width, at.heads, size=block, rotary=at.rotary, bias=at.bias)
 
 
-ATTENTIONS: dict[str, Callable[..., MultiHeadAttention]] = {
+ATTENTIONS: dict[str, Attention] = {
     "softmax": _with_shared_keys(_softmax),
     "strided-heads": _strided_heads,
     "fixed-heads": _fixed_heads,
@@ -290,28 +251,28 @@ ATTENTIONS: dict[str, Callable[..., MultiHeadAttention]] = {
     "routing": _routing,
     "sinkhorn": _sinkhorn,
     "linear": _with_shared_keys(_linear),
-    "performer": _with_shared_keys(partial(_performer, PositiveFeatures)),
-    "performer-relu": _with_shared_keys(partial(_performer, ReLUFeatures)),
+    "performer": _with_shared_keys(partial(_performer, layers.PositiveFeatures)),
+    "performer-relu": _with_shared_keys(partial(_performer, layers.ReLUFeatures)),
 }
 
 
 def _learned(width: int, length: int | None) -> nn.Module:
     if length is None:
         raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
-    return Learned(length, width)
+    return layers.Learned(length, width)
 
 
-RELATIVE: dict[str, type[MultiHeadAttention]] = {
-    "shaw": ShawAttention,
-    "transformer-xl": TransformerXLAttention,
-    "t5": T5Attention,
-    "alibi": ALiBiAttention,
+RELATIVE: dict[str, type[layers.MultiHeadAttention]] = {
+    "shaw": layers.ShawAttention,
+    "transformer-xl": layers.TransformerXLAttention,
+    "t5": layers.T5Attention,
+    "alibi": layers.ALiBiAttention,
 }
 
 # What is added to the embedding of a width, for graphs of up to a length; the others act inside the attention.
 POSITIONS: dict[str, Callable[[int, int | None], nn.Module | None]] = {
     "none": lambda width, length: None,
-    "sinusoidal": lambda width, length: Sinusoidal(width),
+    "sinusoidal": lambda width, length: layers.Sinusoidal(width),
     "learned": _learned,
     "rotary": lambda width, length: None,
 } | dict.fromkeys(RELATIVE, lambda width, length: None)
@@ -327,4 +288,9 @@ def _check(settings: TransformerSettings, signature: Signature) -> None:
         raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
     if settings.tied and not (isinstance(signature, Tokens) and signature.inputs == signature.outputs):
         raise ConfigError("tied=True needs a task that reads and writes the same tokens")
+    if settings.positions in RELATIVE and Choice.of(settings.attention).name != "softmax":
+        raise ConfigError(
+            f"positions={settings.positions!r} is a bias, which only attention='softmax' takes: for another attention "
+            "choose none, sinusoidal, learned or rotary"
+        )
     check_readout(settings.readout, signature)

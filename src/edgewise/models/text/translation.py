@@ -43,7 +43,7 @@ def translate(
 
     Equation    score(Y) = log p(Y | X) / lp(Y),  lp(Y) = ((5 + |Y|) / 6)^α    (14), without the coverage term
     Symbols     penalty = α; |Y| = tokens of Y, its last one included; ends = the token before the first one, and
-                the one that ends a target; beam = unfinished targets kept for each source; longest = the most
+                the one that ends a target; beam = unfinished targets of each source; longest = the most
                 tokens of a target, its last one included, or a function of the source's length; pattern = the encoder's
                 graph
     Shapes      sources: tensors [n] int64 of any lengths -> one `Hypothesis` each
@@ -64,10 +64,9 @@ def translate(
         [True, True]
     """
     limits = [longest if isinstance(longest, int) else longest(len(source)) for source in sources]
-    if beam < 1 or penalty < 0 or min(limits, default=1) < 1:
-        raise ConfigError(
-            f"beam={beam} and longest={min(limits, default=1)} must be at least 1, penalty={penalty} not < 0"
-        )
+    shortest = min(limits, default=1)
+    if beam < 1 or penalty < 0 or shortest < 1:
+        raise ConfigError(f"beam={beam} and longest={shortest} must be at least 1, penalty={penalty} not < 0")
     if any(len(source) == 0 for source in sources):
         raise ConfigError("an empty source cannot be translated: give at least one token")
     if not sources:
@@ -125,7 +124,8 @@ class _Search:
         """Lengthen every target; of the k likeliest, those that end are done; continue with k that do not."""
         length, (count, beam) = self.tokens.shape[-1], self.scores.shape  # the tokens of a target after this step
         logits = self.next_scores().double()
-        logits[self.limits[self.open] <= length] += _only(self.end, logits.shape[-1], logits.device)
+        last = (self.limits[self.open] <= length)[:, None, None]
+        logits.masked_fill_(last & (torch.arange(logits.shape[-1], device=logits.device) != self.end), -torch.inf)
         candidates = (self.scores.unsqueeze(-1) + logits.log_softmax(-1)).flatten(1)  # [B, k · outputs]
         scores, place = candidates.topk(2 * beam)  # at most k of them end a target, so that k do not
         ends = place % logits.shape[-1] == self.end
@@ -174,10 +174,3 @@ class _Search:
         for cache in self.caches or ():
             assert isinstance(cache, KeyValueCache)
             cache.select(parent[rows].flatten())
-
-
-def _only(token: int, count: int, device: torch.device) -> Tensor:
-    """What to add to scores [count], so that only one token is left."""
-    return torch.full((count,), -torch.inf, dtype=torch.float64, device=device).index_fill_(
-        0, torch.tensor(token, device=device), 0.0
-    )

@@ -1,7 +1,5 @@
 """The group-equivariant convolutional network: it sees an image in every pose at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

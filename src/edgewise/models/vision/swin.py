@@ -1,25 +1,15 @@
 """Swin: a vision transformer on ever coarser images, whose attention stays within squares that shift."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import isqrt
 
 from torch import Tensor, nn
 
+from edgewise import layers
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete, squares
 from edgewise.kernels import dropout
-from edgewise.layers import (
-    NORMS,
-    READOUTS,
-    FeedForward,
-    Linear,
-    PatchMerging,
-    PreNormBlock,
-    WindowAttention,
-)
 from edgewise.models.parts import Norm, Readout
 from edgewise.models.signature import Features, Signature, accepted
 
@@ -58,10 +48,10 @@ class Stage(nn.Module):
         size = min(settings.window, rows)
         shift = size // 2 if size < rows else 0  # one square that holds all has nowhere to go
         self.blocks = nn.ModuleList(
-            PreNormBlock(
+            layers.PreNormBlock(
                 width,
-                WindowAttention(width, heads, rows, size, dropout=settings.dropout),
-                FeedForward(width, settings.hidden * width),
+                layers.WindowAttention(width, heads, rows, size, dropout=settings.dropout),
+                layers.FeedForward(width, settings.hidden * width),
                 settings.norm,
                 settings.dropout,
             )
@@ -105,16 +95,16 @@ class Swin(nn.Module):
         self.signature = accepted(self, signature, Features, whole_graph=True, length=True)
         rows = _check(settings, self.signature)
         count = len(settings.depths)
-        self.embed = Linear(signature.inputs, settings.width)
-        norm = chosen("norm", settings.norm, NORMS)
+        self.embed = layers.Linear(signature.inputs, settings.width)
+        norm = chosen("norm", settings.norm, layers.NORMS)
         self.norm_in = norm(settings.width)
         self.stages = nn.ModuleList(Stage(settings, number, rows >> number) for number in range(count))
         self.merges = nn.ModuleList(
-            PatchMerging(settings.width << n, rows >> n, settings.norm) for n in range(count - 1)
+            layers.PatchMerging(settings.width << n, rows >> n, settings.norm) for n in range(count - 1)
         )
         last = settings.width << (count - 1)
         self.norm = norm(last)
-        self.readout = chosen("readout", settings.readout, READOUTS)(last)
+        self.readout = chosen("readout", settings.readout, layers.READOUTS)(last)
         self.head = nn.Linear(last, signature.outputs)
         for module in self.modules():
             if isinstance(module, nn.Linear):
