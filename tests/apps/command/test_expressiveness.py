@@ -100,7 +100,7 @@ def test_the_command_prints_a_table(capsys, monkeypatch):
         ("gnn", "layr=gin", "did you mean 'layer'"),
         ("gnn", "depth=two", "gnn.depth must be an integer"),
         ("gnn", "layer=gnn", "choose one of gcn"),
-        ("gnm", "layer=gin", "choose one of mlp"),
+        ("gnm", "layer=gin", "choose one of graph-autoencoder"),
         ("transformer", "block.bias=maybe", "true or false"),
         ("gnn", "layer.heads=2", "gnn.layer 'gcn' takes no option 'heads'"),
     ],

@@ -1,7 +1,5 @@
 """What a trained model attends to: its last attention on a graph, as weights that can be drawn."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,6 @@
 """What a model reads at once, and what its loss compares; many graphs are read side by side, without padding."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeVar
@@ -85,13 +84,19 @@ class Batch:
         return [type(self)(self.graph, x, target) for x, target in pairs]
 
 
+def evenly(count: int, parts: int) -> Iterator[tuple[int, int]]:
+    """Where each part of some examples in a row begins and ends; their numbers differ by at most one.
+
+    >>> list(evenly(5, 2))
+    [(0, 2), (2, 5)]
+    """
+    return pairwise(count * part // parts for part in range(parts + 1))
+
+
 @dataclass
 class DisjointBatch(Batch):
-    """Some graphs side by side as one graph: no edge in between, no padding.
-
-    Args:
-        members: The graphs, in the order of their nodes in `x`, of their edges in `e`, of `u` and of `target`.
-    """
+    """Some graphs side by side as one graph, without edges in between or padding: `members`, in the order of x, e, u
+    and target."""
 
     graph: Graph
     x: Tensor
@@ -108,9 +113,8 @@ class DisjointBatch(Batch):
         """Cut between graphs: each part has whole ones, and their numbers differ by at most one."""
         if len(self.members) < parts:
             return [self] * parts
-        cuts = [len(self.members) * part // parts for part in range(parts + 1)]
         made, node, edge = [], 0, 0
-        for first, last in pairwise(cuts):
+        for first, last in evenly(len(self.members), parts):
             members = self.members[first:last]
             nodes = sum(member.num_receivers for member in members)
             edges = sum(member.num_edges for member in members) if self.e is not None else 0
@@ -120,6 +124,13 @@ class DisjointBatch(Batch):
             made.append(self.of(members, self.x[mine], self.target[mine if self.per_node else wanted], e, u))
             node, edge = node + nodes, edge + edges
         return made
+
+
+@dataclass
+class NodeTargets(DisjointBatch):
+    """Graphs side by side whose target has a row for each node, as tokens and forces have."""
+
+    per_node: ClassVar[bool] = True
 
 
 B = TypeVar("B", bound=Batch)

@@ -1,7 +1,5 @@
 """Data that takes time to prepare, cached as tensors for later processes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,8 +11,6 @@ from torch import Tensor
 from edgewise.files import cache_path, whole
 
 Tensors = dict[str, Tensor]
-
-
 Shapes = Mapping[str, tuple[int, ...]]
 
 

@@ -1,7 +1,5 @@
 """Tasks that choose one class per output: of nodes, images, graphs, or the next token of a text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import torch

@@ -1,9 +1,6 @@
 """What a task shows of a trained model, as plain data: figures, tables and texts, for a report to render."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,16 +32,14 @@ class Panel(NamedTuple):
     points: tuple[Sequence[float], Sequence[float]] = ((), ())
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(NamedTuple):
     """Panels of curves side by side; `mark` is a place that a dotted line marks in each of them."""
 
     panels: Sequence[Panel]
     mark: float | None = None
 
 
-@dataclass(frozen=True)
-class Parity:
+class Parity(NamedTuple):
     """Predictions over true values, both [N], in some unit: on the diagonal where they agree."""
 
     truth: Array
@@ -52,27 +47,18 @@ class Parity:
     unit: str
 
 
-@dataclass(frozen=True)
-class Confusion:
+class Confusion(NamedTuple):
     """How often an example of each class (row) was given each class (column): [K, K]."""
 
     counts: Labels
     classes: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Network:
-    """A graph, each node in the colour of its class.
+class Network(NamedTuple):
+    """A graph, each of its N nodes in the colour of its class, named in the legend where there is one.
 
-    Args:
-        graph: N nodes, E edges.
-        classes: The class of each node [N].
-        legend: The classes' names; none: there is no legend.
-        weights: Attention of each edge's receiver to its sender [E], in the graph's order; None: plain edges.
-        wrong: Nodes to cross out [N].
-        names: What to write at each node.
-        centre: A node to circle.
-    """
+    Edges are drawn by the attention [E] of receiver to sender where there are weights; nodes [N] that are wrong are
+    crossed out, the centre is circled, and names are written at the nodes."""
 
     graph: Graph
     classes: Labels
@@ -83,8 +69,7 @@ class Network:
     centre: int | None = None
 
 
-@dataclass(frozen=True)
-class Networks:
+class Networks(NamedTuple):
     """Small graphs in rows of `columns`, their nodes coloured by class, with titles above some of them."""
 
     members: Sequence[tuple[Graph, Labels]]
@@ -92,8 +77,7 @@ class Networks:
     columns: int
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(NamedTuple):
     """Attention weights [H, N, N] of each head among N labelled positions: a row for each receiver."""
 
     weights: Array
@@ -108,8 +92,7 @@ class Heat(NamedTuple):
     cells: Sequence[tuple[int, int]] = ()
 
 
-@dataclass(frozen=True)
-class Pictures:
+class Pictures(NamedTuple):
     """Grey images [P, h, w] from 0 to 1 in a row, their titles in another colour where `wrong`, and rows of heat."""
 
     pixels: Array
@@ -131,25 +114,17 @@ class HeatMap(NamedTuple):
     area: tuple[float, float] = (0.0, 0.0)
 
 
-@dataclass(frozen=True)
-class HeatMaps:
+class HeatMaps(NamedTuple):
     """Pictures in a row, and below each the same in grey under its heat."""
 
     maps: Sequence[HeatMap]
 
 
-@dataclass(frozen=True)
-class Films:
-    """Discs that move in a box, in films of the same frames side by side.
+class Films(NamedTuple):
+    """Discs that move in a box, in films of the same frames side by side: names, and centres [T, N, 2] in metres.
 
-    Args:
-        films: Name and centres [T, N, 2] in metres of each.
-        classes: Which colour each disc has [N].
-        box: Width and height in metres.
-        radius: Of a disc, in metres.
-        frame: Seconds between two frames.
-        slower: How many times slower than life an animation plays.
-    """
+    Each disc has the colour of its class [N]; box and radius are in metres, the time between two frames in seconds, and
+    an animation plays so many times slower than life."""
 
     films: Sequence[tuple[str, Array]]
     classes: Labels
@@ -159,15 +134,13 @@ class Films:
     slower: float = 1.0
 
 
-@dataclass(frozen=True)
-class Strip:
+class Strip(NamedTuple):
     """Films at a few evenly spaced moments, a film in each row."""
 
     films: Films
 
 
-@dataclass(frozen=True)
-class Animation:
+class Animation(NamedTuple):
     """Films that play side by side."""
 
     films: Films
@@ -176,8 +149,7 @@ class Animation:
 Figure = Curves | Parity | Confusion | Network | Networks | Matrix | Pictures | HeatMaps | Strip | Animation
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """A figure, the name of its file and what it shows."""
 
     name: str
@@ -185,16 +157,14 @@ class Drawing:
     caption: str = ""
 
 
-@dataclass(frozen=True)
-class TextTable:
+class TextTable(NamedTuple):
     """A table of texts under a row of headings."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """A text, and what a model adds to it."""
 
     prompt: str

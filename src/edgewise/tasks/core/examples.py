@@ -1,7 +1,5 @@
 """The two usual kinds of examples: many that are drawn by their numbers, and the nodes of one graph."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 
@@ -55,12 +53,7 @@ class NumberedExamples(Task):
 class OneGraph(Task):
     """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is made once.
 
-    Args:
-        graph: Who attends to whom among N nodes.
-        x: Their features [N, C], dense or sparse.
-        targets: Of each node [N].
-        splits: For "train", "valid" and "test" the nodes [M] that it reads.
-    """
+    The N nodes have features x [N, C], dense or sparse, and targets [N]; a split holds numbers of nodes."""
 
     epoch_size = 1
     splits: Mapping[Split, Tensor]

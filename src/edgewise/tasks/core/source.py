@@ -1,11 +1,10 @@
 """Where data comes from: the user's folder, the data folder, the cache, or, only on request, a verified download."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
 import ssl
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,14 +22,8 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Remote:
-    """A file as its public source publishes it.
-
-    Args:
-        name: The file's name in a data folder.
-        url: Its https address.
-        sha256: The hash that the download must have, 64 hexadecimal digits.
-        max_bytes: The download stops with an error beyond this size.
-    """
+    """A file as its public source publishes it: its name in a data folder, https address, the hash that the download
+    must have (64 hexadecimal digits), and the size beyond which it stops with an error."""
 
     name: str
     url: str
@@ -39,48 +32,43 @@ class Remote:
 
 
 def find_folder(sub: str, files: Iterable[Remote], folder: str | None = None, download: bool = False) -> Path:
-    """The folder that holds all of `files`: `folder` if given, else $EDGEWISE_DATA/sub, else the cache's.
-
-    With `download`, what is missing is fetched into `folder`, or into the cache where none is given.
+    """As `local_folder`, for files that have a source: with `download`, what is missing is fetched into the last place.
 
     Errors      DataError: no folder holds the files; a download that fails or has another hash
+    """
+    by_name, places = {file.name: file for file in files}, _places(sub, folder)
+    if download and all(missing(place, by_name) for place in places):
+        for name in missing(places[-1], by_name):
+            file = by_name[name]
+            fetch(file.url, file.sha256, places[-1] / name, file.max_bytes)
+        return places[-1]
+    return local_folder(sub, by_name, folder, "Give folder=, set EDGEWISE_DATA or say download=true")
+
+
+def local_folder(
+    sub: str, names: Iterable[str], folder: str | None = None, advice: str = "Give folder= or set EDGEWISE_DATA"
+) -> Path:
+    """The folder that holds all files of those names: `folder` if given, else $EDGEWISE_DATA/sub, else the cache's.
+
     Edge cases  a file x.gz may also lie there unpacked, as x
     """
-    files = list(files)
-    places = [Path(folder).expanduser()] if folder else _default_places(sub)
-    for place in places:
-        if not missing(place, files):
+    absent = {place: missing(place, names) for place in _places(sub, folder)}
+    for place, lacking in absent.items():
+        if not lacking:
             return place
-    if download:
-        for file in missing(places[-1], files):
-            fetch(file.url, file.sha256, places[-1] / file.name, file.max_bytes)
-        return places[-1]
-    absent = {place: ", ".join(file.name for file in missing(place, files)) for place in places}
-    looked = "; ".join(f"{place} lacks {names}" for place, names in absent.items())
-    advice = "Give folder=, set EDGEWISE_DATA or say download=true"
+    looked = "; ".join(f"{place} lacks {', '.join(lacking)}" for place, lacking in absent.items())
     raise DataError(f"no folder with all files of {sub!r}: {looked}. {advice}")
 
 
-def local_folder(sub: str, names: Iterable[str], folder: str | None = None) -> Path:
-    """As `find_folder`, for files by name that nothing downloads."""
-    names, absent = list(names), {}
-    for place in [Path(folder).expanduser()] if folder else _default_places(sub):
-        lacking = [name for name in names if not (place / name).is_file()]
-        if not lacking:
-            return place
-        absent[place] = ", ".join(lacking)
-    looked = "; ".join(f"{place} lacks {lacking}" for place, lacking in absent.items())
-    raise DataError(f"no folder with all files of {sub!r}: {looked}. Give folder= or set EDGEWISE_DATA")
-
-
-def _default_places(sub: str) -> list[Path]:
+def _places(sub: str, folder: str | None) -> list[Path]:
     root = os.environ.get("EDGEWISE_DATA")
-    return [*([Path(root).expanduser() / sub] if root else []), cache_path(sub)]
+    given = [Path(folder).expanduser()] if folder else []
+    return given or [*([Path(root).expanduser() / sub] if root else []), cache_path(sub)]
 
 
-def missing(folder: Path, files: Iterable[Remote]) -> list[Remote]:
+def missing(folder: Path, names: Iterable[str]) -> list[str]:
     """Which of the files a folder lacks."""
-    return [file for file in files if not unpacked(folder / file.name).exists()]
+    return [name for name in names if not unpacked(folder / name).exists()]
 
 
 def unpacked(path: Path) -> Path:
@@ -99,6 +87,28 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise DataError(f"{path}: longer than the {max_bytes:,} bytes that such a file may have")
     return content
+
+
+def gunzip(path: Path, content: bytes, max_bytes: int) -> bytes:
+    """What a gzip file holds, or a DataError that names it: damaged, cut off, or longer than max_bytes."""
+    reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        unpacked = reader.decompress(content, max_bytes + 1)
+    except zlib.error as error:
+        raise DataError(f"{path}: a damaged gzip file ({error})") from error
+    if len(unpacked) > max_bytes:
+        raise DataError(f"{path}: unpacks to more than the {max_bytes:,} bytes that it may have")
+    if not reader.eof:
+        raise DataError(f"{path}: a damaged gzip file (it ends too early)")
+    return unpacked
+
+
+def decode(path: Path, content: bytes) -> str:
+    """UTF-8 text without its byte order mark, or a DataError that names the file and the first wrong byte."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
 
 
 class _StayOnHttps(HTTPRedirectHandler):

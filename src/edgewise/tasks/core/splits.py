@@ -1,8 +1,6 @@
 """Which examples train, choose the weights and test: every way in which a task cuts its data. The draws must never
 change: the figures of docs/results.md rest on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, Literal
 

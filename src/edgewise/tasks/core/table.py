@@ -1,7 +1,5 @@
 """A table of named columns from a CSV or a Parquet file; what is wrong with it is named by line or row."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
@@ -23,13 +21,11 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of one length, texts or numbers; None and NaN are cells without a value.
+    """Named columns of one length, each a numpy array of numbers or a list of texts; None and NaN are cells without a
+    value.
 
-    Args:
-        path: The file.
-        columns: Each a numpy array of numbers, or a list of texts; or, in its place, what else its type is.
-        rows: What the file calls each row: "line" 2, 3, ... or "row" 0, 1, ...
-    """
+    In place of a column of another type stands that type's name. The file calls each row "line" 2, 3, ... or "row" 0,
+    1, ..."""
 
     path: Path
     columns: dict[str, Any]

@@ -139,7 +139,7 @@ class Task(ABC):
         """A pattern's graph over a layout, or `own(*layout)` for the data's own graph: the same object every time."""
         return lay(own if given(pattern) else pattern, *layout)
 
-    def example(self, request: str) -> Any:
+    def example(self, request: str, unit: str = "") -> Any:
         """The example that a split and a number in it name, as in "test:7"."""
         named = EXAMPLE.fullmatch(request.strip())
         if named is None:
@@ -147,7 +147,8 @@ class Task(ABC):
         split, number = cast(Split, named[1]), int(named[2])
         examples: Any = self.splits[split]
         if number >= len(examples):
-            raise DataError(f"{request}: {self.name} has {len(examples)} {self.unit} in {split}, counted from 0")
+            count = f"{len(examples)} {unit or self.unit}"
+            raise DataError(f"{request}: {self.name} has {count} in {split}, counted from 0")
         return examples[number]
 
     @property
@@ -217,6 +218,18 @@ class PatternChoice(Choice):
             shape = " x ".join(map(str, layout))
             raise ConfigError(f"the graph {self.name}({options}) does not fit {shape} positions: {error}") from error
         return graph
+
+
+def check_range(least: float, most: float, **options: float) -> None:
+    """Refuse options of a task that are not within a range.
+
+    >>> check_range(1, 9, digit=0)
+    Traceback (most recent call last):
+    edgewise.errors.ConfigError: digit must be from 1 to 9, not 0
+    """
+    for name, value in options.items():
+        if not least <= value <= most:
+            raise ConfigError(f"{name} must be from {least} to {most}, not {value}")
 
 
 def given(pattern: Pattern) -> bool:

@@ -1,7 +1,5 @@
 """Point clouds of simple bodies, drawn on their surfaces and turned at random. Generated: no file is read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -23,12 +21,12 @@ def clouds(
 
     Points are uniform on the body's surface (on the line of a helix), stretched along each axis by 0.8 to 1.2, turned
     by a uniform rotation, moved by Gaussian noise, centred, and divided by their root mean square distance from there.
-    A point's features are its three coordinates; it listens to its nearest neighbours. 5/8 of the clouds train, 1/8
+    A point's features are its three coordinates; it attends to its nearest neighbours. 5/8 of the clouds train, 1/8
     validate and 2/8 test.
 
     Args:
         points: Points of a cloud.
-        neighbors: How many of the nearest points a point listens to.
+        neighbors: How many of the nearest points a point attends to.
         noise: Standard deviation of the noise, for bodies of radius about 1.
         examples: Number of clouds, all classes together.
         seed: Chooses all that is random.
@@ -86,8 +84,8 @@ def _cone(n: int, generator: torch.Generator) -> Tensor:
 def _torus(n: int, generator: torch.Generator) -> Tensor:
     around, within = _turn(4 * n, generator), _turn(4 * n, generator)
     radius = 1 + 0.4 * within.cos()
-    kept = torch.rand(4 * n, generator=generator) < radius / 1.4  # the outside has more surface than the inside
-    return _around(radius, around, 0.4 * within.sin())[kept][:n]
+    accepted = torch.rand(4 * n, generator=generator) < radius / 1.4  # the outside has more surface than the inside
+    return _around(radius, around, 0.4 * within.sin())[accepted][:n]
 
 
 def _helix(n: int, generator: torch.Generator) -> Tensor:

@@ -1,11 +1,8 @@
 """Families of graphs to learn from, drawn at random: who a member is, and whether a graph could be one."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
@@ -29,7 +26,7 @@ class Family(Protocol):
         """Whether a graph could be a member."""
 
     def withheld(self, member: Graph) -> bool:
-        """Whether a member is kept from training, so that it can be seen whether a model comes to it by itself."""
+        """Whether a member is held back from training, to see whether a model comes to it by itself."""
 
 
 class Communities:
@@ -125,11 +122,11 @@ def draw_splits(family: Family, train: int, test: int, generator: torch.Generato
     """
     if min(train, test) < 10:
         raise ConfigError(f"train={train} and test={test} must be at least 10 graphs each")
-    kept: list[Graph] = []
-    while len(kept) < train + train // 10:
+    members: list[Graph] = []
+    while len(members) < train + train // 10:
         member = family.draw(generator)
-        kept += [] if family.withheld(member) else [member]
-    return {"train": kept[:train], "valid": kept[train:], "test": [family.draw(generator) for _ in range(test)]}
+        members += [] if family.withheld(member) else [member]
+    return {"train": members[:train], "valid": members[train:], "test": [family.draw(generator) for _ in range(test)]}
 
 
 def connected(graph: Graph) -> bool:
@@ -138,15 +135,10 @@ def connected(graph: Graph) -> bool:
     >>> connected(undirected([[0], [1]], 2)), connected(undirected([[0], [1]], 3))
     (True, False)
     """
-    reached = _smallest(graph, torch.arange(graph.num_receivers))
-    return bool((reached == 0).all())
-
-
-def _smallest(graph: Graph, number: Tensor) -> Tensor:
-    """Of each node, the smallest number in its component."""
     i, j = links_of(graph)
+    smallest = torch.arange(graph.num_receivers)  # of each node, the smallest number that it is linked to so far
     while True:
-        lower = number.scatter_reduce(0, torch.cat([i, j]), torch.cat([number[j], number[i]]), "amin")
-        if torch.equal(lower, number):
-            return number
-        number = lower
+        lower = smallest.scatter_reduce(0, torch.cat([i, j]), torch.cat([smallest[j], smallest[i]]), "amin")
+        if torch.equal(lower, smallest):
+            return bool((lower == 0).all())
+        smallest = lower

@@ -1,10 +1,8 @@
 """Graph generation: a language model writes graphs, token by token, and is judged by what they look like together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,18 +10,12 @@ from torch import Tensor, nn
 
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, causal, links_of
-from edgewise.graphs.comparison import (
-    clustering_discrepancy,
-    degree_discrepancy,
-    isomorphism_classes,
-    random_alike,
-)
+from edgewise.graphs import Graph, causal, comparison, links_of
 from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import language_model
 from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate
-from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
+from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
 from edgewise.tasks.core.splits import Split
@@ -34,12 +26,6 @@ from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
 Sequences = list[list[int]]
 AT_ONCE = 32  # tokens that are drawn before it is looked whether all graphs have ended
 COLUMNS, TRIES = 5, 40  # graphs in a row of a drawing; sequences that a report writes to find graphs to draw
-
-
-class TokenBatch(DisjointBatch):
-    """Sequences side by side; one target for each token."""
-
-    per_node: ClassVar[bool] = True
 
 
 class GraphGeneration(Classification):
@@ -102,11 +88,11 @@ class GraphGeneration(Classification):
         members = tuple(self.sequence_graph(pattern, len(sequence) - 1) for sequence in sequences)
         x = torch.tensor([token for sequence in sequences for token in sequence[:-1]])
         target = torch.tensor([token for sequence in sequences for token in sequence[1:]])
-        return TokenBatch.of(members, x, target)
+        return NodeTargets.of(members, x, target)
 
     def ruled(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The outputs [N, C], -∞ for tokens that break the rules."""
-        return outputs.masked_fill(~self.tokens.allowed(batch_of(TokenBatch, batch).x), -torch.inf)
+        return outputs.masked_fill(~self.tokens.allowed(batch_of(NodeTargets, batch).x), -torch.inf)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return super().loss(self.ruled(outputs, batch), batch)
@@ -144,21 +130,21 @@ class GraphGeneration(Classification):
         """The scores of drawn graphs; the MMD are 2, their largest value, where there is none to compare."""
         graphs = [graph for graph in drawn if graph is not None]
         train, test, count = self.splits["train"], self.splits["test"], max(len(drawn), 1)
-        classes = isomorphism_classes([*train, *graphs])
+        classes = comparison.isomorphism_classes([*train, *graphs])
         known, drawn_classes = set(classes[: len(train)]), classes[len(train) :]
         valid = [self.family.valid(graph) for graph in graphs]
         new = [name not in known for name in drawn_classes]
         generator = torch.Generator().manual_seed(0)
-        chance = [random_alike(graph, generator) for graph in test]
+        chance = [comparison.random_alike(graph, generator) for graph in test]
         return {
             "valid": sum(valid) / count,
             "novel": sum(new) / count,
             "valid and novel": sum(a and b for a, b in zip(valid, new, strict=True)) / count,
             "unique": len(set(drawn_classes)) / count,
-            "degree": degree_discrepancy(graphs, test) if graphs else 2.0,
-            "clustering": clustering_discrepancy(graphs, test) if graphs else 2.0,
-            "degree of random graphs": degree_discrepancy(chance, test),
-            "clustering of random graphs": clustering_discrepancy(chance, test),
+            "degree": comparison.degree_discrepancy(graphs, test) if graphs else 2.0,
+            "clustering": comparison.clustering_discrepancy(graphs, test) if graphs else 2.0,
+            "degree of random graphs": comparison.degree_discrepancy(chance, test),
+            "clustering of random graphs": comparison.clustering_discrepancy(chance, test),
         }
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
@@ -213,11 +199,8 @@ class GraphGeneration(Classification):
         """A drawn graph as JSON can hold it."""
         if graph is None:
             return {"valid": False}
-        return {
-            "nodes": graph.num_receivers,
-            "links": links_of(graph).T.tolist(),
-            "valid": self.family.valid(graph),
-        }
+        links = links_of(graph).T.tolist()
+        return {"nodes": graph.num_receivers, "links": links, "valid": self.family.valid(graph)}
 
 
 def _sentence(described: Mapping[str, Any]) -> str:

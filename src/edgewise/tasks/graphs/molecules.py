@@ -1,14 +1,12 @@
-"""Molecules as graphs: atoms listen to the atoms that they are bonded to; read from SMILES by RDKit."""
-
-from __future__ import annotations
+"""Molecules as graphs: atoms attend to the atoms that they are bonded to; read from SMILES by RDKit."""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +17,7 @@ from edgewise.tasks.core.source import local_folder, read_bytes
 from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 
+T = TypeVar("T")
 MAX_BYTES = 1 << 28
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
 BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
@@ -48,7 +47,7 @@ def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]
         >>> graph.edge_index().tolist(), e.argmax(1).tolist()
         ([[1, 0, 2, 1], [0, 1, 1, 2]], [0, 0, 1, 1])
     """
-    read = _read(smiles)
+    read = parse(smiles)
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in read.GetBonds()]
     edges = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T
     graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), read.GetNumAtoms())
@@ -59,7 +58,8 @@ def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]
     return graph, x, graph.sort_edges(torch.cat([bonds, bonds]))
 
 
-def _read(smiles: str) -> Any:
+def parse(smiles: str) -> Any:
+    """RDKit's molecule of a SMILES; a text that is none is a DataError."""
     read = rdkit().MolFromSmiles(smiles)
     if read is None or read.GetNumAtoms() == 0:
         raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
@@ -100,7 +100,7 @@ def _bond(bond: Any) -> list[float]:
 
 
 def _one_hot(value: object, known: Sequence[object], other: bool = False) -> list[float]:
-    hot = [float(value == one) for one in known]
+    hot = [float(value == entry) for entry in known]
     return hot + [float(not any(hot))] if other else hot
 
 
@@ -120,7 +120,7 @@ def descriptors(smiles: str) -> Tensor:
         >>> round(descriptors("CCO")[names.index("MolWt")].item(), 2)
         46.07
     """
-    read = _read(smiles)
+    read = parse(smiles)
     from rdkit.Chem import Descriptors
 
     values = torch.tensor([float(compute(read)) for _, compute in Descriptors.descList], dtype=torch.float64)
@@ -142,7 +142,7 @@ def standardised(values: Tensor, rows: Tensor, most: float = 3.0) -> Tensor:
 
 
 def rdkit() -> Any:
-    """RDKit's `Chem`, which then keeps its complaints to itself."""
+    """RDKit's `Chem`, which then logs nothing."""
     try:
         from rdkit import Chem
         from rdkit.rdBase import DisableLog
@@ -186,25 +186,27 @@ def molecules(
     """
     path = local_folder("esol", [file], folder) / file
     texts, values = read_table(path, smiles, value)
-    members, of_atoms, of_bonds, of_wholes = [], [], [], []
+    members, x, e = zip(*read_each(path, texts, lambda text: _molecule(text, crippen)), strict=True)
+    splits = shuffled(len(texts), fold)
+    u = standardised(torch.stack(read_each(path, texts, _descriptors)), splits["train"]) if whole else None
+    known = torch.cat(e) if bonds else None
+    graphs = Graphs(members, torch.cat(x), torch.tensor(values), splits, names=tuple(texts), e=known, u=u)
+    return GraphRegression(path.stem, graphs)
+
+
+_molecule = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules
+_descriptors = lru_cache(maxsize=10_000)(descriptors)
+
+
+def read_each(path: Path, texts: Sequence[str], read: Callable[[str], T]) -> list[T]:
+    """What `read` makes of each SMILES of a file; a DataError about one names its line."""
+    made = []
     for line, text in enumerate(texts, start=2):
         try:
-            graph, x, e = _remembered(text, crippen)
-            of_wholes += [_described(text)] if whole else []
+            made.append(read(text))
         except DataError as error:
             raise DataError(f"{path}: line {line}: {error}") from error
-        members.append(graph)
-        of_atoms.append(x)
-        of_bonds.append(e)
-    splits = shuffled(len(texts), fold)
-    targets = torch.tensor(values, dtype=torch.float32)
-    atoms, known = torch.cat(of_atoms), torch.cat(of_bonds) if bonds else None
-    u = standardised(torch.stack(of_wholes), splits["train"]) if whole else None
-    return GraphRegression(path.stem, Graphs(tuple(members), atoms, targets, splits, names=tuple(texts), e=known, u=u))
-
-
-_remembered = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules
-_described = lru_cache(maxsize=10_000)(descriptors)
+    return made
 
 
 def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:

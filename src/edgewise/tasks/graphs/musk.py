@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete
 from edgewise.tasks.core.source import Remote, find_folder, read_bytes
-from edgewise.tasks.core.splits import Splits, dealt
+from edgewise.tasks.core.splits import FOLDS, Splits, dealt
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
@@ -23,19 +23,11 @@ FILE = Remote(
     sha256="70df92db207795ce7d3a8212d8f945a6b4b2d29eff2a5be1cfa11e8e36d02e9e",
     max_bytes=1 << 20,
 )
-FOLDS = 10
 
 
 @dataclass(frozen=True)
 class Bags:
-    """Examples that are sets of instances.
-
-    Args:
-        x: Features of each bag's instances, one tensor [n, C] for each bag.
-        labels: The bags' classes [B].
-        names: The bags' names.
-        classes: The classes' names.
-    """
+    """Examples that are sets of instances: features x of each bag [n, C], its class in labels [B], and the names."""
 
     x: tuple[Tensor, ...]
     labels: Tensor
@@ -46,12 +38,8 @@ class Bags:
 class BagClassification(GraphClassification):
     """Classification of bags: each is a complete graph of its instances.
 
-    Args:
-        name: The task's name.
-        bags: The data.
-        fold: Which tenth of the bags tests; the others train. They validate too, because no bag can be spared: the
-            best weights are then those that fit the training bags best.
-        seed: Chooses the folds: each has its share of every class.
+    The bags of one fold test; the others train, and validate too, because no bag can be spared: the best weights are
+    then those that fit the training bags best. Each fold has its share of every class.
 
     Errors      a fold that there is none of is a `ConfigError`.
     """

@@ -1,7 +1,5 @@
 """Graph classification and regression: many graphs, one output each; a batch of them is one disjoint graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,14 +70,10 @@ class GraphClassification(NumberedExamples, Classification):
         self.epoch_size = len(graphs.splits["train"])
         self.has_test = len(graphs.splits["test"]) > 0
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
-        self.signature = Features(graphs.x.shape[-1], self.outputs, whole_graph=True, edges=edges, whole=whole)
+        outputs = len(graphs.classes) or 1  # a value, where there are no classes
+        self.signature = Features(graphs.x.shape[-1], outputs, whole_graph=True, edges=edges, whole=whole)
         self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
         self._x = graphs.x.split([member.num_receivers for member in graphs.members])
-
-    @property
-    def outputs(self) -> int:
-        """Width of the model's output for a graph."""
-        return len(self.graphs.classes)
 
     @cached
     def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
@@ -155,10 +149,6 @@ class GraphRegression(GraphClassification):
         values = graphs.targets[graphs.splits["train"]].double()
         self.mean, deviation = float(values.mean()), float(values.std(correction=0))
         self.deviation = deviation or 1.0
-
-    @property
-    def outputs(self) -> int:
-        return 1
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         wanted = (batch.target - self.mean) / self.deviation

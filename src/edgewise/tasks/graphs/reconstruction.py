@@ -1,7 +1,5 @@
 """Graph auto-encoding: each node becomes a few numbers, from which it is decoded which nodes are linked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Circular skip links: rings with chords, all alike to message passing, ten classes up to isomorphism. Generated."""
 
-from __future__ import annotations
-
 import torch
 
 from edgewise.errors import ConfigError

@@ -1,20 +1,17 @@
 """Molecules as texts: masked characters of SMILES, and a measured property guessed from them; RDKit respells them."""
 
-from __future__ import annotations
-
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import DisjointBatch
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.graphs.molecules import rdkit, read_table
+from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
 from edgewise.tasks.text.tokenization import BEGIN, END, CharacterTokenizer
@@ -25,12 +22,7 @@ TOKENIZER = CharacterTokenizer(ALPHABET)
 ESOL = "measured log solubility in mols per litre"
 
 
-@lru_cache(maxsize=1 << 14)
-def _molecule(smiles: str) -> Any:
-    read = rdkit().MolFromSmiles(smiles)
-    if read is None or read.GetNumAtoms() == 0:
-        raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
-    return read
+_molecule = lru_cache(maxsize=1 << 14)(parse)  # every epoch respells the same molecules
 
 
 def canonical(smiles: str) -> str:
@@ -60,7 +52,6 @@ def respelt(smiles: str, generator: Generator) -> str:
 class SmilesRegression(GraphRegression):
     """A property of molecules from their SMILES: a text is a complete graph over its characters and two ends.
 
-    Equation    as GraphRegression
     Shapes      BEGIN, the n characters of a SMILES, END: n + 2 nodes
     Errors      DataError for a SMILES longer than `length`
     Edge cases  each molecule is respelt each time it is read to train (where `respell`), and read in its canonical
@@ -71,7 +62,7 @@ class SmilesRegression(GraphRegression):
     def __init__(self, name: str, graphs: Graphs, length: int, respell: bool = True) -> None:
         super().__init__(name, graphs)
         self.respell = respell
-        self.signature = Tokens(TOKENIZER.size, self.outputs, length=length, whole_graph=True)
+        self.signature = Tokens(TOKENIZER.size, self.signature.outputs, length=length, whole_graph=True)
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: Generator | None = None) -> DisjointBatch:
         """Those molecules; in training, each is respelt."""
@@ -134,9 +125,7 @@ def smiles(
 ) -> SmilesRegression:
     """Guess a measured property of molecules from their SMILES as texts; by default solubility (ESOL, log mol/l).
 
-    The molecules are cut at random into 80 % to train on, 10 % to choose the weights by and 10 % to test.
-
-    Reference   Delaney 2004 (data); Wu et al. 2018, "MoleculeNet" (the random split and the metric)
+    Reference   as `molecules`, whose cuts these are
 
     Args:
         file: The CSV file's name, with a line of column names first.
@@ -156,8 +145,8 @@ def smiles(
     cut = shuffled(len(texts), fold)
     order = torch.randperm(len(cut["train"]), generator=Generator().manual_seed(fold))
     cut["train"] = cut["train"][order[:labels]].sort().values
-    tokens = [framed(name, one, length) for one in TOKENIZER.encode(texts)]
-    members = tuple(text_graph(None, len(one)) for one in tokens)
+    tokens = [framed(name, text, length) for text in TOKENIZER.encode(texts)]
+    members = tuple(text_graph(None, len(text)) for text in tokens)
     graphs = Graphs(members, torch.cat(tokens), torch.tensor(values), cut, names=tuple(texts))
     return SmilesRegression(f"smiles {name}", graphs, length, respell)
 
@@ -166,10 +155,4 @@ def _read(file: str, smiles: str, value: str, folder: str | None) -> tuple[str, 
     """The file's name without its ending, the molecules in their canonical spelling, and the numbers."""
     path = local_folder("esol", [file], folder) / file
     texts, values = read_table(path, smiles, value)
-    spelt = []
-    for line, text in enumerate(texts, start=2):
-        try:
-            spelt.append(canonical(text))
-        except DataError as error:
-            raise DataError(f"{path}: line {line}: {error}") from error
-    return path.stem, spelt, values
+    return path.stem, read_each(path, texts, canonical), values

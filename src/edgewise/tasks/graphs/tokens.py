@@ -1,7 +1,5 @@
 """Graphs as sequences: node after node in the order of a search, each followed by the earlier nodes it is linked to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Graph data sets in the TU Dortmund folder format: NAME_A.txt, NAME_graph_indicator.txt and what goes with them."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -30,16 +28,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class TUFolder:
     """What the files of a data set say.
 
-    Args:
-        edges: Senders and receivers [2, E], counted from 0 over all graphs.
-        owner: The graph of each node [N], ascending.
-        node_labels: Label columns [N, L] of integers, or none.
-        node_attributes: Attributes [N, A], or none.
-        edge_labels: Label columns [E, L] of integers, or none.
-        edge_attributes: Attributes [E, A], or none.
-        targets: Class [G] of each graph as the file writes it, or its value.
-        is_class: Whether the targets are classes.
-    """
+    Senders and receivers [2, E] are counted from 0 over all graphs, of which `owner` [N], ascending, names each node's.
+    Labels [N, L] are integers; targets [G] are classes as the file writes them, or values."""
 
     edges: Array
     owner: Array

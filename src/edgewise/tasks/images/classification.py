@@ -78,12 +78,6 @@ def move(pixels: Tensor, moves: Tensor) -> Tensor:
 class ImageClassification(NumberedExamples, Classification):
     """Each image is one example: P patches [B, P, C] on one shared graph, one output per image.
 
-    Args:
-        name: The task's name.
-        images: The data.
-        patch: Height and width of a patch in pixels; 0 takes the whole image as one node.
-        shift: Each training image is moved by up to so many pixels down and across, drawn anew in every batch.
-
     Errors      a patch that does not divide the image, or a shift that could move all of it out, is a `ConfigError`.
     """
 

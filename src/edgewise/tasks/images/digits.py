@@ -1,12 +1,10 @@
 """Handwritten digits of 8 x 8 pixels, 1,797 of them, as distributed with scikit-learn. Embedded, real."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
-from edgewise.errors import ConfigError
 from edgewise.tasks.core.splits import cut
+from edgewise.tasks.core.task import check_range
 from edgewise.tasks.images.classification import ImageClassification, Images
 
 TRAIN, VALID = 1297, 140  # of 1,797 images
@@ -33,19 +31,12 @@ def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
     """
     from sklearn.datasets import load_digits
 
-    if not 0 <= seed < 1 << 32:
-        raise ConfigError(f"seed must be a number from 0 to 2**32 - 1, not {seed}")
+    check_range(0, 2**32 - 1, seed=seed)
     data = load_digits()
     pixels = torch.from_numpy(data.images.astype("uint8"))
     order = torch.from_numpy(np.random.RandomState(seed).permutation(len(pixels)))
     splits = cut(order, (TRAIN, TRAIN + VALID))
     grey = pixels[splits["train"]].double()
-    images = Images(
-        pixels=pixels,
-        labels=torch.from_numpy(data.target.astype("int64")),
-        classes=tuple(str(digit) for digit in data.target_names),
-        mean=grey.mean().item(),
-        deviation=grey.std(correction=0).item(),
-        splits=splits,
-    )
+    labels, classes = torch.from_numpy(data.target.astype("int64")), tuple(map(str, data.target_names))
+    images = Images(pixels, labels, classes, grey.mean().item(), grey.std(correction=0).item(), splits)
     return ImageClassification("digits", images, patch)

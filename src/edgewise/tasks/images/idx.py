@@ -1,11 +1,6 @@
 """The IDX file format: a magic number, the sizes, then one unsigned byte per value; plain or gzipped."""
 
-from __future__ import annotations
-
-import gzip
-import io
 import struct
-import zlib
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.errors import DataError
-from edgewise.tasks.core.source import read_bytes
+from edgewise.tasks.core.source import gunzip, read_bytes
 
 MAX_BYTES = 1 << 28
 UNSIGNED_BYTES = 0x08
@@ -30,7 +25,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]
     """
     content = read_bytes(path, MAX_BYTES)
     if content.startswith(b"\x1f\x8b"):
-        content = _unzip(path, content)
+        content = gunzip(path, content, MAX_BYTES)
     header = 4 + 4 * dimensions
     if len(content) < header:
         raise DataError(f"{path}: truncated; an IDX header of {header} bytes was expected, it has {len(content)}")
@@ -45,14 +40,3 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]
         size = " x ".join(map(str, shape))
         raise DataError(f"{path}: {fault}; its header promises {size} = {expected} bytes, {found} follow")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy()
-
-
-def _unzip(path: Path, content: bytes) -> bytes:
-    try:
-        with gzip.open(io.BytesIO(content)) as file:
-            unpacked = file.read(MAX_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: a damaged gzip file ({error})") from error
-    if len(unpacked) > MAX_BYTES:
-        raise DataError(f"{path}: unpacks to more than the {MAX_BYTES:,} bytes that it may have")
-    return unpacked

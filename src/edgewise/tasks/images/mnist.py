@@ -1,7 +1,5 @@
 """MNIST: 70,000 handwritten digits of 28 x 28 pixels, read from its four IDX files."""
 
-from __future__ import annotations
-
 from math import isfinite
 
 import torch
@@ -15,18 +13,13 @@ from edgewise.tasks.images.classification import ImageClassification, Images
 from edgewise.tasks.images.idx import read_idx
 
 _ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-FILES = {
-    file.name.removesuffix(".gz"): file
-    for file in (
-        Remote(name, _ADDRESS + name, sha256, max_bytes=1 << 24)
-        for name, sha256 in (
-            ("train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
-            ("train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
-            ("t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
-            ("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
-        )
-    )
+_SHA256 = {
+    "train-images-idx3-ubyte": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
+FILES = {name: Remote(f"{name}.gz", f"{_ADDRESS}{name}.gz", sha256, 1 << 24) for name, sha256 in _SHA256.items()}
 SIDE, TRAIN, VALID, TEST = 28, 55_000, 5_000, 10_000
 
 
@@ -119,11 +112,4 @@ def _read(folder: str | None, download: bool) -> tuple[Tensor, Tensor]:
 
 
 def _images(pixels: Tensor, labels: Tensor) -> Images:
-    return Images(
-        pixels=pixels,
-        labels=labels,
-        classes=tuple("0123456789"),
-        mean=0.1307 * 255,
-        deviation=0.3081 * 255,
-        splits=fixed(TRAIN, VALID, TEST),
-    )
+    return Images(pixels, labels, tuple("0123456789"), 0.1307 * 255, 0.3081 * 255, fixed(TRAIN, VALID, TEST))

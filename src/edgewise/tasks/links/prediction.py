@@ -1,7 +1,5 @@
 """Link prediction: node embeddings whose inner products say which nodes are linked; graph auto-encoders."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -26,11 +24,8 @@ VALID, TEST = 0.05, 0.1
 
 @dataclass
 class PairBatch(Batch):
-    """The whole training graph, and the pairs of nodes whose links the loss reads.
-
-    Args:
-        pairs: Columns {i, j} [2, M]; `target` is 1 where they are linked and 0 where not.
-    """
+    """The whole training graph, and the pairs {i, j} [2, M] of nodes whose links the loss reads; `target` is 1 where
+    they are linked and 0 where not."""
 
     pairs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
 
@@ -152,12 +147,12 @@ class LinkPrediction(Task):
         z = self.embeddings(model.eval()(graph, self.x.to(device))).double().cpu()
         if len(nodes) == 2:
             chance = inner_product(z, torch.tensor(nodes)[:, None]).sigmoid().item()
-            return {"nodes": nodes, "probability": chance, "training link": self._listens(nodes[0], nodes[1])}
+            return {"nodes": nodes, "probability": chance, "training link": self._linked(nodes[0], nodes[1])}
         chances = (z @ z[nodes[0]]).sigmoid()
-        new = [j for j in chances.argsort(descending=True).tolist() if j != nodes[0] and not self._listens(nodes[0], j)]
+        new = [j for j in chances.argsort(descending=True).tolist() if j != nodes[0] and not self._linked(nodes[0], j)]
         return {"node": nodes[0], "links": [{"node": j, "probability": chances[j].item()} for j in new[:10]]}
 
-    def _listens(self, i: int, j: int) -> bool:
+    def _linked(self, i: int, j: int) -> bool:
         graph = self.cut.graph
         return bool((graph.senders[graph.offsets[i] : graph.offsets[i + 1]] == j).any())
 

@@ -1,7 +1,5 @@
 """Citation graphs: papers, their words, who cites whom, and the subject of a few."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
@@ -12,7 +10,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.core.splits import SPLITS, Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 from edgewise.tasks.nodes.planetoid import PARTS, read_planetoid
 
@@ -96,10 +94,6 @@ def citation(
         words = diags(np.divide(1, totals, out=np.zeros_like(totals), where=totals > 0)) @ words
     graph = Graph.from_edge_index(torch.from_numpy(data.edges), len(data.labels))
     classes = CLASSES.get(dataset, tuple(f"class {c}" for c in range(data.classes)))
-    splits: Splits = {
-        "train": torch.from_numpy(data.train),
-        "valid": torch.from_numpy(data.valid),
-        "test": torch.from_numpy(data.test),
-    }
+    splits: Splits = {split: torch.from_numpy(getattr(data, split)) for split in SPLITS}
     labels = torch.from_numpy(data.labels)
     return NodeClassification(dataset, Nodes(graph, SparseFeatures.from_scipy(words), labels, classes, splits))

@@ -1,7 +1,5 @@
 """Node classification: one graph, a class per node, and the nodes whose class is known in each split."""
 
-from __future__ import annotations
-
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +37,7 @@ class Nodes:
     """The data of a node classification.
 
     Args:
-        graph: Who listens to whom among N nodes.
+        graph: Who attends to whom among N nodes.
         x: Their features [N, C], dense or sparse.
         labels: Their classes [N]; -1 where unknown.
         classes: The classes' names.
@@ -128,11 +126,8 @@ class NodeClassification(OneGraph, Classification):
         predictions = []
         for node in chosen:
             probabilities, label = class_probabilities(logits[node], classes), int(self.nodes.labels[node])
-            prediction = {
-                "node": node,
-                "class": next(iter(probabilities)),
-                "label": classes[label] if label >= 0 else None,
-            }
+            known = classes[label] if label >= 0 else None
+            prediction = {"node": node, "class": next(iter(probabilities)), "label": known}
             predictions.append(prediction | {"probabilities": probabilities})
         return {"nodes": predictions}
 

@@ -1,7 +1,5 @@
 """A curve from noisy points: what is the function between the measurements?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any

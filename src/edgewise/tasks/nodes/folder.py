@@ -1,6 +1,4 @@
-"""A graph of one's own: nodes with features and classes, and who listens to whom, from CSV, Parquet or .npz files."""
-
-from __future__ import annotations
+"""A graph of one's own: nodes with features and classes, and who attends to whom, from CSV, Parquet or .npz files."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +34,7 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -
 
     Args:
         folder: Where the files lie.
-        undirected: Let every node also listen to those that listen to it.
+        undirected: Let every node also attend to those that attend to it.
         fold: Seed of the random cut: another number, another cut.
 
     Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names the line, the

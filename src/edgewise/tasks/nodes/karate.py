@@ -19,7 +19,7 @@ def karate(loops: bool = False) -> NodeClassification:
     Reference   Zachary 1977, as distributed with networkx
 
     Args:
-        loops: Let every member listen to itself as well. Off by default, because layers that want self-loops (GCN,
+        loops: Let every member attend to itself as well. Off by default, because layers that want self-loops (GCN,
             GAT) add them and others (GIN, GraphSAGE) treat the node itself apart.
 
     Example
@@ -34,11 +34,7 @@ def karate(loops: bool = False) -> NodeClassification:
     graph = Graph.from_edge_index(torch.cat([friends, friends.flip(0)], 1), len(club))
     classes = ("Mr. Hi", "Officer")
     labels = torch.tensor([classes.index(club.nodes[member]["club"]) for member in sorted(club)])
-    splits: Splits = {
-        "train": torch.tensor([0, 33]),
-        "valid": torch.arange(2, 33, 2),
-        "test": torch.arange(1, 33, 2),
-    }
+    splits: Splits = {"train": torch.tensor([0, 33]), "valid": torch.arange(2, 33, 2), "test": torch.arange(1, 33, 2)}
     if loops:
         graph = graph.add_self_loops()
     return NodeClassification("karate", Nodes(graph, torch.eye(len(club)), labels, classes, splits))

@@ -5,8 +5,6 @@ does not need is refused before anything runs. The few globals that are left are
 only record what they are given: no code of numpy or scipy ever sees the file's bytes unchecked.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import pickletools

@@ -1,7 +1,5 @@
 """The Planetoid files of a citation data set: eight of them, ind.NAME.x and so on, written by Python 2."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +21,10 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Planetoid:
-    """A citation graph.
+    """A citation graph: bags of words [N, C] and classes [N] of its papers, -1 for one that the files do not describe.
 
-    Args:
-        features: Bags of words [N, C], as the files have them.
-        labels: Classes [N]; -1 for a paper that the files do not describe.
-        classes: The number of classes.
-        edges: [2, E] citations in both directions, each once, without self-loops.
-        train: The papers of x.
-        valid: The 500 papers after them.
-        test: The papers of test.index, in the file's order.
-    """
+    Citations [2, E] are in both directions, each once, without self-loops. The papers of x train, the 500 after them
+    validate, and those of test.index test, in the file's order."""
 
     features: csr_matrix
     labels: Ints
@@ -65,7 +56,7 @@ def read_planetoid(folder: Path, name: str) -> Planetoid:
         _same(label_file, labels.shape[1], files["ally"], ally.shape[1], "columns")
     papers, train = allx.shape[0], x.shape[0]
     if not 0 < train <= papers - VALID:
-        room = f"expected 1 to {papers - VALID}, for the last {VALID} of allx's {papers} rows are kept for validation"
+        room = f"expected 1 to {papers - VALID}, for the last {VALID} of allx's {papers} rows are for validation"
         raise DataError(f"{files['x']}: has {train} rows; {room}")
     pairs = _pairs(files["graph"])
     count = int(pairs.max()) + 1 if pairs.size else 0
@@ -142,6 +133,6 @@ def _test_index(path: Path, papers: int, count: int) -> Ints:
     return test
 
 
-def _same(file: Path, found: int, other: Path, expected: int, what: str) -> None:
-    if found != expected:
-        raise DataError(f"{file}: has {found} {what}, expected the {expected} of {other.name}")
+def _same(file: Path, actual: int, other: Path, expected: int, what: str) -> None:
+    if actual != expected:
+        raise DataError(f"{file}: has {actual} {what}, expected the {expected} of {other.name}")

@@ -14,7 +14,7 @@ from edgewise.graphs.derived import cached
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import ascending, cut
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import Pattern, check_range
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 MOST_WORKERS = 64
@@ -22,10 +22,7 @@ MOST_WORKERS = 64
 
 @dataclass
 class SampledBatch(Batch):
-    """Some nodes and, for each layer, some of the neighbours that it listens to.
-
-    `x` holds the features of the sample's nodes, and the outputs are those of the seeds, in order.
-    """
+    """Some seeds and, for each layer, some of their neighbours: `x` is of all these nodes, the outputs of the seeds."""
 
     graph: Sample | LayerSample
 
@@ -42,11 +39,7 @@ class SampledNodes(NodeClassification):
                 and their edges are first seen in evaluation, which reads all neighbours of the whole graph
     Reference   Hamilton, Ying & Leskovec, "Inductive representation learning on large graphs", 2017
 
-    Args:
-        fanouts: Neighbours to draw in each hop, from the seeds outwards, one number per layer of the model; none: train
-            on the whole training graph at once.
-        layerwise: Draw each layer's senders by importance among all nodes instead, `fanouts` of them, as FastGCN does.
-        workers: Threads that draw the batches of the next steps while this one trains. The batches are the same.
+    Without fan-outs it trains on the whole training graph at once; the options are those of `planted`.
     """
 
     def __init__(
@@ -59,8 +52,7 @@ class SampledNodes(NodeClassification):
         workers: int = 0,
     ) -> None:
         super().__init__(name, nodes)
-        if not 0 <= workers <= MOST_WORKERS:
-            raise ConfigError(f"task.workers must be from 0 to {MOST_WORKERS}, not {workers}")
+        check_range(0, MOST_WORKERS, workers=workers)
         self.workers = workers if fanouts else 0  # without fan-outs there is one batch
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         if fanouts:
@@ -115,7 +107,7 @@ def planted(
 ) -> SampledNodes:
     """Guess the planted classes of a generated graph's nodes, on sampled neighbours, for graphs of any size.
 
-    Each node has a class, evenly drawn; it listens to `degree` others, each drawn from its own class with probability
+    Each node has a class, evenly drawn; it attends to `degree` others, each drawn from its own class with probability
     `same` and from all nodes else. Its features are normal noise of deviation 1 around its class's centre, and the
     centres are normal with deviation `signal`. Half of the nodes train, a quarter chooses the weights, a quarter tests.
 
@@ -123,7 +115,7 @@ def planted(
 
     Args:
         nodes: How many nodes.
-        degree: How many others each node listens to.
+        degree: How many others each node attends to.
         classes: How many classes.
         channels: Width of the features.
         same: How often a neighbour is drawn from the node's own class.

@@ -1,7 +1,5 @@
 """WebKB: the pages of a university, their words and their links; neighbours are mostly of other classes."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any, Literal
@@ -15,11 +13,11 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder, local_folder, read_bytes
-from edgewise.tasks.core.splits import Split, Splits
+from edgewise.tasks.core.splits import FOLDS, Split, Splits
+from edgewise.tasks.core.task import check_range
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
 MAX_BYTES = 1 << 26
-FOLDS = 10
 CLASSES = 5
 MASKS: dict[Split, str] = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 
@@ -73,14 +71,13 @@ def webkb(
     Args:
         dataset: "texas", "wisconsin" or "cornell": the files' first word. The project's tests read Texas alone.
         fold: Which of the ten cuts, from 0 to 9.
-        undirected: Let pages also listen to those that link to them. False: only to those that they are linked from.
+        undirected: Let pages also attend to those that link to them. False: only to those that they are linked from.
         folder: Where the files NAME_out1_graph_edges.txt etc. lie (default: webkb in $EDGEWISE_DATA, then the cache).
         download: Fetch what is missing of Texas from the repository of its cuts, over TLS and verified by its hash.
 
     Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names it.
     """
-    if not 0 <= fold < FOLDS:
-        raise ConfigError(f"task.fold must be one of 0 to {FOLDS - 1}, not {fold}")
+    check_range(0, FOLDS - 1, fold=fold)
     if dataset not in ("texas", "wisconsin", "cornell"):
         raise ConfigError(f"unknown WebKB data set {dataset!r}; known are texas, wisconsin, cornell")
     cut = f"{dataset}_split_0.6_0.2_{fold}.npz"

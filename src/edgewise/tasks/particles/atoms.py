@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from edgewise.errors import ConfigError, EdgewiseError, installing
 
 KINETIC = 103.642696526805  # eV in 1 u Å²/fs²
 STEP, FRICTION = 5.0, 0.01  # fs; 1/fs
+MOVING = ("positions", "velocities", "forces", "energies")  # what differs from frame to frame
 Ase = Any  # ase is optional, so its types cannot be named
 
 
@@ -37,13 +38,15 @@ class Frames:
         """Kinetic energies [*] in eV: Σ_i ½ m_i |v_i|²."""
         return 0.5 * KINETIC * (self.masses[:, None] * self.velocities.square()).sum((-1, -2))
 
-    @classmethod
-    def stacked(cls, trajectories: list[Frames]) -> Frames:
+    @staticmethod
+    def stacked(trajectories: list[Frames]) -> Frames:
         """Trajectories [M, T] of the same atoms."""
-        same = trajectories[0]
-        moving = ("positions", "velocities", "forces", "energies")
-        parts = {name: torch.stack([getattr(one, name) for one in trajectories]) for name in moving}
-        return cls(same.numbers, same.masses, same.cell, **parts)
+        parts = {name: torch.stack([getattr(part, name) for part in trajectories]) for name in MOVING}
+        return replace(trajectories[0], **parts)
+
+    def since(self, frame: int) -> Frames:
+        """A trajectory from one of its frames on."""
+        return replace(self, **{name: getattr(self, name)[frame:] for name in MOVING})
 
     def atoms(self, *index: int) -> Ase:
         """One frame as ASE's `Atoms`, with its velocities."""
@@ -63,7 +66,7 @@ def simulate(
     Equation    m_i x_i'' = F_i = -∂E/∂x_i, by velocity Verlet;
                 with a temperature m_i x_i'' = F_i - γ m_i x_i' + √(2 γ m_i k T) η_i, η_i white noise
     Symbols     atoms = an `ase.Atoms`, which stays as it is; calculator = any ASE calculator; step in fs; frames = how
-                many are kept, the first of them now, the next after `every` steps each; temperature = T in K;
+                many are recorded, the first of them now, the next after `every` steps each; temperature = T in K;
                 γ = 0.01/fs
     Shapes      N atoms -> `Frames` [frames]
     Errors      ConfigError for a number that cannot be, or a cell that is no box along the axes
@@ -85,16 +88,14 @@ def simulate(
 
         bath = {"temperature_K": temperature, "friction": FRICTION / ase.units.fs, "fixcm": False}
         motion = Langevin(body, step * ase.units.fs, rng=np.random.RandomState(seed), **bath)
-    kept: dict[str, list[Any]] = {"positions": [], "velocities": [], "forces": [], "energies": []}
+    states: list[tuple[Any, ...]] = []
     for frame in range(frames):
         if frame:
             motion.run(every)
-        kept["positions"].append(body.get_positions())
-        kept["velocities"].append(body.get_velocities() * ase.units.fs)
-        kept["forces"].append(body.get_forces())
-        kept["energies"].append(body.get_potential_energy())
+        velocities = body.get_velocities() * ase.units.fs
+        states.append((body.get_positions(), velocities, body.get_forces(), body.get_potential_energy()))
     still = torch.from_numpy(body.numbers).long(), torch.from_numpy(body.get_masses()).double(), cell
-    return Frames(*still, **{name: torch.from_numpy(np.stack(values)).double() for name, values in kept.items()})
+    return Frames(*still, *(torch.from_numpy(np.stack(values)).double() for values in zip(*states, strict=True)))
 
 
 def box(atoms: Ase) -> Tensor:
@@ -111,12 +112,9 @@ def box(atoms: Ase) -> Tensor:
 class Drift:
     """How the total energy E of a simulation changed, in eV; what should stay the same, stays.
 
-    Args:
-        largest: max_t |E(t) - E(0)|.
-        trend: Slope of the straight line through E(t), times the whole duration.
-        kinetic: Mean kinetic energy: the stricter measure for atoms that hardly move beside how firmly they hold.
-        total: |E(0)|, which depends on where energy is counted from.
-    """
+    Symbols     largest = max_t |E(t) - E(0)|; trend = slope of the line through E(t), times the whole duration;
+                kinetic = its mean, the stricter measure for atoms that hardly move beside how firmly they hold;
+                total = |E(0)|, which depends on where energy is counted from"""
 
     largest: float
     trend: float

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,6 +10,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError, DataError, installing
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.core.task import check_range
 from edgewise.tasks.particles.rollout import Scene
 from edgewise.tasks.particles.simulation import LONGEST, Simulation
 
@@ -48,7 +47,10 @@ def simulate(places: Floats, velocities: Floats, frames: int, substeps: int = SU
     Cost        O(frames substeps N²): a second for 60 discs and 206 frames
     Reference   Cundall & Strack, 1979; the friction is that of dissipative particle dynamics, at temperature 0
     """
-    openmm = _openmm()
+    try:
+        import openmm
+    except ImportError:
+        raise DataError(f"this scene is simulated by OpenMM: {installing('physics')}") from None
     overlap = [f"max(0, {RADIUS} - {axis})^2 + max(0, {axis} - {SIDE - RADIUS})^2" for axis in "xy"]
     outside = openmm.CustomExternalForce(f"{GRAVITY} * y + {STIFFNESS} * ({' + '.join(overlap)})")
     pairs = openmm.CustomNonbondedForce(f"{STIFFNESS / 2} * max(0, {2 * RADIUS} - r)^2")
@@ -70,14 +72,6 @@ def simulate(places: Floats, velocities: Floats, frames: int, substeps: int = SU
             steps.step(substeps)
         film[frame] = context.getState(getPositions=True).getPositions(asNumpy=True)._value[:, :2]
     return film
-
-
-def _openmm() -> Any:
-    try:
-        import openmm
-    except ImportError:
-        raise DataError(f"this scene is simulated by OpenMM: {installing('physics')}") from None
-    return openmm
 
 
 def granular(
@@ -105,15 +99,12 @@ def granular(
         noise: Noise on the moves that are read in training, in units of their deviation.
         seed: Chooses the films.
     """
-    for name, value, most in (("training", training, 100_000), ("held_out", held_out, 100_000)):
-        if not 1 <= value <= most:
-            raise ConfigError(f"{name} must be from 1 to {most}, not {value}")
+    check_range(1, 100_000, training=training, held_out=held_out)
     if not 1 <= particles <= MOST:
         raise ConfigError(f"particles must be from 1 to {MOST}, not {particles}: the box has no room for more")
-    if not 2 <= history <= LONGEST_HISTORY:
-        raise ConfigError(f"history must be from 2 to {LONGEST_HISTORY} moves, not {history}")
-    if not 0 <= noise < 10 or not 0 <= seed < 2**32:
-        raise ConfigError(f"noise={noise} must be from 0 to 10 and seed={seed} from 0 to {2**32 - 1}")
+    check_range(2, LONGEST_HISTORY, history=history)
+    check_range(0, 10, noise=noise)
+    check_range(0, 2**32 - 1, seed=seed)
     films = _films(training + 2 * held_out, particles, seed)
     test, valid, train = torch.arange(len(films)).split([held_out, held_out, training])  # the first films are tests
     splits: Splits = {"test": test, "valid": valid, "train": train}

@@ -1,10 +1,10 @@
-"""Energies of atoms and forces on them, along trajectories simulated through ASE once, and kept in a cache."""
+"""Energies of atoms and forces on them, along trajectories simulated through ASE once, and cached."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,22 +16,19 @@ from edgewise.graphs import Graph, radius_graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.models.signature import Atoms
-from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
+from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.cache import Tensors
 from edgewise.tasks.core.cache import cached as stored
 from edgewise.tasks.core.drawing import Drawing, Parity, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split, fixed
-from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.particles.atoms import FRICTION, STEP, Ase, Frames, import_ase, simulate
 
 SPACE = 3
 EVERY = 10  # steps between two frames
 DRAWN = 2_000  # components of forces, at most
 WARM_UP = 20  # frames that are thrown away until the temperature is reached
-
-
-# What the command line can name
 
 
 def _emt() -> Ase:
@@ -76,7 +73,7 @@ def molecular_dynamics(
     """Learn the energy of atoms and the forces on them, along trajectories simulated by ASE; by default copper, Cu13.
 
     Each trajectory is a run of its own in a heat bath (Langevin, steps of 5 fs), with a seed of its own; after 1 ps of
-    warming up a frame is kept every 50 fs. Training, validation and test trajectories are different ones, at the same
+    warming up a frame is taken every 50 fs. Training, validation and test trajectories are different ones, at the same
     temperatures in turn. The targets are the energy in eV, and the force on every atom in eV/Å. The default takes about
     a minute, once: the frames are cached. It needs the extra `atoms`.
 
@@ -90,14 +87,13 @@ def molecular_dynamics(
         temperatures: Of the heat bath in K; the trajectories take them in turn.
         training: Training trajectories.
         held_out: Validation trajectories, and as many test trajectories.
-        frames: Frames kept of each trajectory.
-        radius: Distance in Å up to which atoms listen to one another.
+        frames: Frames of each trajectory.
+        radius: Distance in Å up to which atoms attend to one another.
         seed: Chooses the trajectories.
     """
-    for name, value in (("training", training), ("held_out", held_out), ("frames", frames)):
-        _check(name, value, 1, 1_000_000)
-    _check("size", size, 1, 20)
-    _check("seed", seed, 0, 2**31 - 1)
+    check_range(1, 1_000_000, training=training, held_out=held_out, frames=frames)
+    check_range(1, 20, size=size)
+    check_range(0, 2**31 - 1, seed=seed)
     if not temperatures or not all(0 < temperature <= 10_000 for temperature in temperatures):
         raise ConfigError(f"temperatures must be above 0 and at most 10000 K, not {list(temperatures)}")
     build, force = chosen("body", body, BODIES), chosen("calculator", calculator, CALCULATORS)
@@ -108,7 +104,7 @@ def molecular_dynamics(
     def run(number: int) -> Frames:
         at, own = temperatures[number % len(temperatures)], (seed * 1_000_003 + number) % 2**32
         moving = _warm(build(element, size), at, own)
-        return _after_warm_up(simulate(moving, force(), WARM_UP + frames, EVERY, STEP, at, own))
+        return simulate(moving, force(), WARM_UP + frames, EVERY, STEP, at, own).since(WARM_UP)
 
     def make() -> Tensors:
         stacked = Frames.stacked([run(number) for number in range(count)])
@@ -116,11 +112,6 @@ def molecular_dynamics(
 
     trajectories = Frames(**stored("molecular-dynamics", key, make, {"energies": (count, frames)}))
     return EnergiesAndForces("molecular-dynamics", trajectories, fixed(training, held_out, held_out), radius)
-
-
-def _check(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ConfigError(f"{name} must be from {least} to {most}, not {value}")
 
 
 def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
@@ -132,18 +123,6 @@ def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
         still *= np.sqrt((p**2 / m).sum() / (still**2 / m).sum())
     atoms.set_momenta(still)
     return atoms
-
-
-def _after_warm_up(frames: Frames) -> Frames:
-    moving = {name: getattr(frames, name)[WARM_UP:] for name in ("positions", "velocities", "forces", "energies")}
-    return Frames(frames.numbers, frames.masses, frames.cell, **moving)
-
-
-@dataclass
-class NodeTargets(DisjointBatch):
-    """Graphs side by side whose target has one row per node, as forces have."""
-
-    per_node: ClassVar[bool] = True
 
 
 class EnergiesAndForces(NumberedExamples):

@@ -1,4 +1,4 @@
-"""Charged particles in space: where will they be? Simulated as the EGNN paper does, once, and kept in a cache."""
+"""Charged particles in space: where will they be? Simulated as the EGNN paper does, once, and cached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split, fixed
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import Pattern, check_range
 
 Floats = NDArray[np.float64]
 
@@ -80,7 +80,7 @@ def simulate(charges: Floats, x: Floats, v: Floats, frames: tuple[int, ...]) -> 
     difference = np.zeros((len(pairs), particles))  # x_i - x_j of every pair is difference @ x
     difference[np.arange(len(pairs)), pairs[:, 0]] = 1
     difference[np.arange(len(pairs)), pairs[:, 1]] = -1
-    kept = np.empty((2, count, len(frames), particles, SPACE))
+    states = np.empty((2, count, len(frames), particles, SPACE))
     for block in np.array_split(np.arange(count), -(-count // AT_ONCE)):
         q = charges[block].T
         strength = q[pairs[:, 0]] * q[pairs[:, 1]]  # [pairs, M]
@@ -90,8 +90,8 @@ def simulate(charges: Floats, x: Floats, v: Floats, frames: tuple[int, ...]) -> 
             here += STEP * speed
             if step % EVERY == 0 and step // EVERY - 1 in frames:
                 frame = frames.index(step // EVERY - 1)
-                kept[0, block, frame], kept[1, block, frame] = here.transpose(2, 1, 0), speed.transpose(2, 1, 0)
-    return Trajectories(torch.from_numpy(charges.copy()), *torch.from_numpy(kept))
+                states[0, block, frame], states[1, block, frame] = here.transpose(2, 1, 0), speed.transpose(2, 1, 0)
+    return Trajectories(torch.from_numpy(charges.copy()), *torch.from_numpy(states))
 
 
 def _force(x: Floats, strength: Floats, difference: Floats) -> Floats:
@@ -129,20 +129,14 @@ def nbody(
         turned: Whether each training trajectory is turned, and mirrored or not, at random whenever it is read: for
             models that do not know that this changes nothing.
     """
-    _check("training", training, 1, POOL)
-    _check("held_out", held_out, 1, POOL)
-    _check("particles", particles, 1, 1000)
-    _check("horizon", horizon, 1, LENGTH // EVERY - 31)
-    _check("seed", seed, 0, 2**32 - 1)
+    check_range(1, POOL, training=training, held_out=held_out)
+    check_range(1, 1000, particles=particles)
+    check_range(1, LENGTH // EVERY - 31, horizon=horizon)
+    check_range(0, 2**32 - 1, seed=seed)
     frames = 30, 30 + horizon
     sizes: dict[Split, int] = {"train": training, "valid": held_out, "test": held_out}
     trajectories = _trajectories(sizes, particles, frames, seed)
     return Forecast("nbody", trajectories, fixed(training, held_out, held_out), turned)
-
-
-def _check(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ConfigError(f"{name} must be from {least} to {most}, not {value}")
 
 
 def _trajectories(sizes: Mapping[Split, int], particles: int, frames: tuple[int, ...], seed: int) -> Trajectories:

@@ -1,7 +1,5 @@
 """What a learned simulator does by itself, beside the truth: measured, and drawn as films."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +14,10 @@ LAYERS = 4  # colours of discs, by how high they begin
 
 @dataclass(frozen=True)
 class Scene:
-    """M films of N equal discs or balls in a box.
+    """M films of N equal discs or balls in a box, whose one corner is the origin: centres [M, T, N, D], float64.
 
-    Args:
-        positions: Centres [M, T, N, D] in metres, float64.
-        box: Edges of the box [D] in metres; one corner is the origin.
-        radius: Of a particle, in metres.
-        reach: Distance up to which particles, and walls, act on a particle, in metres.
-        frame: Seconds between two frames.
-        gravity: Downwards along the last axis, in metres per second².
-    """
+    Lengths, such as the `reach` up to which particles and walls act on a particle, are in metres, the time between two
+    frames in seconds, gravity, downwards along the last axis, in metres per second²."""
 
     positions: Tensor
     box: tuple[float, ...]
@@ -37,14 +29,9 @@ class Scene:
 
 @dataclass(frozen=True)
 class Rollout:
-    """Films that a model went on with by itself, beside what happened.
+    """Films that a model continued by itself, beside what happened: centres [M, T, N, D] in metres.
 
-    Args:
-        scene: Where they play.
-        forecast: Centres [M, T, N, D] in metres; the first frames are the truth's.
-        truth: Centres of the same frames.
-        given: How many frames were given.
-    """
+    Of both, the first `given` frames are the truth's."""
 
     scene: Scene
     forecast: Tensor

@@ -1,7 +1,5 @@
 """Learning to simulate: from a short history of particles in a box to the next frame, and on from there by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -59,13 +57,10 @@ class Simulation(NumberedExamples):
         self.acceleration = float(training.diff(n=2, dim=1).std(correction=0)) or 1.0
         known = history * space + 2 * space * (1 + BELLS)
         self.signature = MovingParticles(2 * space + known, space, space=space, acceleration=self.acceleration)
-        self.examples = {split: self._frames(chosen, frames) for split, chosen in splits.items()}
+        last = torch.arange(history + 1, frames)  # an example is a film and the frame to forecast
+        self.examples = {split: torch.cartesian_prod(some, last).reshape(-1, 2) for split, some in splits.items()}
         self.epoch_size = len(self.examples["train"])
         self.contents = f"films of {frames} frames of {scene.positions.shape[2]} particles"
-
-    def _frames(self, films: Tensor, frames: int) -> Tensor:
-        """All examples of some films: [examples, 2], each a film and the frame to forecast."""
-        return torch.cartesian_prod(films, torch.arange(self.history + 1, frames)).reshape(-1, 2)
 
     def frames_graph(self, positions: Tensor) -> Graph:
         """Who is within reach of whom in each frame: positions [B, N, D] -> a disjoint graph of B members."""
@@ -140,7 +135,7 @@ class Simulation(NumberedExamples):
 
     def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
         """As `predict`, and the film beside the truth as an animation."""
-        rollout = self.roll_out(model, self.example(request)[None])
+        rollout = self.roll_out(model, self.example(request, "films")[None])
         name = f"rollout-{request.strip().replace(':', '-')}"
         return Output({"trajectory": request} | rollout.numbers(), {"animation": rollout.animation(name)})
 

@@ -1,12 +1,10 @@
 """Whole-slide classification: a slide's tiles are the nodes of a graph. Simulated slides, or your own."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import safetensors
@@ -15,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.files import cache_path
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
@@ -24,7 +22,7 @@ from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Drawing, HeatMaps, Output, Section
 from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.splits import SPLITS, Split, by_class, cut, named
-from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores
 from edgewise.tasks.slides.features import Extractor, Features, extract, fit_scale, learn_extractor
@@ -40,15 +38,9 @@ Region = Callable[[int], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Slides:
-    """Slides with labels.
+    """Slides with labels: their files, the class of each in targets [G], and the slides of each split.
 
-    Args:
-        paths: Their files.
-        targets: The class of each [G].
-        classes: The classes' names.
-        splits: For "train", "valid" and "test" the slides that it reads.
-        region: Where slide number g shows its class, as a map of equal cells over its whole area; None: not known.
-    """
+    `region(g)`, where it is known, is a map of equal cells over slide g that says where it shows its class."""
 
     paths: tuple[Path, ...]
     targets: Tensor
@@ -122,15 +114,14 @@ class SlideClassification(GraphClassification):
     def _pointing(self, model: Attribution, split: Split, pattern: Pattern, device: torch.device | str) -> float:
         last = len(self.slides.classes) - 1
         chosen = [g for g in self.slides.splits[split].tolist() if self.slides.targets[g] == last]
-        return sum(self._points(g, self.heat(model, g, pattern, device, last)) for g in chosen) / len(chosen)
-
-    def _points(self, number: int, heat: Tensor) -> bool:
-        """Whether the centre of the tile of the most heat is in the slide's region."""
-        assert self.slides.region is not None
-        layout, region = self.layouts[number], self.slides.region(number)
-        centre = (layout.places[int(heat.argmax())].numpy() + 0.5) * layout.side / layout.extent
-        row, column = (centre * region.shape).astype(int)
-        return bool(region[row, column])
+        hits = 0
+        for number in chosen:  # is the centre of the tile of the most heat in the slide's region?
+            hottest_tile = int(self.heat(model, number, pattern, device, last).argmax())
+            layout, region = self.layouts[number], cast(Region, self.slides.region)(number)
+            centre = (layout.places[hottest_tile].numpy() + 0.5) * layout.side / layout.extent
+            row, column = (centre * region.shape).astype(int)
+            hits += bool(region[row, column])
+        return hits / len(chosen)
 
     def heat(
         self, model: Attribution, number: int, pattern: Pattern, device: torch.device | str, output: int
@@ -160,9 +151,9 @@ class SlideClassification(GraphClassification):
         maps = []
         for number in chosen:
             examined = self.examine_slide(model, pattern, f"test:{number}", "cpu")
-            found, label = examined.values["class"], examined.values["label"]
+            title, label = examined.values["class"], examined.values["label"]
             region = self.slides.region and self.slides.region(int(self.slides.splits["test"][number]))
-            maps.append(examined.map(self.tiling, found if found == label else f"{found}, not {label}", region))
+            maps.append(examined.map(self.tiling, title if title == label else f"{title}, not {label}", region))
         outline = " A line outlines the planted region, which the model was never shown." if self.slides.region else ""
         caption = f"Test slides, and below them how much each tile contributes to the predicted class.{outline}"
         return Drawing("heat", HeatMaps(maps), caption)
@@ -179,11 +170,11 @@ class SlideClassification(GraphClassification):
             (x,), known = self.features.of([layout], self.tiling), {}
         graph = (layout.graph() if given(pattern) else lay(pattern, len(x))).to(device)
         probabilities = class_probabilities(model.eval()(graph, x.to(device))[0].cpu(), self.slides.classes)
-        found = next(iter(probabilities))
-        values = {"slide": str(layout.path), "tiles": len(x), "class": found} | known | {"probabilities": probabilities}
+        best = next(iter(probabilities))
+        values = {"slide": str(layout.path), "tiles": len(x), "class": best} | known | {"probabilities": probabilities}
         if not isinstance(model, Attribution):
             return Examined(values, layout, None)
-        heat = smoothed(graph, model.relevance(graph, x.to(device), self.slides.classes.index(found))).cpu()
+        heat = smoothed(graph, model.relevance(graph, x.to(device), self.slides.classes.index(best))).cpu()
         return Examined(values | {"hottest tiles": hottest(layout, heat)}, layout, heat)
 
 
@@ -232,7 +223,7 @@ def _task(
     name: str, slides: Slides, layouts: list[Layout], x: list[Tensor], extractor: Extractor, tiling: Tiling
 ) -> SlideClassification:
     features = fit_scale(extractor, [x[g] for g in slides.splits["train"].tolist()])
-    return SlideClassification(name, slides, layouts, [features.scaled(one) for one in x], features, tiling)
+    return SlideClassification(name, slides, layouts, [features.scaled(tiles) for tiles in x], features, tiling)
 
 
 def slides(
@@ -269,50 +260,43 @@ def slides(
 
     Errors      a file that is missing, damaged or no slide is a `DataError` that names it.
     """
-    for option, value, least, most in (
-        ("count", count, 20, 100_000),
-        ("width", width, 4, 4096),
-        ("steps", steps, 0, 10**6),
-    ):
-        if not least <= value <= most:
-            raise ConfigError(f"{option} must be from {least} to {most}, not {value}")
-    if not 0 <= seed < 2**32:
-        raise ConfigError(f"seed={seed} must be from 0 to {2**32 - 1}")
+    check_range(20, 100_000, count=count)
+    check_range(4, 4096, width=width)
+    check_range(0, 10**6, steps=steps)
+    check_range(0, 2**32 - 1, seed=seed)
     tiling = Tiling(mpp, tile, tissue, workers)
-    found = _simulated(count, seed, workers) if folder is None else read_folder(Path(folder).expanduser(), seed)
-    content = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in found.paths]
-    training = found.splits["train"].tolist()
+    data = _simulated(count, seed, workers) if folder is None else read_folder(Path(folder).expanduser(), seed)
+    content = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in data.paths]
+    training = data.splits["train"].tolist()
 
     def find() -> Tensors:
-        layouts = [lay_out(path, replace(tiling, workers=0)) for path in found.paths]
-        frames = [torch.tensor([one.side, *one.extent], dtype=torch.float64) for one in layouts]
-        return {f"frame.{g}": x for g, x in enumerate(frames)} | {
-            f"places.{g}": x.places for g, x in enumerate(layouts)
-        }
+        tensors: Tensors = {}
+        for g, path in enumerate(data.paths):
+            layout = lay_out(path, replace(tiling, workers=0))
+            tensors[f"frame.{g}"] = torch.tensor([layout.side, *layout.extent], dtype=torch.float64)
+            tensors[f"places.{g}"] = layout.places
+        return tensors
 
     key = (replace(tiling, workers=0), content)
     laid = cached("slides", ("layouts", key), find)
-    layouts = [_laid_out(path, laid[f"frame.{g}"], laid[f"places.{g}"]) for g, path in enumerate(found.paths)]
+    layouts = []
+    for g, path in enumerate(data.paths):
+        side, *extent = laid[f"frame.{g}"].tolist()
+        layouts.append(Layout(path, side, (int(extent[0]), int(extent[1])), laid[f"places.{g}"]))
     seen = [layouts[g] for g in training]
     learned = ("extractor", key, training, width, steps, seed)
+    numbers = [str(g) for g in range(len(layouts))]
     network = ResNet(width).eval().requires_grad_(False)
 
     def learn() -> Tensors:
         return learn_extractor(seen, tiling, width, steps, seed).state_dict()
 
     network.load_state_dict(cached("slides", learned, learn))
-    made = cached("slides", ("features", learned), lambda: _numbered(extract(network, layouts, tiling)))
-    x = [made[str(g)] for g in range(len(layouts))]
-    return _task("slides" if folder is None else Path(folder).name, found, layouts, x, network, tiling)
-
-
-def _numbered(x: list[Tensor]) -> Tensors:
-    return {str(g): one for g, one in enumerate(x)}
-
-
-def _laid_out(path: Path, frame: Tensor, places: Tensor) -> Layout:
-    side, height, width = frame.tolist()
-    return Layout(path, side, (int(height), int(width)), places)
+    made = cached(
+        "slides", ("features", learned), lambda: dict(zip(numbers, extract(network, layouts, tiling), strict=True))
+    )
+    x = [made[number] for number in numbers]
+    return _task("slides" if folder is None else Path(folder).name, data, layouts, x, network, tiling)
 
 
 def _simulated(count: int, seed: int, workers: int) -> Slides:

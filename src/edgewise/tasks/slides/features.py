@@ -1,7 +1,5 @@
 """Features of a slide's tiles: a residual network that learns from them without labels, or the user's own extractor."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +27,7 @@ class Extractor(Protocol):
 
 @dataclass
 class Features:
-    """An extractor, and the scale of what it gives on the training tiles.
-
-    Args:
-        extractor: Makes features of tiles.
-        mean: Mean of each feature [C] over the training tiles ...
-        deviation: ... and its standard deviation.
-    """
+    """An extractor, and mean and standard deviation [C] of what it gives for the training tiles."""
 
     extractor: Extractor
     mean: Tensor

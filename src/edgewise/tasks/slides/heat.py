@@ -1,7 +1,5 @@
 """Where on a slide a model's prediction comes from: the heat of each tile, and its drawing."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +19,8 @@ LARGEST = 800  # pixels of a drawn slide's longer side
 
 @dataclass(frozen=True)
 class Examined:
-    """What a model says of a slide, and why.
-
-    Args:
-        values: As JSON.
-        layout: The slide's tiles.
-        heat: How much each tile contributes to the predicted class [M]; None for a model that cannot say.
-    """
+    """What a model says of a slide, as JSON, and why: the heat [M] is how much each of its tiles contributes to the
+    predicted class, None for a model that cannot say."""
 
     values: dict[str, Any]
     layout: Layout
@@ -48,8 +41,8 @@ class Examined:
         """The heat map of the predicted class, where there is one."""
         if self.heat is None:
             return {}
-        found, path = self.values["class"], self.layout.path
-        title = f"{path.name}: {found}, {self.values['probabilities'][found]:.0%}"
+        predicted, path = self.values["class"], self.layout.path
+        title = f"{path.name}: {predicted}, {self.values['probabilities'][predicted]:.0%}"
         name = re.sub(r"[^\w.-]", "-", path.stem, flags=re.ASCII)
         return {"heat map": Drawing(f"heat-{name}", HeatMaps([self.map(tiling, title)]))}
 

@@ -1,11 +1,9 @@
 """Whole slides as tiles: any pyramid that OpenSlide reads, at a given resolution, streamed by parallel workers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.graphs import Graph
@@ -30,14 +28,7 @@ CHROMA = 15  # a stained pixel's largest and smallest channel differ by at least
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a slide is cut.
-
-    Args:
-        mpp: Microns per pixel of the tiles.
-        size: Pixels of a tile's side.
-        tissue: The least share of a tile that tissue covers.
-        workers: Processes that read; 0: this one.
-    """
+    """How a slide is cut: options of `slides`; size = a tile's side in pixels, workers = processes that read."""
 
     mpp: float = 1.0
     size: int = 32
@@ -53,14 +44,9 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Layout:
-    """A slide's tiles.
+    """A slide's tiles: row and column in `places`, int64 [M, 2], row by row, of each one with enough tissue.
 
-    Args:
-        path: The file.
-        side: Pixels of a tile's side at the slide's full resolution ...
-        extent: ... whose height and width these are.
-        places: Row and column of each tile with enough tissue, int64 [M, 2], row by row.
-    """
+    `side` is that of a tile, and `extent` the slide's height and width, in pixels at full resolution."""
 
     path: Path
     side: float
@@ -68,7 +54,7 @@ class Layout:
     places: Tensor
 
     def graph(self) -> Graph:
-        """Each tile listens to its up to eight neighbours."""
+        """Each tile attends to its up to eight neighbours."""
         return neighbours(self.places)
 
 
@@ -135,7 +121,7 @@ def stream(layouts: Sequence[Layout], tiling: Tiling) -> Iterator[tuple[int, Ten
 
 
 def neighbours(places: Tensor) -> Graph:
-    """The graph of tiles in which each listens to those of the eight around it that are there.
+    """The graph of tiles in which each attends to those of the eight around it that are there.
 
     Shapes      places [M, 2], rows and columns, each place once
 
@@ -169,26 +155,16 @@ def microns(slide: Any, path: Path) -> float:
     return value
 
 
-class _Jobs(Dataset[Any]):
-    def __init__(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> None:
-        self.function, self.jobs = function, jobs
-
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __getitem__(self, number: int) -> Any:
-        return self.function(*self.jobs[number])
-
-
 def in_parallel(function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], workers: int) -> Iterator[T]:
     """What a function of a module returns for each job, in order, by worker processes that run two jobs ahead."""
     workers = min(workers, len(jobs))
     options: dict[str, Any] = {"prefetch_factor": 2} if workers else {}
-    yield from DataLoader(_Jobs(function, jobs), batch_size=None, num_workers=workers, collate_fn=_as_it_is, **options)
+    run = partial(_run, function)  # as what puts a batch together, it runs in the workers
+    yield from DataLoader(list(jobs), batch_size=None, num_workers=workers, collate_fn=run, **options)  # type: ignore[arg-type]
 
 
-def _as_it_is(value: T) -> T:
-    return value
+def _run(function: Callable[..., T], job: tuple[Any, ...]) -> T:
+    return function(*job)
 
 
 def open_slide(path: Path) -> Any:

@@ -1,7 +1,5 @@
 """Simulated slides: stained tissue with nuclei, immune cells and, in half of them, a region of large dark nuclei."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Iterable, Iterator
@@ -26,13 +24,8 @@ QUALITY = 80
 
 @dataclass(frozen=True)
 class Plan:
-    """What is on a slide.
-
-    Args:
-        tissue: Where there is tissue, bool [64, 64], a cell for 16 pixels.
-        region: Where the planted region is; nowhere on a healthy slide.
-        clusters: Centres and radii of the clusters of immune cells, in cells [n, 3].
-        stain: The colours of tissue and nuclei [2, 3], different from slide to slide.
+    """What is on a slide, in cells of 16 pixels: tissue and a planted region, bool [64, 64] (none on a healthy slide),
+    clusters of immune cells [n, 3], centre and radius of each, and the stain: the colours of tissue and nuclei [2, 3].
     """
 
     tissue: NDArray[np.bool_]
@@ -104,8 +97,7 @@ def _nuclei(planned: Plan, random: np.random.Generator) -> list[list[float]]:
     for centres, least, most, shade in kinds:
         axes = random.uniform(least, most, (len(centres), 1)) * random.uniform(0.75, 1.25, (len(centres), 2))
         drawn.append(np.concatenate([centres, axes, shade * random.uniform(0.85, 1.15, (len(centres), 1))], 1))
-    found: list[list[float]] = np.concatenate(drawn).tolist()
-    return found
+    return np.concatenate(drawn).tolist()
 
 
 class Level(NamedTuple):

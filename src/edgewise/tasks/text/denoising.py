@@ -1,8 +1,6 @@
 """Denoising: read a text that noise has damaged, and write it as it was; before a task with few examples."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,29 +8,19 @@ import torch
 from torch import Generator, nn
 
 from edgewise.errors import ConfigError
-from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.source import find_folder
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.noise import delete_tokens, infill, permute_sentences, permute_tokens
-from edgewise.tasks.text.tokenization import MASK, Level, Tokenizer
+from edgewise.tasks.text.tokenization import HOLE, Level, Tokenizer, with_masks
 from edgewise.tasks.text.translation import MULTI30K, Manner, Pair, Translation, multi30k, read_language
 
-HOLE = "<mask>"  # how a request says that something is missing
 STOPS = (".", "!", "?")
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How a text is damaged, in the order of the arguments.
-
-    Args:
-        sentences: Put its sentences in random order.
-        delete: Share of the tokens to leave out.
-        reach: Places that a token may move by.
-        infill: Share of the tokens that spans of them take, each of which becomes one mask.
-        span: Mean length of such a span, of a Poisson distribution.
-    """
+    """How a text is damaged, in the order of the arguments: options of `multi30k_denoising`."""
 
     sentences: bool = True
     delete: float = 0.0
@@ -64,10 +52,7 @@ class Denoising(Translation):
     Equation    loss = −1/T Σ_t log p(x_t | x_<t, noise(x)), with Translation's smoothing
     Symbols     a source is noise(x), drawn anew each time a text is read to train, and once to validate and to test;
                 the target is x
-    Shapes      as Translation's
-    Errors      as Translation's
     Edge cases  a text that noise has left nothing of is a source that only ends
-    Cost        as Translation's, and the noise
     Differs     what is validated is the loss: nothing is written
     Reference   Lewis et al., "BART: denoising sequence-to-sequence pre-training for natural language generation,
                 translation, and comprehension", 2020
@@ -87,18 +72,8 @@ class Denoising(Translation):
         super().use(tokenizer)
         self.stops = {token for token in range(tokenizer.size) if tokenizer.decode([token]).strip() in STOPS}
 
-    def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
-        """`size` training texts drawn with replacement, each damaged anew."""
-        chosen = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
-        return self._batch([self._damaged(self.pairs("train")[number], generator) for number in chosen], pattern)
-
-    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every text of a split once, in a fixed order, with the same damage every time."""
-        pairs, generator = self.pairs(split), Generator().manual_seed(0)
-        for first in range(0, len(pairs), size):
-            yield self._batch([self._damaged(pair, generator) for pair in pairs[first : first + size]], pattern)
-
-    def _damaged(self, pair: Pair, generator: Generator) -> Pair:
+    def read_pair(self, pair: Pair, generator: Generator) -> Pair:
+        """A text, damaged anew in training, and by the same damage each time to validate and to test."""
         tokens = pair[1][1:-1].tolist()
         return self._source(self.noise(tokens, self.stops, generator)), pair[1]
 
@@ -109,10 +84,7 @@ class Denoising(Translation):
     def read(self, sources: Sequence[str]) -> list[list[int]]:
         """The tokens of damaged texts, with "<mask>" where something is missing."""
         pieces = [source.split(HOLE) for source in sources]
-        return [self._joined(self.tokenizer.encode([piece.strip() for piece in some])) for some in pieces]
-
-    def _joined(self, pieces: Sequence[list[int]]) -> list[int]:
-        return [token for piece in pieces for token in (MASK, *piece)][1:]
+        return [with_masks(self.tokenizer.encode([piece.strip() for piece in some])) for some in pieces]
 
 
 def multi30k_denoising(

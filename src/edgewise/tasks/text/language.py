@@ -21,7 +21,7 @@ from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
-from edgewise.tasks.core.source import Remote, find_folder, read_bytes
+from edgewise.tasks.core.source import Remote, decode, find_folder, read_bytes
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
 
@@ -43,11 +43,7 @@ class Text(Classification):
     sizes, vocabulary and split are those of nanoGPT's shakespeare_char, so losses compare. There is no third part: a
     language model's result is its validation loss.
 
-    Args:
-        name: The task's name.
-        text: The text.
-        context: How many characters a model reads at once.
-        alphabet: Characters that the vocabulary holds besides those of the text.
+    Symbols     alphabet = characters that the vocabulary holds besides those of the text
 
     Errors      a text whose parts are not longer than the context is a `DataError`.
 
@@ -165,16 +161,12 @@ class Text(Classification):
         if not sampling.prompt:
             raise ConfigError("the prompt is empty: give at least one character")
         temperature = TEMPERATURE if sampling.temperature is None else sampling.temperature
-        tokens = generate(
-            language_model(model),
+        prompt, drawn = (
             self.encode(sampling.prompt)[None].to(device),
-            sampling.steps,
-            partial(self.graph, pattern),
-            temperature,
-            sampling.top_k,
-            sampling.cache,
             torch.Generator(device).manual_seed(sampling.seed),
         )
+        how = temperature, sampling.top_k, sampling.cache, drawn
+        tokens = generate(language_model(model), prompt, sampling.steps, partial(self.graph, pattern), *how)
         text = self.decode(tokens[0].cpu())
         return Output({"prompt": sampling.prompt, "text": text, "cache": sampling.cache}, {}, text)
 
@@ -246,10 +238,7 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: the file is empty")
     if b"\0" in content:
         raise DataError(f"{path}: a binary file: byte {content.index(0)} is zero; expected UTF-8 text")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
+    return decode(path, content)
 
 
 def text(

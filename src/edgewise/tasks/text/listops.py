@@ -1,7 +1,5 @@
 """ListOps: nested lists of digits under MIN, MAX, MED and SM, to be worked out from their text. Generated."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -166,7 +164,7 @@ def listops(
         depth: Deepest nesting.
         arguments: Most elements of a list.
         examples: Expressions that validate, and that test; those that train are drawn anew in every step.
-        seed: Chooses those that are kept.
+        seed: Chooses those that validate and test.
 
     Example
         >>> task = listops(shortest=4, longest=20, examples=3)

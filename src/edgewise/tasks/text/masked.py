@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, Self, cast
 
 import torch
@@ -14,14 +13,13 @@ from torch import Generator, Tensor, nn
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
-from edgewise.tasks.core.batch import Batch, DisjointBatch
+from edgewise.tasks.core.batch import Batch, DisjointBatch, evenly
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.text.noise import mask_tokens
-from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, Tokenizer
+from edgewise.tasks.text.tokenization import BEGIN, END, HOLE, MASK, SPECIAL, Tokenizer, with_masks
 
-HOLE = "<mask>"  # how a request says what is to be guessed
 Reword = Callable[[str, Generator], str]
 
 
@@ -34,9 +32,8 @@ class MaskedBatch(DisjointBatch):
     def split(self, parts: int) -> list[Self]:
         """Cut between texts; where a part would have nothing to guess, each part is the whole batch."""
         ends = torch.tensor([0] + [member.num_receivers for member in self.members]).cumsum(0)
-        cuts = [len(self.members) * part // parts for part in range(parts + 1)]
         made = []
-        for first, last in pairwise(cuts):
+        for first, last in evenly(len(self.members), parts):
             start, stop = int(ends[first]), int(ends[last])
             mine = (self.rows >= start) & (self.rows < stop)
             if not mine.any():
@@ -90,6 +87,7 @@ class MaskedTokens(Classification):
         self.tokens = {split: [framed(name, x, length) for x in tokenizer.encode(t)] for split, t in texts.items()}
         self.signature = Tokens(tokenizer.size, tokenizer.size, length=length)
         self.epoch_size, self.has_test = len(texts["train"]), bool(texts["test"])
+        self.splits, self.contents = texts, f"{tokenizer.size:,} tokens, texts"
 
     def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
         """`size` training texts drawn with replacement, each worded and masked anew."""
@@ -114,25 +112,20 @@ class MaskedTokens(Classification):
         x, rows = mask_tokens(whole, self.tokenizer.size, self.share, generator)
         return MaskedBatch(Graph.batch(members), x, whole[rows], rows, members=members)
 
-    def describe(self) -> str:
-        return f"{self.name}: texts ({sizes(self.texts)}), {self.tokenizer.size:,} tokens"
-
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The five likeliest tokens for each "<mask>" of a text."""
         pieces = self.tokenizer.encode(request.strip().split(HOLE))
         if len(pieces) == 1:
             raise DataError(f"nothing to guess: write {HOLE} in place of a token")
-        x = framed(self.name, [token for piece in pieces for token in (MASK, *piece)][1:], self.signature.length or 0)
+        x = framed(self.name, with_masks(pieces), self.signature.length or 0)
         graph = text_graph(pattern, len(x)).to(device)
         chances = model.eval()(graph, x.to(device)).cpu().double()[x == MASK, SPECIAL:].softmax(-1)
         best = chances.topk(min(5, chances.shape[-1]))
         likely = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return {"text": request, "guesses": [self._named(tokens, chances) for tokens, chances in likely]}
-
-    def _named(self, tokens: Sequence[int], chances: Sequence[float]) -> dict[str, float]:
-        names = (self.tokenizer.decode([SPECIAL + token]) for token in tokens)
-        return dict(zip(names, chances, strict=True))
+        name = self.tokenizer.decode
+        guesses = [{name([SPECIAL + t]): p for t, p in zip(*pair, strict=True)} for pair in likely]
+        return {"text": request, "guesses": guesses}
 
 
 @lru_cache(maxsize=4096)

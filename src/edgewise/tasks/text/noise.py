@@ -1,7 +1,5 @@
 """Noise on token sequences that a denoising model learns to undo: masks, spans, deletion and permutation."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import torch
@@ -70,7 +68,7 @@ def delete_tokens(tokens: Sequence[int], share: float, generator: Generator) -> 
         [11, 12, 13]
     """
     stay = torch.rand(len(tokens), generator=generator) >= share
-    return [token for token, kept in zip(tokens, stay.tolist(), strict=True) if kept]
+    return [token for token, stays in zip(tokens, stay.tolist(), strict=True) if stays]
 
 
 def permute_tokens(tokens: Sequence[int], reach: int, generator: Generator) -> list[int]:

@@ -10,6 +10,7 @@ from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 
 BEGIN, END, MASK = 0, 1, 2  # tokens that no text contains
 SPECIAL = 3
+HOLE = "<mask>"  # how a request writes MASK
 
 Level = Literal["bpe", "byte", "character"]
 
@@ -27,6 +28,11 @@ class Tokenizer(Protocol):
 
     def to_json(self) -> str:
         """Everything that `tokenizer_from_json` needs."""
+
+
+def with_masks(pieces: Sequence[Sequence[int]]) -> list[int]:
+    """The tokens of the pieces between the holes of a text, with a MASK for each hole."""
+    return [token for piece in pieces for token in (MASK, *piece)][1:]
 
 
 class ByteTokenizer:
@@ -120,7 +126,7 @@ class BPETokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = self._merges.encode_batch(list(texts), add_special_tokens=False)
-        return [[SPECIAL + number for number in one.ids] for one in encoded]
+        return [[SPECIAL + number for number in text.ids] for text in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:
         text: str = self._merges.decode([token - SPECIAL for token in tokens if token >= SPECIAL])

@@ -1,12 +1,8 @@
 """Translation: sentence pairs, read side by side without padding, and judged by BLEU."""
 
-from __future__ import annotations
-
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,11 +13,11 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Hypothesis, TokenPairs, translate
-from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.batch import Batch, evenly
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section, TextTable
-from edgewise.tasks.core.source import Remote, find_folder, read_bytes, unpacked
-from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.source import Remote, decode, find_folder, gunzip, read_bytes, unpacked
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
@@ -44,12 +40,7 @@ Pair = tuple[Tensor, Tensor]  # a source, and a target from BEGIN to END
 
 @dataclass
 class PairBatch(Batch):
-    """Some pairs side by side: `x` holds all sources and then all targets.
-
-    Args:
-        pairs: The pairs, in the order of their tokens.
-        encoder: The encoder's graph over a source.
-    """
+    """Some pairs side by side: `x` holds all sources and then all targets; `encoder` makes the graph over a source."""
 
     graph: EncoderDecoderGraph
     pairs: tuple[Pair, ...] = ()
@@ -67,22 +58,12 @@ class PairBatch(Batch):
         """Cut between pairs."""
         if len(self.pairs) < parts:
             return [self] * parts
-        cuts = pairwise(len(self.pairs) * part // parts for part in range(parts + 1))
-        return [self.of(self.pairs[first:last], self.encoder) for first, last in cuts]
+        return [self.of(self.pairs[first:last], self.encoder) for first, last in evenly(len(self.pairs), parts)]
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How sentences are read and written.
-
-    Args:
-        level: "bpe", "byte" or "character".
-        vocabulary: Tokens of both languages together, for byte pairs.
-        lowercase: Read and write small letters only.
-        smoothing: Probability that the loss spreads over all tokens.
-        beam: Unfinished targets that the search keeps.
-        penalty: Exponent of the search's length penalty.
-    """
+    """How sentences are read and written: options of `multi30k`."""
 
     level: Level = "bpe"
     vocabulary: int = 8000
@@ -124,7 +105,8 @@ class Translation(Classification):
     ) -> None:
         self.name, self.manner = name, manner
         self.texts = {split: _cleaned(name, split, pair, manner.lowercase) for split, pair in texts.items()}
-        self.epoch_size = len(self.texts["train"][0])
+        self.splits = {split: sources for split, (sources, _) in self.texts.items()}
+        self.epoch_size = len(self.splits["train"])
         both = [text for side in self.texts["train"] for text in side]
         self.use(tokenizer or learn_tokenizer(manner.level, both, manner.vocabulary))
 
@@ -132,6 +114,7 @@ class Translation(Classification):
         """Read and write by a tokenizer."""
         self.tokenizer = tokenizer
         self._pairs: dict[Split, list[Pair]] = {}
+        self.contents = f"{tokenizer.size:,} tokens ({self.manner.level}), sentence pairs"
         longest = max(len(text.encode()) for sides in self.texts.values() for side in sides for text in side)
         length = 2 * (longest + 1) + 10  # no text has more tokens than bytes; the search may write twice as many
         self.signature = TokenPairs(tokenizer.size, tokenizer.size, length=length)
@@ -168,16 +151,20 @@ class Translation(Classification):
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training pairs drawn with replacement."""
         chosen = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
-        return self._batch([self.pairs("train")[number] for number in chosen], pattern)
+        return self._batch([self.pairs("train")[number] for number in chosen], pattern, generator)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every pair of a split once, in a fixed order."""
-        pairs = self.pairs(split)
+        pairs, generator = self.pairs(split), torch.Generator().manual_seed(0)
         for first in range(0, len(pairs), size):
-            yield self._batch(pairs[first : first + size], pattern)
+            yield self._batch(pairs[first : first + size], pattern, generator)
 
-    def _batch(self, pairs: Sequence[Pair], pattern: Pattern) -> Batch:
-        return PairBatch.of(pairs, partial(self.source_graph, pattern))
+    def _batch(self, pairs: Sequence[Pair], pattern: Pattern, generator: torch.Generator) -> Batch:
+        return PairBatch.of([self.read_pair(pair, generator) for pair in pairs], partial(self.source_graph, pattern))
+
+    def read_pair(self, pair: Pair, generator: torch.Generator) -> Pair:
+        """A pair as a model reads it; a generator for what may vary from reading to reading, as noise does."""
+        return pair
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         smoothing = self.manner.smoothing
@@ -202,10 +189,6 @@ class Translation(Classification):
             results = translate(model, [tokens[n] for n in some], (BEGIN, END), beam, penalty, pattern=encoder)
             best |= zip(some, results, strict=True)
         return [(self.tokenizer.decode(best[n].tokens.tolist()), best[n].score) for n in range(len(tokens))]
-
-    def describe(self) -> str:
-        pairs = sizes({split: sources for split, (sources, _) in self.texts.items()})
-        return f"{self.name}: sentence pairs ({pairs}), {self.tokenizer.size:,} tokens ({self.manner.level})"
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Translations", lambda: [self.translations(model, pattern)])
@@ -245,10 +228,10 @@ def _cleaned(name: str, split: str, sides: tuple[list[str], list[str]], lowercas
     if len(sources) != len(targets):
         raise DataError(f"{name}: the {split} part has {len(sources)} sources and {len(targets)} targets")
     pairs = [(x.strip(), y.strip()) for x, y in zip(sources, targets, strict=True)]
-    kept = [(x.lower(), y.lower()) if lowercase else (x, y) for x, y in pairs if x and y]
-    if not kept:
+    cleaned = [(x.lower(), y.lower()) if lowercase else (x, y) for x, y in pairs if x and y]
+    if not cleaned:
         raise DataError(f"{name}: the {split} part has no pair of sentences")
-    return [x for x, _ in kept], [y for _, y in kept]
+    return [x for x, _ in cleaned], [y for _, y in cleaned]
 
 
 def multi30k(
@@ -307,14 +290,5 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 text, packed by gzip or not."""
     path = unpacked(path)
     content = read_bytes(path, MAX_BYTES)
-    try:
-        if path.suffix == ".gz":
-            reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
-            content = reader.decompress(content, MAX_BYTES)
-            if not reader.eof:
-                raise DataError(f"{path}: it ends too early, or holds more than {MAX_BYTES:,} bytes")
-        return content.decode("utf-8-sig").removesuffix("\n").split("\n")
-    except zlib.error as error:
-        raise DataError(f"{path}: a damaged gzip file ({error})") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
+    content = gunzip(path, content, MAX_BYTES) if path.suffix == ".gz" else content
+    return decode(path, content).removesuffix("\n").split("\n")
