@@ -298,7 +298,7 @@ class Adjacency:
         graph.__dict__.update(moved, device=device, _memo={})
         return graph
 
-    def _needs_square(self, what: str) -> None:
+    def require_square(self, what: str) -> None:
         if not self.is_square:
             nodes = f"{self.num_receivers} receivers at offset {self.offset} and {self.num_senders} senders"
             raise GraphError(f"{what} needs receivers and senders to be the same nodes: this graph has {nodes}")

@@ -53,12 +53,12 @@ class Algebra(Adjacency):
 
     def add_self_loops(self) -> Self:
         """Every node listens to itself too; one that does already gets no second loop. Cached."""
-        self._needs_square("add_self_loops")
+        self.require_square("add_self_loops")
         return self if self.has_self_loops else self._looped
 
     def remove_self_loops(self) -> Self:
         """No node listens to itself."""
-        self._needs_square("remove_self_loops")
+        self.require_square("remove_self_loops")
         if self.rule is not None:
             return self._with_rule(_both(self.rule, Others()), self.sizes)
         others = self.receivers != self.senders
@@ -66,7 +66,7 @@ class Algebra(Adjacency):
 
     def symmetrise(self) -> Self:
         """i listens to j wherever j listens to i; without parallel edges."""
-        self._needs_square("symmetrise")
+        self.require_square("symmetrise")
         reverse = self.rule.transposed() if self.rule is not None else None
         if self.rule is not None and reverse is not None:
             return self._with_rule(_either(self.rule, reverse), self.sizes)
@@ -104,7 +104,7 @@ class Algebra(Adjacency):
 
         A batch stays a batch where perm keeps its members whole and in order; else the result is one graph.
         """
-        self._needs_square("permute")
+        self.require_square("permute")
         nodes = checks.node_list(perm, self.num_receivers)
         if len(nodes) != self.num_receivers:
             raise GraphError(f"a permutation must list all {self.num_receivers} nodes, not {len(nodes)} of them")
@@ -115,7 +115,7 @@ class Algebra(Adjacency):
 
         A batch stays a batch, under the same condition as in `permute`.
         """
-        self._needs_square("subgraph")
+        self.require_square("subgraph")
         nodes = checks.node_list(nodes, self.num_receivers).to(self.device)
         if self.is_complete and len(self.sizes) == 1:
             return self._of(len(nodes), len(nodes), device=self.device, rule=Complete())

@@ -53,7 +53,7 @@ class Exchange(Adjacency):
         """
         import networkx
 
-        self._needs_square("a networkx graph")
+        self.require_square("a networkx graph")
         result: networkx.DiGraph[int] = networkx.MultiDiGraph() if self.has_duplicates else networkx.DiGraph()
         result.add_nodes_from(range(self.num_receivers))
         result.add_edges_from(zip(self.senders.tolist(), self.receivers.tolist(), strict=True))
@@ -92,10 +92,8 @@ class Exchange(Adjacency):
             weight = torch.ones(self.num_edges)
         if weight.shape != (self.num_edges,):
             raise ShapeError(f"weight must have shape [{self.num_edges}], one for each edge, not {list(weight.shape)}")
-        values, senders, offsets = (t.detach().cpu().numpy() for t in (weight, self.senders, self.offsets))
-        return scipy.sparse.csr_array(
-            (values, senders, offsets), shape=(self.num_receivers, self.num_senders), copy=True
-        )
+        data, senders, offsets = (t.detach().cpu().numpy() for t in (weight, self.senders, self.offsets))
+        return scipy.sparse.csr_array((data, senders, offsets), shape=(self.num_receivers, self.num_senders), copy=True)
 
     @classmethod
     def from_pyg(cls, data: Any) -> Self:
@@ -110,9 +108,7 @@ class Exchange(Adjacency):
         """
         edges, nodes = getattr(data, "edge_index", None), getattr(data, "num_nodes", None)
         if edges is None or nodes is None:
-            raise GraphError(
-                f"from_pyg takes data with edge_index and num_nodes, which this {type(data).__name__} lacks"
-            )
+            raise GraphError(f"from_pyg takes edge_index and num_nodes, which this {type(data).__name__} lacks")
         graph, ptr = cls.from_edge_index(edges, nodes), getattr(data, "ptr", None)
         if ptr is None:
             return graph
@@ -133,7 +129,7 @@ class Exchange(Adjacency):
             from torch_geometric.data import Data
         except ModuleNotFoundError:
             raise ConfigError(f"to_pyg needs PyTorch Geometric: {installing('pyg')}") from None
-        self._needs_square("a PyTorch Geometric Data")
+        self.require_square("a PyTorch Geometric Data")
         data = Data(edge_index=self.edge_index(), num_nodes=self.num_receivers)
         if len(self.sizes) > 1:
             data.batch = torch.repeat_interleave(self.sizes)

@@ -73,9 +73,7 @@ def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence
     ([0], [0, 1])
     """
     if len(graphs) == 0 or order not in (1, 2):
-        raise GraphError(
-            f"refinement_classes compares at least one graph, by order 1 or 2, not {len(graphs)} by {order}"
-        )
+        raise GraphError(f"refinement_classes takes graphs and an order of 1 or 2, not {len(graphs)} and order {order}")
     if order == 2:
         histograms = [_mixed(c).sum() for c in _refined_pairs(graphs, colors)]
     else:
@@ -108,8 +106,7 @@ def _through(c: Tensor) -> Tensor:
 
 
 def _start(graph: Graph, colors: Tensor | None) -> Tensor:
-    if not graph.is_square:
-        raise GraphError("colours are refined where receivers and senders are the same nodes")
+    graph.require_square("colour refinement")
     if colors is None:
         return torch.ones(graph.num_receivers, dtype=torch.int64, device=graph.device)
     if colors.shape != (graph.num_receivers,) or colors.is_floating_point():

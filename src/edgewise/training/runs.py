@@ -25,15 +25,9 @@ from edgewise.training.settings import RunConfig
 class Result:
     """What a run reached: the weights were chosen on the validation split; the test split was read once, with them.
 
-    Args:
-        metric: What `valid` and `test` measure, the task's metric.
-        valid: Its value on the validation split, at `best_step`.
-        test: Its value on the test split, with the same weights; None for a task without one.
-        best_step: The step of the best evaluation.
-        steps: Steps that were trained.
-        seconds: Time that training took, evaluations and checkpoints included, over all resumptions.
-        step_seconds: Median time of one step, without evaluations and checkpoints.
-        run: The run folder.
+    Symbols     valid, test = the values of `metric` at `best_step`, test None for a task without that split; steps =
+                steps trained; seconds = time of training with evaluations and checkpoints, over all resumptions;
+                step_seconds = median time of a step without those; run = the run folder
     """
 
     metric: str

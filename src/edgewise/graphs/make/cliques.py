@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
 
@@ -21,8 +20,7 @@ def clique_counts(graph: Graph, largest: int = 5) -> Tensor:
     >>> clique_counts(complete(4), 4)[0].tolist()  # a node of K4 is in 3 triangles and 1 clique of 4
     [3.0, 1.0]
     """
-    if not graph.is_square:
-        raise GraphError("cliques need receivers and senders to be the same nodes")
+    graph.require_square("a count of cliques")
     counts = torch.zeros(graph.num_receivers, whole_number(largest, "largest", least=3) - 2, dtype=torch.float64)
     neighbors = [0] * graph.num_receivers
     for i, j in graph.symmetrise().remove_self_loops().edge_index().T.tolist():

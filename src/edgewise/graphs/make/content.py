@@ -232,7 +232,4 @@ def _check(graph: Graph, of_receivers: Tensor, of_senders: Tensor) -> None:
     fits = len(given[0]) == len(given[1]) == 3 and given[0][:2] == given[1][:2]
     if not fits or (given[0][2], given[1][2]) != wanted:
         shapes = f"[S, R, {wanted[0]}] for the receivers and [S, R, {wanted[1]}] for the senders"
-        given_shapes = f"{list(given[0])} and {list(given[1])}"
-        raise GraphError(
-            f"the labels of the nodes, or how near they are, have the shapes {given_shapes}, but must have {shapes}"
-        )
+        raise GraphError(f"labels or scores are {list(given[0])} and {list(given[1])}, but must have {shapes}")

@@ -88,8 +88,7 @@ def sample_layers(
         >>> bool((hop.to_scipy(sample.weights[0]) @ x[sample.nodes].numpy()) > 2)  # 5 on average
         True
     """
-    if not graph.is_square:
-        raise GraphError("sample_layers needs receivers and senders to be the same nodes")
+    graph.require_square("sample_layers")
     if weight.shape != (graph.num_edges,) or chance.shape != (graph.num_senders,):
         raise ShapeError(f"weight must be [{graph.num_edges}] and chance [{graph.num_senders}] for this graph")
     counts = [checks.whole_number(size, f"sizes[{layer}]", least=1) for layer, size in enumerate(sizes)]

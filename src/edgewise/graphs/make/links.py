@@ -18,14 +18,9 @@ FEW_PAIRS = 1 << 16  # so few pairs of nodes are all listed; of more, pairs are 
 class LinkCut:
     """A graph's links in three parts, and the graph that a model may see.
 
-    Symbols     pairs {i, j} are columns [2, M] with i < j: each link once, whichever way its edges lead
-    Args:
-        graph: The training links alone, in both directions: it leaks nothing that is held out.
-        train: The training links.
-        valid: Links to choose the weights by ...
-        valid_none: ... and as many pairs without a link.
-        test: Links to test on ...
-        test_none: ... and as many pairs without a link.
+    Symbols     graph = the training links alone, in both directions; train, valid, test = links to train, to choose the
+                weights and to test on; valid_none, test_none = as many pairs without a link
+    Shapes      pairs {i, j} are columns [2, M] with i < j: each link once, whichever way its edges lead
     """
 
     graph: Graph
@@ -44,8 +39,7 @@ def links_of(graph: Graph) -> Tensor:
         >>> links_of(Graph.from_edge_index([[0, 1, 2, 2], [1, 0, 2, 0]], num_nodes=3)).tolist()
         [[0, 0], [1, 2]]
     """
-    if not graph.is_square:
-        raise GraphError("links are pairs of the same nodes: this graph's receivers and senders differ")
+    graph.require_square("a list of links")
     low, high = torch.minimum(graph.senders, graph.receivers), torch.maximum(graph.senders, graph.receivers)
     return _pairs((low * graph.num_receivers + high)[low < high].unique(), graph.num_receivers)
 

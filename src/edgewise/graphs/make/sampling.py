@@ -79,9 +79,7 @@ def sample_neighbors(
         >>> x.tolist()  # (3 + 2) + (2 + 1)
         [8.0]
     """
-    if not graph.is_square:
-        nodes = f"{graph.num_receivers} receivers at offset {graph.offset} and {graph.num_senders} senders"
-        raise GraphError(f"sample_neighbors needs receivers and senders to be the same nodes: this graph has {nodes}")
+    graph.require_square("sample_neighbors")
     counts = _fanouts(fanouts)
     seeds = checks.index_tensor(seeds, "seeds", axes=1).to(graph.device).contiguous()
     weight = _weight(weight, graph)

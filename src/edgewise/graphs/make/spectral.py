@@ -64,8 +64,7 @@ def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
     >>> laplacian_spectrum(path, 3).values
     tensor([[0.0000, 1.0000, 2.0000]], dtype=torch.float64)
     """
-    if not graph.is_square:
-        raise GraphError("a Laplacian needs receivers and senders to be the same nodes")
+    graph.require_square("a Laplacian")
     count = whole_number(count, "count", least=1)
     sizes = graph.sizes.tolist()
     values = torch.full((len(sizes), count), PADDING, dtype=torch.float64)
@@ -91,14 +90,8 @@ def random_walk_returns(graph: Graph, steps: int) -> Tensor:
     >>> random_walk_returns(path, 2).tolist()
     [[0.0, 0.5], [0.0, 1.0], [0.0, 0.5]]
     """
-    from scipy.sparse import csr_array
-
-    if not graph.is_square:
-        raise GraphError("a random walk needs receivers and senders to be the same nodes")
-    d = graph.in_degrees().clamp(min=1).double()
-    weight = (1 / d[graph.receivers]).cpu().numpy()
-    shape = graph.num_receivers, graph.num_receivers
-    walk = csr_array((weight, graph.senders.cpu().numpy(), graph.offsets.cpu().numpy()), shape=shape)
+    graph.require_square("a random walk")
+    walk = graph.to_scipy(1 / graph.in_degrees().clamp(min=1).double()[graph.receivers])
     returns = torch.zeros(graph.num_receivers, whole_number(steps, "steps"), dtype=torch.float64)
     for first, size in _members(graph):
         member = walk[first : first + size, first : first + size]
@@ -213,15 +206,11 @@ def _members(graph: Graph) -> Iterator[tuple[int, int]]:
 
 def _adjacencies(graph: Graph, symmetric: bool = True) -> Iterator[tuple[int, Any]]:
     """Each member's first node and its adjacency of zeros and ones, row = receiver."""
-    from scipy.sparse import csr_array
-
-    if not graph.is_square:
-        raise GraphError("paths need receivers and senders to be the same nodes")
+    graph.require_square("a search for paths")
     if symmetric:
         graph = graph.symmetrise().remove_self_loops()
     graph = graph.coalesce()
-    ones, shape = numpy.ones(graph.num_edges), (graph.num_receivers, graph.num_receivers)
-    whole = csr_array((ones, graph.senders.cpu().numpy(), graph.offsets.cpu().numpy()), shape=shape)
+    whole = graph.to_scipy(torch.ones(graph.num_edges, dtype=torch.float64))
     for first, size in _members(graph):
         yield first, whole[first : first + size, first : first + size]
 

@@ -54,9 +54,7 @@ class EncoderDecoderGraph:
         Errors      no pair, or not one target for each source
         """
         if len(sources) != len(targets) or not sources:
-            raise GraphError(
-                f"{len(sources)} sources and {len(targets)} targets: give at least one, and as many of each"
-            )
+            raise GraphError(f"{len(sources)} sources and {len(targets)} targets: give one or more, as many of each")
         laid = {n: pattern(n) for n in set(sources)}
         encoder = Graph.batch([laid[n] for n in sources])
         decoder = Graph.batch([_past(n) for n in targets])

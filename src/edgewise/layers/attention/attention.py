@@ -197,9 +197,7 @@ class MultiHeadAttention(nn.Module):
     def keys_and_values(self, senders: Tensor) -> KeysAndValues:
         """The senders' keys and values [*, J, H', C]: computed once, they serve many calls of `cross`."""
         heads, shared, _ = self.split
-        start, bias = heads * self.channels, self.projection.bias
-        kv = functional.linear(senders, self.projection.weight[start:], None if bias is None else bias[start:])
-        k, v = kv.view(*senders.shape[:-1], 2 * shared, self.channels).split(shared, -2)
+        k, v = self._project(senders, heads, sum(self.split)).split(shared, -2)
         return (k if self.rotary is None else self.rotary.at(torch.arange(k.shape[-3], device=k.device), k)), v
 
     def cross(self, graph: Graph, x: Tensor, memory: KeysAndValues) -> Tensor:
@@ -210,10 +208,14 @@ class MultiHeadAttention(nn.Module):
         return self._queries(graph, x), *self.keys_and_values(senders)
 
     def _queries(self, graph: Graph, x: Tensor) -> Tensor:
-        stop, bias = self.split[0] * self.channels, self.projection.bias
-        q = functional.linear(x, self.projection.weight[:stop], None if bias is None else bias[:stop])
-        q = q.view(*x.shape[:-1], self.split[0], self.channels)
+        q = self._project(x, 0, self.split[0])
         return q if self.rotary is None else self.rotary(graph, q)
+
+    def _project(self, x: Tensor, first: int, stop: int) -> Tensor:
+        """The heads first, ..., stop − 1 of `projection`, [*, N, stop − first, C]."""
+        rows, bias = slice(first * self.channels, stop * self.channels), self.projection.bias
+        y = functional.linear(x, self.projection.weight[rows], None if bias is None else bias[rows])
+        return y.view(*x.shape[:-1], stop - first, self.channels)
 
     def _initialise(self) -> None:
         nn.init.xavier_uniform_(self.projection.weight)  # as torch.nn.MultiheadAttention
@@ -226,7 +228,13 @@ class MultiHeadAttention(nn.Module):
         return MultiHeadAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)
 
 
-class GroupedAttention(MultiHeadAttention, Generic[Grouping]):
+class PositionalAttention(MultiHeadAttention):
+    """Attention that knows the positions of its nodes, and so is not permutation-equivariant, by design."""
+
+    equivariant: ClassVar[bool] = False
+
+
+class GroupedAttention(PositionalAttention, Generic[Grouping]):
     """Attention within groups of nodes that follow from their content, anew in every call.
 
     Symbols     grouping = the module that says which nodes belong together (default: `default_grouping()`);
@@ -234,7 +242,6 @@ class GroupedAttention(MultiHeadAttention, Generic[Grouping]):
     Errors      ConfigError as MultiHeadAttention, or for a size below 1
     """
 
-    equivariant: ClassVar[bool] = False
     grouping: Grouping
 
     def __init__(

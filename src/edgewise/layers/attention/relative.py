@@ -6,7 +6,6 @@ the whole graph sees. Any graph whose nodes stand in an order will do: causal, w
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate, attend, dropout
 from edgewise.kernels.scores import Score
-from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.positions import Sinusoidal, sinusoids
 from edgewise.layers.plain.examples import Example
 
@@ -44,7 +43,7 @@ def at_distance(graph: Graph, values: Tensor, column: Tensor) -> Tensor:
     return rows.index_select(-2, graph.receivers * values.shape[-1] + column)
 
 
-class ALiBiAttention(MultiHeadAttention):
+class ALiBiAttention(PositionalAttention):
     """Attention with linear biases: each head pays a fixed price for every step of distance, and learns nothing for it.
 
     Equation    s_ij = q_i·k_j / √C − m_h |i − j|,  m_h = 2^(−8 (h + 1) / H)
@@ -63,8 +62,6 @@ class ALiBiAttention(MultiHeadAttention):
         >>> layer(causal(2), torch.eye(2))[1]  # weights exp(−1/256) and 1, normalised
         tensor([0.4990, 0.5010], grad_fn=<SelectBackward0>)
     """
-
-    equivariant: ClassVar[bool] = False
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         dtype = torch.promote_types(q.dtype, torch.float32)  # a far distance has many digits
@@ -135,7 +132,7 @@ class Buckets:
         return bucket + side * (distance < 0) if self.both else bucket
 
 
-class T5Attention(MultiHeadAttention):
+class T5Attention(PositionalAttention):
     """Attention with a learned bias for each bucket of distances and each head.
 
     Equation    s_ij = q_i·k_j / √C + b_{h, bucket(i − j)}
@@ -155,8 +152,6 @@ class T5Attention(MultiHeadAttention):
         >>> layer(causal(2), torch.eye(2)).tolist()  # the bucket of distance 1 is closed
         [[1.0, 0.0], [0.0, 1.0]]
     """
-
-    equivariant: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -183,7 +178,7 @@ class T5Attention(MultiHeadAttention):
         return T5Attention(6, 3, Buckets(4, 4), dropout=0.5), causal(5), (torch.randn(5, 6),)
 
 
-class ShawAttention(MultiHeadAttention):
+class ShawAttention(PositionalAttention):
     """Attention with a learned vector for each distance, in the keys and in the values.
 
     Equation    s_ij = q_i·(k_j + a^K_{j−i}) / √C    (4),   y_i = Σ_j p_ij (v_j + a^V_{j−i})    (3)
@@ -203,8 +198,6 @@ class ShawAttention(MultiHeadAttention):
         >>> layer(causal(3), torch.ones(3, 1)).flatten()  # 10;  (1 + 10) / 2;  (1 + 1 + 10) / 3
         tensor([10.0000,  5.5000,  4.0000], grad_fn=<ViewBackward0>)
     """
-
-    equivariant: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -256,7 +249,7 @@ def _to_distances(graph: Graph, reach: int) -> tuple[Graph, Tensor]:
     return to_distances, to_distances.sort_edges(torch.arange(graph.num_edges, device=graph.device))
 
 
-class TransformerXLAttention(MultiHeadAttention):
+class TransformerXLAttention(PositionalAttention):
     """Attention in four terms: content and distance, each as seen from i's content and from everywhere alike.
 
     Equation    s_ij = (q_i·k_j + q_i·W_R r_{i−j} + u·k_j + v·W_R r_{i−j}) / √C,
@@ -279,8 +272,6 @@ class TransformerXLAttention(MultiHeadAttention):
         >>> layer(causal(2), torch.eye(2))[1]  # exp(sin 1) and exp(sin 0), normalised
         tensor([0.6988, 0.3012], grad_fn=<SelectBackward0>)
     """
-
-    equivariant: ClassVar[bool] = False
 
     def __init__(
         self, width: int, heads: int, *, key_value_heads: int | None = None, bias: bool = True, dropout: float = 0.0

@@ -116,9 +116,7 @@ def _square(graph: Graph) -> Graph:
         return graph
     if not isinstance(graph.rule, Causal) or graph.offset + graph.num_receivers > graph.num_senders:
         # Of other graphs it depends on nodes to come whether they hold all pairs of the last block and another.
-        raise GraphError(
-            f"blocks are sorted in a whole graph, or in rows of a causal one, as a cache has; not in {graph}"
-        )
+        raise GraphError(f"blocks are sorted in a whole graph, or in rows of a causal one, not in {graph}")
     return causal(graph.num_senders)
 
 
@@ -132,9 +130,8 @@ def _full(graph: Graph, number: Tensor, first: Tensor, sizes: Tensor) -> Tensor:
         full = (latest <= first[:, None]) & (soonest.view_as(latest) >= (first + sizes)[:, None])
     else:
         pairs = number[graph.receivers] * count + number[graph.senders] % max(1, count)
-        full = lowering.counts(pairs, members * count * count).view(members, count, count) == (
-            sizes[:, :, None] * sizes[:, None]
-        )
+        edges = lowering.counts(pairs, members * count * count).view(members, count, count)
+        full = edges == sizes[:, :, None] * sizes[:, None]
     return full & (sizes > 0)[:, :, None] & (sizes > 0)[:, None]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import strided_parts
 from edgewise.graphs.rule import Blocks
-from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.uncompiled import uncompiled
@@ -20,7 +19,7 @@ from edgewise.layers.plain.uncompiled import uncompiled
 Parts = Callable[[int], tuple[Graph, ...]]
 
 
-class FactorisedAttention(MultiHeadAttention):
+class FactorisedAttention(PositionalAttention):
     """Multi-head attention in which each group of heads attends within a pattern of its own.
 
     Equation    HA_h = softmax_{j ∈ N(i) ∩ A^(m)(i)}(q_i·k_j / √C) v_j,  m = ⌊h p / H⌋, the group of head h
@@ -41,8 +40,6 @@ class FactorisedAttention(MultiHeadAttention):
         >>> layer(causal(3), torch.tensor([[1.0, 0.0], [2.0, 0.0], [5.0, 0.0]]))[2]  # (2 + 5) / 2 and (1 + 5) / 2
         tensor([3.5000, 3.0000], grad_fn=<SelectBackward0>)
     """
-
-    equivariant: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -67,8 +64,7 @@ class FactorisedAttention(MultiHeadAttention):
 
     @staticmethod
     def example() -> Example:
-        layer = FactorisedAttention(4, 2, partial(strided_parts, stride=2), dropout=0.5)
-        return layer, causal(5), (torch.randn(5, 4),)
+        return FactorisedAttention(4, 2, partial(strided_parts, stride=2), dropout=0.5), causal(5), (torch.randn(5, 4),)
 
 
 @uncompiled  # the compiler cannot guard on a key that holds a function

@@ -12,7 +12,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
-from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.mlp import ACTIVATIONS
 
 Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
@@ -148,8 +148,7 @@ class PreNormBlock(TransformerBlock):
 
     @staticmethod
     def example() -> Example:
-        block = PreNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5)
-        return block, complete(5), (torch.randn(5, 4),)
+        return small_example(PreNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5), 4)
 
 
 class PostNormBlock(TransformerBlock):
@@ -176,8 +175,7 @@ class PostNormBlock(TransformerBlock):
 
     @staticmethod
     def example() -> Example:
-        block = PostNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5)
-        return block, complete(5), (torch.randn(5, 4),)
+        return small_example(PostNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5), 4)
 
 
 class PreNormDecoderBlock(TransformerBlock):

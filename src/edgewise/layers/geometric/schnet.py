@@ -66,8 +66,7 @@ class SchNet(nn.Module):
 
     @staticmethod
     def example() -> Example:
-        layer = SchNet(3, 4, gaussians=6, cutoff=4.0)
-        return layer, example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
+        return SchNet(3, 4, gaussians=6, cutoff=4.0), example_graph(), (torch.randn(5, 3), torch.randn(5, 3))
 
 
 @cached

@@ -7,6 +7,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, aggregate, collect
+from edgewise.layers.geometric.geometry import given
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.mlp import MLP
 
@@ -61,12 +62,9 @@ class NodeUpdate(nn.Module):
         self.reduce = reduce
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
-        parts = [x]
-        if e is not None:
-            parts.append(collect(graph, e, self.reduce))
-        if u is not None:
-            parts.append(spread(graph, u))
-        return self.mlp(torch.cat(parts, -1))
+        arriving = None if e is None else collect(graph, e, self.reduce)
+        whole = None if u is None else spread(graph, u)
+        return self.mlp(torch.cat([x, *given(arriving, whole)], -1))
 
 
 class WholeUpdate(nn.Module):
@@ -88,16 +86,10 @@ class WholeUpdate(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
         members = graph.membership()
-        parts = [aggregate(members, x, reduce=self.reduce)]
-        if e is not None:
-            edges = aggregate(members, collect(graph, e))
-            if self.reduce == "mean":
-                count = aggregate(members, graph.in_degrees().to(e.dtype).unsqueeze(-1))
-                edges = edges / count.clamp(min=1)
-            parts.insert(0, edges)
-        if u is not None:
-            parts.append(u)
-        return self.mlp(torch.cat(parts, -1))
+        edges = None if e is None else aggregate(members, collect(graph, e))
+        if edges is not None and self.reduce == "mean":
+            edges = edges / aggregate(members, graph.in_degrees().to(edges.dtype).unsqueeze(-1)).clamp(min=1)
+        return self.mlp(torch.cat([*given(edges), aggregate(members, x, reduce=self.reduce), *given(u)], -1))
 
 
 class GraphNetwork(nn.Module):
@@ -150,11 +142,9 @@ class GraphNetwork(nn.Module):
 
 
 def spread(graph: Graph, u: Tensor) -> Tensor:
-    """What each graph of a batch holds, given to its nodes: [*, G, U] -> [*, N, U]."""
+    """The row of each graph of a batch at every one of its nodes: [*, G, U] -> [*, N, U]."""
     if u.ndim < 2 or u.shape[-2] != len(graph.sizes):
-        raise ShapeError(
-            f"u is {list(u.shape)}, but must be [*, G, U] with one row for each of {len(graph.sizes)} graphs"
-        )
+        raise ShapeError(f"u is {list(u.shape)}, but must be [*, G, U], a row for each of {len(graph.sizes)} graphs")
     return aggregate(graph.membership().transpose()[0], u)
 
 

@@ -1,7 +1,5 @@
 """Swin: attention within the squares of an image, biased by where in the square; then four pixels become one."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -11,12 +9,12 @@ from edgewise.graphs import Graph, squares
 from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias
 from edgewise.kernels.scores import Score
-from edgewise.layers.attention.attention import MultiHeadAttention
+from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.transformer import NORMS
 from edgewise.layers.plain.examples import Example
 
 
-class WindowAttention(MultiHeadAttention):
+class WindowAttention(PositionalAttention):
     """Swin's attention between pixels, with a learned bias for each offset down and across, on any graph of pixels.
 
     Equation    s_ij = q_i·k_j / √C + B_h[y_i − y_j, x_i − x_j]    (4)
@@ -38,8 +36,6 @@ class WindowAttention(MultiHeadAttention):
         >>> layer(squares(2, 2, 2), torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]]))[:2, 0].tolist()
         [3.0, 4.0]
     """
-
-    equivariant: ClassVar[bool] = False
 
     def __init__(
         self, width: int, heads: int, columns: int, size: int, *, bias: bool = True, dropout: float = 0.0

@@ -19,10 +19,7 @@ from edgewise.kernels import dropout as dropout_dense
 class SparseFeatures:
     """Node features x [N, C] of which only the non-zeros are kept, as a graph: document i listens to word c.
 
-    Args:
-        graph: N receivers (documents) and C senders (words), one edge per non-zero.
-        weight: [E] the non-zeros, in the graph's own edge order.
-
+    Symbols     graph = N receivers (documents) and C senders (words), one edge per non-zero; weight [E] = the non-zeros
     Errors      a weight that is not one number per edge is a `ShapeError`.
 
     Example

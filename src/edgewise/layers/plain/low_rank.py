@@ -42,12 +42,8 @@ class LowRank(nn.Module):
 def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = "*") -> list[str]:
     """Freeze a model and give its linear maps low-rank additions, which alone are trained from then on.
 
-    Args:
-        model: Any module; its linear maps (`torch.nn.Linear` and what inherits from it) are found by name.
-        rank: Columns of the narrow matrices, r.
-        alpha: Scale of what is added, α; None: the rank, so that the product is added as it is.
-        names: Which linear maps, as a pattern of file names: "*" is all, "*.attention.*" those of attention.
-
+    Symbols     model = any module; rank = r; alpha = α (None: the rank, so that the product is added as it is); names =
+                which linear maps, as a pattern of file names: "*" is all, "*.attention.*" those of attention
     Errors      ConfigError for a rank below 1, a name that fits no linear map, or a model that is adapted already
     Edge cases  right after, the model computes what it computed before
     Reference   Hu et al., 2022

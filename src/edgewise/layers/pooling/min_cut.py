@@ -51,12 +51,8 @@ class ClusterAssignment(nn.Module):
 class Pooled(NamedTuple):
     """What is left of the G graphs of a batch: K clusters of each.
 
-    Args:
-        graph: The clusters of each graph, a complete graph of them: G·K nodes.
-        x: Their features [*, G·K, C].
-        weight: How strongly they are linked, one number for each edge of `graph` [*, G·K²].
-        cut: The cut loss of each graph [*, G].
-        orthogonality: The orthogonality loss of each graph [*, G].
+    Shapes      graph: the complete graph of each graph's clusters, G·K nodes; x [*, G·K, C]; weight [*, G·K²], how
+                strongly they are linked; cut and orthogonality [*, G], the losses
     """
 
     graph: Graph

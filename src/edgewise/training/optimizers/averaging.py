@@ -60,9 +60,7 @@ class WeightAverage:
     def applied(self, model: nn.Module, batches: Batches | None = None) -> Iterator[None]:
         """Inside, the model has the mean weights, and batch norms the statistics that belong to them; then its own.
 
-        Args:
-            model: The model whose weights the optimiser moves.
-            batches: Gives the arguments of `model` for each training batch, for the statistics of batch norms.
+        `batches` gives the arguments of `model` for each training batch, for the statistics of batch norms.
         """
         means = {w: self.optimizer.state[w]["average"] for w in self._weights() if "average" in self.optimizer.state[w]}
         if not means:
