@@ -145,7 +145,7 @@ BROKEN = [
     (DeniesItsSymmetry, "permutation", "says equivariant = False"),
     (MixesTheBatch, "leading batch", "one after the other"),
     (DividesByTheDegree, "isolated nodes", "infinite or NaN"),
-    (TellsEverybody, "isolated nodes", "other nodes hear"),
+    (TellsEverybody, "isolated nodes", "other nodes depend on"),
     (NeedsANode, "empty graph", "raised"),
     (AddsARow, "empty graph", "1 rows, expected 0"),
     (HidesAGradient, "gradients", "finite differences disagree"),

@@ -60,6 +60,11 @@ class Cost:
         return replace(total, largest=largest, held=held)
 
 
+def listing(graph: Graph) -> int:
+    """Bytes of listing the edges of a rule, before kernels can walk along them: 24 for each, counted."""
+    return 0 if graph.rule is None else 24 * graph.num_edges
+
+
 @dataclass(frozen=True)
 class Attention:
     """What a backend takes of `attend`.

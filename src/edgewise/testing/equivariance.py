@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 EXACT = 1e-9  # float64: the same equation, summed in another order
@@ -30,9 +31,16 @@ def assert_equivariant(
             ...
         AssertionError: f(T x) and T' f(x) differ by 2.0e+00, at most 1e-09 expected
     """
-    found, expected = function(*transform_in(*inputs)), transform_out(function(*inputs))
-    error = distance(found, expected)
+    error = distance(function(*transform_in(*inputs)), transform_out(function(*inputs)))
     expect(error <= tolerance, f"f(T x) and T' f(x) differ by {error:.1e}, at most {tolerance:.0e} expected")
+
+
+def with_gradients(y: Tensor, leaves: dict[str, Tensor], seed: int = 0) -> dict[str, Tensor]:
+    """The output, and the gradients of a fixed random projection of it to the leaves, by name."""
+    projection = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    total = (y * projection.to(y)).sum()
+    grads = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return {"output": y.detach()} | {f"gradient of {name}": g for name, g in zip(leaves, grads, strict=True)}
 
 
 def expect(holds: bool, message: str) -> None:

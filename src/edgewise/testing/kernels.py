@@ -25,7 +25,7 @@ from edgewise.kernels import (
     attend,
     collect,
 )
-from edgewise.testing.equivariance import EXACT, distance, expect
+from edgewise.testing.equivariance import EXACT, distance, expect, with_gradients
 
 
 def check_kernel(
@@ -50,12 +50,12 @@ def check_kernel(
     for case, leaves, function in _kernel_cases(dtype, device):
         expected = _values_and_gradients(function, leaves, "reference")
         try:
-            found = _values_and_gradients(function, leaves, backend)
+            results = _values_and_gradients(function, leaves, backend)
         except BackendRefusal as refusal:
             refused[case] = str(refusal)
             continue
         ran += 1
-        for name, value in found.items():
+        for name, value in results.items():
             error = distance(value, expected[name])
             expect(error <= tolerance, f"{backend}: {case}: the {name} is off by {error:.1e}, {tolerance:.0e} expected")
     expect(ran > 0, f"{backend} refuses everything: {next(iter(refused.values()), '')}")
@@ -92,14 +92,15 @@ def _kernel_cases(dtype: torch.dtype, device: str) -> Iterator[tuple[str, Leaves
         for name, (reads, attention) in _attention_calls(graph).items():
             yield f"attend {name} on {shape}", {key: leaves[key] for key in reads}, attention
         for reduce in ("sum", "mean", "max", "min"):
-            yield f"aggregate {reduce} on {shape}", {"x": leaves["x"]}, _aggregated(graph, reduce)
-            needs = {"x": leaves["x"], "weight": leaves["weight"]}
-            yield f"aggregate weighted {reduce} on {shape}", needs, _aggregated(graph, reduce)
-            yield f"collect {reduce} on {shape}", {"m_ij": leaves["m_ij"]}, _collected(graph, reduce)
+            for call, *needs in (("aggregate", "x"), ("aggregate weighted", "x", "weight"), ("collect", "m_ij")):
+                yield f"{call} {reduce} on {shape}", {key: leaves[key] for key in needs}, _reduced(graph, reduce)
 
 
 def _kernel_graphs() -> dict[str, Graph]:
-    edges = [[0, 2, 2, 4, 1, 1, 3], [1, 1, 1, 0, 0, 4, 4]]  # 2 -> 1 twice; 2 and 3 hear nobody; nobody hears 0 but 1
+    edges = [
+        [0, 2, 2, 4, 1, 1, 3],
+        [1, 1, 1, 0, 0, 4, 4],
+    ]  # 2 -> 1 twice; 2 and 3 have no senders; 0 sends to 1 alone
     given = Graph.from_edge_index(edges, num_nodes=5)
     return {
         "complete": PATTERNS["complete"](5),
@@ -148,18 +149,17 @@ def _attention_calls(graph: Graph) -> dict[str, tuple[tuple[str, ...], Function]
     }
 
 
-def _aggregated(graph: Graph, reduce: str) -> Function:
-    return lambda leaves, backend: aggregate(graph, leaves["x"], leaves.get("weight"), reduce, backend=backend)
+def _reduced(graph: Graph, reduce: str) -> Function:
+    """`collect` of messages where there are any, else `aggregate`."""
 
+    def function(leaves: Leaves, backend: str) -> Tensor:
+        if "m_ij" in leaves:
+            return collect(graph, leaves["m_ij"], reduce, backend=backend)
+        return aggregate(graph, leaves["x"], leaves.get("weight"), reduce, backend=backend)
 
-def _collected(graph: Graph, reduce: str) -> Function:
-    return lambda leaves, backend: collect(graph, leaves["m_ij"], reduce, backend=backend)
+    return function
 
 
 def _values_and_gradients(function: Function, leaves: Leaves, backend: str) -> dict[str, Tensor]:
     leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
-    y = function(leaves, backend)
-    projection = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    total = (y * projection.to(y)).sum()
-    found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
-    return {"output": y.detach()} | {f"gradient of {name}": g for name, g in zip(leaves, found, strict=True)}
+    return with_gradients(function(leaves, backend), leaves, seed=1)

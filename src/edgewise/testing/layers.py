@@ -16,7 +16,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 from edgewise.errors import BackendRefusal, ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import BACKENDS, use_backend
-from edgewise.testing.equivariance import EXACT, distance, expect, same
+from edgewise.testing.equivariance import EXACT, distance, expect, same, with_gradients
 
 DRAWS = 256  # of dropout
 
@@ -56,10 +56,7 @@ class Trial:
         leaves = {f"input {n}": x for n, x in enumerate(inputs) if x.requires_grad} | dict(
             self.layer.named_parameters()
         )
-        projection = torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        total = (y * projection.to(y)).sum()
-        found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
-        return {"output": y.detach()} | {f"gradient of {name}": g for name, g in zip(leaves, found, strict=True)}
+        return with_gradients(y, leaves)
 
 
 def joined(y: object) -> Tensor:
@@ -78,7 +75,7 @@ def check_layer(
     Symbols     inputs = tensors with one row per node, [N, ...]; the output has one row per node, or per graph of a
                 batch, and so has each where there are several (features and positions); equivariant = whether the
                 order of the nodes must not matter, by default the layer's attribute `equivariant`, else True; skip =
-                names of PROPERTIES to leave out. A layer whose nodes listen to others than those that the graph gives
+                names of PROPERTIES to leave out. A layer whose nodes attend to others than those that the graph gives
                 them says so by the attribute `local` = False, and one in which something nonlinear follows dropout, so
                 that the mean of its results is another in training, by `unbiased` = False
     Errors      AssertionError, which names the layer and the property
@@ -132,24 +129,24 @@ def _leading_batch(trial: Trial) -> None:
 
 
 def _isolated_nodes(trial: Trial) -> None:
-    """A node without edges has a finite result and gradient, and nobody hears it; no edges at all is fine too."""
+    """A node without edges has a finite result and gradient, and no other depends on it; so has a graph without any."""
     graph, first = trial.graph, _members(trial.graph)[0][0]
     index = graph.edge_index()
-    kept = index[:, (index != first).all(0)]
-    for edges, whose in ((kept, "an isolated node"), (index[:, :0], "a graph without edges")):
+    rest = index[:, (index != first).all(0)]
+    for edges, whose in ((rest, "an isolated node"), (index[:, :0], "a graph without edges")):
         for name, value in trial.on(_like(graph, edges)).output_and_gradients().items():
             expect(bool(value.isfinite().all()), f"{whose} makes the {name} infinite or NaN")
-    cut = trial.on(_like(graph, kept))
+    cut = trial.on(_like(graph, rest))
     y = cut.output()
     if len(y) != graph.num_receivers:
-        return  # a readout hears every node of its graph
+        return  # a readout reads every node of its graph
     moved = cut.on(cut.graph, tuple(_with_first_row_changed(x, first) for x in cut.inputs)).output()
     others = [n for n in range(len(y)) if n != first]
     if getattr(trial.layer, "local", True):
-        same(moved[others], y[others], "other nodes hear a node that has no edges")
+        same(moved[others], y[others], "other nodes depend on a node that has no edges")
     else:
-        heard = distance(moved[others], y[others]) > EXACT
-        expect(heard, "the layer says local = False, yet nobody hears a node that has no edges")
+        depend = distance(moved[others], y[others]) > EXACT
+        expect(depend, "the layer says local = False, yet no other node depends on a node that has no edges")
 
 
 def _empty_graph(trial: Trial) -> None:

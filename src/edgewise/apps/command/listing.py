@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from edgewise.apps import recipes
@@ -15,12 +17,12 @@ Rows = list[dict[str, str]]
 def show(what: str | None) -> dict[str, Any]:
     """Print one table, or the systems and the recipes."""
     wanted = [what] if what else ["systems", "recipes"]
-    answer = {name: TABLES[name]() for name in wanted}
-    for name, rows in answer.items():
+    tables = {name: TABLES[name]() for name in wanted}
+    for name, rows in tables.items():
         print(f"{name}\n{columns(rows)}\n")
     if what is None:
         print(f"`edgewise list TABLE` shows one of {', '.join(TABLES)}; `edgewise train RECIPE --help` its options.")
-    return answer
+    return tables
 
 
 def columns(rows: Sequence[dict[str, str]]) -> str:
@@ -41,31 +43,19 @@ def _recipes() -> Rows:
     return [{"recipe": name, "description": recipes.read(name).description} for name in recipes.names()]
 
 
-def _documented(table: dict[str, Any], key: str) -> Rows:
-    """Names of a table, each with the first line of its documentation."""
-    rows = []
-    for name, entry in table.items():
-        documented = entry[1] if isinstance(entry, tuple) else entry
-        rows.append({key: name, "description": (inspect.getdoc(documented) or "").split("\n")[0]})
-    return rows
-
-
-def _layers() -> Rows:
-    from edgewise.layers import LAYERS
-
-    return _documented(LAYERS, "layer")
-
-
-def _models() -> Rows:
-    from edgewise.models import MODELS
-
-    return _documented(MODELS, "model")
+def _documented(package: str, table: str, key: str) -> Rows:
+    """Names of a package's table, each with the first line of its documentation."""
+    entries: dict[str, Any] = getattr(import_module(package), table)
+    documented = {name: entry[1] if isinstance(entry, tuple) else entry for name, entry in entries.items()}
+    return [
+        {key: name, "description": (inspect.getdoc(entry) or "").split("\n")[0]} for name, entry in documented.items()
+    ]
 
 
 def _patterns() -> Rows:
     from edgewise.graphs import PATTERNS
 
-    rows = _documented(PATTERNS, "pattern")
+    rows = _documented("edgewise.graphs", "PATTERNS", "pattern")
     options = (inspect.signature(pattern).parameters for pattern in PATTERNS.values())
     return [row | {"options": ", ".join(parameters)} for row, parameters in zip(rows, options, strict=True)]
 
@@ -76,18 +66,12 @@ def _backends() -> Rows:
     return [{"backend": name, "description": backend.summary} for name, backend in BACKENDS.items()]
 
 
-def _tasks() -> Rows:
-    from edgewise.tasks import TASKS
-
-    return _documented(TASKS, "task")
-
-
 TABLES: dict[str, Callable[[], Rows]] = {
     "systems": _systems,
     "recipes": _recipes,
-    "layers": _layers,
-    "models": _models,
+    "layers": partial(_documented, "edgewise.layers", "LAYERS", "layer"),
+    "models": partial(_documented, "edgewise.models", "MODELS", "model"),
     "patterns": _patterns,
     "backends": _backends,
-    "tasks": _tasks,
+    "tasks": partial(_documented, "edgewise.tasks", "TASKS", "task"),
 }

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 from edgewise import __version__
 from edgewise.errors import ConfigError, EdgewiseError, nearest
 
-Answer = dict[str, Any]
+Summary = dict[str, Any]  # what --json prints
+MOST = 2**31 - 1  # of an option that is a whole number
 
 EXAMPLES = """
 examples:
@@ -51,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"unexpected argument {extra!r}; see `{self.prog} --help`")
 
 
-def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
     """An argparse type: a whole number within bounds."""
 
     def parse(text: str) -> int:
@@ -104,6 +105,10 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         )
         return made[name]
 
+    def number(command: Parser, flag: str, letter: str, least: int, most: int, default: int | None, help: str) -> None:
+        shown = "" if default is None else f" (default: {default})"
+        command.add_argument(flag, type=whole(least, most), default=default, metavar=letter, help=help + shown)
+
     demo = add("demo", "train one attention on text, images and a social network")
     demo.add_argument("--run", metavar="FOLDER", help="where to put the runs and the report (default: runs/demo)")
 
@@ -114,19 +119,15 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     train.add_argument(
         "recipe", nargs="?", metavar="RECIPE", help="a name of `edgewise list recipes`, or the path of a YAML file"
     )
-    train.add_argument(
-        "--seeds", type=whole(1, 1000), default=1, metavar="N", help="repeat with N seeds: mean ± standard deviation"
-    )
-    train.add_argument(
-        "--folds", type=whole(2, 1000), metavar="N", help="repeat with task.fold = 0 to N - 1, each with its own seed"
-    )
+    number(train, "--seeds", "N", 1, 1000, 1, "repeat with N seeds: mean ± standard deviation")
+    number(train, "--folds", "N", 2, 1000, None, "repeat with task.fold = 0 to N - 1, each with its own seed")
     train.add_argument("--run", metavar="FOLDER", help="the run folder (default: runs/RECIPE-SEED)")
     train.add_argument("--print-config", action="store_true", help="print the recipe as it would be trained, and stop")
     train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
 
     resume = add("resume", "go on with an interrupted run, bit for bit")
     evaluate = add("evaluate", "measure a run on its validation and test data")
-    predict = add("predict", "let a run answer for one input")
+    predict = add("predict", "predict for one input")
     generate = add("generate", "let a model continue a text, or write new graphs")
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
@@ -134,20 +135,16 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
     )
     generate.add_argument("--prompt", default="\n", help="the text to continue")
-    generate.add_argument(
-        "--steps", type=whole(1, 1_000_000), default=200, metavar="N", help="characters to add (default: 200)"
-    )
+    number(generate, "--steps", "N", 1, 1_000_000, 200, "characters to add")
     generate.add_argument(
         "--temperature", type=temperature, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)"
     )
-    generate.add_argument("--top-k", type=whole(1), metavar="K", help="draw from the K most likely characters only")
+    number(generate, "--top-k", "K", 1, MOST, None, "draw from the K most likely characters only")
     generate.add_argument(
         "--no-cache", action="store_true", help="recompute the past at every step instead of keeping keys and values"
     )
-    generate.add_argument(
-        "--count", type=whole(1, 10_000), default=10, metavar="N", help="new graphs, of a model of graphs (default: 10)"
-    )
-    generate.add_argument("--seed", type=whole(0), default=0, help="of the random draws (default: 0)")
+    number(generate, "--count", "N", 1, 10_000, 10, "new graphs, of a model of graphs")
+    number(generate, "--seed", "N", 0, MOST, 0, "of the random draws")
 
     plan = add("plan", "show which backend would run on a graph, and why", PLAN)
     plan.add_argument("pattern", nargs="?", metavar="PATTERN", help="a name of `edgewise list patterns`")
@@ -156,11 +153,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     plan.add_argument("--score", default="Dot", metavar="SCORE", help="a score of `attend` (default: Dot)")
     plan.add_argument("--layer", metavar="LAYER", help="every call of a layer instead: EGNN, SchNet, TFN, ...")
-    plan.add_argument("--heads", type=whole(1, 4096), default=4, metavar="H", help="attention heads (default: 4)")
-    plan.add_argument(
-        "--channels", type=whole(1, 65536), default=64, metavar="C", help="channels per head (default: 64)"
-    )
-    plan.add_argument("--batch", type=whole(1), default=1, metavar="B", help="graphs alike, side by side (default: 1)")
+    number(plan, "--heads", "H", 1, 4096, 4, "attention heads")
+    number(plan, "--channels", "C", 1, 65536, 64, "channels per head")
+    number(plan, "--batch", "B", 1, MOST, 1, "graphs alike, side by side")
     plan.add_argument(
         "--dtype", default="float32", choices=("float64", "float32", "bfloat16", "float16"), help="(default: float32)"
     )
@@ -235,7 +230,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def run(args: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Summary:
     """Carry out one command."""
     match args.command:
         case "list":
@@ -251,8 +246,8 @@ def run(args: argparse.Namespace) -> Answer:
 
             if args.folds and args.seeds > 1:
                 raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
-            asked = {"folds": args.folds, "print_config": args.print_config, "help": args.help}
-            return train(args.recipe, args.sections, args.seeds, args.run, **asked)
+            options = {"folds": args.folds, "print_config": args.print_config, "help": args.help}
+            return train(args.recipe, args.sections, args.seeds, args.run, **options)
         case "resume":
             from edgewise.apps.command.runs import resume
 
@@ -287,9 +282,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command: 0; 2, and one line on standard error, for what the user can put right; 130 when interrupted."""
     try:
         args = parse(sys.argv[1:] if argv is None else argv)
-        answer = run(args)
-        if args.json and os.environ.get("RANK", "0") == "0":  # one answer, however many processes train
-            print(json.dumps(answer, ensure_ascii=False))
+        summary = run(args)
+        if args.json and os.environ.get("RANK", "0") == "0":  # once, however many processes train
+            print(json.dumps(summary, ensure_ascii=False))
         sys.stdout.flush()
     except EdgewiseError as error:
         return _complain(str(error))

@@ -35,24 +35,24 @@ def plan(
     *,
     calibrate: bool = False,
 ) -> dict[str, Any]:
-    """Print the planner's table for a score, or one for each call of a layer, after measuring the device if asked to.
+    """Print the planner's table for a score, or one for each call of a layer; first measure the device, to `calibrate`.
 
     Symbols     what = a name of SCORES or of PLANNED
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("--device cuda: PyTorch sees no GPU of NVIDIA's here; use cpu")
-    answer: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if calibrate:
         measured = {kind: asdict(machine) for kind, machine in calibration.calibrate(device).items()}
         print(f"{'this machine' if device == 'cpu' else torch.cuda.get_device_name()}, per second (launch: seconds):")
         rows = [{"": "", **{kind: kind for kind in measured}}] if len(measured) > 1 else []
         rows += [{"": name} | {kind: f"{measured[kind][name]:.3g}" for kind in measured} for name in SPEEDS]
         print(columns(rows))
-        answer["machine"] = measured
+        result["machine"] = measured
     if pattern is None:
         if not calibrate:
             raise ConfigError(f"name a pattern, such as `edgewise plan causal n=1024`; known are {', '.join(PATTERNS)}")
-        return answer
+        return result
     known("pattern", pattern, PATTERNS)
     known("score or layer", what, SCORES | PLANNED)
     graph, lead, precision = build(pattern, options).to(device), () if batch == 1 else (batch,), getattr(torch, dtype)
@@ -66,11 +66,11 @@ def plan(
             layer.to(graph.device, precision)(graph, *inputs)
     print(*tables, sep="\n")
     plans = [{"what": table.what, "choice": table.choice, "candidates": _candidates(table)} for table in tables]
-    return answer | {"graph": repr(graph)} | (plans[0] if what in SCORES else {"calls": plans})
+    return result | {"graph": repr(graph)} | (plans[0] if what in SCORES else {"calls": plans})
 
 
 def _candidates(table: Plan) -> list[dict[str, Any]]:
-    return [{"backend": one.backend, "seconds": one.seconds, "refusal": one.refusal} for one in table.candidates]
+    return [{"backend": c.backend, "seconds": c.seconds, "refusal": c.refusal} for c in table.candidates]
 
 
 def build(pattern: str, options: Sequence[str]) -> Graph:

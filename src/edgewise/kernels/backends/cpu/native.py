@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, random_graph
+from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
 from edgewise.kernels.backends.cpu import KERNELS, edges, networks
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
@@ -28,7 +28,6 @@ MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
 SOFTMAX, FOUND = 20, 80  # products: of an edge's exponential, and to find a sender for a group of heads; fitted
 ROW = 3200  # operations: to start and finish a receiver's row for a group of heads; fitted
 NUMBER, TERM, SUM_ROW = 5 / 2, 12, 240  # operations of a sum: for a number, an edge and a receiver; measured likewise
-LISTED = 24  # bytes for each edge of a rule, which has to be listed before it can be walked along; counted
 CALL, SUM = 4, 2  # launches of attention and of a sum; fitted
 
 Structure = tuple[Tensor, Tensor, Tensor]  # offsets, index, edge: see `operator.products`
@@ -38,7 +37,6 @@ def cost(call: Call) -> Cost:
     """Every edge reads the rows of its sender, once."""
     graph = call.graph
     count = graph.num_edges
-    listing = 0 if graph.rule is None else LISTED * count
     if isinstance(call, Attend):
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
         batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
@@ -47,14 +45,14 @@ def cost(call: Call) -> Cost:
             edges=2 * count * (batch * (width + SOFTMAX) + groups * FOUND) + ROW * groups * graph.num_receivers,
             rows=size * batch * count * width,
             held=size * batch * graph.num_senders * width,
-            bytes=listing,
+            bytes=listing(graph),
             launches=CALL,
         )
     if isinstance(call, Aggregate):
         numbers = count * call.x.numel() // max(1, graph.num_senders)
         size = call.x.element_size()
         work = int(NUMBER * numbers) + TERM * count + SUM_ROW * graph.num_receivers
-        return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing, launches=SUM)
+        return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing(graph), launches=SUM)
     if isinstance(call.message, Message):
         return messages.cost(call, cost, networks.cost)
     return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=SUM)

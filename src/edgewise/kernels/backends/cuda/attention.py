@@ -64,11 +64,8 @@ class RowsAttentionGradient(AttentionGradient):
     def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """To q, k, v, a, to the scores of edges [B, E, H], and to their keys and values [B, E, H, *]."""
         q, k, v, a = self.q, self.k, self.v, self.a
-        nothing, on_edges, (*_, to_a, to_bias, to_keys, to_values) = (
-            (0,),
-            (v.shape[0], self.edges, v.shape[2]),
-            self.needed,
-        )
+        nothing, on_edges = (0,), (v.shape[0], self.edges, v.shape[2])
+        *_, to_a, to_bias, to_keys, to_values = self.needed
         return (
             v.new_empty(nothing) if q is None else empty_like(q),
             v.new_empty(nothing) if k is None else empty_like(k),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels.backend import Attention, Backend, Cost, Takes
+from edgewise.kernels.backend import Attention, Backend, Cost, Takes, listing
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda.programs.building import WINDOW, windows
@@ -27,7 +27,7 @@ from edgewise.kernels.operator.operator import Arguments, Operator
 from edgewise.kernels.scores import Dot
 
 CALL = 4  # launches; assumed
-LISTED, COLUMN = 24, 8  # bytes: of an edge of a rule, which has to be listed first, and of a distinct sender; counted
+COLUMN = 8  # bytes of a distinct sender; counted
 SAMPLE, FEW = 64, 2**18  # windows, and edges of a rule, that are counted to predict all
 
 Structure = list[Tensor]
@@ -38,13 +38,12 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     graph, size = call.graph, call.v.element_size()
     columns = columns_of(graph)
-    listing = 0 if graph.rule is None else LISTED * graph.num_edges
     batch, width = call.v.shape[:-3].numel(), call.heads * (call.v.shape[-1] + call.ends()[0].shape[-1])
     return Cost(
         tiles=2 * WINDOW * batch * columns * width,
         rows=size * batch * columns * width,
         held=size * batch * graph.num_senders * width,
-        bytes=listing + COLUMN * columns * call.heads + size * batch * graph.num_receivers * width,
+        bytes=listing(graph) + COLUMN * columns * call.heads + size * batch * graph.num_receivers * width,
         launches=CALL,
     )
 

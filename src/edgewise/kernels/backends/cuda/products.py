@@ -10,14 +10,14 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels.backend import Cost
+from edgewise.kernels.backend import Cost, listing
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.backends.cuda.programs.building import schedule
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.products import ExtremeGradient, ExtremeShare, Product, ProductGradient
 
-NUMBER, LISTED = 4, 24  # bytes of an edge's sender, and of an edge of a rule, which has to be listed first; counted
+NUMBER = 4  # bytes of an edge's sender; counted
 CALL = 2  # launches; assumed
 
 Structure = list[Tensor]  # offsets, index, edge, and how the rows are dealt out: see `programs.building`
@@ -27,7 +27,7 @@ def cost(call: Call) -> Cost:
     """Every edge reads its sender's row and its weight, once; every receiver's row is written once."""
     graph = call.graph
     count = graph.num_edges
-    listing = 0 if graph.rule is None else LISTED * count
+    read = listing(graph) + NUMBER * count
     if isinstance(call, Aggregate):
         x, size = call.x, call.x.element_size()
         numbers = x.numel() // max(1, graph.num_senders)
@@ -36,13 +36,13 @@ def cost(call: Call) -> Cost:
             edges=2 * count * numbers,
             rows=size * count * numbers,
             held=size * x.numel(),
-            bytes=listing + NUMBER * count + weights + size * graph.num_receivers * numbers,
+            bytes=read + weights + size * graph.num_receivers * numbers,
             launches=CALL,
         )
     assert not isinstance(call, Attend)
     size, numbers = call.m_ij.element_size(), call.m_ij.numel() // max(1, count)
     written = size * graph.num_receivers * numbers
-    return Cost(edges=count * numbers, bytes=listing + NUMBER * count + size * count * numbers + written, launches=CALL)
+    return Cost(edges=count * numbers, bytes=read + size * count * numbers + written, launches=CALL)
 
 
 def run(call: Call) -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, random_graph
+from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
 from edgewise.kernels.backends.cuda import attention as triton_attention
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda import programs as gpu
@@ -18,7 +18,6 @@ from edgewise.kernels.operator.attention import KINDS
 
 MOST = 2**31 - 64  # nodes and edges are numbered in 32 bits, in which a program may count beyond its last edge
 CALL = 8  # launches; assumed
-LISTED = 24  # bytes for each edge of a rule, which has to be listed before it can be walked along; counted
 WIDEST = 1024  # channels of a head: a row must fit the registers of a program
 
 
@@ -34,8 +33,7 @@ def cost(call: Call) -> Cost:
         edges=2 * batch * call.graph.num_edges * width,
         rows=size * batch * call.graph.num_edges * width,
         held=size * batch * call.graph.num_senders * width,
-        bytes=(0 if call.graph.rule is None else LISTED * call.graph.num_edges)
-        + size * batch * call.graph.num_receivers * width,
+        bytes=listing(call.graph) + size * batch * call.graph.num_receivers * width,
         launches=CALL,
     )
 
