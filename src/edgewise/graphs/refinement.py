@@ -73,7 +73,7 @@ def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence
     ([0], [0, 1])
     """
     if len(graphs) == 0 or order not in (1, 2):
-        raise GraphError(f"refinement_classes takes graphs and an order of 1 or 2, not {len(graphs)} and order {order}")
+        raise GraphError(f"refinement_classes takes graphs and order 1 or 2, not {len(graphs)} graphs, order {order}")
     if order == 2:
         histograms = [_mixed(c).sum() for c in _refined_pairs(graphs, colors)]
     else:

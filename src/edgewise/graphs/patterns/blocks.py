@@ -31,7 +31,7 @@ def complete(receivers: int, senders: int | None = None) -> Graph:
 def blocks(
     sizes: int | Sequence[int] | Tensor, size: int | None = None, senders: Sequence[int] | Tensor | None = None
 ) -> Graph:
-    """Nodes in blocks; everyone listens to its whole block and to nobody outside.
+    """Nodes in blocks; each listens to all of its block and to nothing outside.
 
     Equation    N(i) = {j : block(j) = block(i)}
     Symbols     `blocks([3, 2])` gives the size of each block; `blocks(n, size)` cuts n nodes into blocks of one size,

@@ -109,7 +109,7 @@ class Squares(Pixels):
 
 
 def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:
-    """The pixels of an image, cut into squares: each listens to its whole square and to nobody outside.
+    """The pixels of an image, cut into squares: each listens to all of its square and to nothing outside.
 
     Equation    N(i) = {j : floor((y_j - shift) / size) = floor((y_i - shift) / size), and the same of x}
     Symbols     i = y * width + x: pixels row by row; shift = where the first whole square begins, down and across

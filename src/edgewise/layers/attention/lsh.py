@@ -62,7 +62,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
                 s_ij = q_i·k_j / √C,  k_j = q_j / ‖q_j‖
                 z_i^r = log Σ_{j ∈ P_r(i)} exp(s_ij),  z_i = log Σ_r exp(z_i^r)
                 P_r(i) = {j ∈ N(i) : h_r(q_j) = h_r(q_i), in the same chunk or the one before, j ≠ i} (see `alike`),
-                P(i) = {i} where there is nobody else in any round
+                P(i) = {i} where that is empty in every round
     Symbols     grouping = h (default: AngularHash(C)); size = m, nodes of a chunk; projection = [W_Q ‖ W_V]ᵀ: queries
                 are keys; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
@@ -76,7 +76,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
     Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020
 
     Example
-        >>> layer = LSHAttention(2, 1, AngularHash(2, buckets=1), bias=False)  # one bucket: everybody is alike
+        >>> layer = LSHAttention(2, 1, AngularHash(2, buckets=1), bias=False)  # one bucket: all are alike
         >>> layer.projection.weight.data = torch.cat([torch.zeros(2, 2), torch.eye(2)])  # all scores 0, v = x
         >>> layer.output.weight.data = torch.eye(2)
         >>> layer(causal(3), torch.tensor([[0.0, 2.0], [4.0, 0.0], [9.0, 9.0]])).tolist()  # the means of the others

@@ -105,7 +105,7 @@ class Buckets:
                 bucket = d for d < e, else min(n − 1, e + ⌊(n − e) log(d / e) / log(reach / e)⌋)
     Symbols     count = buckets altogether; both = half of them for senders in the future; without, n = count and the
                 future shares the bucket of distance 0 (T5's decoder)
-    Errors      ConfigError for a count or a reach too small to tell distances apart
+    Errors      ConfigError for a count or a reach too small to distinguish distances
     Reference   Raffel et al., "T5", 2020, §2.1
 
     Example
@@ -211,7 +211,7 @@ class ShawAttention(PositionalAttention):
     ) -> None:
         super().__init__(width, heads, key_value_heads=key_value_heads, bias=bias, dropout=dropout)
         if reach < 1:
-            raise ConfigError(f"reach={reach} tells no distances apart: it must be at least 1")
+            raise ConfigError(f"reach={reach} distinguishes no distances: it must be at least 1")
         self.reach = reach
         self.a_key = nn.Parameter(torch.empty(2 * reach + 1, self.channels))
         self.a_value = nn.Parameter(torch.empty(2 * reach + 1, self.channels))

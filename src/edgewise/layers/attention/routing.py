@@ -20,7 +20,7 @@ class Centroids(nn.Module):
     Symbols     means [H, K, C] = μ; decay = λ; LN = normalisation to mean 0 and variance 1, without weights
     Shapes      x [S, N, C] -> near [S, K, N], where S = B H sequences, head by head in every batch
     Errors      ConfigError for no cluster, or a decay outside [0, 1]
-    Edge cases  a centre that nobody is nearest to stays where it is
+    Edge cases  a centre that is nearest to no vector stays where it is
     Cost        O(S N K C)
     Differs     vectors are compared with a centre's direction, so that its length, which grows with the number of those
                 around it, does not draw in more of them

@@ -144,7 +144,7 @@ class GraphNetwork(nn.Module):
 def spread(graph: Graph, u: Tensor) -> Tensor:
     """The row of each graph of a batch at every one of its nodes: [*, G, U] -> [*, N, U]."""
     if u.ndim < 2 or u.shape[-2] != len(graph.sizes):
-        raise ShapeError(f"u is {list(u.shape)}, but must be [*, G, U], a row for each of {len(graph.sizes)} graphs")
+        raise ShapeError(f"u is {list(u.shape)}, but must be [*, G, U], one row for each of {len(graph.sizes)} graphs")
     return aggregate(graph.membership().transpose()[0], u)
 
 

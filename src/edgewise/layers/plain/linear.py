@@ -17,7 +17,7 @@ from edgewise.kernels import dropout as dropout_dense
 
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
-    """Node features x [N, C] of which only the non-zeros are kept, as a graph: document i listens to word c.
+    """Node features x [N, C] of which only the non-zeros are stored, as a graph: document i listens to word c.
 
     Symbols     graph = N receivers (documents) and C senders (words), one edge per non-zero; weight [E] = the non-zeros
     Errors      a weight that is not one number per edge is a `ShapeError`.
