@@ -89,9 +89,9 @@ def described(options: Mapping[str, Option], values: Mapping[str, Any], path: st
         if table is not None:
             nested = path and isinstance(value, Choice)
             words.append(f"One of {', '.join(taking(table, one) if nested else one for one in table.table)}.")
-        told = value.name if isinstance(value, Choice) else plain(value)
-        text = json.dumps(told) if isinstance(told, bool) else str(told)
-        words += [] if told in (None, "") else [text if isinstance(told, list) else f"[{text}]"]
+        current = value.name if isinstance(value, Choice) else plain(value)
+        text = json.dumps(current) if isinstance(current, bool) else str(current)
+        words += [] if current in (None, "") else [text if isinstance(current, list) else f"[{text}]"]
         yield flag, " ".join(words)
         if isinstance(value, Choice) and table is not None:
             yield from described(table.options(value.name), value.options, f"{flag}.")

@@ -100,9 +100,7 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         return _annotated(value, *arguments, where=where)
     if isinstance(value, Text):
         value = _read(value, hint, arguments)
-    if hint is Any or (hint in (bool, str) and isinstance(value, hint)):
-        return value
-    if hint is int and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
+    if hint is Any or (hint in (bool, str) and isinstance(value, hint)) or (hint is int and _is_whole(value)):
         return value
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         return _float(value, where)
@@ -237,11 +235,15 @@ def _described(hint: Any) -> str:
     return "a list" if get_origin(hint) in (list, tuple, Sequence) else "a mapping"
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
 def _shown(value: object) -> str:
     """A short value itself, else only what it is: it may be huge."""
-    if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
+    if isinstance(value, bool | float | None) or _is_whole(value):
         return repr(value)
     if isinstance(value, str) and len(value) < 80:
         return repr(str(value))
     kinds = {Mapping: "a mapping", list | tuple: "a list", str: "a long text", int: "a huge integer"}
-    return next((said for kind, said in kinds.items() if isinstance(value, kind)), f"a {type(value).__name__}")
+    return next((name for kind, name in kinds.items() if isinstance(value, kind)), f"a {type(value).__name__}")

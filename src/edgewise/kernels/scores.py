@@ -1,4 +1,4 @@
-"""Scores: how much receiver i listens to sender j, as data that a kernel can read and refuse.
+"""Scores: how much receiver i attends to sender j, as data that a kernel can read and refuse.
 
 A score is a small frozen record. Its method `pairwise` is its equation on broadcastable ends; backends that know the
 score do better than calling it. Biases are added with `+`: ``Dot() + RelativeBias(table)``.
@@ -31,7 +31,7 @@ class EdgeBias:
 
     def check(self, graph: Graph, heads: int) -> None:
         """Raise ShapeError unless the values fit."""
-        _check_rows("EdgeBias", self.values, "E", graph.num_edges, heads)
+        _check_rows(self, "E", graph.num_edges, heads)
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""
@@ -91,7 +91,7 @@ class SenderBias:
 
     def check(self, graph: Graph, heads: int) -> None:
         """Raise ShapeError unless the values fit."""
-        _check_rows("SenderBias", self.values, "J", graph.num_senders, heads)
+        _check_rows(self, "J", graph.num_senders, heads)
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""
@@ -125,10 +125,11 @@ class EdgeVectors:
                 raise ShapeError(f"EdgeVectors holds {name} {list(x.shape)}, but they must be {shape}")
 
 
-def _check_rows(name: str, values: Tensor, letter: str, rows: int, heads: int) -> None:
-    if values.ndim < 2 or values.shape[-2] != rows or values.shape[-1] not in (1, heads):
-        shape = f"[*, {letter}, H] with {letter} = {rows} and H = {heads}"
-        raise ShapeError(f"{name} holds {list(values.shape)}, but must be {shape}")
+def _check_rows(bias: EdgeBias | SenderBias, letter: str, rows: int, heads: int) -> None:
+    shape = bias.values.shape
+    if len(shape) < 2 or shape[-2] != rows or shape[-1] not in (1, heads):
+        right = f"[*, {letter}, H] with {letter} = {rows} and H = {heads}"
+        raise ShapeError(f"{type(bias).__name__} holds {list(shape)}, but must be {right}")
 
 
 @dataclass(frozen=True, eq=False)

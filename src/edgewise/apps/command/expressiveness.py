@@ -78,27 +78,26 @@ def judge(family: Family, models: Sequence[nn.Module]) -> Verdict:
         for graph in family.graphs
     ]
     for model in models:
-        y = answers(model, family.graphs)
+        y = predictions(model, family.graphs)
         apart |= differ(y[:, None], y[None])
         for number, relabelled in enumerate(copies):
-            false[number] |= differ(answers(model, relabelled), y[number])
+            false[number] |= differ(predictions(model, relabelled), y[number])
     pairs = list(combinations(range(count), 2))
     labels = [refinement_classes(family.graphs, order) for order in (1, 2)]
     wl_1, wl_2 = (sum(int(label[a] != label[b]) for a, b in pairs) for label in labels)
-    told = sum(int(apart[a, b]) for a, b in pairs)
-    return Verdict(family.name, count, len(pairs), wl_1, wl_2, told, int(false.sum()))
+    return Verdict(family.name, count, len(pairs), wl_1, wl_2, int(apart.triu(1).sum()), int(false.sum()))
 
 
 @torch.no_grad()
-def answers(model: nn.Module, graphs: Sequence[Graph]) -> Tensor:
-    """What the model says of each graph, all nodes having the feature 1: [G, CHANNELS]."""
+def predictions(model: nn.Module, graphs: Sequence[Graph]) -> Tensor:
+    """The model's prediction for each graph, all nodes having the feature 1: [G, CHANNELS]."""
     graph = Graph.batch(graphs)
     y: Tensor = model(graph, torch.ones(graph.num_receivers, 1, dtype=torch.float64))
     return y
 
 
 def differ(a: Tensor, b: Tensor) -> Tensor:
-    """Whether two answers [..., C] differ by more than rounding."""
+    """Whether two predictions [..., C] differ by more than rounding."""
     return ((a - b).abs() > THRESHOLD * torch.maximum(a.abs(), b.abs()).clamp(min=1)).any(-1)
 
 

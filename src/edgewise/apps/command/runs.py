@@ -36,13 +36,13 @@ def train(
     help: bool = False,
 ) -> dict[str, Any]:
     """Train a recipe once for each seed, or for each fold of its data."""
-    found = recipes.read(recipe)
+    written = recipes.read(recipe)
     if help:
-        show_options(found, overrides)
-        return {"recipe": found.name}
-    config = configure(found, overrides)
+        show_options(written, overrides)
+        return {"recipe": written.name}
+    config = configure(written, overrides)
     if print_config:
-        content = {"description": found.description, "system": list(found.system), **config.to_plain()}
+        content = {"description": written.description, "system": list(written.system), **config.to_plain()}
         del content["recipe"]
         print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100), end="")
         return content
@@ -70,7 +70,7 @@ def with_fold(config: RunConfig, fold: int) -> RunConfig:
 
 
 def resume(folder: str) -> dict[str, Any]:
-    """Go on with a run, or tell the result of a finished one."""
+    """Go on with a run, or print the result of a finished one."""
     run = Path(folder)
     config = training.read_config(run)
     result = carry_out(run, partial(training.resume, run))
@@ -80,7 +80,7 @@ def resume(folder: str) -> dict[str, Any]:
 
 
 def run_folder(config: RunConfig, folder: Path | None, *, alone: bool) -> Path:
-    """A new folder: the one asked for (with one inside for each of several seeds), or the next free default."""
+    """A new folder: the given one (with one inside for each of several seeds), or the next free default."""
     if folder is not None:
         return folder if alone else folder / f"seed-{config.train.seed}"
     first = Path("runs") / f"{config.recipe}-{config.train.seed}"
@@ -181,8 +181,8 @@ def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] 
         print("\n" + columns([heading, *rows]))
         print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} runs)")
     if curve is not None and first_rank():
-        told = f"{shown(metric, curve['mean'])} ± {shown(metric, curve['sd'])} at step {curve['step']}"
-        print(f"{config.recipe}: validation {metric}, best of the mean curve over the folds: {told}")
+        best = f"{shown(metric, curve['mean'])} ± {shown(metric, curve['sd'])} at step {curve['step']}"
+        print(f"{config.recipe}: validation {metric}, best of the mean curve over the folds: {best}")
     return {
         "recipe": config.recipe,
         "metric": metric,

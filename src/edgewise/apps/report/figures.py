@@ -58,13 +58,20 @@ WIDTH = 7.2
 
 
 @contextmanager
+def sheet(height: float, width: float = WIDTH) -> Iterator[Figure]:
+    """An empty figure, in the report's style."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        yield figure
+
+
+@contextmanager
 def drawing(
     height: float, panels: tuple[int, int] = (1, 1), width: float = WIDTH
 ) -> Iterator[tuple[Figure, NDArray[np.object_]]]:
     """A figure with rows × columns of axes, in the report's style."""
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
+    with sheet(height, width) as figure:
         yield figure, figure.subplots(*panels, squeeze=False)
 
 
@@ -188,9 +195,7 @@ def matrix(shown: Matrix) -> Figure:
     heads, length = len(shown.weights), len(shown.labels)
     small = heads if heads > 1 else 0
     ratio = [4.0, 1.0] if small else [1.0]
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, 5.9), layout="constrained")
-        FigureCanvasSVG(figure)
+    with sheet(5.9) as figure:
         columns = figure.add_gridspec(1, len(ratio), width_ratios=ratio, wspace=0.06)
         axes = figure.add_subplot(columns[0])
         _draw_matrix(axes, shown.weights.mean(0))
@@ -219,11 +224,8 @@ def _draw_matrix(axes: Axes, weights: Array) -> None:
 def pictures(shown: Pictures) -> Figure:
     """A row of images under their titles, and below it a row for each kind of heat."""
     count = len(shown.pixels)
-    side = WIDTH / count
-    with matplotlib.rc_context(_STYLE):
-        rows = 1 + len(shown.heat)
-        figure = Figure(figsize=(WIDTH, rows * (side + 0.25) if shown.heat else 1.35 * side), layout="constrained")
-        FigureCanvasSVG(figure)
+    side, rows = WIDTH / count, 1 + len(shown.heat)
+    with sheet(rows * (side + 0.25) if shown.heat else 1.35 * side) as figure:
         bands: Any = figure.subfigures(rows, 1, squeeze=False, height_ratios=[1.25, *[1.0] * len(shown.heat)])
         first, *others = bands[:, 0]
         if others:

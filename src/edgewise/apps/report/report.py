@@ -162,7 +162,7 @@ def training_curves(records: Records, scores: Iterable[str]) -> list[Drawing]:
     panels = [Panel(name, train.get(name, []) + curves) for name, curves in valid.items()]
     best = records[-1].get("best_step") if records else None
     caption = (
-        "" if best is None else "The dotted line marks the weights that were kept: the best on the validation data."
+        "" if best is None else "The dotted line marks the weights that were saved: the best on the validation data."
     )
     drawn = [panel for panel in panels if panel.curves]
     return [Drawing("curves", Curves(drawn, best), caption)] if drawn else []

@@ -19,7 +19,7 @@ from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
 
-Kept = TypeVar("Kept")
+Seen = TypeVar("Seen")
 
 _forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
 _forced_for_compiler: str | None = None  # the same: torch.compile can read and watch a global, but no ContextVar
@@ -95,7 +95,7 @@ _planning: ContextVar[list[Plan] | None] = ContextVar("planning", default=None)
 
 @contextmanager
 def plans() -> Iterator[list[Plan]]:
-    """Keep the plan of every call inside the block, which runs as always: what a whole layer or model asks for.
+    """List the plan of every call inside the block, which runs as always: all calls of a layer or model.
 
     Edge cases  functions compiled by torch.compile run as they were written
     Example
@@ -107,7 +107,7 @@ def plans() -> Iterator[list[Plan]]:
         >>> [made.what for made in seen]
         ['Graph(64 receivers, 64 senders, Causal()): collect (mean), EdgeReadout 16 → 16 → 16 → 1, silu']
     """
-    with _keeping(_planning) as seen:
+    with _listing(_planning) as seen:
         yield seen
 
 
@@ -133,7 +133,7 @@ _recording_messages: ContextVar[list[RecordedMessages] | None] = ContextVar("rec
 
 @contextmanager
 def record() -> Iterator[list[Recorded]]:
-    """Keep the attention weights of every `attend` inside the block, in the order of the calls.
+    """List the attention weights of every `attend` inside the block, in the order of the calls.
 
     Edge cases  functions compiled by torch.compile run as they were written
     Cost        O(E·H) memory for each call; calls run on a backend that can return its weights
@@ -146,13 +146,13 @@ def record() -> Iterator[list[Recorded]]:
         >>> seen[0].weights.flatten().tolist()
         [1.0, 0.5, 0.5]
     """
-    with _keeping(_recording) as seen:
+    with _listing(_recording) as seen:
         yield seen
 
 
 @contextmanager
 def record_messages() -> Iterator[list[RecordedMessages]]:
-    """Keep the messages of every `collect` of a record inside the block, in the order of the calls.
+    """List the messages of every `collect` of a record inside the block, in the order of the calls.
 
     Edge cases  as `record`; messages that are a tensor are the caller's already
     Cost        O(E·C) time and memory for each call: the messages are made once more, by their equation
@@ -164,14 +164,14 @@ def record_messages() -> Iterator[list[RecordedMessages]]:
         >>> seen[0].messages[0].flatten().tolist()
         [1.0, 2.0, 30.0]
     """
-    with _keeping(_recording_messages) as seen:
+    with _listing(_recording_messages) as seen:
         yield seen
 
 
 @contextmanager
-def _keeping(variable: ContextVar[list[Kept] | None]) -> Iterator[list[Kept]]:
+def _listing(variable: ContextVar[list[Seen] | None]) -> Iterator[list[Seen]]:
     """A list in a context variable, while the block runs as it was written."""
-    seen: list[Kept] = []
+    seen: list[Seen] = []
     token = variable.set(seen)
     try:
         with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
