@@ -55,7 +55,7 @@ def attend(
     Symbols     graph = N, q = queries, k = keys, v = values; dropout = probability that a weight is zeroed
     Shapes      q [*, I, H, C], k [*, J, G, C], v [*, J, G, D] -> [*, I, H, D]; G divides H (grouped queries);
                 with return_weights also p [*, E, H] in the graph's edge order, before dropout
-    Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
+    Errors      ShapeError where a tensor does not fit; BackendRefusal where the named backend cannot
     Edge cases  a receiver without senders gives 0; parallel edges count once each; under torch.autocast q, k
                 and v take its dtype, as those of scaled_dot_product_attention do
     Cost        that of the backend chosen: print `plan(graph, ...)`
@@ -95,7 +95,7 @@ def aggregate(
     Shapes      x [*, J, C], weight None or [E] -> [*, I, C];
                 x [*, J, H, C], weight [*, E, H] (one set of weights for each head) -> [*, I, H, C];
                 weights in the graph's edge order (`graph.sort_edges`)
-    Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
+    Errors      ShapeError where a tensor does not fit; BackendRefusal where the named backend cannot
     Edge cases  a receiver without senders gives 0; the mean divides by the number of senders, not by Σ_j w_ij
     Cost        O(E·C) time; O((I + J)·C + E) memory for sums and means of float32 and float64
     Reference   Gilmer et al. 2017, eqs. 1–2
@@ -126,7 +126,7 @@ def collect(
     Symbols     message = m, a tensor, or a record that a kernel can read: `EdgeNetwork`, `EdgeReadout`, `Filter` or
                 `TensorProduct`
     Shapes      m_ij [*, E, C] in the graph's edge order -> [*, I, C]; a record says what it returns
-    Errors      ShapeError where a tensor does not fit; BackendRefusal where a backend asked for by name cannot
+    Errors      ShapeError where a tensor does not fit; BackendRefusal where the named backend cannot
     Edge cases  a receiver without senders gives 0; under torch.autocast a record's linear maps take its dtype
     Cost        O(E·C), and that of the record
     Reference   Gilmer et al. 2017, eq. 1

@@ -48,17 +48,17 @@ def expect(holds: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def same(found: Tensor, expected: Tensor, message: str) -> None:
-    error = distance(found, expected)
+def same(actual: Tensor, expected: Tensor, message: str) -> None:
+    error = distance(actual, expected)
     expect(error <= EXACT, f"{message} (by {error:.1e}, at most {EXACT:.0e} expected)")
 
 
-def distance(found: Tensor, expected: Tensor) -> float:
+def distance(actual: Tensor, expected: Tensor) -> float:
     """The largest difference, relative to the largest entry above 1; infinite for another shape or a NaN."""
-    if found.shape != expected.shape:
+    if actual.shape != expected.shape:
         return float("inf")
-    if found.numel() == 0:
+    if actual.numel() == 0:
         return 0.0
-    found, expected = found.detach(), expected.detach()
-    error = float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
+    actual, expected = actual.detach(), expected.detach()
+    error = float((actual - expected).abs().max() / expected.abs().max().clamp(min=1))
     return float("inf") if error != error else error

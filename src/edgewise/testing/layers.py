@@ -154,10 +154,10 @@ def _empty_graph(trial: Trial) -> None:
     nothing = trial.on(
         Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=0), tuple(x[:0] for x in trial.inputs)
     )
-    found = nothing.output_and_gradients()
-    rows, expected = len(found["output"]), 0 if len(trial.output()) == trial.graph.num_receivers else 1
+    actual = nothing.output_and_gradients()
+    rows, expected = len(actual["output"]), 0 if len(trial.output()) == trial.graph.num_receivers else 1
     expect(rows == expected, f"the output has {rows} rows, expected {expected}")
-    for name, value in found.items():
+    for name, value in actual.items():
         expect(bool(value.isfinite().all()), f"the {name} is infinite or NaN")
 
 
@@ -237,8 +237,8 @@ def _dtypes(trial: Trial) -> None:
 def _mixed_precision(trial: Trial) -> None:
     """float32 weights under torch.autocast: the result agrees, and gradients come back in float32."""
     exact, single = trial.output_and_gradients(), trial.to(torch.float32)
-    found = single.output_and_gradients(torch.autocast(trial.graph.device.type, torch.bfloat16))
-    for name, value in found.items():
+    actual = single.output_and_gradients(torch.autocast(trial.graph.device.type, torch.bfloat16))
+    for name, value in actual.items():
         expect(name == "output" or value.dtype == torch.float32, f"the {name} is {value.dtype}, not torch.float32")
         error = distance(value.double(), exact[name])
         expect(error <= 0.1, f"under torch.autocast the {name} is off by {error:.1e}, at most 0.1 expected")
@@ -251,10 +251,10 @@ def _backends(trial: Trial) -> None:
     for backend in BACKENDS:
         try:
             with use_backend(backend):
-                found = trial.output_and_gradients()
+                actual = trial.output_and_gradients()
         except BackendRefusal:
             continue
-        for name, value in found.items():
+        for name, value in actual.items():
             same(value, expected[name], f"backend {backend!r} disagrees with reference: the {name}")
 
 
@@ -270,8 +270,8 @@ def _state_dict(trial: Trial) -> None:
         for value in fresh.state_dict().values():
             value.add_(1)
     fresh.load_state_dict(safetensors.torch.load(saved))
-    found = replace(trial, layer=fresh).output()
-    expect(torch.equal(found, trial.output()), "another result after its weights were saved and loaded")
+    actual = replace(trial, layer=fresh).output()
+    expect(torch.equal(actual, trial.output()), "another result after its weights were saved and loaded")
 
 
 def _compile(trial: Trial) -> None:
@@ -281,8 +281,8 @@ def _compile(trial: Trial) -> None:
     compiled = torch.compile(trial.layer, backend="aot_eager")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's own: it reads .grad of tensors inside the graph
-        found = replace(trial, layer=compiled).output_and_gradients()  # type: ignore[arg-type]
-    for name, value in found.items():
+        actual = replace(trial, layer=compiled).output_and_gradients()  # type: ignore[arg-type]
+    for name, value in actual.items():
         same(value, expected[name.replace("_orig_mod.", "")], f"torch.compile changes the {name}")
 
 

@@ -38,7 +38,7 @@ def test_tables_and_texts_are_escaped(content, tmp_path) -> None:
 def test_matplotlib_is_loaded_only_when_a_figure_is_drawn() -> None:
     code = """
 import sys
-import edgewise.apps.command.answers, edgewise.apps.command.demo, edgewise.apps.report.report, edgewise.tasks
+import edgewise.apps.command.inference, edgewise.apps.command.demo, edgewise.apps.report.report, edgewise.tasks
 assert not {"matplotlib", "networkx"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -253,15 +253,15 @@ def run(args: argparse.Namespace) -> Summary:
 
             return resume(args.run)
         case "evaluate":
-            from edgewise.apps.command.answers import evaluate
+            from edgewise.apps.command.inference import evaluate
 
             return evaluate(args.run)
         case "predict":
-            from edgewise.apps.command.answers import predict
+            from edgewise.apps.command.inference import predict
 
             return predict(args.run, args.input)
         case "generate":
-            from edgewise.apps.command.answers import generate
+            from edgewise.apps.command.inference import generate
             from edgewise.tasks.core.task import Sampling
 
             drawn = {name: getattr(args, name) for name in ("prompt", "steps", "count", "temperature", "top_k", "seed")}

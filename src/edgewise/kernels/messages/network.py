@@ -1,4 +1,4 @@
-"""What every message says of itself; and messages made by a perceptron of both ends of an edge and of the edge."""
+"""What all messages have in common; and messages made by a perceptron of both ends of an edge and of the edge."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class Network(Message[Result]):
         return replace(self, receivers=a, senders=b, scale=s_ij, edges=edges, gate=gate, maps=tuple(maps))  # type: ignore[arg-type]
 
     def without_tensors(self) -> Self:
-        """What `with_tensors` fills: a record that keeps nothing in memory."""
+        """What `with_tensors` fills: a record that holds no tensor."""
         none, record = (None, None), object.__new__(type(self))  # in 1 µs, where `replace` takes 13
         edges = None if self.edges is None else EdgeInput(none, None, self.edges.reach)  # type: ignore[arg-type]
         weights = {"edges": edges, "maps": (none,) * len(self.maps), "gate": None if self.gate is None else none}
@@ -275,7 +275,7 @@ class EdgeNetwork(Network[Tensor]):
     Errors      ShapeError where a tensor does not fit
     Cost        time O(E Σ products of widths). `native`, in float32 or float64 without a batch, for ReLU, SiLU and the
                 shifted softplus: memory of what is given and returned, and of z_0's gradient in the backward pass,
-                which computes the activations anew. Otherwise on a CPU, for one graph of some thousand edges or more:
+                which recomputes the activations. Otherwise on a CPU, for one graph of some thousand edges or more:
                 memory of a block of 8,192 edges, beside what is given and returned. Else, and for second derivatives:
                 memory O(E Σ widths)
     Reference   Gilmer et al. 2017, eq. 1; Battaglia et al. 2018, §3.2

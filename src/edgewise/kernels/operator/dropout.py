@@ -51,7 +51,7 @@ def _no_seed(graph: Graph) -> Tensor:
 
 def seed_for(graph: Graph, p: float) -> Tensor:
     """What a call's dropout is hashed from, drawn by PyTorch's generator, so that torch.manual_seed holds."""
-    # Drawn on the graph's device: on a GPU a captured step draws anew.
+    # Drawn on the graph's device: on a GPU each replay of a captured step draws other numbers.
     return torch.randint(2**62, (1,), device=graph.device) if p > 0 else _no_seed(graph)
 
 

@@ -25,7 +25,7 @@ from edgewise.kernels.operator.operator import DTYPES
 from edgewise.native import say_if_missing
 
 MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
-SOFTMAX, FOUND = 20, 80  # products: of an edge's exponential, and to find a sender for a group of heads; fitted
+SOFTMAX, LOOKUP = 20, 80  # products: of an edge's exponential, and to look up a sender for a group of heads; fitted
 ROW = 3200  # operations: to start and finish a receiver's row for a group of heads; fitted
 NUMBER, TERM, SUM_ROW = 5 / 2, 12, 240  # operations of a sum: for a number, an edge and a receiver; measured likewise
 CALL, SUM = 4, 2  # launches of attention and of a sum; fitted
@@ -42,7 +42,7 @@ def cost(call: Call) -> Cost:
         batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
         return Cost(
-            edges=2 * count * (batch * (width + SOFTMAX) + groups * FOUND) + ROW * groups * graph.num_receivers,
+            edges=2 * count * (batch * (width + SOFTMAX) + groups * LOOKUP) + ROW * groups * graph.num_receivers,
             rows=size * batch * count * width,
             held=size * batch * graph.num_senders * width,
             bytes=listing(graph),

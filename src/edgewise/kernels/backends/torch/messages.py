@@ -1,6 +1,6 @@
-"""Records of messages spelt out: networks by PyTorch, all edges at once or in blocks; sums by the backend that asks.
+"""Records of messages spelt out: networks by PyTorch, all edges at once or in blocks; sums by the calling backend.
 
-On a CPU, many edges have their messages made, collected and dropped a block at a time, and made anew in the backward
+On a CPU, many edges have their messages made, collected and dropped a block at a time, and recomputed in the backward
 pass: memory of a block, beside the tensors given and returned.
 """
 
@@ -52,7 +52,7 @@ def run(call: Collect, own: Run) -> Tensor | tuple[Tensor, ...]:
 def cost(
     call: Collect, own: Callable[[Call], Cost], of_network: Callable[[Graph, Network[Any]], Cost] | None = None
 ) -> Cost:
-    """That of `run`: the network's, and what `own` says of sums."""
+    """That of `run`: the network's, and what `own` predicts for sums."""
     graph, message = call.graph, call.message
     assert isinstance(message, Message)
     network, dtype = message.network, message.dtype
@@ -137,7 +137,7 @@ def at_once(graph: Graph, message: Network[Any], ways: Ways, own: Run) -> tuple[
 
 
 def _suits_blocks(graph: Graph, message: Network[Any], ways: Ways) -> bool:
-    """Whether blocks pay, and can do what is asked: a block has no maximum of all edges, nor the same dropout twice."""
+    """Whether blocks pay and give the same results: a block has no maximum of all edges, nor its dropout twice."""
     if torch.compiler.is_compiling() or message.dropout > 0 or not {"max", "min"}.isdisjoint(ways):
         return False
     return _fills_memory(graph, message) and not message.batch
@@ -189,7 +189,7 @@ def _by_blocks(graph: Graph, message: Network[Any], ways: Ways, own: Run) -> tup
 
 
 class _Blocks(torch.autograd.Function):
-    """`_by_blocks` with its gradient, which makes the messages anew."""
+    """`_by_blocks` with its gradient, which recomputes the messages."""
 
     @staticmethod
     def forward(

@@ -89,7 +89,7 @@ def attend_block(
 ):  # fmt: skip
     """y_i of some heads of a block with at most SIZE receivers and senders, ROWS receivers at a time.
 
-    Or its gradients, for which the weights are computed again and y holds dy.
+    Or its gradients, for which the weights are recomputed and y holds dy.
     """
     q, k, v, bias, y, bits = tensors
     dq, dk, dv, dbias = gradients

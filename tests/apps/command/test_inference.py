@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from edgewise import training
-from edgewise.apps.command.answers import written
+from edgewise.apps.command.inference import written
 from edgewise.apps.command.main import main
 from edgewise.tasks.core.drawing import Confusion, Drawing, Output
 
