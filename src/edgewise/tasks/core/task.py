@@ -225,11 +225,11 @@ def check_range(least: float, most: float, **options: float) -> None:
 
     >>> check_range(1, 9, digit=0)
     Traceback (most recent call last):
-    edgewise.errors.ConfigError: digit must be from 1 to 9, not 0
+    edgewise.errors.ConfigError: task.digit must be from 1 to 9, not 0
     """
     for name, value in options.items():
         if not least <= value <= most:
-            raise ConfigError(f"{name} must be from {least} to {most}, not {value}")
+            raise ConfigError(f"task.{name} must be from {least} to {most}, not {value}")
 
 
 def given(pattern: Pattern) -> bool:
