@@ -141,9 +141,9 @@ EDGEWISE_INLINE void over_vectors(int columns, const Each& each) {
   }
 }
 
-// out[e][g] = q_eg · x_eg; out has room for a whole last vector.
-template <class S, int G, int Fixed>
-void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
+// out[e][g] = Σ_c term(q_eg, x_eg) of vectors of columns, read by get(address); out has room for a whole last vector.
+template <class S, int G, int Fixed, class Term>
+EDGEWISE_INLINE void sums_of(const Rows<Sum<S>>& own, const Rows<S>& rows, int64_t n, int any, Sum<S>* out, const Term& term) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
   const int C = Fixed ? Fixed : any, whole = C / W * W;
@@ -151,43 +151,33 @@ void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
     Vector<A> total[W];
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
-    over_vectors<Fixed, G, W>(whole, [&](int c) EDGEWISE_INLINE_LAMBDA {
-#pragma GCC unroll 16
-      for (int i = 0; i < W; ++i) total[i] += load(q(i / G) + i % G * C + c) * load(row[i / G] + i % G * C + c);
-    });
-    if (whole < C)
+    const auto add = [&](int c, const auto& get) EDGEWISE_INLINE_LAMBDA {
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) {
-        const int at = i % G * C + whole;
-        total[i] += load_some(q(i / G) + at, C - whole) * load_some(row[i / G] + at, C - whole);
+        const int at = i % G * C + c;
+        total[i] += term(get(q(i / G) + at), get(row[i / G] + at), at, get);
       }
+    };
+    over_vectors<Fixed, G, W>(whole, [&](int c) EDGEWISE_INLINE_LAMBDA {
+      add(c, [](auto* p) EDGEWISE_INLINE_LAMBDA { return load(p); });
+    });
+    if (whole < C) add(whole, [=](auto* p) EDGEWISE_INLINE_LAMBDA { return load_some(p, C - whole); });
     store(out + e * G, sums_across<A>(total));
   });
+}
+
+// out[e][g] = q_eg · x_eg.
+template <class S, int G, int Fixed>
+void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
+  sums_of<S, G, Fixed>(own, rows, n, any, out, [](auto q, auto x, int, const auto&) EDGEWISE_INLINE_LAMBDA { return q * x; });
 }
 
 // out[e][g] = a_g · LeakyReLU(q_eg + x_eg).
 template <class S, int G, int Fixed>
 void gates(Rows<Sum<S>> own, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
-  using A = Sum<S>;
-  constexpr int W = lanes<A>;
-  const int C = Fixed ? Fixed : any, whole = C / W * W;
-  by_vector<S, G>(own, rows, n, G * C, [&](int64_t e, const auto& q, const S** row) EDGEWISE_INLINE_LAMBDA {
-    Vector<A> total[W];
-#pragma GCC unroll 16
-    for (int i = 0; i < W; ++i) total[i] = Vector<A>{};
-    const auto gate = [&](int c, const auto& get) EDGEWISE_INLINE_LAMBDA {
-#pragma GCC unroll 16
-      for (int i = 0; i < W; ++i) {
-        const int at = i % G * C + c;
-        const Vector<A> z = get(q(i / G) + at) + get(row[i / G] + at);
-        total[i] += get(a + at) * (z > 0 ? z : z * slope);
-      }
-    };
-    over_vectors<Fixed, G, W>(whole, [&](int c) EDGEWISE_INLINE_LAMBDA {
-      gate(c, [](auto* p) EDGEWISE_INLINE_LAMBDA { return load(p); });
-    });
-    if (whole < C) gate(whole, [=](auto* p) EDGEWISE_INLINE_LAMBDA { return load_some(p, C - whole); });
-    store(out + e * G, sums_across<A>(total));
+  sums_of<S, G, Fixed>(own, rows, n, any, out, [=](auto q, auto x, int at, const auto& get) EDGEWISE_INLINE_LAMBDA {
+    const auto z = q + x;
+    return get(a + at) * (z > 0 ? z : z * slope);
   });
 }
 
