@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from edgewise import __version__
-from edgewise.apps.systems import systems_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from readme import systems_table
 from reference import filled
 
 project = "Edgewise"

@@ -1,7 +1,5 @@
 """The systems that work here, from `systems.tsv`: a row is listed only if its code, its test and its recipe exist."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +19,3 @@ class System(NamedTuple):
 
 _TABLE = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8")
 SYSTEMS = tuple(System(*line.split("\t")) for line in _TABLE.splitlines()[1:])
-
-
-def systems_table(root: str = "src/edgewise") -> str:
-    """The rows as a Markdown table; files are linked below `root`, as seen from the document that shows the table."""
-    lines = ["| | system | equation | file | recipe |", "|---|---|---|---|---|"]
-    for row in SYSTEMS:
-        file = f"[`{row.file}`]({root}/{row.file})"
-        recipe = f"[`{row.recipe}`]({root}/recipes/{row.recipe}.yaml)"
-        lines.append(f"| {row.id} | {row.name} | {row.equation.replace('|', chr(92) + '|')} | {file} | {recipe} |")
-    return "\n".join(lines)
