@@ -1,7 +1,5 @@
 """Files that appear whole, and where what one process has prepared is cached for later ones."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

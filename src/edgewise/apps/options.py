@@ -1,7 +1,5 @@
 """From a recipe and `--section.option value` to a run's configuration; and what `train RECIPE --help` shows."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Recipes: YAML files that name a task, a graph, a model and how to train it; read as data, never as code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plain data, as YAML and the command line give it, into typed settings and back: checked, never executed."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import types

@@ -1,7 +1,5 @@
 """YAML as data: no tags, no aliases, no key twice, and no larger than a configuration is."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Kinds of graphs that a backend may be made for: the name that a refusal uses, and whether a graph is one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

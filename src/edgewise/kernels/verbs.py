@@ -1,7 +1,5 @@
 """The three verbs: `attend` with learned weights, `aggregate` with fixed weights, `collect` for messages on edges."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeVar, overload
 
 import torch

@@ -4,8 +4,6 @@ The module knows nothing of PyTorch: it takes addresses, strides and sizes, whic
 torch, so that both share one OpenMP runtime and its threads.
 """
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from types import ModuleType

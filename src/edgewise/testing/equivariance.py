@@ -1,7 +1,5 @@
 """How far two tensors are apart, and whether a function keeps to a symmetry."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """A backend beside `reference`: small graphs of every kind, every score and reduction, and gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """`edgewise demo`: the same attention layer on text, on images and in a social network; only the graph differs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from functools import partial

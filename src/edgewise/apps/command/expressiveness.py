@@ -1,7 +1,5 @@
 """`edgewise check expressiveness`: which hard pairs of graphs a model tells apart, beside Weisfeiler and Leman."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`edgewise list`: the systems and recipes, and the tables that a recipe may name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial

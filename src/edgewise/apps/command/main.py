@@ -1,7 +1,5 @@
 """The `edgewise` command. Only argparse is imported here: PyTorch loads inside the commands that compute."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

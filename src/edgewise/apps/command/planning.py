@@ -1,7 +1,5 @@
 """`edgewise plan`: what the planner would choose for a graph and a score, or for every call of a layer, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """`edgewise train` and `edgewise resume`: run folders, repetitions with other seeds, and what is printed about them."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """The figures of a report, drawn from what tasks show as data, in the page's colours, light and dark."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Films of discs in a box: a strip of a few moments, or an animation that plays by itself, without a script."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

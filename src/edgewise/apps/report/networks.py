@@ -1,7 +1,5 @@
 """Graphs as figures: one with its attention, or many small ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import networkx

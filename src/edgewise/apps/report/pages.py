@@ -1,7 +1,5 @@
 """HTML pages that stand alone: no script, no request, legible in light and dark, all text escaped by construction."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """What tasks show as data, as parts of a page and as files: each kind of it has one function that draws it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`report.html`: what a run trained, what it reached and what its task shows of it, on one page that stands alone."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """From a call to a backend: the choice, and the two contexts that look at or override it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

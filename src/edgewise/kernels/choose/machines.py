@@ -1,7 +1,5 @@
 """The speeds of this machine and its GPU: assumed, or measured and saved for later processes."""
 
-from __future__ import annotations
-
 import json
 import math
 import platform

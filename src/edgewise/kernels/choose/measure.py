@@ -1,7 +1,5 @@
 """Measure what the planner assumes of this machine and of its GPU, once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace

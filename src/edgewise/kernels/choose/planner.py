@@ -1,7 +1,5 @@
 """The planner: predict every backend's time from bytes and operations, take the cheapest that does not refuse."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from edgewise.kernels.backends import BACKENDS

@@ -3,8 +3,6 @@
 Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the same bits at any number of threads
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

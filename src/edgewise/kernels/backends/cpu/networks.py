@@ -1,7 +1,5 @@
 """Networks on edges in C++: nothing between their linear maps is ever written down; and sums in both directions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

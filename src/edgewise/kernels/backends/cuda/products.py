@@ -3,8 +3,6 @@
 Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the same bits on every run
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

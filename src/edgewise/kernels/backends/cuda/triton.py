@@ -3,8 +3,6 @@
 Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; no atomics, the same bits every time
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph

@@ -5,8 +5,6 @@ with the graph. On the GPU and in half precision blocks are one call of PyTorch'
 Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mask.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention

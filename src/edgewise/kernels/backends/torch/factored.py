@@ -8,8 +8,6 @@ Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chun
 Reference   Katharopoulos et al. 2020, eqs. 4–6 and 9–12.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

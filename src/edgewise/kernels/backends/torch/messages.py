@@ -4,8 +4,6 @@ On a CPU, many edges have their messages made, collected and dropped a block at 
 pass: memory of a block, beside the tensors given and returned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The equation, dense, in any dtype: what every test compares with"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 Fixed-weight sums of float32 and float64 features run as one sparse matrix product. Cost O(E·H·C) time and memory.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -3,8 +3,6 @@
 With TRITON_INTERPRET=1 in the environment Triton's interpreter runs the same kernels on the CPU, slowly: for tests.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

@@ -3,8 +3,6 @@
 Everything here is PyTorch on the graph's own device, built once per graph. Rows are numbered in 32 bits.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """What the programs of a kernel on edges work on: rows of about equal length side by side, long ones in chunks."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
