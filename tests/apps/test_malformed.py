@@ -288,15 +288,15 @@ DAMAGE = {
     "a configuration that is a list": (configuration(b"[1]"), "the configuration must hold options"),
     "a configuration that is no YAML": (configuration(b"{"), "is not valid YAML"),
     "a python tag": (configuration(b"task: !!python/object/apply:os.system [echo]"), "is not valid YAML"),
-    "a configuration without a task": (configuration(b"{layout: 2, model: gnn}"), "task is missing"),
+    "a configuration without a task": (configuration(b"{layout: 3, model: gnn}"), "task is missing"),
     "a configuration that is binary": (configuration(b"\xff\xfe\x00"), "is not UTF-8 text"),
     "an older layout": (
         configuration(b"task: karate"),
-        "has layout 1, and this version reads layout 2: go on with the",
+        "has layout 1, and this version reads layout 3: go on with the",
     ),
-    "a newer layout": (configuration(b"{layout: 3, task: karate}"), "has layout 3, and this version reads layout 2"),
-    "an unknown layout": (configuration(b"{layout: new}"), "has an unknown layout, and this version reads layout 2"),
-    "another model's configuration": (another_model, "was made for another model"),
+    "a newer layout": (configuration(b"{layout: 4, task: karate}"), "has layout 4, and this version reads layout 3"),
+    "an unknown layout": (configuration(b"{layout: new}"), "has an unknown layout, and this version reads layout 3"),
+    "another model's configuration": (another_model, "config.yaml was altered since step-00000004 was saved"),
     "no checkpoints": (no_checkpoints, "no checkpoint"),
     "truncated weights": (checkpoints("best.safetensors", b"\x08"), "is intact"),
     "one byte altered": (one_byte_altered, "is intact"),
@@ -381,10 +381,30 @@ def test_a_damaged_run_is_refused(case: str, own, capsys) -> None:
 def test_every_command_refuses_a_run_of_another_layout(command: str, own, capsys) -> None:
     run = own("karate")
     config = run / "config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace("layout: 2", "layout: 1"), encoding="utf-8")
-    expected = f"{run} has layout 1, and this version reads layout 2: go on with the version that wrote it, or train it"
+    config.write_text(config.read_text(encoding="utf-8").replace("layout: 3", "layout: 1"), encoding="utf-8")
+    expected = f"{run} has layout 1, and this version reads layout 3: go on with the version that wrote it, or train it"
     assert expected in complaint(command.replace("RUN", str(run)).split(), capsys)
     assert expected in complaint(["train", "karate", "--start.run", str(run)], capsys)
+
+
+@pytest.mark.parametrize("command", ["resume RUN", "evaluate RUN", "predict RUN 3", "generate RUN"])
+def test_every_command_refuses_an_altered_run_until_it_is_accepted(command: str, own, capsys) -> None:
+    run = own("karate")
+    words = command.replace("RUN", str(run)).split()
+    config, history = run / "config.yaml", run / "metrics.jsonl"
+    config.write_text(config.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
+    assert f"{config} was altered since step-00000004 was saved: restore it, or go on" in complaint(words, capsys)
+    history.write_bytes(history.read_bytes()[:-9])
+    assert f"{config} was altered and {history} has lost its end" in complaint(words, capsys)
+    capsys.readouterr()
+    assert main([*words, "--accept"]) == (2 if "generate" in command else 0)  # this task generates nothing
+    assert "since step-00000004 was saved; accepted" in capsys.readouterr().err
+
+
+def test_an_accepted_configuration_must_still_fit_the_weights(own, capsys) -> None:
+    run = own("karate")
+    another_model(run)
+    assert "was made for another model" in complaint(["evaluate", str(run), "--accept"], capsys)
 
 
 @pytest.mark.parametrize(("run", "command", "request_"), REQUESTS)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import CheckpointError
+from edgewise.files import write_file
 from edgewise.training.checkpoint import (
     Checkpoint,
     checkpoints,
@@ -18,7 +19,6 @@ from edgewise.training.checkpoint import (
     newest,
     save_checkpoint,
     verified,
-    write_file,
 )
 
 PARTS = {
@@ -176,7 +176,10 @@ def test_leftovers_and_what_followed_the_resumed_one_are_removed(tmp_path):
     used = verified(save(tmp_path, 2))
     save(tmp_path, 3)
     clean(tmp_path, used)
-    assert names(tmp_path) == ["step-00000001", "step-00000002"]
+    assert names(tmp_path) == ["damaged-step-00000003", "step-00000001", "step-00000002"]
+    assert checkpoints(tmp_path)[0] == used.path
+    save(tmp_path, 3)
+    assert names(tmp_path) == ["step-00000001", "step-00000002", "step-00000003"]
 
 
 def test_weights_of_another_model_are_refused_by_name(tmp_path):

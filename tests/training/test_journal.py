@@ -14,7 +14,7 @@ from edgewise.training.journal import Display, Journal
 def test_lines_are_on_the_disk_at_once_and_can_be_cut(tmp_path):
     journal = Journal(tmp_path)
     journal.write({"step": 1, "loss": 0.5})
-    length = journal.flush()
+    length = journal.known()["bytes"]
     assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"step": 1, "loss": 0.5}\n'
     journal.write({"step": 2, "loss": 0.25})
     journal.cut(length)

@@ -21,7 +21,7 @@ from edgewise.training import (
 )
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
-from training.tiny import Tiny, configured, losses, records, same_run, tiny, weights
+from training.tiny import Tiny, configured, losses, records, same_run, tiny, weights, without_result
 
 CPU = World(torch.device("cpu"))
 
@@ -331,7 +331,7 @@ def test_a_run_killed_before_its_result_reads_the_test_split_again(tmp_path):
     run = trained(tmp_path / "run", configured())
     result, metrics = finished(run), run / "metrics.jsonl"
     lines = metrics.read_bytes().splitlines(keepends=True)
-    metrics.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
+    without_result(run, torn=20)
     again = resume(run, progress=False)
     assert (again.test, again.valid, again.best_step) == (result.test, result.valid, result.best_step)
     assert len(metrics.read_bytes().splitlines()) == len(lines)
@@ -349,8 +349,8 @@ def test_a_finished_run_says_so_and_changes_nothing(tmp_path, capsys):
 
 def test_a_damaged_newest_checkpoint_is_told_in_one_line_and_costs_only_time(tmp_path, capsys):
     run, whole = (trained(tmp_path / name, configured()) for name in ("run", "whole"))
-    metrics, folder = run / "metrics.jsonl", run / "checkpoints"
-    metrics.write_bytes(b"".join(metrics.read_bytes().splitlines(keepends=True)[:-1]))
+    folder = run / "checkpoints"
+    without_result(run)
     best = folder / "step-00000040" / "best.safetensors"
     best.write_bytes(best.read_bytes()[:-4] + b"\0\1\2\3")
     (folder / ".writing-step-00000050").mkdir()
@@ -384,8 +384,10 @@ def test_where_no_checkpoint_is_intact_the_run_is_left_as_it_is(tmp_path, monkey
 def test_a_changed_configuration_is_not_resumed(tmp_path, monkeypatch):
     interrupt(tmp_path / "run", configured(), 25, monkeypatch)
     (tmp_path / "run" / "config.yaml").write_text(configured(model={"width": 5}).to_yaml())
-    with pytest.raises(CheckpointError, match="made for another model"):
+    with pytest.raises(CheckpointError, match=r"config.yaml was altered since step-00000020 .* go on .* --accept"):
         resume(tmp_path / "run", progress=False)
+    with pytest.raises(CheckpointError, match="made for another model"):
+        resume(tmp_path / "run", progress=False, accept=True)
 
 
 def test_what_cannot_be_written_is_a_named_error(tmp_path):

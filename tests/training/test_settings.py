@@ -43,7 +43,7 @@ FULL = RunConfig(
 def test_a_configuration_survives_yaml(make):
     config = make()
     assert RunConfig.from_plain(config.to_plain()) == config
-    assert yaml.safe_load(config.to_yaml()) == {"layout": 2, **config.to_plain()}
+    assert yaml.safe_load(config.to_yaml()) == {"layout": 3, **config.to_plain()}
 
 
 def test_the_full_configuration_leaves_no_default(tmp_path):
@@ -84,7 +84,7 @@ def test_types_are_brought_to_the_annotations_however_settings_are_made():
 
 @pytest.mark.parametrize(
     ("layout", "said"),
-    [(None, "layout 1"), (1, "layout 1"), (3, "layout 3"), ("2", "an unknown layout"), ([], "an unknown layout")],
+    [(None, "layout 1"), (1, "layout 1"), (4, "layout 4"), ("2", "an unknown layout"), ([], "an unknown layout")],
 )
 def test_a_run_folder_of_another_layout_is_refused_in_one_line_that_says_what_to_do(tmp_path, layout, said):
     content = ({} if layout is None else {"layout": layout}) | FULL.to_plain()
@@ -92,7 +92,7 @@ def test_a_run_folder_of_another_layout_is_refused_in_one_line_that_says_what_to
     with pytest.raises(CheckpointError) as caught:
         RunConfig.read(tmp_path / "config.yaml")
     advice = "go on with the version that wrote it, or train it anew"
-    assert str(caught.value) == f"{tmp_path} has {said}, and this version reads layout 2: {advice}"
+    assert str(caught.value) == f"{tmp_path} has {said}, and this version reads layout 3: {advice}"
 
 
 WRONG = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -24,6 +25,7 @@ from edgewise.training import (
     RunConfig,
     TrainSettings,
 )
+from edgewise.training.checkpoint import checkpoints, read_state, write_state
 
 Poison = Literal["none", "loss", "gradient", "rank", "valid", "stop", "power"]
 
@@ -157,6 +159,16 @@ def records(run: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl without their times."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if "seconds" not in name} for line in lines]
+
+
+def without_result(run: Path, torn: int = 0) -> None:
+    """Take a finished run back to its last checkpoint, as a kill leaves it before or while the result is written."""
+    *lines, result = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    history = b"".join(lines)
+    (run / "metrics.jsonl").write_bytes(history + result[:torn])
+    newest = checkpoints(run / "checkpoints")[0]
+    metrics = {"bytes": len(history), "sha256": hashlib.sha256(history).hexdigest()}
+    write_state(newest, read_state(newest)[0] | {"metrics": metrics})
 
 
 def losses(run: Path) -> list[float]:

@@ -1,7 +1,6 @@
 """Floor 6: training. One loop, exact resumption, and the run folder that it leaves."""
 
 from edgewise.configuration import Choice as Choice
-from edgewise.training.checkpoint import write_file as write_file
 from edgewise.training.loop import resume as resume
 from edgewise.training.loop import train as train
 from edgewise.training.optimizers.descent import OPTIMIZERS as OPTIMIZERS

@@ -5,7 +5,8 @@
                               optimizer.safetensors   what the optimiser remembers of each weight
                               state.json              the step, the scores, and the sha256 of all of it
 
-A checkpoint is written into a hidden folder, flushed to the disk and renamed: a crash leaves the ones before untouched.
+A checkpoint is written into a hidden folder, flushed to the disk and renamed: a crash, a full disk or a power cut
+leaves the ones before untouched, and what is named step-... is on the disk whole.
 """
 
 import hashlib
@@ -13,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,10 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
+from edgewise.files import flush, make_folder, write_file
 
 PARTS = ("model", "best", "optimizer")
+ASIDE = "damaged-"  # begins the name of a checkpoint that could not be read
 Tensors = Mapping[str, Tensor]
 
 
@@ -49,18 +51,18 @@ def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Ten
     target = folder / f"step-{state['step']:08d}"
     writing = folder / f".writing-{target.name}"
     try:
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         _remove(writing)
         writing.mkdir()
         names = {f"{part}.safetensors": part for part in PARTS}
         hashes = {name: _write(writing / name, _serialised(parts[part])) for name, part in names.items()}
-        hashes["state"] = _hash_of(state)
-        _write(writing / "state.json", json.dumps({"state": state, "sha256": hashes}, indent=1).encode())
-        flush_folder(writing)
+        _write(writing / "state.json", _sealed(state, hashes))
+        flush(writing)
         _remove(target)
         writing.rename(target)
-        flush_folder(folder)
-        for old in checkpoints(folder)[keep:]:
+        flush(folder)
+        passed = [path for step, path in _steps(folder, ASIDE) if step <= state["step"]]  # the run has been there again
+        for old in [*checkpoints(folder)[keep:], *passed]:
             _remove(old)
     except OSError as error:
         shutil.rmtree(writing, ignore_errors=True)
@@ -70,9 +72,12 @@ def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Ten
 
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a run, the newest first, whether or not they are intact."""
-    matches = ((re.fullmatch(r"step-(\d{8,})", path.name), path) for path in folder.glob("step-*"))
-    steps = {int(match[1]): path for match, path in matches if match}
-    return [steps[step] for step in sorted(steps, reverse=True)]
+    return [path for _, path in sorted(_steps(folder), reverse=True)]
+
+
+def _steps(folder: Path, prefix: str = "") -> list[tuple[int, Path]]:
+    matches = ((re.fullmatch(rf"{prefix}step-(\d{{8,}})", path.name), path) for path in folder.glob(f"{prefix}step-*"))
+    return [(int(match[1]), path) for match, path in matches if match]
 
 
 def newest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
@@ -93,28 +98,60 @@ def newest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
 
 def verified(path: Path) -> Checkpoint:
     """Read a checkpoint's state and compare the hash of everything in it."""
+    state, hashes = read_state(path)
+    try:
+        for part in PARTS:
+            with (path / f"{part}.safetensors").open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != hashes[f"{part}.safetensors"]:
+                    raise CheckpointError(f"the checkpoint {path} is damaged ({part}.safetensors)")
+    except (OSError, KeyError, TypeError) as error:
+        raise _damaged(path, error) from error
+    return Checkpoint(path, state)
+
+
+def read_state(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """A checkpoint's state, compared with its hash, and the hashes of its tensors' files."""
     try:
         content = json.loads((path / "state.json").read_bytes())
         state, hashes = content["state"], content["sha256"]
         if _hash_of(state) != hashes["state"]:
             raise CheckpointError(f"the checkpoint {path} is damaged (state.json)")
-        for part in PARTS:
-            with (path / f"{part}.safetensors").open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != hashes[f"{part}.safetensors"]:
-                    raise CheckpointError(f"the checkpoint {path} is damaged ({part}.safetensors)")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"the checkpoint {path} is damaged ({type(error).__name__}: {error})") from error
-    return Checkpoint(path, state)
+        raise _damaged(path, error) from error
+    return state, hashes
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Replace the state of a checkpoint whose tensors stay."""
+    try:
+        _, hashes = read_state(path)
+        write_file(path / "state.json", _sealed(state, hashes))
+    except OSError as error:
+        raise CheckpointError(f"cannot write the checkpoint {path}: {error.strerror or error}") from error
+
+
+def _damaged(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"the checkpoint {path} is damaged ({type(error).__name__}: {error})")
 
 
 def clean(folder: Path, resumed: Checkpoint | None) -> None:
-    """Remove what a crash left half-written or half-removed, and the damaged checkpoints after the one resumed."""
-    for path in folder.glob(".*-step-*"):
-        shutil.rmtree(path, ignore_errors=True)
-    for path in checkpoints(folder):
-        if resumed is None or path == resumed.path:
-            break
-        _remove(path)
+    """Remove what a crash left half-written or half-removed, and set aside the checkpoints after the one resumed.
+
+    They are renamed, not removed, until the run has reached their step again: the next reading may succeed.
+    """
+    try:
+        for path in [*folder.glob(".writing-*"), *folder.glob(".removing-*")]:
+            shutil.rmtree(path, ignore_errors=True)
+        for path in checkpoints(folder):
+            if resumed is None or path == resumed.path:
+                break
+            aside = path.with_name(f"{ASIDE}{path.name}")
+            _remove(aside)
+            path.rename(aside)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot set aside the damaged checkpoints of {folder}: {error.strerror or error}"
+        ) from error
 
 
 def saved_state(model: nn.Module) -> dict[str, Tensor]:
@@ -132,28 +169,6 @@ def load_weights(model: nn.Module, tensors: Tensors, source: Path) -> None:
             misfit = f"weight {name!r} is {has} in the checkpoint and {wants} in the model"
             raise CheckpointError(f"{source} was made for another model: {misfit}")
     model.load_state_dict(model.state_dict() | dict(tensors))
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    writing = path.with_name(f".writing-{path.name}")
-    try:
-        _write(writing, content)
-        writing.replace(path)
-    finally:
-        writing.unlink(missing_ok=True)
-    flush_folder(path.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power failure. Windows opens no folders."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _serialised(tensors: Tensors) -> bytes:
@@ -176,6 +191,11 @@ def _remove(path: Path) -> None:
         shutil.rmtree(removing, ignore_errors=True)
         path.rename(removing)
         shutil.rmtree(removing)
+
+
+def _sealed(state: dict[str, Any], hashes: dict[str, str]) -> bytes:
+    """What state.json holds."""
+    return json.dumps({"state": state, "sha256": hashes | {"state": _hash_of(state)}}, indent=1).encode()
 
 
 def _hash_of(state: dict[str, Any]) -> str:

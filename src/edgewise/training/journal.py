@@ -1,17 +1,23 @@
 """What a run reports while it trains: `metrics.jsonl`, a progress bar or a few lines, and TensorBoard where wanted."""
 
+import hashlib
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from tqdm import tqdm
 
 from edgewise.errors import CheckpointError, ConfigError, installing
+from edgewise.files import flush
 
+METRICS = "metrics.jsonl"
 QUIET = 10.0  # seconds between two lines where there is no terminal
+CHUNK = 1 << 20  # bytes
 
 
 class Journal:
@@ -21,10 +27,9 @@ class Journal:
     """
 
     def __init__(self, run: Path, tensorboard: bool = False) -> None:
-        try:
-            self.file = (run / "metrics.jsonl").open("ab", buffering=0)
-        except OSError as error:
-            raise CheckpointError(f"cannot write {run / 'metrics.jsonl'}: {error.strerror}") from error
+        self.path = run / METRICS
+        with self.writing():
+            self.file = self.path.open("ab", buffering=0)
         try:
             lock(self.file)
         except BlockingIOError:
@@ -32,30 +37,57 @@ class Journal:
             raise ConfigError(f"another process is training {run}; wait for it or stop it") from None
         except OSError:
             pass  # a file system without locks
+        with self.writing():
+            flush(run)  # the file's name
+            self.digest = digest(self.path)
         self.curves = summary_writer()(str(run / "tensorboard")) if tensorboard else None
 
-    def write(self, record: dict[str, Any]) -> None:
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Within, an error of the file system names the file."""
         try:
-            self.file.write(json.dumps(record).encode() + b"\n")
+            yield
         except OSError as error:
-            raise CheckpointError(f"cannot write {self.file.name}: {error.strerror}") from error
+            raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def write(self, record: dict[str, Any]) -> None:
+        line = json.dumps(record).encode() + b"\n"
+        with self.writing():
+            written = 0
+            while written < len(line):  # a disk that is almost full takes a part and says so only at the next write
+                written += self.file.write(line[written:])
+        self.digest.update(line)
         if self.curves is not None:
             for name, value in curves(record).items():
                 self.curves.add_scalar(name, value, record["step"])
 
-    def flush(self) -> int:
-        """Wait until all of it is on the disk, and return its length in bytes."""
-        os.fsync(self.file.fileno())
-        return os.fstat(self.file.fileno()).st_size
+    def known(self) -> dict[str, Any]:
+        """Wait until all of it is on the disk; its length in bytes and its sha256."""
+        with self.writing():
+            os.fsync(self.file.fileno())
+            return {"bytes": os.fstat(self.file.fileno()).st_size, "sha256": self.digest.hexdigest()}
 
     def cut(self, length: int) -> None:
         """Remove what was written after a checkpoint: the resumed run writes it anew."""
-        self.file.truncate(min(length, os.fstat(self.file.fileno()).st_size))
+        with self.writing():
+            self.file.truncate(min(length, os.fstat(self.file.fileno()).st_size))
+            self.digest = digest(self.path)
 
     def close(self) -> None:
         self.file.close()
         if self.curves is not None:
             self.curves.close()
+
+
+def digest(path: Path, length: int | None = None) -> "hashlib._Hash":
+    """The sha256 of a file, or of its first bytes."""
+    sha256 = hashlib.sha256()
+    with path.open("rb") as file:
+        left = path.stat().st_size if length is None else length
+        while chunk := file.read(min(CHUNK, left)):
+            sha256.update(chunk)
+            left -= len(chunk)
+    return sha256
 
 
 def lock(file: IO[bytes]) -> None:

@@ -18,8 +18,17 @@ from edgewise.models.signature import Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Task
-from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, save_checkpoint, saved_state
+from edgewise.training.checkpoint import (
+    Checkpoint,
+    clean,
+    load_weights,
+    newest,
+    save_checkpoint,
+    saved_state,
+    write_state,
+)
 from edgewise.training.distributed import World, join
+from edgewise.training.integrity import check, file_hashes
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers.averaging import WeightAverage
 from edgewise.training.optimizers.descent import OPTIMIZERS, optimizer_for, optimizer_tensors, restore_optimizer
@@ -45,21 +54,29 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     return trainer.fit(progress)
 
 
-def resume(run: Path | str, *, progress: bool = True) -> Result:
-    """Continue a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so."""
+def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> Result:
+    """Continue a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so.
+
+    Errors      CheckpointError: its configuration was altered or its history is spoilt, unless one accepts them so
+    """
     run = Path(run)
-    config, result = read_config(run), finished(run)
+    config = read_config(run)
+    world = join(config.machine.device)
+    world.once(lambda: check(run, accept))
+    result = finished(run)
     if result is not None:
         if progress:
             say(f"{run} is finished: it was trained for {result.steps} steps")
         return result
-    return Trainer(config, run, join(config.machine.device)).fit(progress)
+    return Trainer(config, run, world).fit(progress)
 
 
 class Trainer:
     """A run in progress: what is neither here nor in a checkpoint follows from the configuration and the step."""
 
     journal: Journal  # of the first rank, which alone evaluates and writes
+    files: dict[str, str]  # by name, the sha256 of those that decide the run
+    checkpoint: Checkpoint  # the newest
 
     def __init__(self, config: RunConfig, run: Path, world: World) -> None:
         self.config, self.settings, self.run, self.world = config, config.train, run, world
@@ -218,11 +235,13 @@ class Trainer:
             "stale": self.stale,
             "scaler": self.scaler.state_dict(),
             "seconds": time.perf_counter() - self.began,
-            "metrics_bytes": self.journal.flush(),
+            "files": self.files,
+            "metrics": self.journal.known(),
         }
         memory = optimizer_tensors(self.optimizer, self.model)
         parts = {"model": weights, "best": self.best_weights, "optimizer": memory}
-        save_checkpoint(self.run / "checkpoints", state, parts, self.settings.checkpoints.keep)
+        path = save_checkpoint(self.run / "checkpoints", state, parts, self.settings.checkpoints.keep)
+        self.checkpoint = Checkpoint(path, state)
 
     def open(self, opened: ExitStack, shown: bool) -> tuple[str, dict[str, Any]] | None:
         """Open the journal and choose the newest intact checkpoint: its name and state; what came after it is cut."""
@@ -230,7 +249,8 @@ class Trainer:
         self.journal = opened.enter_context(closing(Journal(self.run, self.settings.tensorboard)))
         checkpoint = newest(folder, say if shown else lambda _: None)
         clean(folder, checkpoint)
-        self.journal.cut(checkpoint.state["metrics_bytes"] if checkpoint else 0)
+        self.journal.cut(checkpoint.state["metrics"]["bytes"] if checkpoint else 0)
+        self.files = file_hashes(self.run, self.task.kept)
         return (checkpoint.path.name, checkpoint.state) if checkpoint else None
 
     def restore(self, resumed: tuple[str, dict[str, Any]] | None) -> None:
@@ -239,7 +259,7 @@ class Trainer:
             begin(self.model, self.config)
         else:
             name, state = resumed
-            checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
+            self.checkpoint = checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
             load_weights(self.model, checkpoint.tensors("model"), checkpoint.path)
             restore_optimizer(self.optimizer, self.model, checkpoint.tensors("optimizer"))
             self.scaler.load_state_dict(state["scaler"])
@@ -255,7 +275,7 @@ class Trainer:
         if self.task.has_test:
             reached["test"] = self.scores("test")
         entry = self.record(metric=self.task.metric, **reached, step_seconds=step_seconds)
-        self.journal.flush()
+        write_state(self.checkpoint.path, self.checkpoint.state | {"metrics": self.journal.known()})
         return entry
 
     def diverged(self, loss: float) -> NonFiniteError:

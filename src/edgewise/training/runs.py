@@ -9,14 +9,16 @@ import torch
 from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.files import flush, make_folder, write_file
 from edgewise.layers import adapt
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
-from edgewise.training.checkpoint import Checkpoint, load_weights, newest, write_file
+from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import device_for
-from edgewise.training.journal import say
+from edgewise.training.integrity import CONFIG, check
+from edgewise.training.journal import METRICS, say
 from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import RunConfig
 
@@ -70,28 +72,34 @@ class LoadedRun:
 
 def refuse_used(run: Path) -> None:
     """A run is never overwritten."""
-    if any((run / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints")):
+    if any((run / name).exists() for name in (CONFIG, METRICS, "checkpoints")):
         raise ConfigError(f"{run} already holds a run: `edgewise resume {run}` continues it; or name a new folder")
 
 
 def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
     """Make the run folder, with what the task keeps there; its configuration is what makes it a run."""
     try:
-        run.mkdir(parents=True, exist_ok=True)
+        make_folder(run)
         if task is not None:
             task.keep(run)
-        write_file(run / "config.yaml", config.to_yaml().encode())
+            for name in task.kept:
+                flush(run / name)
+        write_file(run / CONFIG, config.to_yaml().encode())
     except OSError as error:
         raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
 
 
-def load_run(run: Path | str, weights: Literal["best", "last"] = "best", device: str = "auto") -> LoadedRun:
+def load_run(
+    run: Path | str, weights: Literal["best", "last"] = "best", device: str = "auto", accept: bool = False
+) -> LoadedRun:
     """A run's task and model, with the weights of its best evaluation or of its last step.
 
-    Errors      a folder without a run, without a checkpoint or with none that is intact is a `CheckpointError`.
+    Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
+                configuration was altered or whose history is spoilt, unless one accepts them so
     """
     run = Path(run)
     config = read_config(run)
+    check(run, accept)
     task, model = assemble(config, run)
     checkpoint = newest_of(run)
     load_weights(model, checkpoint.tensors("best" if weights == "best" else "model"), checkpoint.path)
@@ -108,14 +116,14 @@ def newest_of(run: Path) -> Checkpoint:
 
 def read_config(run: Path) -> RunConfig:
     """The configuration of a run folder."""
-    if not (run / "config.yaml").is_file():
+    if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
-    return RunConfig.read(run / "config.yaml")
+    return RunConfig.read(run / CONFIG)
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
     """All records of a run's `metrics.jsonl`; a last line that a crash cut short is left out."""
-    path = run / "metrics.jsonl"
+    path = run / METRICS
     try:
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     except FileNotFoundError:

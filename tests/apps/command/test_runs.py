@@ -94,7 +94,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys) -> None:
 
 
 def test_a_report_that_fails_is_told_and_does_not_fail_the_run(monkeypatch, capsys) -> None:
-    def faulty(run: Path) -> list[str]:
+    def faulty(run: Path, accept: bool) -> list[str]:
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(report, "report", faulty)

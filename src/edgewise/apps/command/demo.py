@@ -18,7 +18,8 @@ from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.report.report import RunPage, footer
 from edgewise.errors import ConfigError
-from edgewise.training import Result, load_run, read_metrics, write_file
+from edgewise.files import write_file
+from edgewise.training import Result, load_run, read_metrics
 
 
 class Part(NamedTuple):

@@ -17,9 +17,9 @@ from edgewise.tasks.core.task import Sampling
 from edgewise.training import LoadedRun
 
 
-def evaluate(run: str) -> dict[str, Any]:
+def evaluate(run: str, accept: bool = False) -> dict[str, Any]:
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data."""
-    loaded = training.load_run(Path(run))
+    loaded = training.load_run(Path(run), accept=accept)
     size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
     splits: tuple[Split, ...] = ("valid", "test") if loaded.task.has_test else ("valid",)
@@ -30,18 +30,18 @@ def evaluate(run: str) -> dict[str, Any]:
     return result
 
 
-def predict(run: str, request: str) -> dict[str, Any]:
+def predict(run: str, request: str, accept: bool = False) -> dict[str, Any]:
     """Print what a run's best weights predict for one input; its drawings are written into the run's figures."""
-    loaded = training.load_run(Path(run))
+    loaded = training.load_run(Path(run), accept=accept)
     output = loaded.task.examine(loaded.model, loaded.pattern, request, device_of(loaded))
     prediction = output.values | written(output, Path(run))
     print(json.dumps(prediction, ensure_ascii=False, indent=2))
     return prediction
 
 
-def generate(run: str, sampling: Sampling) -> dict[str, Any]:
+def generate(run: str, sampling: Sampling, accept: bool = False) -> dict[str, Any]:
     """Print what a run's best weights write: a prompt continued, or new graphs."""
-    loaded = training.load_run(Path(run))
+    loaded = training.load_run(Path(run), accept=accept)
     started = time.perf_counter()
     output = loaded.task.generate(loaded.model, loaded.pattern, sampling, device_of(loaded))
     seconds, drawings = time.perf_counter() - started, written(output, Path(run))

@@ -129,6 +129,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     generate = add("generate", "let a model continue a text, or write new graphs")
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
+        command.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
     predict.add_argument(
         "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
     )
@@ -249,21 +250,21 @@ def run(args: argparse.Namespace) -> Summary:
         case "resume":
             from edgewise.apps.command.runs import resume
 
-            return resume(args.run)
+            return resume(args.run, args.accept)
         case "evaluate":
             from edgewise.apps.command.inference import evaluate
 
-            return evaluate(args.run)
+            return evaluate(args.run, args.accept)
         case "predict":
             from edgewise.apps.command.inference import predict
 
-            return predict(args.run, args.input)
+            return predict(args.run, args.input, args.accept)
         case "generate":
             from edgewise.apps.command.inference import generate
             from edgewise.tasks.core.task import Sampling
 
             drawn = {name: getattr(args, name) for name in ("prompt", "steps", "count", "temperature", "top_k", "seed")}
-            return generate(args.run, Sampling(**drawn, cache=not args.no_cache))
+            return generate(args.run, Sampling(**drawn, cache=not args.no_cache), args.accept)
         case "check":
             from edgewise.apps.command.expressiveness import check
 

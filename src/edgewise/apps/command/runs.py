@@ -67,11 +67,11 @@ def with_fold(config: RunConfig, fold: int) -> RunConfig:
     return replace(config, task=replace(config.task, options=config.task.options | {"fold": fold}))
 
 
-def resume(folder: str) -> dict[str, Any]:
-    """Go on with a run, or print the result of a finished one."""
+def resume(folder: str, accept: bool = False) -> dict[str, Any]:
+    """Go on with a run, or print the result of a finished one; `accept` takes its files as they are."""
     run = Path(folder)
     config = training.read_config(run)
-    result = carry_out(run, partial(training.resume, run))
+    result = carry_out(run, partial(training.resume, run, accept=accept), accept)
     if first_rank():
         print(sentence(config.train.seed, result))
     return summary(config, [result])
@@ -101,7 +101,7 @@ def rehearse(config: RunConfig) -> Task:
     return task
 
 
-def carry_out(run: Path, training_: Callable[[], Result]) -> Result:
+def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False) -> Result:
     """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run."""
     try:
         result = training_()
@@ -110,16 +110,16 @@ def carry_out(run: Path, training_: Callable[[], Result]) -> Result:
             print(f"edgewise: interrupted; go on with: edgewise resume {run}", file=sys.stderr)
         raise
     if first_rank():
-        write_report(run)
+        write_report(run, accept)
     return result
 
 
-def write_report(run: Path) -> None:
+def write_report(run: Path, accept: bool) -> None:
     """Write a run's report, or say why it could not be written."""
     from edgewise.apps.report.report import report
 
     try:
-        problems = report(run)
+        problems = report(run, accept)
     except Exception as error:  # the run is worth more than its report
         problems = [f"the report of {run} could not be written: {type(error).__name__}: {error}"]
     for problem in problems:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from edgewise.apps.report import figures, films, networks, pages
 from edgewise.apps.report.pages import Markup, element
+from edgewise.files import write_file
 from edgewise.tasks.core.drawing import (
     Animation,
     Confusion,
@@ -24,7 +25,6 @@ from edgewise.tasks.core.drawing import (
     Strip,
     TextTable,
 )
-from edgewise.training import write_file
 
 FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
     Animation: films.animation,

@@ -17,17 +17,21 @@ from edgewise.apps.options import configure
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS, System
+from edgewise.files import write_file
 from edgewise.graphs import Graph
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section
-from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics, write_file
+from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics
 
 Records = list[dict[str, Any]]
 
 
-def report(run: Path) -> list[str]:
-    """Write a run's figures and report; the problems met on the way, which its page names too."""
+def report(run: Path, accept: bool = False) -> list[str]:
+    """Write a run's figures and report; the problems met on the way, which its page names too.
+
+    Errors      CheckpointError: what `load_run` refuses
+    """
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
-        page = RunPage(run, load_run(run, device="cpu"), read_metrics(run))
+        page = RunPage(run, load_run(run, device="cpu", accept=accept), read_metrics(run))
         sections = [made for section in page.sections() for made in page.section(section.title, section.make)]
         body = [*heading(page), *sections, *reproduction(page), footer()]
     write_file(run / "report.html", pages.page(f"{page.name} · Edgewise", *body).encode(errors="replace"))

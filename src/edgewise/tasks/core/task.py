@@ -79,6 +79,8 @@ class Task(ABC):
     workers: int = 0
     """How many threads make the batches of the next steps while this one trains, which they do through `train_batch`;
     0: each is made when it is needed."""
+    kept: tuple[str, ...] = ()
+    """The names of the files that `keep` writes."""
     generates: str = ""
     """Options of `edgewise generate` for this task, as a user would write them; empty where it generates nothing."""
 

@@ -63,6 +63,7 @@ class SlideClassification(GraphClassification):
     """
 
     metric = "auc"
+    kept = (KEPT,)
 
     def __init__(
         self,

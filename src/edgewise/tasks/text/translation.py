@@ -94,6 +94,7 @@ class Translation(Classification):
     """
 
     metric = "bleu"
+    kept = (TOKENIZER,)
     unit = "sentence pairs"
 
     def __init__(

@@ -1,0 +1,111 @@
+"""An altered configuration or a spoilt history is named and refused, by whatever reads runs; accepting goes on."""
+
+import hashlib
+import json
+
+import pytest
+
+from edgewise.errors import CheckpointError
+from edgewise.training import finished, load_run, resume, train
+from edgewise.training.integrity import check
+from training.tiny import Tiny, configured, same_run, without_result
+
+
+@pytest.fixture
+def run(tmp_path):
+    train(configured(), tmp_path / "run", progress=False)
+    return tmp_path / "run"
+
+
+def flip(path, position):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+SPOILT = {
+    # what happened to the run: how, and a part of the complaint
+    "a comment in the configuration": (
+        lambda run: (run / "config.yaml").write_text((run / "config.yaml").read_text() + "# mine\n"),
+        r"/config\.yaml was altered since step-00000040 was saved",
+    ),
+    "another seed": (
+        lambda run: (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("seed: 0", "seed: 1")),
+        r"/config\.yaml was altered",
+    ),
+    "a digit of the first record": (lambda run: flip(run / "metrics.jsonl", 8), r"/metrics\.jsonl was altered"),
+    "a digit of the result": (lambda run: flip(run / "metrics.jsonl", -30), r"/metrics\.jsonl was altered"),
+    "a record less": (
+        lambda run: (run / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes()[:100]),
+        r"/metrics\.jsonl has lost its end \(100 of [\d,]+ bytes are left\)",
+    ),
+    "no history": (lambda run: (run / "metrics.jsonl").unlink(), r"/metrics\.jsonl was removed"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILT)
+@pytest.mark.parametrize("read", [load_run, resume])
+def test_what_was_altered_is_named_and_refused(run, read, case):
+    spoil, complaint = SPOILT[case]
+    spoil(run)
+    with pytest.raises(CheckpointError, match=complaint + r".*: restore it, or go on with it as it is by --accept$"):
+        read(run)
+
+
+def test_both_are_named_and_accepted_in_one_line(run, capsys):
+    for case in ("another seed", "no history"):
+        SPOILT[case][0](run)
+    with pytest.raises(CheckpointError, match=r"config\.yaml was altered and .*metrics\.jsonl was removed since"):
+        check(run)
+    assert load_run(run, accept=True).config.train.seed == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith("since step-00000040 was saved; accepted")
+
+
+def test_what_was_accepted_is_what_later_checkpoints_record(run, tmp_path):
+    without_result(run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("steps: 40", "steps: 60"))
+    with pytest.raises(CheckpointError, match="was altered"):
+        resume(run, progress=False)
+    assert resume(run, progress=False, accept=True).steps == 60
+    check(run)
+    assert same_run(run, _whole(tmp_path, steps=60))
+
+
+def _whole(tmp_path, **options):
+    train(configured(**options), tmp_path / "whole", progress=False)
+    return tmp_path / "whole"
+
+
+def test_what_followed_the_checkpoint_is_not_compared(run):
+    without_result(run)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 41, "loss"')
+    check(run)
+    assert load_run(run).task.name == "tiny"
+    assert resume(run, progress=False) == finished(run)
+
+
+def test_files_that_a_task_keeps_belong_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tiny, "kept", ("words.json",))
+    monkeypatch.setattr(Tiny, "keep", lambda self, run: (run / "words.json").write_text("[1]"))
+    train(configured(), tmp_path / "run", progress=False)
+    check(tmp_path / "run")
+    (tmp_path / "run" / "words.json").write_text("[2]")
+    with pytest.raises(CheckpointError, match=r"words\.json was altered"):
+        load_run(tmp_path / "run")
+
+
+def test_a_run_without_a_readable_checkpoint_is_for_others_to_refuse(run):
+    for state in run.glob("checkpoints/*/state.json"):
+        state.write_text("{")
+    check(run)
+    with pytest.raises(CheckpointError, match="is intact"):
+        load_run(run)
+
+
+def test_the_hashes_are_those_of_the_files(run):
+    state = json.loads(next((run / "checkpoints").glob("step-00000040/state.json")).read_text())["state"]
+    config, history = (run / "config.yaml").read_bytes(), (run / "metrics.jsonl").read_bytes()
+    assert state["files"] == {"config.yaml": hashlib.sha256(config).hexdigest()}
+    assert state["metrics"] == {"bytes": len(history), "sha256": hashlib.sha256(history).hexdigest()}
