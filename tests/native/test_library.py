@@ -1,5 +1,6 @@
 """The compiled module as a whole: threads, forks, instruction sets."""
 
+import math
 import multiprocessing
 import os
 import platform
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from edgewise import Graph
 from edgewise.native import library
+from edgewise.training.seeds import repeatable
 from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
 
 pytestmark = pytest.mark.skipif(library is None, reason="the native kernels were not built")
@@ -84,14 +86,14 @@ def test_the_number_of_threads_is_pytorchs():
     assert started(3) == 2
 
 
-def in_a_fork(function):
-    """What the function puts into a queue in a forked process."""
+def in_a_fork(function, timeout=60):
+    """What the function puts into a queue in a forked process, within so many seconds."""
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     process = context.Process(target=function, args=(queue,))
     process.start()
     try:
-        return queue.get(timeout=60)
+        return queue.get(timeout=timeout)
     finally:
         process.kill()
         process.join()
@@ -114,6 +116,45 @@ def test_a_forked_process_computes_the_same():
     assert found == {name: value.contiguous().numpy().tobytes() for name, value in expected.items()}
     torch.manual_seed(1)
     same(results(call, leaves, "native"), expected, 0.0)
+
+
+def _steps(net):
+    x, optimizer = torch.ones(800, 800), torch.optim.AdamW(net.parameters())
+    net(x).square().mean().backward()
+    optimizer.step()
+    with repeatable(deterministic=True, threads=2):  # as a training run with these settings in the child
+        return net(x).detach()
+
+
+@pytest.fixture(scope="module")
+def after_threads():
+    """Work of PyTorch and of the kernels, all of it done once on two threads."""
+    torch.manual_seed(0)
+    leaves, call = CALLS["dot attention"](random_graph(60, 60, 40_000))
+    large, net = torch.ones(1_000_000, requires_grad=True), torch.nn.Linear(800, 800)
+    work = {
+        "a matrix product": lambda: torch.ones(800, 800) @ torch.ones(800, 800),
+        "arithmetic": lambda: large + 1,
+        "attend": lambda: call(leaves, "native"),
+        "a backward pass": lambda: torch.autograd.grad(large.square().sum(), [large])[0],
+        "a training step": lambda: _steps(net),
+    }
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    for compute in work.values():
+        compute()
+    yield work
+    torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("name", ["a matrix product", "arithmetic", "attend", "a backward pass", "a training step"])
+def test_a_forked_process_never_waits_for_threads_of_its_parent(name, after_threads):
+    total, threads = in_a_fork(
+        lambda queue: queue.put((float(after_threads[name]().detach().sum()), torch.get_num_threads())), 20
+    )
+    assert math.isfinite(total) and threads == 1
+    assert torch.get_num_threads() == 2, "the parent goes on with its own"
 
 
 class Rows(Dataset):

@@ -5,6 +5,7 @@ torch, so that both share one OpenMP runtime and its threads.
 """
 
 import importlib
+import os
 import warnings
 from types import ModuleType
 
@@ -42,3 +43,21 @@ def say_if_missing() -> None:
 def threads() -> int:
     """How many threads a kernel may use: those of `torch.set_num_threads`."""
     return torch.get_num_threads()
+
+
+_forked = False
+
+
+def usable_threads(wanted: int) -> int:
+    """As many, or one in a forked process: OpenMP's threads do not survive a fork, and waiting for them never ends."""
+    return 1 if _forked else wanted
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from edgewise.native import usable_threads
+
 
 def mix(*parts: int) -> int:
     """Hash integers to one 64-bit seed, so that (seed, step, rank) and its neighbours give unrelated random numbers.
@@ -49,7 +51,7 @@ def repeatable(deterministic: bool, threads: int) -> Iterator[None]:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs to repeat itself
             switches.fill_uninitialized_memory = False  # a guard for debugging, slow
         _use_deterministic_algorithms(deterministic)
-        torch.set_num_threads(threads or before[1])
+        torch.set_num_threads(usable_threads(threads or before[1]))
         yield
     finally:
         _use_deterministic_algorithms(before[0])
