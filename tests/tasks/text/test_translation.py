@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from edgewise import training
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.models import EncoderDecoder, EncoderDecoderSettings, translate
 from edgewise.tasks import PatternChoice, Translation, multi30k
 from edgewise.tasks.text.translation import HASHES, Manner, PairBatch, bleu, read_lines
@@ -173,8 +173,10 @@ def test_a_run_keeps_its_tokenizer(tmp_path):
     (run / "tokenizer.json").unlink()
     assert training.assemble(config, run)[0].tokenizer.to_json() != before.task.tokenizer.to_json()
     (run / "tokenizer.json").write_text("{}")
-    with pytest.raises(DataError, match=r"tokenizer\.json: not a tokenizer"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json was altered"):
         training.load_run(run)
+    with pytest.raises(DataError, match=r"tokenizer\.json: not a tokenizer"):
+        training.load_run(run, accept=True)
 
 
 def test_files_of_ones_own_are_read(tmp_path):
