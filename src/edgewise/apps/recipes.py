@@ -36,7 +36,8 @@ def read(recipe: str) -> Recipe:
             f"unknown recipe {recipe!r}{nearest(recipe, names())}; `edgewise list recipes` names them all"
         )
     path = Path(recipe) if own else FOLDER / f"{recipe}.yaml"
-    return checked(path.stem, read_yaml(path, LARGEST))
+    name = path.stem.encode(errors="replace").decode()  # a file's name may be no text, which YAML could not hold
+    return checked(name, read_yaml(path, LARGEST))
 
 
 def parse(name: str, text: str) -> Recipe:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
@@ -41,7 +41,7 @@ class Checkpoint:
     def tensors(self, part: str) -> dict[str, Tensor]:
         """The tensors of "model", "best" or "optimizer", by name."""
         try:
-            return load_file(self.path / f"{part}.safetensors")
+            return load((self.path / f"{part}.safetensors").read_bytes())  # mapped, a bad sector would be a SIGBUS
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"cannot read {part}.safetensors of {self.path}: {error}") from error
 

@@ -87,7 +87,7 @@ def test_a_drawing_is_valid_xml_that_requests_nothing(draw) -> None:
     drawn = figures.svg(draw(), "name")
     ElementTree.fromstring(drawn)  # noqa: S314 (our own drawing)
     for reference in re.findall(r'(?:href|src)="([^"]*)"', drawn):
-        assert reference.startswith(("#name-", "data:image/png;base64,"))
+        assert re.match("#f[0-9a-f]{8}-|data:image/png;base64,", reference)
     assert "<script" not in drawn
     assert "<metadata" not in drawn
 
@@ -99,9 +99,10 @@ def test_a_drawing_is_the_same_every_time(draw) -> None:
 
 @pytest.mark.parametrize("draw", DRAWINGS)
 def test_ids_belong_to_the_drawing_and_each_reference_has_its_id(draw) -> None:
-    drawn = figures.svg(draw(), "name")
+    drawn, other = (figures.svg(draw(), name) for name in ("name", "another"))
     ids = re.findall(r' id="([^"]*)"', drawn)
-    assert all(one.startswith("name-") for one in ids)
+    assert all(re.match("f[0-9a-f]{8}-", one) for one in ids)
+    assert not set(ids) & set(re.findall(r' id="([^"]*)"', other))
     assert {one[1:] for one in re.findall(r'href="(#[^"]*)"', drawn)} <= set(ids)
     assert set(re.findall(r"url\(#([^)]*)\)", drawn)) <= set(ids)
 
@@ -111,6 +112,7 @@ def test_colours_follow_the_page() -> None:
     assert "var(--accent)" in drawn
     assert "var(--muted)" in drawn
     assert not re.search("#00000[1-6]", drawn)
+    assert "DejaVu Sans', 'Bitstream" not in drawn, "the page chooses the typeface"
     assert LIGHT.keys() == DARK.keys()
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from edgewise import __version__
@@ -279,6 +280,9 @@ def run(args: argparse.Namespace) -> Summary:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command: 0; 2, and one line on standard error, for what the user can put right; 130 when interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a file's name or a prediction may hold what it cannot encode
+            stream.reconfigure(errors="backslashreplace")
     try:
         args = parse(sys.argv[1:] if argv is None else argv)
         summary = run(args)
@@ -305,5 +309,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str) -> int:
-    print("edgewise: error: " + " ".join(message.split()), file=sys.stderr)
+    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in " ".join(message.split()))
+    print(f"edgewise: error: {line}", file=sys.stderr)
     return 2

@@ -1,5 +1,6 @@
 """The figures of a report, drawn from what tasks show as data, in the page's colours, light and dark."""
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ GROUND, LIT, HEAT, MATRIX = "#1d2026", "#f2f2ee", "#ff8a3d", CLASSES[0]
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "edgewise",
+    "text.parse_math": False,  # a dollar sign in a label is a dollar sign
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
@@ -53,6 +55,8 @@ _STYLE: dict[Any, Any] = {
     "image.interpolation": "none",
 }
 WIDTH = 7.2
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # characters that no XML may hold
+TYPEFACE = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
 @contextmanager
@@ -73,27 +77,28 @@ def drawing(
         yield figure, figure.subplots(*panels, squeeze=False)
 
 
-def svg(figure: Figure, prefix: str) -> str:
-    """The figure as SVG text for a page: the same bytes every time, its ids made unique by `prefix`."""
+def svg(figure: Figure, name: str) -> str:
+    """The figure as SVG text for a page: the same bytes every time, its ids made unique by a hash of its name."""
     with matplotlib.rc_context(_STYLE):
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
-    drawn = text.getvalue()
-    drawn = drawn[drawn.index("<svg") :]
-    drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
-    drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', drawn, count=1)
+    drawn = NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text.getvalue())
+    drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
     wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))
-    drawn = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in wanted else "", drawn)
-    drawn = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", drawn)
+    prefix = "f" + hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:8]
+    return re.sub(r"<[^>]*>", lambda tag: _restyled(tag[0], wanted, prefix), drawn)
+
+
+def _restyled(tag: str, wanted: set[str], prefix: str) -> str:
+    """A tag in the page's colours and typeface, with the ids that are wanted. Labels, which may read the same, stay."""
+    if tag.startswith("<svg"):
+        tag = re.sub(r' (?:width|height)="[^"]*"', "", tag).replace("<svg", '<svg role="img"', 1)
+    tag = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in wanted else "", tag)
+    tag = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", tag)
     for name, colour in PAGE.items():
-        drawn = drawn.replace(colour, f"var(--{name})")
+        tag = tag.replace(colour, f"var(--{name})")
     # The page chooses the typeface; only sizes come from the drawing.
-    return re.sub(
-        r"(font: [^;\"]*?px) [^;\"]*",
-        r"\1 system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
-        drawn,
-    )
+    return re.sub(r"(font: [^;\"]*?px|font-family:) [^;\"]*", rf"\1 {TYPEFACE}", tag)
 
 
 def standalone(drawn: str) -> str:

@@ -172,7 +172,7 @@ def training_curves(records: Records, scores: Iterable[str]) -> list[Drawing]:
 
 def reproduction(page: RunPage) -> list[Markup]:
     """The configuration, and the commands that go on from here."""
-    config, run = page.loaded.config, page.run
+    config, run = page.loaded.config, shlex.quote(str(page.run))
     commands = [f"edgewise evaluate {run}", f"edgewise predict {run} INPUT"]
     if page.loaded.task.generates:
         commands.append(f"edgewise generate {run} {page.loaded.task.generates}")

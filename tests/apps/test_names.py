@@ -1,0 +1,134 @@
+"""Names that somebody else chose: folders, files, recipes and labels come out as text, whatever they hold."""
+
+import re
+import shlex
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewise.apps.command.main import main
+from edgewise.apps.report import figures
+from edgewise.tasks.core.drawing import Confusion
+
+NAMES = [
+    r"\1<script>$x$",
+    r"\g<0>\g<name>\x",
+    '" onload="alert(1)" x="',
+    "' onclick='alert(1)'",
+    "a) url(#b",
+    "]]><svg onload=alert(1)>",
+    "{0}%s%(x)s$\\frac{1}{",
+    "# --flag; rm -rf ~ `id` $(id)",
+    "two\nlines\ttab",
+    "\x1b[31mred\x07\x01",
+    "\udcff\udc80",  # bytes that are not UTF-8
+    "\N{RIGHT-TO-LEFT OVERRIDE}gpj.\N{SNOWMAN}",
+]
+TINY = ["--train.steps", "2", "--evaluation.every", "2", "--train.checkpoints.every", "2", "--model.width", "8"]
+
+
+class Page(HTMLParser):
+    """The tags and attributes of a page, its titles, and what a reader would paste into a shell."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.within: list[str] = []
+        self.titles: list[str] = []
+        self.commands = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+        self.within.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.within and self.within.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if "h1" in self.within:
+            self.titles.append(data)
+        elif "pre" in self.within and "details" not in self.within:
+            self.commands += data
+
+
+def check_svg(content: bytes) -> None:
+    """It is XML, without scripts and handlers, and refers only to itself."""
+    for node in ElementTree.fromstring(content).iter():  # noqa: S314 (our own file)
+        assert not node.tag.lower().endswith(("script", "foreignobject"))
+        for name, value in node.attrib.items():
+            assert not name.lower().startswith("on")
+            assert not re.search(r"javascript:|url\((?!#f[0-9a-f]{8}-[\w-]+\))", value)
+            assert not name.endswith("href") or re.fullmatch(r"#f[0-9a-f]{8}-[\w-]+", value)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The page of a run in a folder of an ordinary name."""
+    run = tmp_path_factory.mktemp("plain") / "run"
+    assert main(["train", "demo-karate", *TINY, "--run", str(run)]) == 0
+    return Page((run / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_folder_and_a_recipe_of_any_name_come_out_as_text(name: str, plain: Page, capsys) -> None:
+    recipe = Path(f"{name}.yaml")
+    capsys.readouterr()
+    assert main(["train", "demo-karate", "--print-config"]) == 0
+    recipe.write_text(capsys.readouterr().out.replace("dropout: 0.0", "dropout: 0.1"), encoding="utf-8")
+    run = Path("runs") / name
+    assert main(["train", f"./{recipe}", *TINY, "--run", str(run)]) == 0
+    for words in (["evaluate"], ["resume"], ["predict", "3"]):
+        assert main([words[0], str(run), *words[1:]]) == 0
+    told = capsys.readouterr()
+    assert "warning" not in told.err and "Traceback" not in told.err
+    page = Page((run / "report.html").read_text(encoding="utf-8"))
+    assert page.tags == plain.tags
+    assert page.attributes == plain.attributes
+    readable = name.encode(errors="replace").decode()
+    assert "".join(page.titles) == readable
+    assert shlex.split(page.commands.splitlines()[0] if "\n" not in name else page.commands)[:3] == [
+        "edgewise",
+        "evaluate",
+        f"runs/{readable}",
+    ]
+    drawn = list((run / "figures").glob("*.svg"))
+    assert drawn
+    for path in drawn:
+        check_svg(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_missing_folder_of_any_name_is_refused_in_one_printable_line(name: str, capsys) -> None:
+    assert main(["evaluate", name]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("edgewise: error: ") and "is not a run folder" in told
+    assert told.endswith("\n") and told[:-1].isprintable()
+
+
+def test_a_label_of_any_text_stays_as_it_is() -> None:
+    labels = [
+        *(name for name in NAMES if name.isprintable()),
+        "#000001",
+        ' id="x"',
+        "font: 9px serif",
+        "$\\alpha$",
+        r"\$",
+    ]
+    drawn = figures.svg(figures.confusion(Confusion(np.eye(len(labels), dtype=int), labels)), "labels")
+    texts = ["".join(node.itertext()) for node in ElementTree.fromstring(drawn).iter() if node.tag.endswith("}text")]  # noqa: S314
+    assert all(texts.count(label) == 2 for label in labels)
+    check_svg(drawn.encode())
+
+
+def test_a_label_that_no_xml_can_hold_leaves_the_file_well_formed() -> None:
+    names = ["\x01\x1b", "\x0c"]
+    with pytest.warns(UserWarning, match="missing from font"):
+        drawn = figures.svg(figures.confusion(Confusion(np.eye(2, dtype=int), names)), "labels")
+    check_svg(drawn.encode())
