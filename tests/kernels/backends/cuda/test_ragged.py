@@ -1,5 +1,6 @@
 """Attention by blocks computes what `reference` does, whatever the sizes and biases, forward and backward."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,24 @@ def test_a_complete_graph_is_one_block_for_each_member_of_a_batch():
     leaves, call = attention(complete(5, 7).to(DEVICE), "dot", "edge, batched", 1, 1, 4, 4, (2, 2))
     leaves = on_device(leaves)
     same(results(call, leaves, "ragged", torch.float32), results(call, leaves, "reference"), 1e-5)
+
+
+def test_members_of_a_batch_may_lie_beyond_32_bits():
+    """Queries 2^31 numbers apart, of which only two rows of pages are ever touched."""
+    graph = complete(4).to(DEVICE)
+    q = torch.empty(2**31 + 64, dtype=torch.float16, device=DEVICE).as_strided((2, 4, 1, 16), (2**31, 16, 16, 1))
+    q.copy_(torch.randn(2, 4, 1, 16))
+    k, v = torch.randn(2, 2, 4, 1, 16, device=DEVICE).half()
+    y = attend(graph, q, k, v, backend="ragged")
+    torch.testing.assert_close(y, attend(graph, q.contiguous(), k, v, backend="reference"), rtol=1e-2, atol=1e-2)
+
+
+def test_kernels_start_on_the_device_of_their_tensors(monkeypatch):
+    entered = []
+    monkeypatch.setattr(torch.cuda, "device_of", lambda x: entered.append(x) or nullcontext())
+    q = torch.randn(4, 1, 16, device=DEVICE, requires_grad=True)
+    attend(complete(4).to(DEVICE), q, q, q, backend="ragged").sum().backward()
+    assert len(entered) >= 2, "forward and backward"
 
 
 @pytest.mark.parametrize("shape", [([], None), ([0, 0], None), ([0], [3]), ([3], [0])])

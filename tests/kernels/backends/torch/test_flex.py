@@ -4,6 +4,7 @@ from unittest import mock
 
 import pytest
 import torch
+from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch._dynamo.testing import CompileCounter
 from torch.nn.attention import flex_attention as pytorch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -218,6 +219,17 @@ def test_building_a_mask_takes_work_in_proportion_to_the_nodes():
         return touched.count
 
     assert 100 * 4096 < work(65_536) / 16 <= 1.01 * work(4096), "in proportion to pairs it would be 16 times as much"
+
+
+def test_beyond_the_limit_of_recompilation_another_backend_runs(monkeypatch):
+    def full(*inputs, **options):
+        raise FailOnRecompileLimitHit("recompile_limit reached with fullgraph=True")
+
+    monkeypatch.setattr(flex, "_flex_attention", lambda device: full)
+    q = torch.randn(9, 2, 16)
+    with pytest.warns(UserWarning, match="others run on segment"):
+        y = attend(window(9, 2), q, q, q, backend="flex")
+    torch.testing.assert_close(y, attend(window(9, 2), q, q, q, backend="reference"))
 
 
 @pytest.mark.parametrize(

@@ -172,15 +172,14 @@ def attend_kernel(
 ):  # fmt: skip
     """A program is `together` heads of a block of at most 2^MOST nodes, of which it alone writes."""
     # In units, so that the compiler sees that rows can be read 16 bytes at a time.
-    q_batch, q_row, k_batch, k_row, v_batch, v_row, y_batch, y_row, channels, values = (
-        q_batch * UNIT, q_row * UNIT, k_batch * UNIT, k_row * UNIT, v_batch * UNIT, v_row * UNIT, y_batch * UNIT,
-        y_row * UNIT, channels * UNIT, values * UNIT,
-    )  # fmt: skip
+    q_row, k_row, v_row, y_row = q_row * UNIT, k_row * UNIT, v_row * UNIT, y_row * UNIT
+    channels, values = channels * UNIT, values * UNIT
     block, batch = block_of(blocks, first_block, count)
+    units = batch * UNIT  # in 64 bits, as members of a batch may lie that far apart
     first = tl.program_id(1) * together
     some = first, tl.minimum(first + together, heads), batch
     tensors = (
-        q + batch * q_batch, k + batch * k_batch, v + batch * v_batch, bias + batch * bias_batch, y + batch * y_batch,
+        q + units * q_batch, k + units * k_batch, v + units * v_batch, bias + batch * bias_batch, y + units * y_batch,
         tl.load(seed),
     )  # fmt: skip
     gradients = (
@@ -207,14 +206,15 @@ def attend(own: Any, q: Tensor, k: Tensor, v: Tensor, y: Tensor, gradients: Sequ
     call, bias = _Call((q, k, v, y), own.bias, own.by_sender, own.dropout), own.bias
     to_bias = bool(gradients) and gradients[3].numel() > 0
     dq, dk, dv, dbias = gradients or (y, y, y, y)
-    for first, count, options, together, grid in call.launches(own.small, own.most, own.large):
-        attend_kernel[grid](
-            q, k, v, v if bias is None else bias, own.blocks, own.seed, y, dq, dk, dv, dbias if to_bias else dv,
-            *call.strides, first, count, q.shape[2], together, q.shape[1], k.shape[1],
-            0 if bias is None else bias.shape[1], q.shape[0], call.channels, call.values, own.scale,
-            int(own.dropout * 2**32), 1 / (1 - own.dropout),
-            **options, GRADIENT=bool(gradients), TO_BIAS=to_bias,
-        )  # fmt: skip
+    with torch.cuda.device_of(q):
+        for first, count, options, together, grid in call.launches(own.small, own.most, own.large):
+            attend_kernel[grid](
+                q, k, v, v if bias is None else bias, own.blocks, own.seed, y, dq, dk, dv, dbias if to_bias else dv,
+                *call.strides, first, count, q.shape[2], together, q.shape[1], k.shape[1],
+                0 if bias is None else bias.shape[1], q.shape[0], call.channels, call.values, own.scale,
+                int(own.dropout * 2**32), 1 / (1 - own.dropout),
+                **options, GRADIENT=bool(gradients), TO_BIAS=to_bias,
+            )  # fmt: skip
 
 
 class _Call:
