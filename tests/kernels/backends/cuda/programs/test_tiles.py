@@ -19,12 +19,11 @@ def card(monkeypatch, cache):
         timed.append(tile)
         return tile.edges
 
-    monkeypatch.setattr(tiles, "_path", tiles._path.__wrapped__)  # without what is remembered of a real card
     (cache / "tiles").mkdir(parents=True)
+    monkeypatch.setattr(tiles, "identity", lambda index: "Card-9000")
     monkeypatch.setattr(tiles, "_fastest", {})
     monkeypatch.setattr(tiles, "_read", set())
     monkeypatch.setattr(tiles, "_milliseconds", milliseconds)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Card 9000")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return timed
 
@@ -52,6 +51,25 @@ def test_short_calls_and_captured_ones_are_not_timed(card, monkeypatch):
     assert run(moved=tiles.WORTH - 1) == CANDIDATES[0]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert run() == CANDIDATES[0] and card == []
+
+
+def test_a_fixed_tile_runs_under_deterministic_algorithms(card):
+    run()
+    torch.use_deterministic_algorithms(True)
+    try:
+        # Nothing is timed, nor is what was timed used.
+        assert run() == run("by_sender") == CANDIDATES[0] and len(card) == 3, (
+            "nothing is timed, nor what was timed used"
+        )
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_another_card_driver_triton_or_source_has_tiles_of_its_own(card, cache, monkeypatch):
+    run()
+    monkeypatch.setattr(tiles, "identity", lambda index: "Card-9000-of-another-Triton")
+    run()
+    assert len(card) == 6 and len(list((cache / "tiles").iterdir())) == 2
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"attend": 3}', '{"attend": [1000, 1]}', '{"attend": ["x", null]}'])

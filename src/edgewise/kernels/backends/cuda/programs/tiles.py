@@ -1,4 +1,7 @@
-"""How large the tiles of a kernel on edges are: a few candidates, the fastest of which is measured once per card."""
+"""How large the tiles of a kernel on edges are: a few candidates, the fastest of which is measured once.
+
+Once for each card, driver, PyTorch, Triton and version of these sources.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,13 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from edgewise.files import cache_path, whole
-from edgewise.kernels.backends.cuda.programs import INTERPRETED
+from edgewise.kernels.backends.cuda.programs import INTERPRETED, identity
 
 LANE, ROW = 16, 2048  # bytes that a thread can read at once, and those of a row that a program holds
 WORTH = 1 << 26  # bytes of a call that is long enough to be timed
@@ -102,11 +104,12 @@ def run(key: str, candidates: list[Tile], moved: int, device: torch.device, laun
     """Launch with the fastest of the candidates, the first of which is the default.
 
     It is measured by the first call of that key that moves enough bytes and is not being captured, and cached for later
-    processes.
+    processes. A tile sets the order of sums: under `torch.use_deterministic_algorithms` it is always the default.
     """
-    if len(candidates) == 1 or device.type != "cuda":
+    if len(candidates) == 1 or device.type != "cuda" or torch.are_deterministic_algorithms_enabled():
         return launch(candidates[0])
-    path = _path(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    path = cache_path("tiles", f"{identity(index)}.json")
     if path not in _read:
         _read.add(path)
         _fastest.update({f"{path.stem} {name}": tile for name, tile in _cached(path).items()})
@@ -130,13 +133,6 @@ def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
         if n >= 2:
             measured.append(start.elapsed_time(end))
     return min(measured)
-
-
-@cache
-def _path(device: torch.device) -> Path:
-    """One file for each kind of card."""
-    name = torch.cuda.get_device_name(device)
-    return cache_path("tiles", f"{''.join(c if c.isalnum() else '-' for c in name)}.json")
 
 
 def _cached(path: Path) -> dict[str, Tile]:
