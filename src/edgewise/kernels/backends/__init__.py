@@ -2,7 +2,7 @@
 
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends.cpu import native, tiled
-from edgewise.kernels.backends.cuda import bitmap, ragged, triton
+from edgewise.kernels.backends.cuda import bitmap, ragged, selfcheck, triton
 from edgewise.kernels.backends.torch import dense, factored, flex, reference, segment
 
 BACKENDS: dict[str, Backend] = {
@@ -20,3 +20,5 @@ BACKENDS: dict[str, Backend] = {
         reference.BACKEND,
     )
 }
+
+selfcheck.CHECKED.update({backend.name: backend for backend in (ragged.BACKEND, bitmap.BACKEND, triton.BACKEND)})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -19,6 +20,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import Attention, Backend, Cost, Takes, listing
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels.backends.cuda import selfcheck
 from edgewise.kernels.backends.cuda.programs.building import WINDOW, windows
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator import second_derivatives
@@ -94,6 +96,7 @@ BACKEND = Backend(
     devices=("cuda",),
     by_name=gpu.INTERPRETED_ON,
     need=gpu.TRITON,
+    limits=partial(selfcheck.refusal, "bitmap"),
     cost=cost,
     run=run,
 )

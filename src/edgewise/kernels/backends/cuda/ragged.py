@@ -20,6 +20,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Blocks
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels.backends.cuda import selfcheck
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.kinds import BLOCKS, COMPLETE
 from edgewise.kernels.operator.dropout import drop, seed_for
@@ -46,7 +47,7 @@ def _refuses_blocks(call: Call) -> str | None:
     widest = max(call.ends()[0].shape[-1], call.v.shape[-1])
     if _tile(most) * _tile(widest) * call.v.element_size() > BYTES:
         return f"blocks of {most} nodes with {widest} channels do not fit on the chip in {call.v.dtype}"
-    return None
+    return selfcheck.refusal("ragged", call)
 
 
 def cost(call: Call) -> Cost:

@@ -3,12 +3,15 @@
 Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; no atomics, the same bits every time
 """
 
+from functools import partial
+
 from torch import Tensor
 
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
 from edgewise.kernels.backends.cuda import attention as triton_attention
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels.backends.cuda import selfcheck
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Attend, Call, Collect
 from edgewise.kernels.messages import Message
@@ -59,6 +62,7 @@ BACKEND = Backend(
     devices=("cuda",),
     by_name=gpu.INTERPRETED_ON,
     need=gpu.TRITON,
+    limits=partial(selfcheck.refusal, "triton"),
     cost=cost,
     run=run,
     probes=(

@@ -1,0 +1,178 @@
+"""Kernels of a GPU are trusted on a card once they have computed there what `reference` does.
+
+The first call that a kernel could run on a card checks it on small graphs, forward and backward. What came out is
+cached for the card, its driver, PyTorch, Triton and the kernels' sources; a kernel that failed is refused from then on.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from edgewise.files import cache_path, whole
+from edgewise.graphs import Graph, complete, window
+from edgewise.kernels.backend import Backend
+from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels.backends.torch import reference
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.scores import Additive, Dot, EdgeBias, GatedAdditive, Score, SenderBias
+
+# The largest error beside the largest result, or beside 1: float32 products of tensor cores and sums over 600 edges
+# stay below 1e-5, those of 8 bits of mantissa below 3e-2, in the interpreter.
+TOLERANCES = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+CHECKED: dict[str, Backend] = {}  # what needs a check, by name; `edgewise.kernels.backends` fills it
+_verdicts: dict[tuple[int, str], str] = {}  # by card and kernel: "" where it passed, else what failed
+_checking: set[tuple[int, str]] = set()
+
+Make = Callable[[Graph, Sequence[Tensor]], Call]
+
+
+def refusal(name: str, call: Call) -> str | None:
+    """Why a kernel is not to be trusted on the call's device, or None; the first time on a card this checks it."""
+    device = call.graph.device
+    if device.type != "cuda" or not gpu.INSTALLED:
+        return None
+    failed = verdict(name, device.index)
+    return f"it failed its self-check on this GPU ({failed}); `edgewise doctor` says more" if failed else None
+
+
+def verdict(name: str, index: int | None) -> str:
+    """What failed in the self-check of a kernel on a card, or "": measured now, or by an earlier process."""
+    index = torch.cuda.current_device() if index is None else index
+    key = index, name
+    if key in _checking:  # the check itself plans nothing, but asks whether its calls are taken
+        return ""
+    if key not in _verdicts and (cached := _cached(index).get(name)) is not None:
+        _verdicts[key] = cached
+    if key not in _verdicts:
+        if torch.cuda.is_current_stream_capturing():
+            return "not run yet, and it cannot run while a CUDA graph is captured"
+        _checking.add(key)
+        try:
+            _verdicts[key] = check(CHECKED[name], torch.device("cuda", index))
+        finally:
+            _checking.discard(key)
+        _cache(index, name, _verdicts[key])
+        if _verdicts[key]:
+            said = f"the kernels of {name!r} are not used on this GPU: {_verdicts[key]}"
+            warnings.warn(said, RuntimeWarning, stacklevel=2)
+    return _verdicts[key]
+
+
+verdict._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
+
+
+def known(index: int) -> dict[str, str]:
+    """The verdicts that there are for a card, without checking anything."""
+    here = {name: failed for (card, name), failed in _verdicts.items() if card == index}
+    return _cached(index) | here
+
+
+def check(backend: Backend, device: torch.device) -> str:
+    """The first case in which a backend does not compute what `reference` does, and how; or "".
+
+    Cost        a second of computing; on a card, beside some seconds for kernels that were never compiled
+    """
+    with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+        for name, dtypes, graph, shapes, make in _cases():
+            generator = torch.Generator().manual_seed(0)
+            drawn = [torch.randn(shape, dtype=torch.float64, generator=generator) for shape in shapes]
+            for dtype in dtypes:
+                try:
+                    failed = _compared(backend, graph, make, [x.to(dtype) for x in drawn], device)
+                except Exception as error:  # of a compiler, a driver or a kernel: any of them is a failure
+                    failed = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                if failed:
+                    return f"{name} in {str(dtype).removeprefix('torch.')}: {failed}"
+    return ""
+
+
+def _compared(backend: Backend, graph: Graph, make: Make, tensors: Sequence[Tensor], device: torch.device) -> str:
+    """What is wrong with the result or a gradient; "" where nothing is, or where the backend does not take the case."""
+    leaves = [x.to(device).requires_grad_() for x in tensors]
+    call = make(graph.to(device), leaves).lowered()
+    if backend.refusal(call) is not None:
+        return ""
+    wide = [x.double().requires_grad_() for x in tensors]
+    expected = _values(reference.run(make(graph, wide)), wide)
+    for n, (value, right) in enumerate(zip(_values(backend.run(call), leaves), expected, strict=True)):
+        error = (value.cpu().double() - right).abs().amax().item() / max(1.0, right.abs().amax().item())
+        if not error <= TOLERANCES[tensors[0].dtype]:  # nor is NaN
+            return f"{'the result' if n == 0 else f'the gradient of tensor {n}'} is off by {error:.1e}"
+    return ""
+
+
+def _values(y: Tensor | tuple[Tensor, ...], leaves: Sequence[Tensor]) -> list[Tensor]:
+    """The result, and the gradients of a weighted sum of it."""
+    assert isinstance(y, Tensor)
+    dy = torch.linspace(-1, 1, y.numel(), dtype=torch.float64).reshape(y.shape)
+    return [y.detach(), *torch.autograd.grad(y, leaves, dy.to(y.device, y.dtype))]
+
+
+def _cases() -> Iterator[tuple[str, tuple[torch.dtype, ...], Graph, list[tuple[int, ...]], Make]]:
+    """Name, dtypes, graph, the shapes of the tensors that are drawn, and the call on them."""
+    single, every = (torch.float32,), tuple(TOLERANCES)
+    for where, graph in _graphs().items():
+        receivers, senders, edges = graph.num_receivers, graph.num_senders, graph.num_edges
+        ends: list[tuple[int, ...]] = [(receivers, 2, 16), (senders, 2, 16), (senders, 2, 24)]
+        yield f"attend, Dot, {where}", every, graph, ends, _attends(Dot)
+        more = [*ends, (edges, 2)]
+        yield f"attend, Dot + EdgeBias, {where}", single, graph, more, _attends(lambda b: Dot() + EdgeBias(b))
+        more = [*ends, (senders, 2)]
+        yield f"attend, Dot + SenderBias, {where}", single, graph, more, _attends(lambda b: Dot() + SenderBias(b))
+        yield f"attend, GatedAdditive, {where}", single, graph, [*ends, (2, 16)], _attends(GatedAdditive)
+        numbers = [(receivers, 2, 1), (senders, 2, 1), ends[2]]
+        yield f"attend, Additive, {where}", single, graph, numbers, _attends(Additive)
+        for reduce, dtypes in {"sum": every, "mean": single, "max": single}.items():
+            yield f"aggregate, {reduce}, {where}", dtypes, graph, [ends[2], (edges, 2)], _reduces(reduce)
+        yield f"collect, sum, {where}", single, graph, [(edges, 24)], lambda graph, t: Collect(graph, t[0], "sum")
+
+
+def _attends(score: Callable[..., Score]) -> Make:
+    return lambda graph, t: Attend(graph, t[0], t[1], t[2], score(*t[3:]))
+
+
+def _reduces(reduce: str) -> Make:
+    return lambda graph, t: Aggregate(graph, t[0], t[1], reduce)
+
+
+def _graphs() -> dict[str, Graph]:
+    """A hub of 600 senders, which is cut into chunks, and one of 600 receivers; a batch of blocks; a window."""
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.rand(20, 600, generator=generator) < 0.02
+    mask[0], mask[1] = True, False
+    return {
+        "a hub": Graph.from_edge_index(mask.nonzero().T.flip(0), 600, 20),
+        "a hub of receivers": Graph.from_edge_index(mask.nonzero().T, 20, 600),
+        "blocks": Graph.batch([complete(5), complete(33), complete(70)]),
+        "a window": window(48, 4),
+    }
+
+
+def _path(index: int | None) -> Path:
+    return cache_path("selfcheck", f"{gpu.identity(torch.cuda.current_device() if index is None else index)}.json")
+
+
+def _cached(index: int) -> dict[str, str]:
+    """What earlier processes found, or nothing where the file has another form."""
+    try:
+        cached = json.loads(_path(index).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(cached, dict):
+        return {}
+    return {name: failed for name, failed in cached.items() if isinstance(name, str) and isinstance(failed, str)}
+
+
+def _cache(index: int, name: str, failed: str) -> None:
+    path = _path(index)
+    with suppress(OSError), whole(path) as part:  # what cannot be cached is checked again
+        part.write_text(json.dumps(_cached(index) | {name: failed}, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,134 @@
+"""A kernel is used on a card where its self-check passed; one that failed is refused, by name, from then on."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from edgewise import BackendRefusal, Graph, attend, complete, plan, window
+from edgewise.kernels import BACKENDS
+from edgewise.kernels.backends.cuda import programs, selfcheck
+from edgewise.kernels.choose import planner
+from pretend import Card
+
+KERNELS = ("ragged", "bitmap", "triton")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Graphs that the interpreter can take in a second."""
+    graphs = {"blocks": Graph.batch([complete(3), complete(5)]), "a window": window(9, 2)}
+    monkeypatch.setattr(selfcheck, "_graphs", lambda: graphs)
+
+
+@pytest.mark.skipif(not programs.INTERPRETED, reason="on a card the kernels run there")
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_kernels_pass_in_the_interpreter_and_run_at_all(name, monkeypatch):
+    ran = []
+    backend = replace(BACKENDS[name], run=lambda call: ran.append(call.verb) or BACKENDS[name].run(call))
+    assert selfcheck.check(backend, CPU) == ""
+    assert set(ran) == ({"attend", "aggregate", "collect"} if name == "triton" else {"attend"})
+
+
+def test_a_wrong_result_a_wrong_gradient_nan_and_an_exception_are_named():
+    segment = BACKENDS["segment"]
+    assert selfcheck.check(segment, CPU) == "", "all cases, and hubs among them"
+    wrong = {
+        "the result is off by": lambda call: segment.run(call) * 1.01,
+        "the gradient of tensor 1 is off by": lambda call: segment.run(call).detach() + 0 * segment.run(call),
+        "the result is off by nan": lambda call: segment.run(call) * float("nan"),
+        "RuntimeError: an illegal memory access": lambda call: (_ for _ in ()).throw(
+            RuntimeError("an illegal memory access")
+        ),
+    }
+    for said, run in wrong.items():
+        assert f"attend, Dot, a hub in float32: {said}" in selfcheck.check(replace(segment, run=run), CPU)
+
+
+@pytest.fixture
+def card(monkeypatch, cache):
+    """A pretended card with Triton, on which `bitmap` fails; which kernels were checked."""
+    checked = []
+
+    def check(backend, device):
+        checked.append(backend.name)
+        return "attend, Dot, a hub in float32: the result is off by 1.0e+00" if backend.name == "bitmap" else ""
+
+    monkeypatch.setattr(selfcheck, "check", check)
+    monkeypatch.setattr(selfcheck, "_verdicts", {})
+    monkeypatch.setattr(programs, "identity", lambda index: "Card-9000")
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    with Card():
+        monkeypatch.setattr(programs, "INSTALLED", True)
+        yield checked
+
+
+def refusals(graph):
+    return {one.backend: one.refusal for one in plan(graph, heads=2, channels=16).candidates}
+
+
+def test_a_kernel_that_failed_is_refused_and_named_and_the_others_are_chosen(card, cache):
+    graph = window(64, 2).to("cuda")
+    with pytest.warns(RuntimeWarning, match="the kernels of 'bitmap' are not used on this GPU: attend, Dot, a hub"):
+        first = refusals(graph)
+    assert "failed its self-check on this GPU (attend, Dot, a hub in float32" in first["bitmap"]
+    assert first["triton"] is None and first["reference"] is None
+    assert refusals(complete(8).to("cuda"))["ragged"] is None
+    assert sorted(card) == sorted(KERNELS), "once each"
+    q = torch.zeros(64, 2, 16).to("cuda")
+    with pytest.raises(BackendRefusal, match="backend 'bitmap' cannot run this call: it failed its self-check"):
+        attend(graph, q, q, q, backend="bitmap")
+    files = list((cache / "selfcheck").iterdir())
+    assert [path.name for path in files] == ["Card-9000.json"]
+    assert json.loads(files[0].read_text()).keys() == set(KERNELS)
+
+
+def test_a_later_process_goes_by_the_cache_unless_anything_else_runs_there(card, cache, monkeypatch):
+    graph = window(64, 2).to("cuda")
+    with pytest.warns(RuntimeWarning, match="bitmap"):
+        refusals(graph)
+    selfcheck._verdicts.clear()
+    assert "self-check" in refusals(graph)["bitmap"] and sorted(card) == ["bitmap", "triton"]
+    monkeypatch.setattr(programs, "identity", lambda index: "Card-9000-of-a-new-driver")
+    selfcheck._verdicts.clear()
+    with pytest.warns(RuntimeWarning, match="bitmap"):
+        refusals(graph)
+    assert sorted(card) == ["bitmap", "bitmap", "triton", "triton"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"bitmap": 3}'])
+def test_a_file_that_is_not_ours_is_as_good_as_none(card, cache, text):
+    (cache / "selfcheck").mkdir(parents=True)
+    (cache / "selfcheck" / "Card-9000.json").write_text(text)
+    with pytest.warns(RuntimeWarning, match="bitmap"):
+        refusals(window(64, 2).to("cuda"))
+    assert "bitmap" in card
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(card, monkeypatch):
+    def fails(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(selfcheck, "whole", fails)
+    with pytest.warns(RuntimeWarning, match="bitmap"):
+        assert refusals(window(64, 2).to("cuda"))["triton"] is None
+
+
+def test_while_a_graph_is_captured_an_unchecked_kernel_is_refused(card, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert "not run yet" in refusals(window(64, 2).to("cuda"))["triton"] and card == []
+
+
+def test_the_identity_names_all_that_compiled_kernels_depend_on(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "Card 9000")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
+    named = programs.identity.__wrapped__(0)
+    assert named.startswith("Card-9000-sm90-driver-") and torch.__version__.split("+")[0].replace(".", "-") in named
+    assert "triton" in named and named.endswith(programs._sources()) and len(programs._sources()) == 12
+
+
+def test_the_planner_knows_no_backend_by_name():
+    assert planner.BACKENDS is BACKENDS and set(selfcheck.CHECKED) == set(KERNELS)
