@@ -11,6 +11,7 @@ from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Complete, Intervals, Rule
+from edgewise.graphs.tracing import plain, untransformed
 
 T = TypeVar("T")
 
@@ -111,7 +112,9 @@ class Adjacency:
 
     @classmethod
     def _of_edges(cls, receivers: Tensor, senders: Tensor, num_receivers: int, num_senders: int) -> Self:
-        offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
+        edges = receivers, senders = plain((receivers, senders))
+        with untransformed(edges):
+            offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
         forms = {"offsets": offsets, "senders": senders, "_order": order}
         return cls._of(num_receivers, num_senders, 0, senders.device, **forms)
 
@@ -128,7 +131,7 @@ class Adjacency:
         self, num_receivers: int, num_senders: int, offset: int, device: torch.device | str = "cpu", **forms: Any
     ) -> None:
         fields = {"num_receivers": num_receivers, "num_senders": num_senders, "offset": offset}
-        fields |= {"device": torch.device(device), "rule": None, "_order": None} | forms
+        fields |= {"device": torch.device(device), "rule": None, "_order": None} | {k: plain(forms[k]) for k in forms}
         fields["is_complete"] = isinstance(fields["rule"], Complete)
         fields["is_square"] = num_receivers == num_senders and offset == 0
         self.__dict__.update(fields, _definition=tuple(fields), _memo={})
@@ -284,8 +287,12 @@ class Adjacency:
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
         """A value that follows from this graph, built once; `cached` makes the key of the function that builds it."""
         if key not in self._memo:
-            with torch.inference_mode(False):  # as in `derived`: it may serve a backward pass later
-                self._memo[key] = build()
+            if torch.compiler.is_dynamo_compiling():
+                with torch.inference_mode(False):  # as in `untransformed`, which the compiler cannot read
+                    self._memo[key] = build()
+            else:
+                with untransformed(vars(self)):
+                    self._memo[key] = build()
         return cast(T, self._memo[key])
 
     def to(self, device: torch.device | str) -> Self:

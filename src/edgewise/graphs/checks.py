@@ -7,8 +7,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from edgewise.errors import GraphError
+from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs.rule import Intervals, ascending
+from edgewise.graphs.tracing import plain
 
 
 def whole_number(value: Any, name: str, least: int = 0) -> int:
@@ -26,7 +27,7 @@ def whole_number(value: Any, name: str, least: int = 0) -> int:
 
 def index_tensor(value: Any, name: str, axes: int) -> Tensor:
     """`value` (tensor, array or nested list of integers) as an int64 tensor with so many axes."""
-    given = isinstance(value, Tensor)
+    value, given = plain(value), isinstance(value, Tensor)
     try:
         tensor: Tensor = value.detach() if given else torch.from_numpy(numpy.array(value))
     except (TypeError, ValueError, RuntimeError):  # ragged, or not numbers
@@ -101,6 +102,14 @@ def ranges(starts: Any, stops: Any, num_senders: int) -> Intervals:
             i, r = wrong.nonzero()[0].tolist()
             raise GraphError(f"receiver {i}, range {r}: [{int(starts[i, r])}, {int(stops[i, r])}) {why}")
     return neat_starts, neat_stops
+
+
+def same_device(name: str, x: Tensor, device: torch.device) -> None:
+    """A tensor lies where the graph does: a kernel that reads another device's memory would crash."""
+    if x.device != device:
+        raise ShapeError(
+            f"{name} is on {x.device} and the graph on {device}: graph.to({str(x.device)!r}) moves the graph"
+        )
 
 
 def node_list(value: Any, num_nodes: int) -> Tensor:

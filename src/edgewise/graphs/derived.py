@@ -8,6 +8,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 import torch
 
+from edgewise.graphs.tracing import untransformed
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -71,7 +73,11 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
     def __get__(self, instance: object | None, owner: type) -> derived[T] | T:
         if instance is None:
             return self
-        with torch.inference_mode(False):  # a value first read during evaluation must also serve a later backward pass
-            value = self.build(instance)
+        if torch.compiler.is_dynamo_compiling():
+            with torch.inference_mode(False):  # as in `untransformed`, which the compiler cannot read
+                value = self.build(instance)
+        else:
+            with untransformed(vars(instance)):
+                value = self.build(instance)
         instance.__dict__[self.name] = value
         return value

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.tracing import is_traced, is_transformed
 from edgewise.kernels.call import REDUCTIONS, Aggregate, Attend, Call, Collect
 from edgewise.kernels.kinds import Kind
-from edgewise.kernels.messages import Message, Network, is_traced
+from edgewise.kernels.messages import Message, Network
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, Score, SenderBias
 
 ANY = None  # of devices, dtypes, scores and kinds of graphs: every one
@@ -134,7 +135,8 @@ class Takes:
     """What a backend can run. A verb that is None or empty is refused.
 
     Symbols     attend, aggregate, collect = what it takes of each verb; nodes, edges = the most that it can number;
-                parallel = whether it counts parallel edges
+                parallel = whether it counts parallel edges; transformed = whether it is made of PyTorch's own
+                operations, through which `torch.func`'s transforms and forward-mode derivatives go
     """
 
     dtypes: tuple[torch.dtype, ...] | None = ANY
@@ -144,12 +146,14 @@ class Takes:
     nodes: int | None = None
     edges: int | None = None
     parallel: bool = True
+    transformed: bool = False
 
 
 EVERYTHING = Takes(
     attend=Attention(cap=True, vectors=True, weights=True),
     aggregate=Sums(mixed=True),
     collect=(Messages(object),),
+    transformed=True,
 )
 
 
@@ -224,6 +228,7 @@ class Backend:
             _of_verb(takes, call.verb)
             or self._of_device(graph.device.type)
             or _of_dtype(takes.dtypes, call.dtype)
+            or _of_transforms(takes)
             or _of_call(takes, call)
             or _of_size(takes, graph)
         )
@@ -250,6 +255,12 @@ def _of_dtype(dtypes: tuple[torch.dtype, ...] | None, dtype: torch.dtype) -> str
         return None
     names = [str(one).removeprefix("torch.") for one in dtypes or ()]
     return f"its kernels compute in {_listed(names)}, not in {dtype}"
+
+
+def _of_transforms(takes: Takes) -> str | None:
+    if takes.transformed or not is_transformed():
+        return None
+    return "its kernels have no rules for torch.func's transforms and forward-mode derivatives"
 
 
 def _of_call(takes: Takes, call: Call) -> str | None:

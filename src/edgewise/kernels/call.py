@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
 from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, Score
@@ -166,7 +167,7 @@ Call = Attend | Aggregate | Collect
 def check_attend(call: Attend) -> None:
     """Raise ShapeError with the shape that would be right, unless q, k, v fit the graph and one another."""
     graph, q, k, v, score = call.graph, call.q, call.k, call.v, call.score
-    _check_rows("v", v, -3, graph.num_senders, "senders", "[*, J, H, C]")
+    _check_rows("v", v, -3, graph, "senders", "[*, J, H, C]")
     for bias in score.biases:
         bias.check(graph, call.heads)
     if score.vectors is not None:
@@ -179,8 +180,8 @@ def check_attend(call: Attend) -> None:
         return
     if q is None or k is None:
         raise ShapeError(f"{type(score).__name__} needs queries and keys, but q or k is None")
-    _check_rows("q", q, -3, graph.num_receivers, "receivers", "[*, I, H, C]")
-    _check_rows("k", k, -3, graph.num_senders, "senders", "[*, J, H, C]")
+    _check_rows("q", q, -3, graph, "receivers", "[*, I, H, C]")
+    _check_rows("k", k, -3, graph, "senders", "[*, J, H, C]")
     # Each read of a shape makes a new object: 0.1 µs on the machine of docs/performance.md.
     (*lead, _, heads, width), (*k_lead, _, k_heads, k_width), (*v_lead, _, v_heads, _) = q.shape, k.shape, v.shape
     if not lead == k_lead == v_lead:
@@ -195,6 +196,8 @@ def check_attend(call: Attend) -> None:
         if a is not None and a.shape != (heads, width):
             what = f"{type(score).__name__}: {name} is {list(a.shape)}"
             raise ShapeError(f"{what}, but must be [H, C] = [{heads}, {width}]")
+        if a is not None:
+            same_device(f"{name} of the score", a, graph.device)
     if k_heads != v_heads or k_heads == 0 or heads % k_heads:
         raise ShapeError(
             f"{heads} query heads, {k_heads} key heads and {v_heads} value heads: "
@@ -210,7 +213,7 @@ def check_aggregate(call: Aggregate) -> None:
     if call.weight is not None and call.weight.ndim == 0:
         raise ShapeError("weight is a single number, but must be [E] or [*, E, H]")
     shape = "[*, J, C]" if call.node_axis == -2 else "[*, J, H, C] because the weight has heads"
-    _check_rows("x", call.x, call.node_axis, call.graph.num_senders, "senders", shape)
+    _check_rows("x", call.x, call.node_axis, call.graph, "senders", shape)
     weight = call.weight
     if weight is None:
         return
@@ -219,6 +222,7 @@ def check_aggregate(call: Aggregate) -> None:
         raise ShapeError(
             f"weight is {list(weight.shape)}, but must be [E] or [*, E, H] with E = {call.graph.num_edges} edges"
         )
+    same_device("weight", weight, call.graph.device)
     if weight.ndim > 1 and weight.shape[-1] not in (1, call.x.shape[-2]):
         raise ShapeError(f"weight has {weight.shape[-1]} heads and x {call.x.shape[-2]}: they must agree")
 
@@ -229,9 +233,12 @@ def check_collect(call: Collect) -> None:
         if call.reduce is not None:
             check_reduction(call.reduce)
         call.message.check(call.graph, call.reduce)
+        for x in call.message.tensors():
+            if x is not None:
+                same_device("a tensor of the message", x, call.graph.device)
         return
     check_reduction(call.reduce)
-    _check_rows("m_ij", call.message, -2, call.graph.num_edges, "edges", "[*, E, C]")
+    _check_rows("m_ij", call.message, -2, call.graph, "edges", "[*, E, C]")
 
 
 def check_reduction(reduce: str | None) -> None:
@@ -244,10 +251,13 @@ def _batch(x: Tensor, last: int) -> str:
     return f", batch {list(x.shape[:-last])}" if x.ndim > last else ""
 
 
-def _check_rows(name: str, x: Tensor, axis: int, count: int, what: str, shape: str) -> None:
+def _check_rows(name: str, x: Tensor, axis: int, graph: Graph, what: str, shape: str) -> None:
+    """what = "receivers", "senders" or "edges", for each of which x has a row."""
     if not isinstance(x, torch.Tensor):
         raise ShapeError(f"{name} must be a tensor {shape}, not {type(x).__name__}")
+    count = getattr(graph, f"num_{what}")
     if x.ndim < -axis or x.shape[axis] != count:
         raise ShapeError(
             f"{name} is {list(x.shape)}, but must be {shape} with {count} rows, one for each of the graph's {what}"
         )
+    same_device(name, x, graph.device)

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
 
 
@@ -31,7 +32,7 @@ class EdgeBias:
 
     def check(self, graph: Graph, heads: int) -> None:
         """Raise ShapeError unless the values fit."""
-        _check_rows(self, "E", graph.num_edges, heads)
+        _check_rows(self, "E", graph.num_edges, heads, graph)
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""
@@ -91,7 +92,7 @@ class SenderBias:
 
     def check(self, graph: Graph, heads: int) -> None:
         """Raise ShapeError unless the values fit."""
-        _check_rows(self, "J", graph.num_senders, heads)
+        _check_rows(self, "J", graph.num_senders, heads, graph)
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""
@@ -123,13 +124,16 @@ class EdgeVectors:
             if x is not None and (x.ndim < 3 or x.shape[-3:] != (graph.num_edges, heads, channels)):
                 shape = f"[*, E, H, C] with E = {graph.num_edges}, H = {heads} and C = {channels}"
                 raise ShapeError(f"EdgeVectors holds {name} {list(x.shape)}, but they must be {shape}")
+            if x is not None:
+                same_device(f"{name} of EdgeVectors", x, graph.device)
 
 
-def _check_rows(bias: EdgeBias | SenderBias, letter: str, rows: int, heads: int) -> None:
+def _check_rows(bias: EdgeBias | SenderBias, letter: str, rows: int, heads: int, graph: Graph) -> None:
     shape = bias.values.shape
     if len(shape) < 2 or shape[-2] != rows or shape[-1] not in (1, heads):
         right = f"[*, {letter}, H] with {letter} = {rows} and H = {heads}"
         raise ShapeError(f"{type(bias).__name__} holds {list(shape)}, but must be {right}")
+    same_device(type(bias).__name__, bias.values, graph.device)
 
 
 @dataclass(frozen=True, eq=False)

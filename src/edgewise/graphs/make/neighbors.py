@@ -13,6 +13,7 @@ from edgewise.errors import GraphError
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
+from edgewise.graphs.tracing import plain, untransformed
 
 Floats = NDArray[numpy.float64]
 Indices = NDArray[numpy.int64]
@@ -227,7 +228,9 @@ def _rows(value: Any, name: str) -> Floats:
     if isinstance(value, Tensor):
         if value.is_complex():
             raise GraphError(f"{name} must hold real numbers, not {str(value.dtype).removeprefix('torch.')}")
-        value = value.detach().cpu().double().numpy()
+        value = plain(value)
+        with untransformed(value):
+            value = value.detach().cpu().double().numpy()
     try:
         x = numpy.array(value, dtype=numpy.float64)
     except (TypeError, ValueError):

@@ -13,6 +13,7 @@ from torch import Tensor
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
@@ -61,7 +62,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
         made.append(explain(call))
     name = backend or forced_backend()
     if name is None:
-        lowered, choices, signature = call.lowered(), _choices(call.graph, type(call)), call.signature()
+        lowered, choices, signature = call.lowered(), _choices(call.graph, type(call), is_traced()), call.signature()
         if signature not in choices:
             choices[signature] = cheapest(lowered)
         return BACKENDS[choices[signature]].run(lowered)
@@ -75,7 +76,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
 
 
 @cached
-def _choices(graph: Graph, kind: type[Call]) -> dict[tuple[object, ...], str]:
+def _choices(graph: Graph, kind: type[Call], traced: bool) -> dict[tuple[object, ...], str]:
     """The backends chosen for calls of one verb by their signatures: shapes and kinds, on which alone a choice depends.
 
     It fills up as calls are made.

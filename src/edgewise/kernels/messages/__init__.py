@@ -12,7 +12,6 @@ from edgewise.kernels.messages.network import Map as Map
 from edgewise.kernels.messages.network import Message as Message
 from edgewise.kernels.messages.network import Network as Network
 from edgewise.kernels.messages.network import gaussians as gaussians
-from edgewise.kernels.messages.network import is_traced as is_traced
 from edgewise.kernels.messages.network import maps_of as maps_of
 from edgewise.kernels.messages.network import shifted_softplus as shifted_softplus
 from edgewise.kernels.messages.weighted import Filter as Filter

@@ -71,7 +71,7 @@ class Message(Generic[Result]):
 
     def signature(self) -> tuple[object, ...]:
         """What a choice of backend may depend on besides the graph."""
-        return (is_traced(), *[None if t is None else (t.shape, t.dtype) for t in self.tensors()])
+        return tuple([None if t is None else (t.shape, t.dtype) for t in self.tensors()])
 
     def __str__(self) -> str:
         name, network = type(self).__name__, self.network
@@ -86,11 +86,6 @@ def check_rows(name: str, x: Tensor, count: int) -> None:
     """Raise ShapeError unless a tensor has a row for each of a graph's nodes or edges."""
     if x.ndim < 2 or x.shape[-2] != count:
         raise ShapeError(f"{name} are {list(x.shape)}, but must be [*, {count}, C]")
-
-
-def is_traced() -> bool:
-    """Whether torch.compile or torch.func reads the code instead of running it: they see PyTorch's operations only."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 def shifted_softplus(z: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.operator.layout import empty_like
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.native import library, threads
@@ -39,7 +40,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
         raise ShapeError(f"dropout is a probability in [0, 1], not {p}")
     if not training or p == 0:
         return x
-    if library is None or x.device.type != "cpu" or x.dtype not in DTYPES or torch.compiler.is_compiling() or p == 1:
+    if library is None or x.device.type != "cpu" or x.dtype not in DTYPES or is_traced() or p == 1:
         return functional.dropout(x, p)
     return drop(x, p, torch.randint(2**62, (1,)))
 

@@ -10,11 +10,12 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost, Networks
 from edgewise.kernels.backends.cpu import edges as native
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
-from edgewise.kernels.messages import Activation, Filter, Network, is_traced, shifted_softplus
+from edgewise.kernels.messages import Activation, Filter, Network, shifted_softplus
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.operator.products import SUM, Product

@@ -7,12 +7,14 @@ Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mas
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks
+from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL
@@ -71,6 +73,13 @@ def cost(call: Call) -> Cost:
 
 def run(call: Call) -> Tensor:
     """Compute the call on all pairs at once."""
+    if is_transformed():
+        with sdpa_kernel(SDPBackend.MATH):  # the only one with rules for torch.func's transforms
+            return _run(call)
+    return _run(call)
+
+
+def _run(call: Call) -> Tensor:
     if isinstance(call, Aggregate):
         return _aggregate(call)
     assert isinstance(call, Attend)
@@ -97,6 +106,7 @@ BACKEND = Backend(
         attend=Attention(scores=(Dot, Uniform)),
         aggregate=Sums(reductions=("sum", "mean"), weighted=(0, 1), mixed=True),
         parallel=False,
+        transformed=True,
     ),
     limits=_refuses_mask,
     cost=cost,

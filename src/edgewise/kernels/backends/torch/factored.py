@@ -71,6 +71,7 @@ BACKEND = Backend(
     takes=Takes(
         attend=Attention(scores=(Kernel,), biases=(SenderBias,), dropout=False, graphs=(COMPLETE, CAUSAL, BLOCKS)),
         aggregate=Sums(reductions=("sum", "mean"), weighted=(0,), graphs=(COMPLETE,)),
+        transformed=True,
     ),
     cost=cost,
     run=run,

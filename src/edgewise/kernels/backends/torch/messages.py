@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.messages import EdgeNetwork, Filter, Message, Network, TensorProduct, edges_as_senders
@@ -136,7 +137,7 @@ def at_once(graph: Graph, message: Network[Any], ways: Ways, own: Run) -> tuple[
 
 def _suits_blocks(graph: Graph, message: Network[Any], ways: Ways) -> bool:
     """Whether blocks pay and give the same results: a block has no maximum of all edges, nor its dropout twice."""
-    if torch.compiler.is_compiling() or message.dropout > 0 or not {"max", "min"}.isdisjoint(ways):
+    if is_traced() or message.dropout > 0 or not {"max", "min"}.isdisjoint(ways):
         return False
     return _fills_memory(graph, message) and not message.batch
 

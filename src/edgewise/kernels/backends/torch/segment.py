@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
@@ -127,7 +128,7 @@ def _aggregate(call: Aggregate) -> Tensor:
 
 def _is_matrix_product(call: Aggregate) -> bool:
     """Whether PyTorch's sparse matrix product computes it."""
-    summed = call.reduce in ("sum", "mean") and call.node_axis == -2
+    summed = call.reduce in ("sum", "mean") and call.node_axis == -2 and not is_transformed()
     return summed and call.x.dtype in (torch.float32, torch.float64)
 
 

@@ -1,0 +1,64 @@
+"""What runs eagerly and what is traced: by torch.compile, exports, `torch.func` and forward-mode derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
+
+from edgewise.errors import GraphError
+
+T = TypeVar("T")
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func`'s transforms (grad, jvp, vmap, ...) or forward-mode derivatives are being taken."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def is_traced() -> bool:
+    """Whether torch.compile or torch.func reads the code instead of running it: they see PyTorch's operations only."""
+    return torch.compiler.is_compiling() or is_transformed()
+
+
+@contextmanager
+def untransformed(inputs: object) -> Iterator[None]:
+    """Compute on plain tensors what outlives the transformation in which it is first read.
+
+    Symbols     inputs = the tensors that are read, in any nest; where they are traced, so is what follows from them
+    Cost        2 µs; inside `torch.func`'s transforms, an export or a fake mode, 20 µs
+    """
+    with ExitStack() as entered:
+        entered.enter_context(torch.inference_mode(False))  # first read in evaluation, it serves a backward pass later
+        if torch._C._are_functorch_transforms_active():
+            entered.enter_context(temporarily_clear_interpreter_stack())
+        if torch._C._len_torch_dispatch_stack() and not _holds_traced(inputs):
+            entered.enter_context(_disable_current_modes())
+        yield
+
+
+def _holds_traced(value: object) -> bool:
+    if isinstance(value, Tensor):
+        return type(value) not in (Tensor, torch.nn.Parameter)
+    several = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
+    return any(map(_holds_traced, several))
+
+
+def plain(value: T) -> T:
+    """Integers, or a tuple of them, as they are outside of `torch.func`'s transforms, which a graph outlives."""
+    if torch.compiler.is_dynamo_compiling() or not torch._C._are_functorch_transforms_active():
+        return value
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))  # type: ignore[return-value]
+    while isinstance(value, Tensor) and is_functorch_wrapped_tensor(value):
+        if is_batchedtensor(value):
+            raise GraphError("vmap cannot batch a graph, which is one for the whole batch; Graph.batch joins several")
+        value = get_unwrapped(value)  # type: ignore[assignment]
+    return value

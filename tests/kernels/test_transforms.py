@@ -1,0 +1,226 @@
+"""Forward-mode derivatives and `torch.func`'s transforms go through every verb, and leave the graph as it was."""
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+from edgewise import (
+    BackendRefusal,
+    Dot,
+    Gaussian,
+    Graph,
+    GraphError,
+    Kernel,
+    ShapeError,
+    aggregate,
+    attend,
+    blocks,
+    causal,
+    collect,
+    complete,
+    radius_graph,
+    window,
+)
+from edgewise.graphs.tracing import is_transformed
+from edgewise.layers import MLP
+
+# PyTorch's own rules for forward-mode derivatives are still written in it.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
+N, H, C = 12, 2, 3
+
+GRAPHS = {
+    "edges": lambda: Graph.from_edge_index(torch.randint(N, (2, 40), generator=torch.Generator().manual_seed(3)), N),
+    "causal": lambda: causal(N),
+    "window": lambda: window(N, 2),
+    "complete": lambda: complete(N),
+    "blocks": lambda: blocks([5, 0, 7]),
+}
+
+
+def weights_of(graph, s):
+    """Softmax over edges, parallel ones counted, of dense scores [..., I, J, H]."""
+    count = graph.multiplicity()[..., None]
+    w = count * s.exp()
+    total = w.sum(-2, keepdim=True)
+    return w / torch.where(total == 0, 1, total)
+
+
+def dense_attention(graph, x):
+    s = torch.einsum("...ihc,...jhc->...ijh", x, x) / C**0.5
+    return torch.einsum("...ijh,...jhc->...ihc", weights_of(graph, s), x.sin())
+
+
+def dense_gaussian(graph, x):
+    d = x.unsqueeze(-3) - x.unsqueeze(-4)
+    return torch.einsum("...ijh,...jhc->...ihc", weights_of(graph, -(d * d).sum(-1) / 2), x)
+
+
+def dense_sum(graph, x):
+    return torch.einsum("ij,...jc->...ic", graph.multiplicity().to(x.dtype), x.flatten(-2).exp())
+
+
+def dense_most(graph, x):
+    rows = [x.flatten(-2)[..., graph.dense_mask()[i], :] for i in range(N)]
+    return torch.stack([r.amax(-2) if r.shape[-2] else r.sum(-2) for r in rows], -2)
+
+
+def dense_collected(graph, x):
+    x = x.flatten(-2)
+    m_ij = (x.unsqueeze(-2) * x.unsqueeze(-3)).tanh()
+    return torch.einsum("ij,...ijc->...ic", graph.multiplicity().to(x.dtype), m_ij)
+
+
+VERBS = {
+    "attend": (lambda graph: lambda x: attend(graph, x, x, x.sin()), dense_attention),
+    "gaussian": (lambda graph: lambda x: attend(graph, x, x, x, Gaussian()), dense_gaussian),
+    "aggregate": (lambda graph: lambda x: aggregate(graph, x.flatten(-2).exp()), dense_sum),
+    "largest": (lambda graph: lambda x: aggregate(graph, x.flatten(-2), reduce="max"), dense_most),
+    "collect": (
+        lambda graph: (
+            lambda x: collect(
+                graph, (x.flatten(-2)[..., graph.receivers, :] * x.flatten(-2)[..., graph.senders, :]).tanh()
+            )
+        ),
+        dense_collected,
+    ),
+}
+
+
+def dual(function, x, t):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(function(forward_ad.make_dual(x, t))).tangent
+
+
+TRANSFORMS = {
+    "jvp": lambda f, x, t: torch.func.jvp(f, (x,), (t,))[1],
+    "make_dual": dual,
+    "vmap": lambda f, x, t: torch.func.vmap(f)(torch.stack([x, t])),
+    "grad": lambda f, x, t: torch.func.grad(lambda x: (f(x) ** 2).sum())(x),
+    "vjp": lambda f, x, t: torch.func.vjp(f, x)[1](f(t).detach())[0],
+    "jacrev": lambda f, x, t: torch.func.jacrev(f)(x),
+    "jacfwd": lambda f, x, t: torch.func.jacfwd(f)(x),
+    "hessian": lambda f, x, t: torch.func.hessian(lambda x: (f(x) ** 2).sum())(x),
+    "vmap of grad": lambda f, x, t: torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(torch.stack([x, t])),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_a_transform_as_the_first_call_on_a_graph_is_right_and_leaves_the_graph_usable(kind, verb, transform):
+    generator = torch.Generator().manual_seed(len(kind) + len(verb))
+    x, t = torch.randn(2, N, H, C, dtype=torch.float64, generator=generator)
+    graph, other = GRAPHS[kind](), GRAPHS[kind]()
+    ours, dense = VERBS[verb]
+    found = TRANSFORMS[transform](ours(graph), x, t)
+    expected = TRANSFORMS[transform](lambda x: dense(other, x), x, t)
+    assert found.abs().max() > 0
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(ours(graph)(x), dense(other, x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["causal", "complete", "edges"])
+def test_a_kernel_score_has_forward_derivatives(kind):
+    generator = torch.Generator().manual_seed(1)
+    x, t = torch.rand(2, N, H, C, dtype=torch.float64, generator=generator)
+    graph = GRAPHS[kind]()
+
+    def attended(x):
+        return attend(graph, x, x, x, Kernel(torch.exp))
+
+    found, step = torch.func.jvp(attended, (x,), (t,))[1], 1e-6
+    ends = attended(x + step * t), attended(x - step * t)
+    torch.testing.assert_close(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+def test_networks_of_messages_have_forward_derivatives():
+    generator = torch.Generator().manual_seed(0)
+    graph = GRAPHS["edges"]()
+    x, t = torch.randn(2, N, 5, generator=generator, dtype=torch.float64)
+    network = MLP([8, 5, 3], "silu").double()
+
+    def summed(x):
+        return collect(graph, network.message(x, x.sin()))
+
+    found = torch.func.jvp(summed, (x,), (t,))[1]
+    step = 1e-6
+    torch.testing.assert_close(found, (summed(x + step * t) - summed(x - step * t)) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_compiled_kernels_named_under_a_transform_are_refused_aloud(kind):
+    x = torch.randn(N, H, C)
+    for name in ("native", "tiled"):
+        graph = GRAPHS[kind]()
+        with pytest.raises(BackendRefusal, match=r"no rules for torch\.func's transforms"):
+            torch.func.jvp(lambda x: attend(graph, x, x, x, backend=name), (x,), (x,))  # noqa: B023
+    assert not is_transformed()
+
+
+class Attending(torch.nn.Module):
+    def __init__(self, graph, fails=False):
+        super().__init__()
+        self.graph, self.fails = graph, fails
+
+    def forward(self, x):
+        y = attend(self.graph, x, x, x) + aggregate(self.graph, x.flatten(-2)).view_as(x)
+        if self.fails:
+            raise ArithmeticError("on purpose")
+        return y
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_an_export_that_fails_leaves_the_graph_usable_and_one_that_succeeds_is_right(kind):
+    x, graph = torch.randn(N, H, C), GRAPHS[kind]()
+    with pytest.raises(ArithmeticError):
+        torch.export.export(Attending(graph, fails=True), (x,), strict=False)
+    expected = Attending(GRAPHS[kind]())(x)
+    torch.testing.assert_close(Attending(graph)(x), expected)
+    exported = torch.export.export(Attending(GRAPHS[kind]()), (x,), strict=False)
+    torch.testing.assert_close(exported.module()(x), expected)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_fake_tensors_as_the_first_call_leave_the_graph_usable(kind):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    x, graph = torch.randn(N, H, C), GRAPHS[kind]()
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = attend(graph, *[mode.from_tensor(x)] * 3, Dot())
+    assert fake.shape == x.shape
+    torch.testing.assert_close(attend(graph, x, x, x), attend(GRAPHS[kind](), x, x, x))
+
+
+def test_a_graph_built_inside_a_transform_is_a_plain_graph():
+    made = []
+
+    def stretched(x):
+        made.append(radius_graph(x, 2.0))
+        d = x[made[-1].senders] - x[made[-1].receivers]
+        return collect(made[-1], (d * d).sum(-1, keepdim=True)).sum()
+
+    x = torch.randn(N, 3, dtype=torch.float64)
+    found = torch.func.grad(stretched)(x)
+    leaf = x.clone().requires_grad_()
+    stretched(leaf).backward()
+    torch.testing.assert_close(found, leaf.grad)
+    assert made[0].senders.tolist() == made[1].senders.tolist()
+    assert made[0].transpose()[0].senders.tolist() == made[1].transpose()[0].senders.tolist()
+
+
+def test_vmap_over_a_graph_is_refused_with_what_would_be_right():
+    with pytest.raises(GraphError, match=r"vmap cannot batch a graph.*Graph\.batch joins several"):
+        torch.func.vmap(lambda e: aggregate(Graph.from_csr(e, e[:0], 3), torch.ones(3, 1)))(torch.zeros(2, 4).long())
+
+
+def test_tensors_on_another_device_than_the_graph_are_refused():
+    graph, x = GRAPHS["edges"](), torch.empty(N, H, C, device="meta")
+    for call in (
+        lambda: attend(graph, x, x, x),
+        lambda: aggregate(graph, x.flatten(1)),
+        lambda: aggregate(graph, torch.ones(N, 2), torch.ones(40, device="meta")),
+        lambda: collect(graph, torch.empty(40, 2, device="meta")),
+    ):
+        with pytest.raises(ShapeError, match=r"is on meta and the graph on cpu: graph\.to\('meta'\) moves the graph"):
+            call()
