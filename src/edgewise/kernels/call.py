@@ -54,6 +54,10 @@ class Attend:
         vectors = self.score.vectors is not None
         return (*ends, self.v.shape, self.v.dtype, self.v.device, kinds, vectors, self.dropout > 0, self.return_weights)
 
+    def tensors(self) -> list[Tensor]:
+        """What it computes from."""
+        return [x for x in (self.q, self.k, self.v) if x is not None]
+
     def lowered(self) -> Attend:
         """The same call in the algebra's simplest terms: Gaussian becomes a dot product with a bias per sender, and
         Additive a sum of one number for each end."""
@@ -63,7 +67,8 @@ class Attend:
             return replace(call, q=q, k=k, score=score)
         if isinstance(self.score, Gaussian) and (self.score.vectors is None or self.score.vectors.keys is None):
             call = self.with_equal_heads()  # the bias of a sender then has a number for every query head
-            return replace(call, score=self.score.as_dot(call.ends()[1]))
+            dot = self.score.as_dot(*call.ends())
+            return self if dot is None else replace(call, q=dot[0], k=dot[1], score=dot[2])
         return self
 
     def with_equal_heads(self) -> Attend:
@@ -121,6 +126,10 @@ class Aggregate:
         weight = None if self.weight is None else (self.weight.shape, self.weight.dtype)
         return (self.x.shape, weight, self.x.dtype, self.x.device, self.reduce)
 
+    def tensors(self) -> list[Tensor]:
+        """What it computes from."""
+        return [self.x]
+
     def lowered(self) -> Aggregate:
         """Already in simplest terms."""
         return self
@@ -155,6 +164,11 @@ class Collect:
         if isinstance(self.message, Message):
             return (type(self.message), self.reduce, *self.message.signature())
         return (self.m_ij.shape, self.m_ij.dtype, self.m_ij.device, self.reduce)
+
+    def tensors(self) -> list[Tensor]:
+        """What it computes from."""
+        message = self.message
+        return [message] if isinstance(message, Tensor) else [x for x in message.tensors() if x is not None]
 
     def lowered(self) -> Collect:
         """Already in simplest terms."""

@@ -18,6 +18,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +194,7 @@ class Dot(Score):
 
     def factor(self, channels: int) -> float | Tensor:
         """The scale in use for C channels."""
-        return channels**-0.5 if self.scale is None else self.scale
+        return max(1, channels) ** -0.5 if self.scale is None else self.scale
 
     def scaled(self, q: Tensor) -> tuple[Tensor, float]:
         """Queries [*, N, H, C] and the scale that remains: one for each head is multiplied into the queries."""
@@ -278,12 +279,19 @@ class GatedAdditive(Score):
         return (functional.leaky_relu(q_i + k_j, self.slope) * self.a).sum(-1)
 
 
+WIDEST = (
+    256  # ‖q‖ ‖k‖ / σ² of a Gaussian as a dot product: in float32 its rounding then moves a weight by 2e-5; counted
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Gaussian(Score):
     """Gaussian kernel: s_ij = −‖qᵢ − kⱼ‖² / 2σ².
 
     Symbols     sigma = σ, a positive number or tensor that broadcasts over heads [H]
     Shapes      q [*, I, H, C], k [*, J, H, C]
+    Edge cases  the points' mean is subtracted first, so that points far from the origin lose no digits; where they lie
+                further than some 16σ from their mean, the CPU takes differences edge by edge, and a GPU loses digits
     Cost        that of `Dot`: ‖qᵢ‖² cancels in the softmax, so it runs as a dot product with a bias per sender
     Reference   Nadaraya 1964, Watson 1964
     """
@@ -298,11 +306,22 @@ class Gaussian(Score):
         """s_ij = −‖qᵢ − kⱼ‖² / 2σ²."""
         return -(q_i - k_j).square().sum(-1) / (2 * self.sigma**2)
 
-    def as_dot(self, k: Tensor) -> Dot:
-        """The same attention as a dot product: scale 1/σ² and the sender bias −‖kⱼ‖² / 2σ²."""
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Dot] | None:
+        """The same attention as a dot product of centred points: scale 1/σ² and the sender bias −‖kⱼ‖² / 2σ².
+
+        None where a score would lose too many digits: its error is that of ‖qᵢ‖ ‖kⱼ‖ / σ², not that of the distance.
+        """
         precision = 1 / self.sigma**2
-        bias = SenderBias(-0.5 * precision * k.square().sum(-1))
-        return Dot(scale=precision, biases=(bias, *self.biases), vectors=self.vectors)
+        if k.numel():
+            centre = k.detach().nan_to_num(0, 0, 0).mean(-3, keepdim=True)
+            q, k = q - centre, k - centre
+        squared = k.square().sum(-1)
+        if k.device.type == "cpu" and not is_traced() and k.numel() and q.numel():
+            reach = (precision * q.detach().square().sum(-1)).amax() * (precision * squared.detach()).amax()
+            if not reach <= WIDEST**2:
+                return None
+        bias = SenderBias(-0.5 * precision * squared)
+        return q, k, Dot(scale=precision, biases=(bias, *self.biases), vectors=self.vectors)
 
 
 @dataclass(frozen=True, eq=False)

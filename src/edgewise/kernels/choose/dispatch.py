@@ -62,9 +62,10 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
         made.append(explain(call))
     name = backend or forced_backend()
     if name is None:
-        lowered, choices, signature = call.lowered(), _choices(call.graph, type(call), is_traced()), call.signature()
+        lowered, choices = call.lowered(), _choices(call.graph, type(call), is_traced())
+        signature = lowered.signature()
         if signature not in choices:
-            choices[signature] = cheapest(lowered)
+            choices[signature] = "segment" if _is_empty(lowered) else cheapest(lowered)
         return BACKENDS[choices[signature]].run(lowered)
     _check_name(name)
     named = BACKENDS[name]
@@ -72,7 +73,12 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     reason = named.refusal(call)
     if reason is not None:
         raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
-    return named.run(call)
+    return BACKENDS["segment"].run(call) if _is_empty(call) else named.run(call)
+
+
+def _is_empty(call: Call) -> bool:
+    """Whether there is nothing to compute: no node, head, channel or member. Kernels never see such a call."""
+    return not all(x.numel() for x in call.tensors()) or not (call.graph.num_receivers and call.graph.num_senders)
 
 
 @cached
