@@ -9,7 +9,6 @@ from edgewise import (
     Dot,
     Gaussian,
     Graph,
-    GraphError,
     Kernel,
     ShapeError,
     aggregate,
@@ -18,7 +17,6 @@ from edgewise import (
     causal,
     collect,
     complete,
-    radius_graph,
     window,
 )
 from edgewise.graphs.tracing import is_transformed
@@ -190,28 +188,6 @@ def test_fake_tensors_as_the_first_call_leave_the_graph_usable(kind):
         fake = attend(graph, *[mode.from_tensor(x)] * 3, Dot())
     assert fake.shape == x.shape
     torch.testing.assert_close(attend(graph, x, x, x), attend(GRAPHS[kind](), x, x, x))
-
-
-def test_a_graph_built_inside_a_transform_is_a_plain_graph():
-    made = []
-
-    def stretched(x):
-        made.append(radius_graph(x, 2.0))
-        d = x[made[-1].senders] - x[made[-1].receivers]
-        return collect(made[-1], (d * d).sum(-1, keepdim=True)).sum()
-
-    x = torch.randn(N, 3, dtype=torch.float64)
-    found = torch.func.grad(stretched)(x)
-    leaf = x.clone().requires_grad_()
-    stretched(leaf).backward()
-    torch.testing.assert_close(found, leaf.grad)
-    assert made[0].senders.tolist() == made[1].senders.tolist()
-    assert made[0].transpose()[0].senders.tolist() == made[1].transpose()[0].senders.tolist()
-
-
-def test_vmap_over_a_graph_is_refused_with_what_would_be_right():
-    with pytest.raises(GraphError, match=r"vmap cannot batch a graph.*Graph\.batch joins several"):
-        torch.func.vmap(lambda e: aggregate(Graph.from_csr(e, e[:0], 3), torch.ones(3, 1)))(torch.zeros(2, 4).long())
 
 
 def test_tensors_on_another_device_than_the_graph_are_refused():

@@ -12,8 +12,11 @@ from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Complete, Intervals, Rule
 from edgewise.graphs.tracing import plain, untransformed
+from edgewise.memory import check_fits
 
 T = TypeVar("T")
+
+LISTED = 24  # bytes for each edge that is listed: sender, receiver, and one of them again on the way; counted
 
 
 class Adjacency:
@@ -29,6 +32,7 @@ class Adjacency:
     _order: Tensor | None  # edge e is edge _order[e] of the caller's
     _definition: tuple[str, ...]  # the names of the fields that were not derived
     _memo: dict[Hashable, Any]
+    _versions: list[tuple[str, Tensor, int]]  # of its tensors: PyTorch counts the times that one is written in place
 
     def __init__(self, rule: Rule, receivers: int | None = None, senders: int | None = None, offset: int = 0) -> None:
         """The graph of a rule: receivers at positions offset, offset + 1, ..., senders at 0, 1, ...
@@ -134,18 +138,23 @@ class Adjacency:
         fields |= {"device": torch.device(device), "rule": None, "_order": None} | {k: plain(forms[k]) for k in forms}
         fields["is_complete"] = isinstance(fields["rule"], Complete)
         fields["is_square"] = num_receivers == num_senders and offset == 0
-        self.__dict__.update(fields, _definition=tuple(fields), _memo={})
+        self.__dict__.update(fields, _definition=tuple(fields), _memo={}, _versions=[])
+        for name, form in forms.items():
+            self.watch(name, form)
 
     # Forms. One that was given at construction is an attribute already and hides the property that would derive it.
 
     @derived
     def _ranges(self) -> Intervals | None:
-        return None if self.rule is None else lowering.few_intervals(self.rule, self._positions(), self.num_senders)
+        return None if self.rule is None else lowering.few_intervals(self.rule, *self._extent())
 
     def _intervals(self) -> Iterator[Intervals]:
         if self._ranges is not None:
             return iter([self._ranges])
-        return lowering.interval_chunks(cast(Rule, self.rule), self._positions(), self.num_senders)
+        return lowering.interval_chunks(cast(Rule, self.rule), *self._extent())
+
+    def _extent(self) -> tuple[int, int, int, torch.device]:
+        return self.num_receivers, self.offset, self.num_senders, self.device
 
     def _positions(self) -> Tensor:
         return lowering.positions(self.num_receivers, self.offset, self.device)
@@ -161,6 +170,7 @@ class Adjacency:
     @derived
     def senders(self) -> Tensor:
         """The sender of each edge [E], ascending inside a receiver's row."""
+        check_fits(LISTED * self.num_edges, f"listing {self.num_edges:,} edges")
         if self._ranges is not None:
             return lowering.senders_of(*self._ranges, self.num_edges)
         return torch.cat([lowering.senders_of(starts, stops) for starts, stops in self._intervals()])
@@ -239,12 +249,14 @@ class Adjacency:
         return bool((lowering.counts(self.senders[self.senders == self.receivers], self.num_senders) > 0).all())
 
     def dense_mask(self) -> Tensor:
-        """bool [I, J]: does i listen to j?
+        """bool [I, J]: does i listen to j? Refused where it would not fit in memory.
 
         >>> from edgewise.graphs import Graph
         >>> Graph.from_csr([0, 1, 1], [2], num_senders=3).dense_mask().int().tolist()
         [[0, 0, 1], [0, 0, 0]]
         """
+        pairs = self.num_receivers * self.num_senders
+        check_fits((1 if self.rule else 8) * pairs, f"a mask of {self.num_receivers:,} × {self.num_senders:,} pairs")
         if self.rule is None:
             return self.multiplicity() > 0
         j = torch.arange(self.num_senders, device=self.device)
@@ -291,9 +303,26 @@ class Adjacency:
                 with torch.inference_mode(False):  # as in `untransformed`, which the compiler cannot read
                     self._memo[key] = build()
             else:
+                self.check_unwritten()
                 with untransformed(vars(self)):
                     self._memo[key] = build()
         return cast(T, self._memo[key])
+
+    def check_unwritten(self) -> None:
+        """Raise GraphError where one of this graph's tensors was written: a kernel would follow it out of memory."""
+        for name, tensor, version in self._versions:
+            if tensor._version != version:
+                raise GraphError(
+                    f"a Graph is immutable, but its {name.strip('_')} were written in place: make a new graph of a copy"
+                )
+
+    def watch(self, name: str, value: Any) -> None:
+        """Remember how often a tensor of this graph was written before anybody else had it."""
+        if torch.compiler.is_dynamo_compiling():
+            return
+        for tensor in value if isinstance(value, tuple) else (value,):
+            if type(tensor) is Tensor and not tensor.is_inference():
+                self._versions.append((name, tensor, tensor._version))
 
     def to(self, device: torch.device | str) -> Self:
         """This graph on a device, with every form it has by now; this very graph if it is there already."""
@@ -302,7 +331,9 @@ class Adjacency:
             return self
         graph = type(self).__new__(type(self))
         moved = {name: _moved(value, device) for name, value in self.__dict__.items()}
-        graph.__dict__.update(moved, device=device, _memo={})
+        graph.__dict__.update(moved, device=device, _memo={}, _versions=[])
+        for name, value in moved.items():
+            graph.watch(name, value)
         return graph
 
     def require_square(self, what: str) -> None:
@@ -318,7 +349,8 @@ class Adjacency:
 
     def __getstate__(self) -> dict[str, Any]:
         # What defines the graph, and no more: a data-loader worker derives the rest faster than it would receive it.
-        return {name: self.__dict__[name] for name in (*self._definition, "_definition")} | {"_memo": {}}
+        state = {name: self.__dict__[name] for name in (*self._definition, "_definition")}
+        return state | {"_memo": {}, "_versions": []}
 
     def _nodes(self) -> tuple[int, int, int]:
         return self.num_receivers, self.num_senders, self.offset

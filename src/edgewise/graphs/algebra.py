@@ -77,6 +77,7 @@ class Algebra(Adjacency):
         """One edge for each set of parallel edges."""
         if not self.has_duplicates:
             return self
+        self.check_unwritten()
         distinct = lowering.distinct_edges(self.offsets, self.senders)
         if distinct is not None:
             return self._with(self.sizes, offsets=distinct[0], senders=distinct[1])
@@ -192,6 +193,7 @@ class Algebra(Adjacency):
 
     def _with_edges(self, receivers: Tensor, senders: Tensor, sizes: Tensor | None) -> Self:
         """Edges in any order."""
+        self.check_unwritten()
         offsets, senders, _ = lowering.sorted_edges(receivers, senders, (self.num_receivers, self.num_senders))
         return self._with(sizes, offsets=offsets, senders=senders)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 import torch
 
@@ -19,6 +19,17 @@ class Caching(Protocol):
 
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
         """The value under a key, built at the first call."""
+
+
+@runtime_checkable
+class Watching(Protocol):
+    """What notices that its tensors were written: a `Graph`."""
+
+    def check_unwritten(self) -> None:
+        """Raise an error where one was."""
+
+    def watch(self, name: str, value: object) -> None:
+        """Notice it from now on, for a value with tensors."""
 
 
 G = TypeVar("G", bound=Caching)
@@ -77,7 +88,12 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
             with torch.inference_mode(False):  # as in `untransformed`, which the compiler cannot read
                 value = self.build(instance)
         else:
+            graph = instance if isinstance(instance, Watching) else None
+            if graph is not None:
+                graph.check_unwritten()
             with untransformed(vars(instance)):
                 value = self.build(instance)
+            if graph is not None:
+                graph.watch(self.name, value)
         instance.__dict__[self.name] = value
         return value

@@ -13,6 +13,7 @@ from torch import Tensor
 from edgewise import native
 from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Intervals, Rule
+from edgewise.memory import check_fits
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
 CHUNK = 1 << 20  # intervals held at once while a rule that has many of them is lowered
@@ -23,24 +24,31 @@ def positions(receivers: int, offset: int, device: torch.device) -> Tensor:
     return torch.arange(offset, offset + receivers, device=device)
 
 
-def few_intervals(rule: Rule, at: Tensor, senders: int) -> Intervals | None:
-    """Ranges [I, R] for receivers at the positions `at`, or None where R is too large to be worth keeping."""
-    if rule.intervals(at[:0], senders)[0].shape[1] > FEW:
+def few_intervals(rule: Rule, receivers: int, offset: int, senders: int, device: torch.device) -> Intervals | None:
+    """Ranges [I, R] for receivers at positions offset, ..., or None where R is too large to be worth keeping."""
+    per_receiver = rule.intervals(positions(0, offset, device), senders)[0].shape[1]
+    if per_receiver > FEW:
         return None
-    return rule.intervals(at, senders)
+    check_fits(8 * receivers * (2 * per_receiver + 1), f"the ranges of {receivers:,} receivers")
+    return rule.intervals(positions(receivers, offset, device), senders)
 
 
-def interval_chunks(rule: Rule, at: Tensor, senders: int) -> Iterator[Intervals]:
+def interval_chunks(
+    rule: Rule, receivers: int, offset: int, senders: int, device: torch.device | str = "cpu"
+) -> Iterator[Intervals]:
     """The same for any R: some receivers at a time, so that memory stays bounded."""
-    per_receiver = max(1, rule.intervals(at[:0], senders)[0].shape[1])
-    for some in at.split(max(1, CHUNK // per_receiver)):
-        yield rule.intervals(some, senders)
+    device = torch.device(device)
+    step = max(1, CHUNK // max(1, rule.intervals(positions(0, offset, device), senders)[0].shape[1]))
+    for first in range(0, max(1, receivers), step):
+        yield rule.intervals(positions(min(step, receivers - first), offset + first, device), senders)
 
 
 def count_edges(rule: Rule, receivers: int, senders: int, offset: int) -> int:
     """E of a rule graph, without edges."""
-    at = positions(receivers, offset, torch.device("cpu"))
-    return sum(int((stops - starts).sum()) for starts, stops in interval_chunks(rule, at, senders))
+    counted = rule.edges_of(offset, offset + receivers, senders)
+    if counted is not None:
+        return counted
+    return sum(int((stops - starts).sum()) for starts, stops in interval_chunks(rule, receivers, offset, senders))
 
 
 # torch.compile runs it while it traces, or the sum would not be an int. This is all that
@@ -68,8 +76,8 @@ def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> T
 
 @cached
 def compact_edges(graph: Any) -> tuple[Tensor, Tensor]:
-    """(offsets [I + 1] int64, senders [E] int32), contiguous: the edges as the C++ reads them."""
-    return graph.offsets.contiguous(), graph.senders.to(torch.int32)
+    """(offsets [I + 1] int64, senders [E] int32): the edges as the C++ reads them, in its own memory."""
+    return graph.offsets.clone(memory_format=torch.contiguous_format), graph.senders.to(torch.int32)
 
 
 def receivers_of(offsets: Tensor, num_edges: int) -> Tensor:

@@ -38,6 +38,10 @@ class Rule:
     def intervals(self, i: Tensor, senders: int) -> Intervals:
         raise NotImplementedError
 
+    def edges_of(self, first: int, last: int, senders: int) -> int | None:
+        """The edges of the receivers first, ..., last - 1 in closed form; None where there is none."""
+        return None
+
     def transposed(self) -> Rule | None:
         """The rule of the reversed edges; None where it is no rule that we know."""
         return None
@@ -57,6 +61,17 @@ class Symmetric(Rule):
 def clip(starts: Tensor, stops: Tensor, senders: int) -> Intervals:
     """Cut ascending intervals to 0 <= j < senders."""
     return starts.clamp(0, senders), stops.clamp(0, senders)
+
+
+def clipped_sum(first: int, last: int, senders: int) -> int:
+    """The sum of min(max(p, 0), senders) over p = first, ..., last - 1.
+
+    >>> clipped_sum(-2, 5, senders=3)  # 0 + 0 + 0 + 1 + 2 + 3 + 3
+    9
+    """
+    above = max(0, last - max(first, senders))
+    low, high = max(first, 0), min(last, senders)
+    return above * senders + (high - low) * (low + high - 1) // 2 if high > low else above * senders
 
 
 def ascending(starts: Tensor, stops: Tensor) -> Intervals:

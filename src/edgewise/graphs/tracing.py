@@ -17,6 +17,8 @@ from edgewise.errors import GraphError
 
 T = TypeVar("T")
 
+PLAIN = (Tensor, torch.nn.Parameter)
+
 
 def is_transformed() -> bool:
     """Whether `torch.func`'s transforms (grad, jvp, vmap, ...) or forward-mode derivatives are being taken."""
@@ -26,6 +28,11 @@ def is_transformed() -> bool:
 def is_traced() -> bool:
     """Whether torch.compile or torch.func reads the code instead of running it: they see PyTorch's operations only."""
     return torch.compiler.is_compiling() or is_transformed()
+
+
+def is_real(x: Tensor) -> bool:
+    """Whether a tensor has numbers that may be looked at now: nothing traces it, and it is no fake one."""
+    return type(x) in PLAIN and not is_traced()
 
 
 @contextmanager
@@ -39,14 +46,22 @@ def untransformed(inputs: object) -> Iterator[None]:
         entered.enter_context(torch.inference_mode(False))  # first read in evaluation, it serves a backward pass later
         if torch._C._are_functorch_transforms_active():
             entered.enter_context(temporarily_clear_interpreter_stack())
-        if torch._C._len_torch_dispatch_stack() and not _holds_traced(inputs):
+        if _is_within_mode() and not _holds_traced(inputs):
             entered.enter_context(_disable_current_modes())
         yield
 
 
+def _is_within_mode() -> bool:
+    """Whether a mode turns all tensors into traced ones: an export's, or that of fake tensors."""
+    keys = torch._C._TorchDispatchModeKey
+    return bool(torch._C._len_torch_dispatch_stack()) and any(
+        torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.PROXY, keys.FUNCTIONAL)
+    )
+
+
 def _holds_traced(value: object) -> bool:
     if isinstance(value, Tensor):
-        return type(value) not in (Tensor, torch.nn.Parameter)
+        return type(value) not in PLAIN
     several = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
     return any(map(_holds_traced, several))
 

@@ -17,7 +17,7 @@ from edgewise.graphs.tracing import is_traced, is_transformed
 from edgewise.kernels.call import REDUCTIONS, Aggregate, Attend, Call, Collect
 from edgewise.kernels.kinds import Kind
 from edgewise.kernels.messages import Message, Network
-from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, Score, SenderBias
+from edgewise.kernels.scores import Bias, Dot, EdgeBias, Gaussian, RelativeBias, Score, SenderBias
 
 ANY = None  # of devices, dtypes, scores and kinds of graphs: every one
 BIASES = (EdgeBias, RelativeBias, SenderBias)
@@ -196,7 +196,8 @@ class Backend:
     Symbols     summary = one sentence; cost(call) = that of a forward pass, for a call that it does not refuse;
                 run(call) = the result; devices = where the planner may choose it; by_name = where it also runs if it is
                 named; limits(call) = a refusal that `takes` cannot express; lowered = whether calls come in the
-                algebra's simplest terms
+                algebra's simplest terms; spreads(call) = whether NaN and infinities may reach receivers that have no
+                edge to them, as 0 · NaN: another backend then computes such a call
     """
 
     name: str
@@ -210,6 +211,7 @@ class Backend:
     limits: Callable[[Call], str | None] | None = None
     probes: tuple[Probe, ...] = ()
     lowered: bool = True
+    spreads: Callable[[Call], bool] | None = None
 
     def is_chosen_on(self, device: str) -> bool:
         """Whether the planner may choose it there; elsewhere it runs by name or not at all."""
@@ -276,6 +278,12 @@ def _of_call(takes: Takes, call: Call) -> str | None:
 def _of_score(takes: Attention, call: Attend) -> str | None:
     score = call.score
     if not _among(type(score), takes.scores):
+        if (
+            isinstance(score, Gaussian)
+            and _among(Dot, takes.scores)
+            and (score.vectors is None or score.vectors.keys is None)
+        ):
+            return "it takes a Gaussian as a dot product, which loses too many digits between points this far apart"
         return f"it has no {type(score).__name__} score: it takes {_names(takes.scores)}"
     if isinstance(score, Dot) and score.cap is not None and not takes.cap:
         return "it has no soft cap"

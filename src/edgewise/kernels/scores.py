@@ -18,7 +18,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
-from edgewise.graphs.tracing import is_traced
+from edgewise.graphs.tracing import is_real
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,7 +316,7 @@ class Gaussian(Score):
             centre = k.detach().nan_to_num(0, 0, 0).mean(-3, keepdim=True)
             q, k = q - centre, k - centre
         squared = k.square().sum(-1)
-        if k.device.type == "cpu" and not is_traced() and k.numel() and q.numel():
+        if k.device.type == "cpu" and is_real(k) and k.numel() and q.numel():
             reach = (precision * q.detach().square().sum(-1)).amax() * (precision * squared.detach()).amax()
             if not reach <= WIDEST**2:
                 return None

@@ -31,6 +31,8 @@ def check_kernel(
 ) -> dict[str, str]:
     """Compare a backend with `reference` on small graphs of every kind x every score and reduction, and gradients.
 
+    A node that is NaN or infinite must spoil its own receivers alone.
+
     Shapes      batches of 2, 4 query heads that share 2 key/value heads; graphs with isolated nodes, parallel edges, an
                 offset, other senders than receivers, no nodes
     Returns     what the backend refused, as {case: its reason}
@@ -45,7 +47,7 @@ def check_kernel(
     if backend not in BACKENDS:
         raise BackendRefusal(f"there is no backend {backend!r}: choose one of {', '.join(BACKENDS)}")
     refused, ran = {}, 0
-    for case, leaves, function in _kernel_cases(dtype, device):
+    for case, graph, leaves, function in _kernel_cases(dtype, device):
         expected = _values_and_gradients(function, leaves, "reference")
         try:
             results = _values_and_gradients(function, leaves, backend)
@@ -56,6 +58,7 @@ def check_kernel(
         for name, value in results.items():
             error = distance(value, expected[name])
             expect(error <= tolerance, f"{backend}: {case}: the {name} is off by {error:.1e}, {tolerance:.0e} expected")
+        _expect_isolated(f"{backend}: {case}", graph, leaves, lambda some: function(some, backend), tolerance)  # noqa: B023
     expect(ran > 0, f"{backend} refuses everything: {next(iter(refused.values()), '')}")
     return refused
 
@@ -64,8 +67,8 @@ Leaves = dict[str, Tensor]
 Function = Callable[[Leaves, str], Tensor]
 
 
-def _kernel_cases(dtype: torch.dtype, device: str) -> Iterator[tuple[str, Leaves, Function]]:
-    """Every graph x every score and reduction: a name, the tensors that need gradients, and the call."""
+def _kernel_cases(dtype: torch.dtype, device: str) -> Iterator[tuple[str, Graph, Leaves, Function]]:
+    """Every graph x every score and reduction: a name, the graph, the tensors that need gradients, and the call."""
     for shape, graph in _kernel_graphs().items():
         graph = graph.to(device)
         generator = torch.Generator().manual_seed(0)
@@ -88,10 +91,35 @@ def _kernel_cases(dtype: torch.dtype, device: str) -> Iterator[tuple[str, Leaves
             "m_ij": draw(2, edges, 3),
         }
         for name, (reads, attention) in _attention_calls(graph).items():
-            yield f"attend {name} on {shape}", {key: leaves[key] for key in reads}, attention
+            yield f"attend {name} on {shape}", graph, {key: leaves[key] for key in reads}, attention
         for reduce in ("sum", "mean", "max", "min"):
             for call, *needs in (("aggregate", "x"), ("aggregate weighted", "x", "weight"), ("collect", "m_ij")):
-                yield f"{call} {reduce} on {shape}", {key: leaves[key] for key in needs}, _reduced(graph, reduce)
+                yield f"{call} {reduce} on {shape}", graph, {key: leaves[key] for key in needs}, _reduced(graph, reduce)
+
+
+def _expect_isolated(
+    what: str, graph: Graph, leaves: Leaves, function: Callable[[Leaves], Tensor], tolerance: float
+) -> None:
+    """A receiver has the result of its own senders, whatever other nodes hold."""
+    if not graph.num_senders:
+        return
+    clean, sender = function(leaves), graph.num_senders - 1
+    others = graph.multiplicity()[:, sender] == 0
+    for name in ("k", "v", "x"):
+        for bad in (float("nan"), float("inf")) if name in leaves else ():
+            spoilt = leaves[name].clone()
+            spoilt[:, sender] = bad
+            try:
+                y = function(leaves | {name: spoilt})
+            except BackendRefusal:  # as a Gaussian of points at infinity is
+                continue
+            error = distance(y[:, others], clean[:, others])
+            expect(
+                error <= tolerance,
+                f"{what}: {bad} in {name} of sender {sender} reaches receivers without an edge to it",
+            )
+            if bad != bad and name != "k":
+                expect(bool(y[:, ~others].isnan().all()), f"{what}: {bad} in {name} of sender {sender} gets lost")
 
 
 def _kernel_graphs() -> dict[str, Graph]:

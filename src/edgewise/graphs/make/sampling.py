@@ -81,6 +81,7 @@ def sample_neighbors(
     """
     graph.require_square("sample_neighbors")
     counts = _fanouts(fanouts)
+    graph.check_unwritten()
     seeds = checks.index_tensor(seeds, "seeds", axes=1).to(graph.device).contiguous()
     weight = _weight(weight, graph)
     device = "cpu" if generator is None else generator.device

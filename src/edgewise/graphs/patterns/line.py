@@ -9,7 +9,7 @@ from torch import Tensor
 from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.rule import Intervals, Rule, clip
+from edgewise.graphs.rule import Intervals, Rule, clip, clipped_sum
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,9 @@ class Causal(Rule):
 
     def intervals(self, i: Tensor, senders: int) -> Intervals:
         return clip(torch.zeros_like(i)[:, None], i[:, None] + 1, senders)
+
+    def edges_of(self, first: int, last: int, senders: int) -> int:
+        return clipped_sum(first + 1, last + 1, senders)
 
 
 def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
@@ -62,6 +65,14 @@ class Window(Rule):
         steps = torch.arange(-self.radius, ahead + 1, device=i.device)
         starts = i[:, None] + steps * self.dilation
         return clip(starts, starts + 1, senders)
+
+    def edges_of(self, first: int, last: int, senders: int) -> int:
+        ahead = 0 if self.sides == "past" else self.radius
+        steps = [(-self.radius, ahead)]  # of neighbours side by side
+        if self.dilation > 1:
+            steps = [(step * self.dilation, step * self.dilation) for step in range(-self.radius, ahead + 1)]
+        ends = [(first + near, last + near, first + far + 1, last + far + 1) for near, far in steps]
+        return sum(clipped_sum(c, d, senders) - clipped_sum(a, b, senders) for a, b, c, d in ends)
 
     def transposed(self) -> Rule | None:
         return self if self.sides == "both" else None

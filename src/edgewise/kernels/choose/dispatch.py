@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import isfinite
 from typing import TypeVar
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.graphs.tracing import is_traced
+from edgewise.graphs.tracing import is_real, is_transformed
+from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
@@ -58,22 +60,36 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
-    if not torch.compiler.is_compiling() and (made := _planning.get()) is not None:
-        made.append(explain(call))
+    compiling = torch.compiler.is_compiling()
+    traced = compiling or is_transformed()
+    if not compiling:
+        call.graph.check_unwritten()
+        if (made := _planning.get()) is not None:
+            made.append(explain(call))
     name = backend or forced_backend()
     if name is None:
-        lowered, choices = call.lowered(), _choices(call.graph, type(call), is_traced())
+        lowered, choices = call.lowered(), _choices(call.graph, type(call), traced)
         signature = lowered.signature()
         if signature not in choices:
             choices[signature] = "segment" if _is_empty(lowered) else cheapest(lowered)
-        return BACKENDS[choices[signature]].run(lowered)
+        chosen = BACKENDS[choices[signature]]
+        return chosen.run(lowered) if chosen.spreads is None or traced else _isolated(chosen, lowered)
     _check_name(name)
     named = BACKENDS[name]
     call = call.lowered() if named.lowered else call
     reason = named.refusal(call)
     if reason is not None:
         raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
-    return BACKENDS["segment"].run(call) if _is_empty(call) else named.run(call)
+    return BACKENDS["segment"].run(call) if _is_empty(call) else _isolated(named, call)
+
+
+def _isolated(backend: Backend, call: Call) -> Tensor | tuple[Tensor, ...]:
+    """What a backend computes; where NaN or infinities may have spread in it to other receivers, what another does."""
+    result = backend.run(call)
+    y = result if isinstance(result, Tensor) else result[0]
+    if backend.spreads is None or not backend.spreads(call) or y.device.type != "cpu" or not is_real(y):
+        return result
+    return result if isfinite(y.detach().sum().item()) else BACKENDS[cheapest(call, isolating=True)].run(call)
 
 
 def _is_empty(call: Call) -> bool:

@@ -54,9 +54,12 @@ def candidates(call: Call) -> list[Candidate]:
     return sorted(listed, key=lambda one: (one.seconds is None, one.by_name, one.seconds))
 
 
-def cheapest(call: Call) -> str:
-    """The backend for a call in the algebra's simplest terms; it warns where one that is not installed is faster."""
-    best = candidates(call)[0]
+def cheapest(call: Call, isolating: bool = False) -> str:
+    """The backend for a call in the algebra's simplest terms; it warns where one that is not installed is faster.
+
+    Symbols     isolating = only those in which no receiver meets the NaN of a node that it has no edge to
+    """
+    best = next(one for one in candidates(call) if not (isolating and _spreads(one.backend, call)))
     for backend in BACKENDS.values():
         need = backend.need
         if need is None or need.warn is None or need.present() or backend.refusal_but_need(call) is not None:
@@ -64,6 +67,11 @@ def cheapest(call: Call) -> str:
         if speeds(call.graph.device, call.dtype).seconds(backend.cost(call)) < (best.seconds or 0.0):
             need.warn()
     return best.backend
+
+
+def _spreads(backend: str, call: Call) -> bool:
+    spreads = BACKENDS[backend].spreads
+    return spreads is not None and spreads(call)
 
 
 def explain(call: Call) -> Plan:

@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels.call import Attend
 from edgewise.kernels.operator.dropout import drop, seed_for
-from edgewise.kernels.operator.layout import batched, flat
+from edgewise.kernels.operator.layout import batched, check_edges, check_rows, flat
 from edgewise.kernels.operator.operator import Arguments
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, Score, Uniform
@@ -54,6 +54,17 @@ class Attention(Arguments):
     def edges(self) -> int:
         return self.structure[1].shape[0]
 
+    def check(self) -> None:
+        batch, senders, heads, _ = self.v.shape
+        check_rows("v", self.v, (None, None, None, None))
+        check_rows("q", self.q, (batch, self.receivers, heads, None))
+        check_rows("k", self.k, (batch, senders, heads, None if self.q is None else self.q.shape[-1]))
+        check_edges(senders, *self.structure[:2])
+        if self.bias is not None:
+            check_rows("bias", self.bias, (batch if self.bias.shape[0] > 1 else 1, self.edges, heads))
+        if self.reverse:
+            check_edges(self.receivers, *self.reverse[:3])
+
 
 @dataclass(slots=True)
 class AttentionGradient(Attention):
@@ -64,6 +75,11 @@ class AttentionGradient(Attention):
     rest: Tensor
     dy: Tensor
     needed: Sequence[bool]
+
+    def check(self) -> None:
+        Attention.check(self)
+        for name, x in (("y", self.y), ("dy", self.dy)):
+            check_rows(name, x, (self.v.shape[0], self.receivers, *self.v.shape[2:]))
 
 
 A = TypeVar("A", bound=Attention)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
+from edgewise.errors import ShapeError
 from edgewise.kernels.call import Attend
 
 
@@ -34,6 +36,49 @@ def heads_first(x: Tensor) -> Tensor:
 def rows_contiguous(x: Tensor) -> Tensor:
     """The same numbers, where needed copied so that those of a row follow each other."""
     return x if x.ndim == 4 and x.stride(3) == 1 and (x.stride(2) == x.shape[3] or x.shape[2] == 1) else x.contiguous()
+
+
+def check_rows(name: str, x: Tensor | None, shape: tuple[int | None, ...]) -> None:
+    """Raise ShapeError unless a tensor has that shape, None for any size, with the numbers of a row side by side."""
+    if x is None:
+        return
+    fits = x.ndim == len(shape) and all(size in (None, own) for size, own in zip(shape, x.shape, strict=True))
+    if not fits or (rows_contiguous(x) if x.ndim == 4 else x.contiguous()) is not x:
+        right = ", ".join("*" if size is None else str(size) for size in shape)
+        raise ShapeError(
+            f"{name} is {list(x.shape)} with strides {list(x.stride())}, but must be [{right}], row by row"
+        )
+
+
+def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None = None) -> None:
+    """Raise ShapeError unless kernels that walk these edges stay within `rows` rows and their own numbers.
+
+    Cost        O(I + E) for edges that were not checked before, or were written since
+    """
+    state = rows, *[x if x is None else (x.data_ptr(), x.shape, x._version) for x in (offsets, index, number)]
+    if _checked.get(index) == state:
+        return
+    for name, x, dtype in (
+        ("offsets", offsets, torch.int64),
+        ("index", index, torch.int32),
+        ("edge", number, torch.int32),
+    ):
+        if x is not None and (x.dtype != dtype or x.ndim != 1 or not x.is_contiguous()):
+            raise ShapeError(f"{name} must be a contiguous list of {dtype}, not {list(x.shape)} of {x.dtype}")
+    count = index.shape[0]
+    if not offsets.shape[0] or int(offsets[0]) != 0 or int(offsets[-1]) != count or bool((offsets.diff() < 0).any()):
+        raise ShapeError(f"offsets must ascend from 0 to the number of edges, {count}")
+    for name, x, bound in (("index", index, rows), ("edge", number, count)):
+        if x is not None and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < bound:
+            raise ShapeError(
+                f"{name} must lie in 0, ..., {bound - 1}: it reaches from {int(x.min())} to {int(x.max())}"
+            )
+    if number is not None and number.shape[0] not in (0, count):
+        raise ShapeError(f"edge has {number.shape[0]} numbers for {count} edges")
+    _checked[index] = state
+
+
+_checked: WeakIdKeyDictionary = WeakIdKeyDictionary()  # index -> the versions of its edges' tensors
 
 
 def empty_like(x: Tensor) -> Tensor:

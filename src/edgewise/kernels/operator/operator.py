@@ -51,6 +51,9 @@ class Arguments:
     def unread(self) -> tuple[str, ...]:
         return ()
 
+    def check(self) -> None:
+        """Raise ShapeError where a kernel on the CPU would leave its tensors; the verbs' own arguments are right."""
+
 
 A = TypeVar("A", bound=Arguments)
 R = TypeVar("R", bound=Results)
@@ -62,7 +65,8 @@ class Operator(Generic[A, R]):
     Symbols     arguments = its dataclass; compute(arguments) -> the results, the first of which has a gradient;
                 gradient(arguments, results, dy, needed) -> gradients to the differentiable fields, or the operator that
                 computes them, whose arguments are those fields, the results, dy and needed; composed(arguments) -> the
-                first result by differentiable operations, from which second derivatives follow
+                first result by differentiable operations, from which second derivatives follow; on_cpu = whether its
+                kernels read memory unguarded: the library operator then checks its arguments
     Cost        called eagerly it is the kernel alone where nothing needs a gradient (2 µs beside it), else a plain
                 autograd.Function (10 µs, a quarter of a library operator's overhead); under torch.compile and
                 torch.func it is the library operator
@@ -75,6 +79,7 @@ class Operator(Generic[A, R]):
         compute: Callable[[A], R],
         gradient: Operator[Any, Any] | Gradient | None = None,
         composed: Callable[[A], Tensor] | None = None,
+        on_cpu: bool = False,
     ) -> None:
         self.arguments, self.compute, self.gradient, self.composed = arguments, compute, gradient, composed
         kinds = {field.name: SCHEMA[str(field.type)] for field in fields(arguments)}
@@ -87,7 +92,7 @@ class Operator(Generic[A, R]):
         self.places = [self.names.index(name) for name in arguments.differentiable]
         self.tensors_of, self.lists_of, self.others_of = _values(self.tensors), _values(self.lists), _values(others)
         self.leaves_of = _values(arguments.differentiable)
-        self._register(name, kinds)
+        self._register(name, kinds, on_cpu)
         self.function = None if gradient is None else self._function(name)
 
     def __call__(self, arguments: A) -> R:
@@ -108,18 +113,26 @@ class Operator(Generic[A, R]):
         leaves = [getattr(arguments, name) for name in arguments.differentiable]
         return torch.is_grad_enabled() and _require_grad(leaves)
 
-    def _register(self, name: str, kinds: dict[str, str]) -> None:
+    def _register(self, name: str, kinds: dict[str, str], on_cpu: bool) -> None:
         """Define the library's operator."""
         results = self.arguments.empty.__annotations__["return"].count("Tensor")
         returned = "Tensor" if results == 1 else f"({', '.join(['Tensor'] * results)})"
         LIBRARY.define(f"{name}({', '.join(f'{kind} {field}' for field, kind in kinds.items())}) -> {returned}")
         for device in ("CPU", "CUDA"):  # the backend refuses the one that its kernels do not run on
-            LIBRARY.impl(name, lambda *inputs: self.compute(self.arguments(*inputs)), device)
+            LIBRARY.impl(name, self._checked if on_cpu else self._unchecked, device)
         qualified = f"edgewise::{name}"
         torch.library.register_fake(qualified, lambda *inputs: self.arguments(*inputs).empty(), lib=LIBRARY)
         if self.gradient is not None:
             torch.library.register_autograd(qualified, self._backward_of_all, setup_context=self._setup, lib=LIBRARY)
         self.overload = getattr(torch.ops.edgewise, name).default
+
+    def _checked(self, *inputs: Any) -> R:
+        own = self.arguments(*inputs)
+        own.check()
+        return self.compute(own)
+
+    def _unchecked(self, *inputs: Any) -> R:
+        return self.compute(self.arguments(*inputs))
 
     def _setup(self, ctx: Any, inputs: Sequence[Any], output: R) -> None:
         self._save(ctx, self.arguments(*inputs), output)

@@ -13,11 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.operator.gradients import creates_graph, gradients
-from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous
+from edgewise.kernels.operator.layout import check_edges, check_rows, empty_like, flat, rows_contiguous
 from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
 from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient
 
@@ -42,6 +43,9 @@ class Product(Arguments):
         batch, _, heads, channels = self.x.shape
         return self.x.new_empty(batch, self.structure[0].shape[0] - 1, heads, channels)
 
+    def check(self) -> None:
+        _check(self.x, self.weight, self.structure, self.x.shape[1])
+
     def unread(self) -> tuple[str, ...]:
         if self.reduce in (MAX, MIN):
             return ()
@@ -60,6 +64,10 @@ class ProductGradient(Arguments):
     def empty(self) -> Tensor:
         return self.x.new_empty(self.x.shape[0], self.structure[1].shape[0], self.weight_heads)
 
+    def check(self) -> None:
+        check_rows("dy", self.dy, (self.x.shape[0], self.structure[0].shape[0] - 1, *self.x.shape[2:]))
+        _check(self.x, None, self.structure, self.x.shape[1])
+
 
 @dataclass(slots=True)
 class ExtremeShare(Arguments):
@@ -73,6 +81,11 @@ class ExtremeShare(Arguments):
 
     def empty(self) -> Tensor:
         return empty_like(self.dy)
+
+    def check(self) -> None:
+        for name, of_receivers in (("dy", self.dy), ("y", self.y)):
+            check_rows(name, of_receivers, (self.x.shape[0], self.structure[0].shape[0] - 1, *self.x.shape[2:]))
+        _check(self.x, self.weight, self.structure, self.x.shape[1])
 
 
 @dataclass(slots=True)
@@ -91,6 +104,21 @@ class ExtremeGradient(Arguments):
         shape = (0,) if weight is None else (self.x.shape[0], edges, weight.shape[2])
         return empty_like(self.x), self.x.new_empty(shape)
 
+    def check(self) -> None:
+        for name, of_receivers in (("share", self.share), ("y", self.y)):
+            check_rows(name, of_receivers, (self.x.shape[0], self.structure[0].shape[0] - 1, *self.x.shape[2:]))
+        _check(self.x, self.weight, self.structure, self.x.shape[1])
+        check_edges(self.structure[0].shape[0] - 1, *self.reverse[:3])
+
+
+def _check(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], rows: int) -> None:
+    check_rows("x", x, (None, None, None, None))
+    check_edges(rows, *structure[:3])
+    if weight is not None:
+        check_rows("weight", weight, (x.shape[0] if weight.shape[0] > 1 else 1, structure[1].shape[0], None))
+        if weight.shape[2] not in (1, x.shape[2]):
+            raise ShapeError(f"weight has {weight.shape[2]} heads and x {x.shape[2]}: they must agree")
+
 
 class Products:
     """The operators `{prefix}product` and, for its gradients, three more, from the kernels that compute them."""
@@ -102,11 +130,12 @@ class Products:
         product_gradient: Callable[[ProductGradient], Tensor],
         extreme_share: Callable[[ExtremeShare], Tensor],
         extreme_gradient: Callable[[ExtremeGradient], tuple[Tensor, Tensor]],
+        on_cpu: bool = False,
     ) -> None:
-        self.product = Operator(f"{prefix}product", Product, product, self._gradient)
-        self.product_gradient = Operator(f"{prefix}product_gradient", ProductGradient, product_gradient)
-        self.extreme_share = Operator(f"{prefix}extreme_share", ExtremeShare, extreme_share)
-        self.extreme_gradient = Operator(f"{prefix}extreme_gradient", ExtremeGradient, extreme_gradient)
+        self.product = Operator(f"{prefix}product", Product, product, self._gradient, on_cpu=on_cpu)
+        self.product_gradient = Operator(f"{prefix}product_gradient", ProductGradient, product_gradient, on_cpu=on_cpu)
+        self.extreme_share = Operator(f"{prefix}extreme_share", ExtremeShare, extreme_share, on_cpu=on_cpu)
+        self.extreme_gradient = Operator(f"{prefix}extreme_gradient", ExtremeGradient, extreme_gradient, on_cpu=on_cpu)
 
     def _gradient(self, own: Product, results: Sequence[Tensor], dy: Tensor, needed: Sequence[bool]) -> Gradients:
         x, weight, structure = own.x, own.weight, own.structure

@@ -132,8 +132,8 @@ def _attend_gradient(own: EdgesAttentionGradient) -> tuple[Tensor, ...]:
     return results
 
 
-attend_gradient = Operator("attend_edges_gradient", EdgesAttentionGradient, _attend_gradient)
-attend = Operator("attend_edges", EdgesAttention, _attend, attend_gradient, composed)
+attend_gradient = Operator("attend_edges_gradient", EdgesAttentionGradient, _attend_gradient, on_cpu=True)
+attend = Operator("attend_edges", EdgesAttention, _attend, attend_gradient, composed, on_cpu=True)
 
 
 # Sparse products; a structure is (offsets, index, edge)
@@ -196,5 +196,5 @@ def _extreme_gradient(own: ExtremeGradient) -> tuple[Tensor, Tensor]:
     return dx, dweight
 
 
-PRODUCTS = Products("", _product, _product_gradient, _extreme_share, _extreme_gradient)
+PRODUCTS = Products("", _product, _product_gradient, _extreme_share, _extreme_gradient, on_cpu=True)
 product = PRODUCTS.product

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Rule
@@ -25,7 +26,7 @@ from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix, wide
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.dropout import seed_for
-from edgewise.kernels.operator.layout import batched, empty_like, flat, rows_contiguous, unflat
+from edgewise.kernels.operator.layout import batched, check_edges, check_rows, empty_like, flat, rows_contiguous, unflat
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
@@ -74,7 +75,7 @@ def run(call: Call) -> Tensor:
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
     q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     seed = seed_for(graph, call.dropout)
-    y, _ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, scale, call.dropout, seed))
+    y, *_ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, scale, call.dropout, seed))
     return unflat(y, call)
 
 
@@ -162,11 +163,25 @@ class TilesAttention(Arguments):
 
     differentiable: ClassVar[tuple[str, ...]] = ("q", "k", "v", "bias")
 
-    def empty(self) -> tuple[Tensor, Tensor]:
-        """y [B, I, H, D], and the log-sum-exp [B, H, I] in the kernel's own base and order."""
+    def empty(self) -> tuple[Tensor, Tensor, Tensor]:
+        """y [B, I, H, D]; the log-sum-exp [B, H, I] in the kernel's own base and order; whether all is finite [1]."""
         batch, receivers, heads, _ = self.q.shape
         y = self.v.new_empty(batch, receivers, heads, self.v.shape[3])
-        return y, self.v.new_empty(batch, heads, receivers, dtype=wide(y.dtype))
+        lse = self.v.new_empty(batch, heads, receivers, dtype=wide(y.dtype))
+        return y, lse, self.v.new_empty(1, dtype=torch.bool)
+
+    def check(self) -> None:
+        batch, receivers, heads, channels = self.q.shape
+        check_rows("q", self.q, (batch, receivers, heads, channels))
+        check_rows("k", self.k, (batch, None, heads, channels))
+        check_rows("v", self.v, (batch, self.k.shape[1], heads, None))
+        for name, x in (("starts", self.starts), ("stops", self.stops)):
+            check_rows(name, x, (receivers, None))
+            if x.dtype != torch.int64 or (x.numel() and not 0 <= int(x.min()) <= int(x.max()) <= self.v.shape[1]):
+                raise ShapeError(f"{name} must be int64 in 0, ..., {self.v.shape[1]}, the number of senders")
+        if self.order is not None:
+            rows = min(receivers, self.v.shape[1])
+            check_edges(rows, torch.tensor([0, len(self.order)]), self.order.to(torch.int32))
 
 
 @dataclass(slots=True)
@@ -175,6 +190,7 @@ class TilesAttentionGradient(TilesAttention):
 
     y: Tensor
     lse: Tensor
+    finite: Tensor
     dy: Tensor
     needed: Sequence[bool]
 
@@ -206,13 +222,14 @@ def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
     return call
 
 
-def _attend(own: TilesAttention) -> tuple[Tensor, Tensor]:
-    y, lse = own.empty()
+def _attend(own: TilesAttention) -> tuple[Tensor, Tensor, Tensor]:
+    y, lse, finite = results = own.empty()
     q, k, v = map(rows_contiguous, (own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
     call.y, call.lse = matrix(y), lse.data_ptr()
+    call.set_finite(finite.data_ptr())
     library.attend_tiles(DTYPES[v.dtype], call)  # type: ignore[union-attr]
-    return y, lse
+    return results
 
 
 def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -220,6 +237,7 @@ def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tenso
     dy, q, k, v = map(rows_contiguous, (own.dy, own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
     call.dy, call.y, call.lse = matrix(dy), matrix(own.y), own.lse.data_ptr()
+    call.set_finite(own.finite.data_ptr())
     call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
     if own.bias is not None and own.needed[3]:
         call.set_dbias(dbias.shape[0], dbias.data_ptr())
@@ -269,5 +287,5 @@ def _second(x: Tensor) -> Tensor:
     return x ^ (x >> 15)
 
 
-attend_tiles_gradient = Operator("attend_tiles_gradient", TilesAttentionGradient, _attend_gradient)
-attend_tiles = Operator("attend_tiles", TilesAttention, _attend, attend_tiles_gradient, _composed)
+attend_tiles_gradient = Operator("attend_tiles_gradient", TilesAttentionGradient, _attend_gradient, on_cpu=True)
+attend_tiles = Operator("attend_tiles", TilesAttention, _attend, attend_tiles_gradient, _composed, on_cpu=True)

@@ -41,6 +41,12 @@ def _refuses_mask(call: Call) -> str | None:
     return None
 
 
+def _spreads(call: Call) -> bool:
+    """Whether pairs without an edge are multiplied too, by 0."""
+    graph = call.graph
+    return not (graph.is_complete or (isinstance(call, Attend) and not call.score.biases and BLOCKS.holds(graph)))
+
+
 def cost(call: Call) -> Cost:
     """All pairs at the speed of matrix products; a mask is read once per head."""
     graph = call.graph
@@ -111,6 +117,7 @@ BACKEND = Backend(
     limits=_refuses_mask,
     cost=cost,
     run=run,
+    spreads=_spreads,
     probes=(
         Probe("cpu", "flops", lambda device: complete(512)),
         Probe("cuda", "flops", lambda device: complete(8192).to(device), heads=8, channels=64),

@@ -53,7 +53,8 @@ def run(call: Call) -> Tensor:
     phi_q, phi_k = score.feature_map(q), score.feature_map(k)
     for bias in score.biases:
         assert isinstance(bias, SenderBias)
-        phi_k = phi_k * bias.values.exp().unsqueeze(-1)
+        top = bias.values.detach().amax(-2, keepdim=True) if bias.values.numel() else 0  # what is common cancels
+        phi_k = phi_k * (bias.values - top).exp().unsqueeze(-1)
     if graph.is_complete or 0 in (graph.num_receivers, graph.num_senders):
         y, total = _complete(phi_q, phi_k, call.v)
     elif isinstance(graph.rule, Blocks):
@@ -93,7 +94,11 @@ def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     v = functional.pad(_chunked(v, chunks), (0, 1), value=1.0)  # a column of ones sums the weights as well
     state = phi_k.transpose(-1, -2) @ v  # [*, H, chunks, F, D + 1]
     before = functional.pad(state.cumsum(-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))  # what the earlier chunks add up to
-    y = phi_q @ before + (phi_q @ phi_k.transpose(-1, -2)).tril() @ v
+    # A NaN would reach the receivers in front of it as 0 · NaN: it is set to 0, and those after it are NaN.
+    finite = (phi_k.isfinite().all(-1) & v.isfinite().all(-1)).unsqueeze(-1)
+    phi_k, v = torch.where(finite, phi_k, 0), torch.where(finite, v, 0)
+    own = (phi_q @ phi_k.transpose(-1, -2)).tril() @ v
+    y = phi_q @ before + own.masked_fill((~finite).cumsum(-2) > 0, float("nan"))
     y = y.flatten(-3, -2)[..., :receivers, :]
     return y[..., :-1], y[..., -1:]
 

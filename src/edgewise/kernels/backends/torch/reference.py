@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.graphs import Graph
+from edgewise.graphs.tracing import is_real
 from edgewise.kernels.backend import ANY, EVERYTHING, Backend, Cost
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Filter, Message
@@ -68,7 +69,7 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     weight_e = (bias_e - shift).exp()
     weight_ij = _scatter(graph, weight_e.expand(*weight_e.shape[:-1], call.heads))  # [*, I, J, H]
     if isinstance(score, Kernel):
-        w_ij = s_ij * weight_ij
+        w_ij = torch.where(weight_ij > 0, s_ij * weight_ij, 0)
     else:
         edge = weight_ij > 0
         z_ij = torch.where(edge, s_ij + torch.where(edge, weight_ij, 1).log(), float("-inf"))
@@ -80,7 +81,11 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     together = weight_ij.flatten(-3, -2).index_select(-2, pair)
     share = weight_e / torch.where(together == 0, 1, together)  # of a pair that is masked by −∞: none
     p_e = p_ij.flatten(-3, -2).index_select(-2, pair) * share  # [*, E, H]
-    y = torch.einsum("...ijh,...jhc->...ihc", _scatter(graph, functional.dropout(p_e, call.dropout)), call.v)
+    p_ij = _scatter(graph, functional.dropout(p_e, call.dropout))
+    if not is_real(call.v) or call.v.isfinite().all():
+        y = torch.einsum("...ijh,...jhc->...ihc", p_ij, call.v)
+    else:  # without an edge, 0 · NaN would be NaN
+        y = torch.where(weight_ij.unsqueeze(-1) > 0, p_ij.unsqueeze(-1) * call.v.unsqueeze(-4), 0).sum(-3)
     return (y, p_e) if call.return_weights else y
 
 

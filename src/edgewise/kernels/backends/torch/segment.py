@@ -112,7 +112,11 @@ def _edge_scores(call: Attend) -> Tensor:
         s_ij = s_ij.float()
     if bias is None:
         return s_ij
-    return s_ij * bias.exp() if isinstance(score, Kernel) else s_ij + bias
+    if not isinstance(score, Kernel):
+        return s_ij + bias
+    bias = bias.to(s_ij.dtype)
+    top = _reduce(graph, bias.detach(), "max", -2).clamp(min=torch.finfo(bias.dtype).min)  # what is common cancels
+    return s_ij * (bias - top.index_select(-2, graph.receivers)).exp()
 
 
 def _aggregate(call: Aggregate) -> Tensor:

@@ -132,7 +132,8 @@ inline void Tiles<S>::backward(int64_t b, int h, const Piece& piece, const std::
 template <class S>
 void attend_tiles_gradient(const Tiling& call) {
   using A = Sum<S>;
-  const Plan plan(call, lanes<A>, PANELS);
+  if (call.batch == 0 || call.heads == 0) return;
+  const Plan plan(call, lanes<A>, PANELS, !*call.finite);
   const BackwardPlan backward(call, plan, Tiles<S>::backward_step(call));
   const std::vector<Share> shares = shared_out(call.heads, int64_t(backward.pieces.size()),
                                                [&](int64_t n) { return backward.pieces[n].work; });

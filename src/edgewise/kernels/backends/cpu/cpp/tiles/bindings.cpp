@@ -52,6 +52,7 @@ void bind_tiles(nb::module_& module) {
              self.parts = parts;
              self.dbias = reinterpret_cast<void*>(dbias);
            })
+      .def("set_finite", [](Tiling& self, uintptr_t finite) { self.finite = reinterpret_cast<bool*>(finite); })
       .def_prop_rw(
           "lse", [](const Tiling& self) { return reinterpret_cast<uintptr_t>(self.lse); },
           [](Tiling& self, uintptr_t address) { self.lse = reinterpret_cast<void*>(address); });

@@ -42,7 +42,10 @@ class Plan {
   std::vector<Group> groups;
   const Tiling& call;
 
-  Plan(const Tiling& call, int lanes, int panels_in_tile) : call(call), lanes(lanes) {
+  // `alone`: every receiver has a panel of its own, and no tile holds a pair without an edge.
+  Plan(const Tiling& call, int lanes, int panels_in_tile, bool alone = false)
+      : call(call), lanes(lanes), rows(alone ? 1 : 2 * lanes) {
+    if (alone) panels_in_tile = 1;
     find_runs();
     group_runs();
     for (size_t first = 0; first < runs.size();) {
@@ -77,7 +80,7 @@ class Plan {
     int64_t group;
   };
 
-  const int lanes;
+  const int lanes, rows;  // of a vector, and of a panel
   std::vector<Run> runs;
 
   int64_t cost(int64_t rows, int64_t senders) const { return (rows + lanes - 1) / lanes * (senders + 8); }
@@ -140,8 +143,8 @@ class Plan {
 
   void add_panels(const Run& run, int panels_in_tile) {
     int in_tile = 0;
-    for (int64_t row = run.first; row < run.last; row += 2 * lanes) {
-      const int count = int(std::min<int64_t>(2 * lanes, run.last - row));
+    for (int64_t row = run.first; row < run.last; row += rows) {
+      const int count = int(std::min<int64_t>(rows, run.last - row));
       if (in_tile == 0) tiles.push_back({int64_t(panels.size()), 0});
       panels.push_back({row, count, count > lanes ? 2 : 1});
       for (int64_t r = 0; r < call.ranges; ++r) spans.push_back(span_of(row, count, r));

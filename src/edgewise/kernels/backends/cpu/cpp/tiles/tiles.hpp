@@ -58,6 +58,7 @@ struct Tiles {
   std::vector<uint8_t> ready;
   A* dbias = nullptr;   // of one part of the batch
   bool adding = false;  // to what its members before have left there
+  mutable bool finite = true;  // what was read so far of pairs that are masked
 
   Tiles(const Tiling& call, const Plan& plan)
       : call(call), plan(plan), C(call.channels), D(call.values), C_whole((C + W - 1) / W * W),
@@ -101,6 +102,19 @@ struct Tiles {
     return {room, whole};
   }
 
+  void check(Rows of, int64_t count, int width) const {
+    Vector<A> sum{};
+    A rest = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const A* x = of.x + i * of.stride;
+      int c = 0;
+      for (; c + W <= width; c += W) sum += load(x + c) - load(x + c);  // 0, or NaN
+      for (; c < width; ++c) rest += x[c] - x[c];
+    }
+    for (int i = 0; i < W; ++i) rest += sum[i];
+    finite = finite && rest == 0;
+  }
+
   // Prefetches what a small tile will read, as it is too short for the machine to see where the rows lead.
   void prefetch_tile(int64_t b, int h, PanelRange tile) const {
     const Panel &first = plan.panels[tile.first], &last = plan.panels[tile.last - 1];
@@ -115,12 +129,17 @@ struct Tiles {
     }
   }
 
+  // The senders among first .. last - 1 that every receiver of a panel has an edge to.
+  std::pair<int64_t, int64_t> unmasked(const Panel& panel, int64_t r, int64_t first, int64_t last) const {
+    const Span& span = plan.span(&panel - plan.panels.data(), r);
+    const int64_t whole = std::clamp(span.inner_first, first, last);
+    return {whole, std::max(whole, std::clamp(span.inner_last, first, last))};
+  }
+
   // Scores of pairs outside the graph become -inf.
   template <int N>
   void mask(A* s, const Panel& panel, int64_t r, int64_t first, int64_t last) const {
-    const Span& span = plan.span(&panel - plan.panels.data(), r);
-    const int64_t whole = std::clamp(span.inner_first, first, last);
-    const int64_t rest = std::max(whole, std::clamp(span.inner_last, first, last));
+    const auto [whole, rest] = unmasked(panel, r, first, last);
     if (whole == first && rest == last) return;
     alignas(64) A starts[N * W], stops[N * W];  // as numbers: whole ones below 2^24 are exact, others are cut to the span
     for (int i = 0; i < N * W; ++i) {

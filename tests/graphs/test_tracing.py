@@ -1,0 +1,60 @@
+import pytest
+import torch
+
+from edgewise import Graph, GraphError, aggregate, collect, radius_graph
+from edgewise.graphs.tracing import is_real, is_traced, is_transformed, plain, untransformed
+
+N = 12
+
+
+def test_transforms_are_noticed_while_they_last():
+    noticed = []
+
+    def look(x):
+        noticed.append((is_transformed(), is_traced(), is_real(x)))
+        with untransformed(()):
+            noticed.append((is_transformed(), is_traced(), is_real(torch.ones(1))))
+        return x.sum()
+
+    torch.func.grad(look)(torch.ones(2))
+    torch.func.vmap(look)(torch.ones(2, 2))
+    look(torch.ones(2))
+    inside, outside = (True, True, False), (False, False, True)
+    assert noticed == [inside, outside, inside, outside, outside, outside]
+
+
+def test_integers_are_plain_again():
+    seen = []
+
+    def keep(x):
+        wrapped = (x > 0).long() + 1
+        seen.append(plain((wrapped, 3)))
+        return x.sum()
+
+    torch.func.grad(keep)(torch.tensor([1.0, -1.0]))
+    ((index, three),) = seen
+    assert index.tolist() == [2, 1]
+    assert three == 3
+    assert index.data_ptr()
+
+
+def test_a_graph_built_inside_a_transform_is_a_plain_graph():
+    made = []
+
+    def stretched(x):
+        made.append(radius_graph(x, 2.0))
+        d = x[made[-1].senders] - x[made[-1].receivers]
+        return collect(made[-1], (d * d).sum(-1, keepdim=True)).sum()
+
+    x = torch.randn(N, 3, dtype=torch.float64)
+    found = torch.func.grad(stretched)(x)
+    leaf = x.clone().requires_grad_()
+    stretched(leaf).backward()
+    torch.testing.assert_close(found, leaf.grad)
+    assert made[0].senders.tolist() == made[1].senders.tolist()
+    assert made[0].transpose()[0].senders.tolist() == made[1].transpose()[0].senders.tolist()
+
+
+def test_vmap_over_a_graph_is_refused_with_what_would_be_right():
+    with pytest.raises(GraphError, match=r"vmap cannot batch a graph.*Graph\.batch joins several"):
+        torch.func.vmap(lambda e: aggregate(Graph.from_csr(e, e[:0], 3), torch.ones(3, 1)))(torch.zeros(2, 4).long())

@@ -1,0 +1,193 @@
+"""Sizes of zero, points far from the origin, huge rules, and tensors that are written behind a graph's back."""
+
+import itertools
+
+import pytest
+import torch
+
+from edgewise import (
+    Additive,
+    Dot,
+    EdgewiseError,
+    GatedAdditive,
+    Gaussian,
+    Graph,
+    GraphError,
+    Kernel,
+    ShapeError,
+    Uniform,
+    aggregate,
+    attend,
+    blocks,
+    causal,
+    collect,
+    complete,
+    window,
+)
+
+ON_CPU = [None, "native", "tiled", "dense", "segment", "factored", "reference"]
+
+
+def drawn(receivers, senders, edges=9):
+    if not (receivers and senders):
+        return Graph.from_edge_index(torch.zeros(2, 0).long(), senders, receivers)
+    generator = torch.Generator().manual_seed(0)
+    ends = [torch.randint(size, (edges,), generator=generator) for size in (senders, receivers)]
+    return Graph.from_edge_index(torch.stack(ends), senders, receivers)
+
+
+GRAPHS = {
+    "edges": drawn,
+    "no edges": lambda receivers, senders: drawn(receivers, senders, 0),
+    "causal": lambda receivers, senders: causal(receivers),
+    "complete": complete,
+    "blocks": lambda receivers, senders: blocks([receivers, senders]),
+    "window": lambda receivers, senders: window(receivers, 2),
+}
+SCORES = {
+    "dot": lambda heads, channels: Dot(),
+    "additive": lambda heads, channels: Additive(),
+    "gated": lambda heads, channels: GatedAdditive(torch.ones(heads, channels)),
+    "gaussian": lambda heads, channels: Gaussian(),
+    "uniform": lambda heads, channels: Uniform(),
+    "kernel": lambda heads, channels: Kernel(torch.exp),
+}
+
+
+@pytest.mark.parametrize("backend", ON_CPU)
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_attention_of_nothing_is_nothing(kind, backend):
+    for receivers, senders, heads, channels, values in itertools.product((0, 4), (0, 4), (0, 2), (0, 3), (0, 3)):
+        graph = GRAPHS[kind](receivers, senders)
+        for batch, (name, score) in itertools.product(((), (0,), (2,)), SCORES.items()):
+            width = 1 if name == "additive" else channels
+            sizes = (graph.num_receivers, width), (graph.num_senders, width), (graph.num_senders, values)
+            q, k, v = (torch.randn(*batch, rows, heads, last, requires_grad=True) for rows, last in sizes)
+            ends = (None, None) if name == "uniform" else (q, k)
+            try:
+                y = attend(graph, *ends, v, score(heads, channels), backend=backend)
+            except EdgewiseError:
+                assert backend is not None or heads == 0
+                continue
+            assert y.shape == (*batch, graph.num_receivers, heads, values)
+            assert y.isfinite().all()
+            assert y.requires_grad
+            y.sum().backward()
+            assert v.grad is not None
+            assert v.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("backend", [None, "native", "segment", "reference"])
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_sums_of_nothing_are_nothing(kind, backend):
+    for receivers, senders, channels, reduce in itertools.product(
+        (0, 4), (0, 4), (0, 3), ("sum", "mean", "max", "min")
+    ):
+        graph = GRAPHS[kind](receivers, senders)
+        for batch in ((), (0,), (2,)):
+            x = torch.randn(*batch, graph.num_senders, channels, requires_grad=True)
+            y = aggregate(graph, x, torch.rand(graph.num_edges), reduce, backend=backend)
+            m = torch.randn(*batch, graph.num_edges, channels, requires_grad=True)
+            z = collect(graph, m, reduce, backend=backend)
+            assert y.shape == z.shape == (*batch, graph.num_receivers, channels)
+            (y.sum() + z.sum()).backward()
+            assert x.grad is not None and m.grad is not None
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("kind", ["edges", "complete", "window"])
+def test_a_gaussian_loses_no_digits_far_from_the_origin(kind, scale, offset):
+    def written_out(q, k, v):
+        s = (q[i] - k[j]).square().sum(-1) / -2
+        pairs = s.new_full((40, 40, s.shape[1]), float("-inf")).index_put((i, j), s)
+        top = pairs.detach().amax(1).clamp(min=-1e30)
+        w = (s - top[i]).exp()
+        total = torch.zeros_like(top).index_add(0, i, w)
+        weights = w / torch.where(total == 0, 1, total)[i]
+        return torch.zeros_like(v).index_add(0, i, weights.unsqueeze(-1) * v[j])
+
+    def results(function, q, k, v):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        y = function(*leaves)
+        y.square().sum().backward()
+        return [y.detach(), *(x.grad for x in leaves)]
+
+    ours, plain = [0.0] * 4, [0.0] * 4  # sums of squared errors of y, dq, dk and dv
+    for seed in range(12):
+        graph = GRAPHS[kind](40, 40) if kind != "edges" else drawn_once(seed)
+        i, j = graph.receivers, graph.senders
+        q, k, v = torch.randn(3, 40, 2, 8, generator=torch.Generator().manual_seed(seed))
+        q, k = q * scale + offset, k * scale + offset
+        exact = results(written_out, *(x.double() for x in (q, k, v)))
+        for errors, function in ((ours, lambda q, k, v: attend(graph, q, k, v, Gaussian())), (plain, written_out)):  # noqa: B023
+            for n, (a, b) in enumerate(zip(results(function, q, k, v), exact, strict=True)):
+                errors[n] += float((a - b).square().sum())
+    assert all(a <= 4 * b for a, b in zip(ours, plain, strict=True)), (ours, plain)
+
+
+def drawn_once(seed):
+    """A graph without parallel edges."""
+    return Graph.from_edge_index(
+        (torch.rand(40, 40, generator=torch.Generator().manual_seed(seed)) < 0.1).nonzero().t(), 40
+    )
+
+
+def test_edges_of_a_rule_are_counted_without_listing_anything():
+    for graph in (window(10**9, 3), causal(10**9), complete(10**9), window(10**9, 2, dilation=5, sides="past")):
+        assert graph.num_edges > 10**9
+    assert window(10**9, 3).num_edges == 7 * 10**9 - 12
+    assert causal(10**9).num_edges == 10**9 * (10**9 + 1) // 2
+    for n, radius, dilation, sides in itertools.product((1, 2, 9), (0, 1, 4, 12), (1, 2, 3), ("both", "past")):
+        graph = window(n, radius, dilation, sides)
+        assert graph.num_edges == int(graph.dense_mask().sum())
+    for n, senders, offset in itertools.product((0, 3, 5), (0, 4, 9), (0, 2, 7)):
+        graph = causal(n, senders, offset)
+        assert graph.num_edges == int(graph.dense_mask().sum())
+
+
+def test_a_graph_that_was_written_is_refused():
+    x = torch.randn(6, 2, 4)
+    for name, index in (("senders", 0), ("offsets", 1), ("receivers", 0)):
+        graph = drawn(6, 6)
+        attend(graph, x, x, x)
+        getattr(graph, name)[index] = 10**9
+        for call in (lambda: attend(graph, x, x, x), lambda: aggregate(graph, x[:, 0]), lambda: graph.transpose()):  # noqa: B023
+            with pytest.raises(GraphError, match=rf"immutable, but its {name} were written in place"):
+                call()
+    graph = drawn(6, 6)
+    graph.senders[0] = 10**9  # before anything was computed with it
+    with pytest.raises(GraphError, match="immutable"):
+        attend(graph, x, x, x)
+
+
+def test_the_public_operators_refuse_what_would_lead_them_out_of_memory():
+    offsets, index, edge = (
+        torch.tensor([0, 1, 2]),
+        torch.tensor([0, 1], dtype=torch.int32),
+        torch.zeros(0, dtype=torch.int32),
+    )
+    x = torch.randn(1, 2, 1, 4)
+    product = torch.ops.edgewise.product
+    torch.testing.assert_close(product(x, None, [offsets, index, edge], [], 0), x)
+    far, short = torch.tensor([0, 10**9], dtype=torch.int32), torch.tensor([0, 1, 7])
+    for structure in ([offsets, far, edge], [short, index, edge], [offsets, index.long(), edge], [offsets, index, far]):
+        with pytest.raises(ShapeError):
+            product(x, None, structure, [], 0)
+    with pytest.raises(ShapeError, match="row by row"):
+        product(torch.randn(1, 2, 4, 2).transpose(2, 3), None, [offsets, index, edge], [], 0)
+    index[0] = 10**9  # what was right is checked again once it was written
+    with pytest.raises(ShapeError, match="index must lie in"):
+        product(x, None, [offsets, index, edge], [], 0)
+
+
+@pytest.mark.parametrize("backend", [None, "native", "tiled", "dense", "segment"])
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_gradients_beyond_the_neighbours_of_a_nan_are_finite(name, backend):
+    graph, bad = window(40, 1), 17
+    leaves = {key: torch.randn(40, 2, 8, generator=torch.Generator().manual_seed(n)) for n, key in enumerate("qkv")}
+    leaves[name][bad] = float("nan")
+    leaves = {key: x.requires_grad_() for key, x in leaves.items()}
+    attend(graph, *leaves.values(), backend=backend).sum().backward()
+    far = (torch.arange(40) - bad).abs() > 2
+    assert all(x.grad[far].isfinite().all() for x in leaves.values())

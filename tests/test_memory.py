@@ -1,0 +1,49 @@
+import pytest
+
+from edgewise import ConfigError, GraphError, causal, complete, memory, plan, window
+
+
+def test_the_memory_of_the_machine_is_known_and_a_container_may_have_less(monkeypatch, tmp_path):
+    known = memory.machine.__wrapped__()
+    assert known is None or known > 2**27
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "LIMITS", (str(limit),))
+    for text, expected in (("12345\n", 12345), ("max\n", memory.machine.__wrapped__())):
+        limit.write_text(text)
+        assert memory.machine.__wrapped__() == expected
+
+
+def test_what_is_too_large_is_said_with_both_sizes(monkeypatch):
+    monkeypatch.setattr(memory, "machine", lambda: 10**9)
+    memory.check_fits(5 * 10**8, "a table")
+    with pytest.raises(
+        ConfigError, match=r"^a table takes 2\.0 TB, and there are 1\.0 GB of memory, of which one value may take 50%$"
+    ):
+        memory.check_fits(2 * 10**12, "a table", ConfigError)
+    monkeypatch.setattr(memory, "machine", lambda: None)
+    memory.check_fits(10**30, "a table")
+
+
+def test_sizes_are_written_as_a_person_does():
+    assert [memory.in_words(size) for size in (0, 999, 1000, 1.75e12, 3e18)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "1.8 TB",
+        "3,000.0 PB",
+    ]
+
+
+def test_what_would_not_fit_in_memory_is_refused_before_it_is_allocated():
+    for read in (
+        lambda: causal(10**7).senders,
+        lambda: causal(10**7).dense_mask(),
+        lambda: complete(10**7).edge_index(),
+        lambda: causal(10**7).transpose()[0].senders,
+        lambda: window(10**11, 3).ranges(),
+    ):
+        with pytest.raises(
+            GraphError, match=r"takes [\d,.]+ [TPG]B, and there are .* of memory, of which one value may take 50%"
+        ):
+            read()
+    assert plan(causal(10**6)).choice == "tiled"
