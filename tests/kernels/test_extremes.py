@@ -191,3 +191,14 @@ def test_gradients_beyond_the_neighbours_of_a_nan_are_finite(name, backend):
     attend(graph, *leaves.values(), backend=backend).sum().backward()
     far = (torch.arange(40) - bad).abs() > 2
     assert all(x.grad[far].isfinite().all() for x in leaves.values())
+
+
+@pytest.mark.parametrize("backend", [None, "segment", "reference"])
+@pytest.mark.parametrize("score", [Uniform(), Dot()])
+def test_returned_weights_have_a_number_for_each_member_edge_and_head(score, backend):
+    for batch in ((), (2,), (2, 3)):
+        v = torch.randn(*batch, 4, 3, 5)
+        ends = (v, v) if score.needs_ends else (None, None)
+        _, p = attend(causal(4), *ends, v, score, return_weights=True, backend=backend)
+        assert p.shape == (*batch, 10, 3)
+        torch.testing.assert_close(p.sum(-2), torch.full((*batch, 3), 4.0))

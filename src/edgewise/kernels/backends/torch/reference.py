@@ -86,7 +86,7 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
         y = torch.einsum("...ijh,...jhc->...ihc", p_ij, call.v)
     else:  # without an edge, 0 · NaN would be NaN
         y = torch.where(weight_ij.unsqueeze(-1) > 0, p_ij.unsqueeze(-1) * call.v.unsqueeze(-4), 0).sum(-3)
-    return (y, p_e) if call.return_weights else y
+    return (y, p_e.expand(*call.v.shape[:-3], *p_e.shape[-2:])) if call.return_weights else y
 
 
 def _record(graph: Graph, message: Message[Any], reduce: str | None) -> Tensor | tuple[Tensor, ...]:

@@ -1,0 +1,122 @@
+"""Errors of every score are at most twice those of plain PyTorch in the same dtype; threads and runs change no bit."""
+
+import random
+
+import pytest
+import torch
+from torch import Tensor
+
+from edgewise import Additive, Dot, EdgeBias, GatedAdditive, Gaussian, Graph, Uniform, attend
+from kernels.random_calls import random_graph
+
+KINDS = ("dot", "additive", "gated", "gaussian", "uniform", "dot with a bias")
+
+
+def case(seed: int) -> tuple[Graph, str, dict[str, Tensor]]:
+    """A graph with edges, a score, and float32 numbers at any offset and scale."""
+    draw = random.Random(seed)
+    graph = random_graph(draw)
+    while not graph.num_edges:
+        graph = random_graph(draw)
+    kind, heads = draw.choice(KINDS), draw.choice((1, 2, 4))
+    width, values = 1 if kind == "additive" else draw.choice((1, 3, 8, 16, 32)), draw.choice((1, 4, 16, 33))
+    generator = torch.Generator().manual_seed(seed)
+    scale = draw.choice((0.01, 1.0, 1.0, 3.0))
+    offset = draw.choice((0.0, 1.0, 1e3)) if kind == "gaussian" else draw.choice((0.0, 1.0))
+    shapes = {
+        "q": (graph.num_receivers, heads, width),
+        "k": (graph.num_senders, heads, width),
+        "v": (graph.num_senders, heads, values),
+        "a": (heads, width),
+        "bias": (graph.num_edges, heads),
+    }
+    drawn = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    for name in ("q", "k"):
+        drawn[name] = drawn[name] * scale + offset
+    drawn["v"] = drawn["v"] + draw.choice((0.0, 1.0, 100.0))
+    return graph, kind, drawn
+
+
+def ours(graph: Graph, kind: str, x: dict[str, Tensor]) -> Tensor:
+    if kind == "uniform":
+        return attend(graph, None, None, x["v"], Uniform())
+    scores = {
+        "dot": Dot(), "additive": Additive(), "gated": GatedAdditive(x["a"]), "gaussian": Gaussian(),
+        "dot with a bias": Dot() + EdgeBias(x["bias"]),
+    }  # fmt: skip
+    return attend(graph, x["q"], x["k"], x["v"], scores[kind])
+
+
+def plain(graph: Graph, kind: str, x: dict[str, Tensor]) -> Tensor:
+    """The equation, edge by edge, in the dtype of its inputs."""
+    i, j = graph.receivers, graph.senders
+    q, k, v = x["q"][i], x["k"][j], x["v"][j]
+    if kind == "uniform":
+        s = v.new_zeros(v.shape[:2])
+    elif kind == "gaussian":
+        s = (q - k).square().sum(-1) / -2
+    elif kind == "additive":
+        s = torch.nn.functional.leaky_relu((q + k).squeeze(-1), 0.2)
+    elif kind == "gated":
+        s = (x["a"] * torch.nn.functional.leaky_relu(q + k, 0.2)).sum(-1)
+    else:
+        s = (q * k).sum(-1) * q.shape[-1] ** -0.5
+    s = s + x["bias"] if kind == "dot with a bias" else s
+    top = s.detach().new_full((graph.num_receivers, s.shape[1]), float("-inf"))
+    top = top.scatter_reduce(0, i[:, None].expand_as(s), s.detach(), "amax")
+    w = (s - top[i]).exp()
+    total = torch.zeros_like(top).index_add(0, i, w)
+    p = w / total[i]
+    return v.new_zeros(graph.num_receivers, *v.shape[1:]).index_add(0, i, p.unsqueeze(-1) * v)
+
+
+def results(function, graph, kind, drawn, dtype) -> list[Tensor]:
+    leaves = {name: x.to(dtype).requires_grad_() for name, x in drawn.items()}
+    y = function(graph, kind, leaves)
+    dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    (y * dy).sum().backward()
+    return [y.detach(), *(x.grad for x in leaves.values() if x.grad is not None)]
+
+
+def check(seed: int) -> tuple[float, float]:
+    """The squared errors of a case, ours and plain PyTorch's, relative to the largest number of each result."""
+    graph, kind, drawn = case(seed)
+    exact = results(plain, graph, kind, drawn, torch.float64)
+    errors = []
+    for function in (ours, plain):
+        found = results(function, graph, kind, drawn, torch.float32)
+        parts = [
+            ((a - b).abs().max() / b.abs().max().clamp(min=1e-20)).item() for a, b in zip(found, exact, strict=True)
+        ]
+        errors.append(parts)
+    for a, b in zip(*errors, strict=True):  # within twice, and one unit in the last place of the largest number
+        assert a <= 2 * b + 2**-22, f"{seed}: {graph} {kind}: {a:.1e}, plain PyTorch {b:.1e}"
+    return max(errors[0]), max(errors[1])
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_errors_are_at_most_twice_those_of_plain_pytorch(block):
+    for seed in range(25 * block, 25 * (block + 1)):
+        check(seed)
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(3600)
+def test_errors_of_a_thousand_cases():
+    for seed in range(1000):
+        check(seed)
+
+
+def test_threads_and_runs_change_no_bit():
+    before = torch.get_num_threads()
+    try:
+        for seed in range(40):
+            graph, kind, drawn = case(seed)
+            bits = []
+            for threads in (1, 2, 4, 1):
+                torch.set_num_threads(threads)
+                bits.append(results(ours, graph, kind, drawn, torch.float32))
+            for other in bits[1:]:
+                assert all(torch.equal(a, b) for a, b in zip(bits[0], other, strict=True)), (seed, graph, kind)
+    finally:
+        torch.set_num_threads(before)
