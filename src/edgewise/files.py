@@ -75,7 +75,8 @@ def write_file(path: Path, content: bytes) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it that are missing, so that they would survive a power cut."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    if made:
+        path.mkdir(parents=True, exist_ok=True)
     for folder in made:
         flush(folder.parent)
 

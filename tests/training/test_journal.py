@@ -1,14 +1,18 @@
 """The journal and the display: lines that survive, one writer at a time, and quiet where nobody watches."""
 
+import hashlib
 import json
 import re
 import sys
+from contextlib import closing
+from random import Random
 
 import pytest
 
 from edgewise.errors import CheckpointError, ConfigError, installing
 from edgewise.training import journal as module
-from edgewise.training.journal import Display, Journal
+from edgewise.training.journal import Display, Journal, digest
+from faults import Disk
 
 
 def test_lines_are_on_the_disk_at_once_and_can_be_cut(tmp_path):
@@ -23,6 +27,39 @@ def test_lines_are_on_the_disk_at_once_and_can_be_cut(tmp_path):
     journal.close()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 3]
+
+
+def test_a_line_is_whole_where_a_write_takes_half_of_it(tmp_path):
+    disk = Disk(tmp_path, "short", at=3)
+    with disk.attached(), closing(Journal(tmp_path)) as journal:
+        journal.write({"step": 1, "loss": 0.5})
+        known = journal.known()
+    assert [call.split()[0] for call in disk.calls] == ["create", "fsync", "write", "write", "fsync"]
+    content = b'{"step": 1, "loss": 0.5}\n'
+    assert (tmp_path / "metrics.jsonl").read_bytes() == content
+    assert known == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def test_the_file_survives_a_power_cut_with_what_is_known_of_it(tmp_path):
+    (tmp_path / "run").mkdir()
+    disk = Disk(tmp_path / "run")
+    with disk.attached(), closing(Journal(tmp_path / "run")) as journal:
+        journal.write({"step": 1})
+        journal.known()
+        journal.write({"step": 2})
+    left = disk.power_cut(tmp_path / "left", Random(0), folders=0, files=0)
+    assert (left / "metrics.jsonl").read_bytes() == b'{"step": 1}\n'
+
+
+def test_a_file_that_cannot_be_read_whole_is_not_hashed_and_not_held(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(b"{}\n" * 99)
+    whole = digest(tmp_path / "metrics.jsonl").hexdigest()
+    for fault, message in (("EIO", "Input/output error"), ("short", "297 bytes could not be read")):
+        disk = Disk(tmp_path, fault, at=1, reading=True)
+        with disk.attached(), pytest.raises(CheckpointError, match=rf"metrics\.jsonl: {message}"):
+            Journal(tmp_path)
+    with Disk(tmp_path, "trickle", reading=True).attached(), closing(Journal(tmp_path)) as journal:
+        assert journal.known() == {"bytes": 297, "sha256": whole}
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):

@@ -39,6 +39,6 @@ def test_four_kills_change_nothing(tmp_path):
 
 @pytest.mark.endurance
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["forked", "fresh"])
-def test_twenty_kills_change_nothing(tmp_path, kind):
-    check(killed(tmp_path, 20, kind))
+@pytest.mark.parametrize(("kills", "kind"), [(100, "forked"), (20, "fresh")])
+def test_many_kills_change_nothing(tmp_path, kills, kind):
+    check(killed(tmp_path, kills, kind))

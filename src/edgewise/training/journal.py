@@ -1,5 +1,6 @@
 """What a run reports while it trains: `metrics.jsonl`, a progress bar or a few lines, and TensorBoard where wanted."""
 
+import errno
 import hashlib
 import json
 import os
@@ -31,16 +32,23 @@ class Journal:
         with self.writing():
             self.file = self.path.open("ab", buffering=0)
         try:
+            self._claim(run)
+            self.curves = summary_writer()(str(run / "tensorboard")) if tensorboard else None
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _claim(self, run: Path) -> None:
+        """Lock the file, make its name survive a power cut, and hash what it holds."""
+        try:
             lock(self.file)
         except BlockingIOError:
-            self.file.close()
             raise ConfigError(f"another process is training {run}; wait for it or stop it") from None
         except OSError:
             pass  # a file system without locks
         with self.writing():
-            flush(run)  # the file's name
+            flush(run)
             self.digest = digest(self.path)
-        self.curves = summary_writer()(str(run / "tensorboard")) if tensorboard else None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -87,6 +95,8 @@ def digest(path: Path, length: int | None = None) -> "hashlib._Hash":
         while chunk := file.read(min(CHUNK, left)):
             sha256.update(chunk)
             left -= len(chunk)
+    if left:
+        raise OSError(errno.EIO, f"{left:,} bytes could not be read", str(path))
     return sha256
 
 
