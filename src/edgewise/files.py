@@ -1,12 +1,93 @@
-"""Files that appear whole, and where what one process has prepared is cached for later ones."""
+"""Files: read within bounds, written whole, and where what one process has prepared is cached for later ones."""
 
+import json
 import os
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+
+from edgewise.errors import DataError, EdgewiseError
+
+MAX_JSON = 1 << 23  # bytes of a JSON file; "[]," takes 25 times as much in memory
+MAX_HEADER = 1 << 22
+SHOWN = 200  # characters of a parser's own words in a message
+
+
+@contextmanager
+def reading(path: Path | str, expected: str, error: type[EdgewiseError] = DataError) -> Iterator[None]:
+    """The boundary around every parser that is not ours: whatever it raises is an error that names the file.
+
+    Symbols     expected = what the file is not, such as "a CSV file"
+    Edge cases  our own errors and a user's interrupt pass; a panic of a parser in Rust, no `Exception`, does not
+
+    Example
+        >>> with reading("names.json", "a list of names"):
+        ...     json.loads("[")
+        Traceback (most recent call last):
+            ...
+        edgewise.errors.DataError: names.json: not a list of names (Expecting value: line 1 column 2 (char 1))
+    """
+    try:
+        yield
+    except EdgewiseError:
+        raise
+    except BaseException as cause:
+        if not isinstance(cause, Exception) and type(cause).__name__ != "PanicException":
+            raise
+        what = " ".join(str(cause).split())[:SHOWN] or type(cause).__name__
+        raise error(f"{path}: not {expected} ({what})") from cause
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """A whole file, or a DataError that names it: missing, a directory, unreadable, or longer than max_bytes."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{path}: cannot be read ({reason})") from error
+    if len(content) > max_bytes:
+        raise DataError(f"{path}: longer than the {max_bytes:,} bytes that such a file may have")
+    return content
+
+
+def read_json(path: Path, expected: str, max_bytes: int = MAX_JSON) -> Any:
+    """The data of a JSON file; what is none, nests too deeply or is too long is a DataError that names the file."""
+    content = read_bytes(path, max_bytes)
+    with reading(path, expected):
+        return json.loads(content)
+
+
+def check_header(path: Path, content: bytes) -> None:
+    """Refuse a file of safetensors with a header of more than `MAX_HEADER` bytes: a tensor of no values takes a hundred
+    bytes of it, and thousands in memory."""
+    if int.from_bytes(content[:8], "little") > MAX_HEADER:
+        raise DataError(f"{path}: not a file of safetensors with a header of at most {MAX_HEADER:,} bytes")
+
+
+def gunzip(path: Path, content: bytes, max_bytes: int) -> bytes:
+    """What a gzip file holds, or a DataError that names it: damaged, cut off, or longer than max_bytes."""
+    reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    with reading(path, "an intact gzip file"):
+        unpacked = reader.decompress(content, max_bytes + 1)
+    if len(unpacked) > max_bytes:
+        raise DataError(f"{path}: unpacks to more than the {max_bytes:,} bytes that it may have")
+    if not reader.eof:
+        raise DataError(f"{path}: not an intact gzip file (it ends too early)")
+    return unpacked
+
+
+def decode(path: Path, content: bytes) -> str:
+    """UTF-8 text without its byte order mark, or a DataError that names the file and the first wrong byte."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
 
 
 def cache_path(*parts: str) -> Path:

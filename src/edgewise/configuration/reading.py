@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from edgewise.errors import ConfigError
+from edgewise.files import reading
 
 LARGEST = 1024 * 1024  # bytes of a YAML file
 
@@ -29,12 +30,8 @@ def read_yaml(path: Path, largest: int = LARGEST) -> Any:
 
 def parse_yaml(text: str, name: str) -> Any:
     """Plain data from YAML's notation; tags, aliases and what nests without end are refused."""
-    try:
+    with reading(repr(name), "valid YAML", ConfigError):
         return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name!r} is not valid YAML: {' '.join(str(error).split())}") from error
-    except (RecursionError, ValueError) as error:
-        raise ConfigError(f"{name!r} is not valid YAML: it nests too deeply or holds an impossible value") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -47,7 +44,9 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [(key.value, key.start_mark) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for number, (key, mark) in enumerate(keys):
-            if key in (earlier for earlier, _ in keys[:number]):
+        seen = set[str]()
+        for key, mark in keys:
+            if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"{key!r} is given twice", mark)
+            seen.add(key)
         return super().construct_mapping(node, deep)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.tasks.core.source import Remote, fetch, find_folder, read_bytes, unpacked
+from edgewise.files import read_bytes
+from edgewise.tasks.core.source import Remote, fetch, find_folder, unpacked
 
 CONTENT = b"real data" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

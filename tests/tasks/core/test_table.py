@@ -23,7 +23,7 @@ def parquet(folder, **columns):
 def test_a_csv_file(tmp_path):
     path = tmp_path / "nodes.csv"
     path.write_text('name,size\n"a, b",1\n\n c ,2.5\n', encoding="utf-8-sig")
-    table = read_table(path, ["size"])
+    table = read_table(path, ["size"], ["name"])
     assert len(table) == 2
     assert table.texts("name") == ["a, b", "c"]
     assert table.numbers("size").tolist() == [1, 2.5]

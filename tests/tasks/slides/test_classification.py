@@ -128,7 +128,7 @@ def test_simulated_slides_and_their_features_are_made_once(home, files, monkeypa
     batches = [next(iter(task.batches("valid", 2))) for task in (made, again)]
     assert torch.allclose(batches[0].x, batches[1].x, atol=1e-5)
     (home / "features.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(DataError, match="no weights of this extractor"):
+    with pytest.raises(DataError, match="not the weights of this extractor"):
         again.recall(home)
 
 

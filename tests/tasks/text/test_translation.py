@@ -224,7 +224,7 @@ def test_impossible_texts_are_refused(texts, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"plain", "damaged gzip"),
+        (b"plain", "not an intact gzip"),
         (gzip.compress(b"a line\n" * 100, mtime=0)[:-9], "ends too early"),
         (gzip.compress(b"\xff\xfe", mtime=0), "byte 0 is 0xff"),
     ],

@@ -8,7 +8,8 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from edgewise.files import cache_path, whole
+from edgewise.errors import DataError
+from edgewise.files import cache_path, reading, whole
 
 Tensors = dict[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -33,7 +34,7 @@ def cached(folder: str, key: object, make: Callable[[], Tensors], shapes: Shapes
                 time only
     """
     path = cache_path(folder, f"{digest(key)}.safetensors")
-    with suppress(OSError, safetensors.SafetensorError):
+    with suppress(DataError), reading(path, "cached tensors"):
         tensors: Tensors = safetensors.torch.load_file(path)
         if all(name in tensors and tensors[name].shape == shape for name, shape in (shapes or {}).items()):
             return tensors

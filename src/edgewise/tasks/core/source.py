@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import ssl
-import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,40 +74,6 @@ def unpacked(path: Path) -> Path:
     """The path itself, or for x.gz the path x where only that exists."""
     plain = path.with_suffix("")
     return plain if path.suffix == ".gz" and not path.exists() and plain.exists() else path
-
-
-def read_bytes(path: Path, max_bytes: int) -> bytes:
-    """A whole file, or a DataError that names it: missing, a directory, unreadable, or longer than max_bytes."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(content) > max_bytes:
-        raise DataError(f"{path}: longer than the {max_bytes:,} bytes that such a file may have")
-    return content
-
-
-def gunzip(path: Path, content: bytes, max_bytes: int) -> bytes:
-    """What a gzip file holds, or a DataError that names it: damaged, cut off, or longer than max_bytes."""
-    reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        unpacked = reader.decompress(content, max_bytes + 1)
-    except zlib.error as error:
-        raise DataError(f"{path}: a damaged gzip file ({error})") from error
-    if len(unpacked) > max_bytes:
-        raise DataError(f"{path}: unpacks to more than the {max_bytes:,} bytes that it may have")
-    if not reader.eof:
-        raise DataError(f"{path}: a damaged gzip file (it ends too early)")
-    return unpacked
-
-
-def decode(path: Path, content: bytes) -> str:
-    """UTF-8 text without its byte order mark, or a DataError that names the file and the first wrong byte."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
 
 
 class _StayOnHttps(HTTPRedirectHandler):

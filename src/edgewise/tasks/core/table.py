@@ -2,18 +2,26 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgewise.errors import DataError, EdgewiseError, installing
-from edgewise.tasks.core.source import read_bytes
+from edgewise.files import read_bytes, reading
+from edgewise.tasks.core.pages import check_pages
 
-MAX_BYTES = 1 << 30
-MAX_CELLS = 1 << 29  # a Parquet file of a few bytes can claim any number of rows
+MAX_BYTES = 1 << 28
+MAX_CELLS = 1 << 25  # 8 bytes each; a Parquet file of a few bytes can claim any number of rows
+MAX_ROWS = 1 << 23
+MAX_TEXTS = 1 << 28  # bytes in memory of all texts that differ
+ENTRY = 100  # bytes that a text takes beside itself where it is looked up
+MAX_LINE = 1 << 20  # characters
 ENDINGS = (".csv", ".parquet")
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -25,11 +33,12 @@ class Table:
     value.
 
     In place of a column of another type stands that type's name. The file calls each row "line" 2, 3, ... or "row" 0,
-    1, ..."""
+    1, ... Of a column of numbers, `wrong` has the first cell that is none."""
 
     path: Path
     columns: dict[str, Any]
     rows: tuple[str, Sequence[int]]
+    wrong: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows[1])
@@ -42,13 +51,13 @@ class Table:
         """A column of finite numbers."""
         column = self._column(name)
         if isinstance(column, np.ndarray):
-            values = column.astype(np.float64)
+            values = column.astype(np.float64, copy=False)
         else:
             values = np.array([_number(text) for text in column], dtype=np.float64)
         wrong = np.flatnonzero(~(np.abs(values) <= np.finfo(np.float32).max))
         if len(wrong):
-            shown = str(column[wrong[0]])[:40]
-            raise DataError(f"{self.at(int(wrong[0]))}: {name} is {shown!r}, not a finite number")
+            row, shown = self.wrong.get(name, (int(wrong[0]), str(column[wrong[0]])))
+            raise DataError(f"{self.at(row)}: {name} is {shown[:40]!r}, not a finite number")
         return values
 
     def texts(self, name: str) -> list[str]:
@@ -75,17 +84,21 @@ def find_table(place: Path, name: str) -> Path | None:
     return files[0] if files else None
 
 
-def read_table(path: Path, needed: Sequence[str]) -> Table:
-    """A file's columns by name.
+def read_table(path: Path, needed: Sequence[str], texts: Collection[str] = ()) -> Table:
+    """A file's columns by name; in a CSV file, those of `texts` hold texts and the others numbers.
 
     Errors      DataError: a file that is missing, malformed or too long, a column of `needed` that it lacks, or two of
                 one name. EdgewiseError: Parquet without pyarrow
     """
     content = read_bytes(path, MAX_BYTES)
-    names, table = (_read_parquet if path.suffix == ".parquet" else _read_csv)(path, content)
+    return (
+        _read_parquet(path, content, needed) if path.suffix == ".parquet" else _read_csv(path, content, needed, texts)
+    )
+
+
+def _check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:
     if not set(needed) <= set(names) or len(set(names)) < len(names):
         raise DataError(f"{path}: its columns are {', '.join(names)}; expected {', '.join(needed)}, each once")
-    return table
 
 
 def _number(text: str | None) -> float:
@@ -95,41 +108,81 @@ def _number(text: str | None) -> float:
         return float("nan")
 
 
-def _read_csv(path: Path, content: bytes) -> tuple[list[str], Table]:
-    try:
-        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+def lines_of(path: Path, content: bytes) -> Iterator[str]:
+    """The lines of a UTF-8 text, each with its end; one that has none for `MAX_LINE` characters is a DataError."""
+    file = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+    while line := file.readline(MAX_LINE + 1):
+        if len(line) > MAX_LINE:
+            raise DataError(f"{path}: a line is longer than {MAX_LINE:,} characters")
+        yield line
+
+
+def _read_csv(path: Path, content: bytes, needed: Sequence[str], texts: Collection[str]) -> Table:
+    with reading(path, "a CSV file"):
+        reader = csv.reader(lines_of(path, content), strict=True)
         names = next(reader, [])
-        rows = [(reader.line_num, row) for row in reader if row]  # a line with nothing in it is none
-    except (ValueError, csv.Error) as error:
-        raise DataError(f"{path}: not a CSV file ({error})") from error
-    for line, row in rows:
-        if len(row) != len(names):
-            raise DataError(f"{path}: line {line} does not have {len(names)} columns")
-    columns = {name: [row[place] for _, row in rows] for place, name in enumerate(names)}
-    return names, Table(path, columns, ("line", [line for line, _ in rows]))
+        _check_names(path, names, needed)
+        columns: list[Any] = [[] if name in texts else array("d") for name in names]
+        lines, wrong, seen = array("q"), dict[str, tuple[int, str]](), Texts(path)
+        for row in reader:
+            if not row:  # a line with nothing in it is none
+                continue
+            if len(row) != len(names):
+                raise DataError(f"{path}: line {reader.line_num} does not have {len(names)} columns")
+            lines.append(reader.line_num)
+            _check_size(path, len(lines), len(names))
+            for name, column, cell in zip(names, columns, row, strict=True):
+                if isinstance(column, list):
+                    column.append(seen.shared(cell))
+                    continue
+                column.append(_number(cell))
+                if not isfinite(column[-1]):
+                    wrong.setdefault(name, (len(lines) - 1, cell))
+    found = {n: c if isinstance(c, list) else np.frombuffer(c) for n, c in zip(names, columns, strict=True)}
+    return Table(path, found, ("line", lines), wrong)
 
 
-def _read_parquet(path: Path, content: bytes) -> tuple[list[str], Table]:
+class Texts:
+    """Texts of a file, each of which is in memory once, and together at most `MAX_TEXTS` bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size, self.seen = path, 0, dict[str, str]()
+
+    def shared(self, text: str) -> str:
+        """The text itself, or the same from before."""
+        known = self.seen.setdefault(text, text)
+        if known is text:
+            self.size += sys.getsizeof(text) + ENTRY
+            if self.size > MAX_TEXTS:
+                raise DataError(f"{self.path}: its texts take more than {MAX_TEXTS:,} bytes of memory")
+        return known
+
+
+def _check_size(path: Path, rows: int, columns: int) -> None:
+    if rows * columns > MAX_CELLS or rows > MAX_ROWS:
+        raise DataError(f"{path}: {rows:,} rows of {columns} columns are more than such a file may have")
+
+
+def _read_parquet(path: Path, content: bytes, needed: Sequence[str]) -> Table:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
         raise EdgewiseError(f"{path}: Parquet is read by pyarrow: {installing('parquet')}") from error
-    try:
+    with reading(path, "a Parquet file"):
         file = pq.ParquetFile(pa.BufferReader(content))
         claimed, names = file.metadata, list(file.schema_arrow.names)
-        size = sum(claimed.row_group(group).total_byte_size for group in range(claimed.num_row_groups))
-        if size > MAX_BYTES or claimed.num_rows * len(names) > MAX_CELLS:
-            raise DataError(
-                f"{path}: {claimed.num_rows:,} rows of {len(names)} columns are more than such a file may have"
-            )
-        table = file.read()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, EdgewiseError):
-            raise
-        raise DataError(f"{path}: not a Parquet file ({str(error)[:200]})") from error
-    columns = {name: _values(column) for name, column in zip(names, table.columns, strict=True)}
-    return names, Table(path, columns, ("row", range(table.num_rows)))
+        _check_names(path, names, needed)
+        _check_size(path, claimed.num_rows, claimed.num_columns)
+        check_pages(path, content, claimed)
+        types = {column.name: column.type for column in file.schema_arrow}
+        # A text that many rows share is in memory once, as in the file; and no list is read.
+        texts = [name for name, kind in types.items() if _is_text(kind)]
+        flat = [name for name, kind in types.items() if kind.num_fields == 0]
+        table = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts).read(flat)
+        columns = {name: str(kind) for name, kind in types.items()}
+        columns |= {name: _values(table[name]) for name in flat}
+    return Table(path, columns, ("row", range(claimed.num_rows)))
 
 
 def _values(column: Any) -> Any:
@@ -137,6 +190,8 @@ def _values(column: Any) -> Any:
     import pyarrow.types as types
 
     kind = column.type
+    if types.is_dictionary(kind) and _is_text(kind.value_type):
+        return [text for chunk in column.chunks for text in _shared(chunk)]
     if types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = kind.value_type
@@ -146,6 +201,16 @@ def _values(column: Any) -> Any:
         return column.cast("float64").to_numpy()
     if types.is_boolean(kind):
         return column.cast("int8").to_numpy()
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return column.to_pylist()
-    return str(kind)
+    return column.to_pylist() if _is_text(kind) else str(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+
+
+def _shared(chunk: Any) -> list[str | None]:
+    """The texts of a chunk, those that are equal one object."""
+    texts = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+    return texts[chunk.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)].tolist()

@@ -1,9 +1,9 @@
 """Molecules as graphs: atoms attend to the atoms that they are bonded to; read from SMILES by RDKit."""
 
 import csv
-import io
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,13 +12,17 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError, EdgewiseError, installing
+from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
-from edgewise.tasks.core.source import local_folder, read_bytes
+from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
+from edgewise.tasks.core.table import lines_of
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 
 T = TypeVar("T")
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 26
+MAX_MOLECULES = 1 << 18
+MAX_SMILES = 1 << 12  # characters; RDKit takes longer than linear time
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
 BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 HYBRIDS = ("SP", "SP2", "SP3")
@@ -60,7 +64,10 @@ def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]
 
 def parse(smiles: str) -> Any:
     """RDKit's molecule of a SMILES; a text that is none is a DataError."""
-    read = rdkit().MolFromSmiles(smiles)
+    if len(smiles) > MAX_SMILES:
+        raise DataError(f"a SMILES of {len(smiles):,} characters, of at most {MAX_SMILES:,}: {smiles[:80]!r}")
+    with reading(repr(smiles[:80]), "a molecule in SMILES"):
+        read = rdkit().MolFromSmiles(smiles)
     if read is None or read.GetNumAtoms() == 0:
         raise DataError(f"not a molecule in SMILES: {smiles[:80]!r}")
     return read
@@ -211,16 +218,16 @@ def read_each(path: Path, texts: Sequence[str], read: Callable[[str], T]) -> lis
 
 def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:
     """The SMILES and the numbers of a CSV file."""
-    try:
-        rows = csv.DictReader(io.StringIO(read_bytes(path, MAX_BYTES).decode("utf-8-sig")))
+    content = read_bytes(path, MAX_BYTES)
+    with reading(path, "a CSV file of SMILES and numbers"):
+        rows = csv.DictReader(lines_of(path, content))
         known = rows.fieldnames or ()
         if not {smiles, value} <= set(known):
             raise DataError(f"{path}: its columns are {', '.join(known)}; expected {smiles!r} and {value!r}")
-        pairs = [((row[smiles] or "").strip(), float(row[value] or "nan")) for row in rows]
-    except (ValueError, csv.Error) as error:
-        if isinstance(error, EdgewiseError):
-            raise
-        raise DataError(f"{path}: not a CSV file of SMILES and numbers ({error})") from error
+        first = islice(rows, MAX_MOLECULES + 1)
+        pairs = [((row[smiles] or "").strip(), float(row[value] or "nan")) for row in first]
+    if len(pairs) > MAX_MOLECULES:
+        raise DataError(f"{path}: more than the {MAX_MOLECULES:,} molecules that such a file may have")
     for line, (_, number) in enumerate(pairs, start=2):
         if not isfinite(number):
             raise DataError(f"{path}: line {line} has no finite number in {value!r}")

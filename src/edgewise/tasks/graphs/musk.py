@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -11,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import read_bytes, reading
 from edgewise.graphs import complete
-from edgewise.tasks.core.source import Remote, find_folder, read_bytes
+from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import FOLDS, Splits, dealt
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
@@ -23,6 +26,8 @@ FILE = Remote(
     sha256="70df92db207795ce7d3a8212d8f945a6b4b2d29eff2a5be1cfa11e8e36d02e9e",
     max_bytes=1 << 20,
 )
+COMPRESSED = 15  # the type of an element of a MATLAB file, version 5
+MAX_UNPACKED = 1 << 26  # bytes
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,20 @@ def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool
     return BagClassification("musk1", read_bags(find_folder("musk1", [FILE], folder, download) / FILE.name), fold, seed)
 
 
+def _check_unpacked(path: Path, content: bytes) -> None:
+    """Refuse a MATLAB file whose compressed elements unpack to more than they may."""
+    order = "<" if content[126:128] == b"IM" else ">"
+    place, unpacked = 128, 0
+    while place + 8 <= len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, place)
+        if kind == COMPRESSED:
+            packed = content[place + 8 : place + 8 + size]
+            unpacked += len(zlib.decompressobj().decompress(packed, MAX_UNPACKED - unpacked + 1))
+        if unpacked > MAX_UNPACKED:
+            raise DataError(f"{path}: unpacks to more than the {MAX_UNPACKED:,} bytes that it may have")
+        place += 8 + size
+
+
 def read_bags(path: Path) -> Bags:
     """A multiple-instance data set in the MATLAB format of PRTools: data, nlab and ident.milbag.
 
@@ -96,20 +115,22 @@ def read_bags(path: Path) -> Bags:
     from scipy.io import loadmat
 
     content = read_bytes(path, FILE.max_bytes)
-    try:
+    with reading(path, "a multiple-instance data set of PRTools"):
+        _check_unpacked(path, content)
         fields = loadmat(cast(Any, BytesIO(content)))["x"][0, 0]
         x = torch.from_numpy(fields["data"].astype("float32"))
         labels = fields["nlab"].astype("int64").ravel() - 1
         classes = tuple(str(name) for name in fields["lablist"][0, 0])
         owners = [str(name).strip() for name in fields["ident"]["milbag"][0, 0].ravel()]
-    except Exception as error:  # what a damaged file makes of a parser cannot be foreseen
-        raise DataError(f"{path}: not a multiple-instance data set of PRTools ({type(error).__name__})") from error
     if not len(x) == len(labels) == len(owners) or not len(x) or not bool(x.isfinite().all()):
         raise DataError(f"{path}: {len(x)} instances, {len(labels)} labels and {len(owners)} bags do not fit, or NaN")
     if labels.min() < 0 or labels.max() >= len(classes):
         raise DataError(f"{path}: labels {labels.min() + 1} to {labels.max() + 1}, but {len(classes)} classes")
     names = tuple(dict.fromkeys(owners))
-    members = [[row for row, owner in enumerate(owners) if owner == name] for name in names]
+    bags: dict[str, list[int]] = {name: [] for name in names}
+    for row, owner in enumerate(owners):
+        bags[owner].append(row)
+    members = [*bags.values()]
     # A bag is positive where one of its instances is.
     of_bags = torch.tensor([int(labels[rows].max()) for rows in members])
     return Bags(tuple(x[rows] for rows in members), of_bags, names, classes)

@@ -1,7 +1,6 @@
 """Graph data sets in the TU Dortmund folder format: NAME_A.txt, NAME_graph_indicator.txt and what goes with them."""
 
 import io
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,15 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import read_bytes, read_json, reading
 from edgewise.graphs import Graph
-from edgewise.tasks.core.source import local_folder, read_bytes
+from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import Splits, held_out
 from edgewise.tasks.graphs.prediction import GraphClassification, GraphRegression, Graphs
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 27
+MAX_NUMBERS = 1 << 24  # in one file; 8 bytes each
+MAX_FEATURES = 1 << 27  # nodes or edges times columns; one-hot labels can ask for as many columns as rows
 NEEDED = ("A", "graph_indicator")
 FOLDS = 10
 
@@ -75,10 +77,11 @@ def read_tudataset(folder: Path, name: str) -> TUFolder:
 def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None = None) -> Array:
     """The numbers of a file [lines, columns], separated by commas."""
     content = read_bytes(path, MAX_BYTES)
-    try:
+    numbers = sum(map(content.count, (b"\n", b"\r", b","))) + 1
+    if numbers > MAX_NUMBERS:
+        raise DataError(f"{path}: {numbers:,} numbers are more than the {MAX_NUMBERS:,} that such a file may have")
+    with reading(path, "a table of numbers"):
         table: Array = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=dtype, ndmin=2, comments=None)
-    except (ValueError, OverflowError) as error:
-        raise DataError(f"{path}: not a table of numbers ({error})") from error
     if columns is not None and table.shape[1] != columns:
         if table.size:
             raise DataError(f"{path}: {columns} numbers per line were expected, not {table.shape[1]}")
@@ -152,16 +155,12 @@ def folds(data: TUFolder, published: Path, fold: int, validate: bool) -> Splits:
 
 
 def _published(path: Path, fold: int, count: int) -> tuple[Tensor, ...]:
-    try:
-        held = json.loads(read_bytes(path, MAX_BYTES))
+    held = read_json(path, "a list of folds")
+    with reading(path, "a list of folds"):
         if not 0 <= fold < len(held):
             raise ConfigError(f"task.fold must be one of 0 to {len(held) - 1}, not {fold}")
         chosen, test = held[fold]["model_selection"][0], held[fold]["test"]
         parts = [np.array(part, dtype=np.int64).reshape(-1) for part in (chosen["train"], chosen["validation"], test)]
-    except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise DataError(f"{path}: not a list of folds ({type(error).__name__}: {error})") from error
     together = np.concatenate(parts)
     if together.min(initial=0) < 0 or together.max(initial=0) >= count or len(np.unique(together)) != len(together):
         raise DataError(f"{path}: fold {fold} names a graph twice, or one outside 0 to {count - 1}")

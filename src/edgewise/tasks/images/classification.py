@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import read_bytes, reading
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.models.signature import Features
 from edgewise.tasks.core.attention import last_attention, matrices
@@ -20,7 +21,6 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 
@@ -179,39 +179,38 @@ def read_image(path: Path, height: int, width: int) -> np.ndarray[Any, Any]:
     readers = {".npy": _read_npy, ".png": _read_png}
     if path.suffix.lower() not in readers:
         raise DataError(f"{path}: give a .npy or .png file, or a split and a number as in 'test:7'")
-    pixels = readers[path.suffix.lower()](path)
-    if pixels.shape != (height, width):
-        size = " x ".join(map(str, pixels.shape))
-        raise DataError(f"{path}: a grey image of {height} x {width} pixels was expected, this one is {size}")
+    pixels = readers[path.suffix.lower()](path, (height, width))
     if not np.isfinite(pixels).all():
         raise DataError(f"{path}: a grey value is not a finite number")
     return pixels
 
 
-def _read_npy(path: Path) -> np.ndarray[Any, Any]:
+def _check_size(path: Path, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if actual != expected:
+        height, width = expected
+        size = " x ".join(map(str, actual))
+        raise DataError(f"{path}: a grey image of {height} x {width} pixels was expected, this one is {size}")
+
+
+def _read_npy(path: Path, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
     read_bytes(path, MAX_BYTES)
-    try:
+    with reading(path, "a numpy array of numbers"):
         # Mapped rather than read, so that a header which promises terabytes allocates none; and never unpickled.
         pixels = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError, OverflowError, SyntaxError) as error:
-        raise DataError(f"{path}: not a numpy array of numbers ({error})") from error
-    if pixels.dtype.kind not in "buif":
-        raise DataError(f"{path}: not a numpy array of real numbers")
-    return pixels.astype(np.float32)
+        if pixels.dtype.kind not in "buif":
+            raise DataError(f"{path}: not a numpy array of real numbers")
+        _check_size(path, pixels.shape, shape)
+        return pixels.astype(np.float32)
 
 
-def _read_png(path: Path) -> np.ndarray[Any, Any]:
+def _read_png(path: Path, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
     import io
 
     from PIL import Image
 
     content = read_bytes(path, MAX_BYTES)
-    try:
-        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
-            if picture.mode not in ("1", "L"):
-                raise DataError(f"{path}: a grey picture of 8 bits was expected, not one of mode {picture.mode}")
-            return np.asarray(picture.convert("L"), dtype=np.float32)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: not a readable PNG picture ({error})") from error
+    with reading(path, "a readable PNG picture"), Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+        if picture.mode not in ("1", "L"):
+            raise DataError(f"{path}: a grey picture of 8 bits was expected, not one of mode {picture.mode}")
+        _check_size(path, (picture.height, picture.width), shape)
+        return np.asarray(picture.convert("L"), dtype=np.float32)

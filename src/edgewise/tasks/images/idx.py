@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from edgewise.errors import DataError
-from edgewise.tasks.core.source import gunzip, read_bytes
+from edgewise.files import gunzip, read_bytes
 
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 27  # MNIST has 47 MB
 UNSIGNED_BYTES = 0x08
 
 
@@ -20,7 +20,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]
     Symbols     dimensions = how many sizes the header must give: 1 for labels, 3 for images
     Shapes      -> uint8, as the header says
     Errors      DataError names the file: unreadable, damaged gzip, wrong magic number, truncated, trailing bytes
-    Cost        memory of at most twice the unpacked file, which may have 256 MiB
+    Cost        memory of at most twice the unpacked file, which may have 128 MiB
     Reference   LeCun, Cortes and Burges 1998
     """
     content = read_bytes(path, MAX_BYTES)

@@ -14,6 +14,8 @@ from edgewise.tasks.core.table import Table, find_table, read_table
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
 ARRAYS = ("edge_index", "x", "labels")
+NAMES, ENDS = ("node", "label", "split"), ("sender", "receiver")  # the columns of tables that hold texts
+MAX_NODES = 1 << 21  # of a table: each has a name
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Parts = tuple[Array, Array, Tensor, tuple[str, ...], Splits]
@@ -90,7 +92,8 @@ def _read_npz(path: Path) -> Parts:
 
 def _finite(x: Array) -> bool:
     """Whether all numbers are finite, in float32 too."""
-    return bool((np.abs(x.astype(np.float64)) <= np.finfo(np.float32).max).all())
+    parts = np.array_split(x, 1 + x.nbytes // (1 << 24))
+    return all((np.abs(part.astype(np.float64)) <= np.finfo(np.float32).max).all() for part in parts)
 
 
 def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
@@ -103,11 +106,13 @@ def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
 
 
 def _read_tables(nodes: Path, edges: Path) -> Parts:
-    table = read_table(nodes, ("label",))
-    features = [name for name in table.columns if name not in ("node", "label", "split")]
+    table = read_table(nodes, ("label",), NAMES)
+    features = [name for name in table.columns if name not in NAMES]
     if not features:
         raise DataError(f"{nodes}: it has no column with a feature")
-    x = np.stack([table.numbers(name) for name in features], axis=1)
+    if len(table) > MAX_NODES:
+        raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from graph.npz")
+    x = np.stack([table.numbers(name) for name in features], axis=1, dtype=np.float32)
     names = table.texts("node") if "node" in table.columns else [str(number) for number in range(len(table))]
     number_of = {name: number for number, name in enumerate(names)}
     if len(number_of) < len(names):
@@ -119,8 +124,8 @@ def _read_tables(nodes: Path, edges: Path) -> Parts:
         raise DataError(f"{nodes}: no node has a label")
     class_of = {name: number for number, name in enumerate(classes)} | {"": -1}
     labels = torch.tensor([class_of[name] for name in given])
-    lines = read_table(edges, ("sender", "receiver"))
-    ends = [_ends(lines, end, number_of) for end in ("sender", "receiver")]
+    lines = read_table(edges, ENDS, ENDS)
+    ends = [_ends(lines, end, number_of) for end in ENDS]
     splits = named(table.texts("split"), table.at) if "split" in table.columns else {}
     return np.array(ends, dtype=np.int64), x, labels, classes, splits
 

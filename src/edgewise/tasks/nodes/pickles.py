@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from edgewise.errors import DataError
+from edgewise.files import reading
 
 _INSTRUCTIONS = """
     PROTO STOP MARK GLOBAL NEWOBJ REDUCE BUILD BINPUT LONG_BINPUT BINGET LONG_BINGET
@@ -24,6 +24,8 @@ _INSTRUCTIONS = """
     EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS
 """
 INSTRUCTIONS = frozenset(_INSTRUCTIONS.split())
+MAX_BUILT = 24  # calls and states; a sparse matrix needs 17, and each can copy as many bytes as the file has
+MAX_INSTRUCTIONS = 1 << 22  # "{}" is one byte here and 64 in memory
 MAX_TUPLES = 1000  # bounds their nesting, because hashing a deep tuple exhausts the C stack
 
 
@@ -58,7 +60,9 @@ class Array(StandIn):
         sizes = type(shape) is tuple and all(type(size) is int and size >= 0 for size in shape)
         if not sizes or type(dtype) is not Dtype or len(shape) > 2:
             raise TypeError(f"an array of shape {shape!r}")
-        content = content.encode("latin1") if isinstance(content, str) else bytes(content)
+        content = content.encode("latin1") if isinstance(content, str) else content
+        if type(content) is not bytes:  # bytes(1 << 31) would be 2 GB
+            raise TypeError(f"an array whose values are {type(content).__name__}")
         kind = np.dtype(dtype.order + dtype.code)
         if prod(shape) * kind.itemsize != len(content):
             raise TypeError(f"an array of shape {shape} and dtype {kind} in {len(content)} bytes")
@@ -82,6 +86,10 @@ class Encode(StandIn):
         if type(text) is not str or encoding != "latin1":
             raise TypeError(f"encode to {encoding!r}")
         return text.encode("latin1")
+
+
+class Factory(StandIn):
+    """list, by which a defaultdict would fill what it lacks; nothing asks it to."""
 
 
 class Empty(StandIn):
@@ -119,7 +127,7 @@ class Sparse(StandIn):
 
 GLOBALS: dict[str, Any] = {
     "__builtin__ bytes": Empty,
-    "__builtin__ list": list,
+    "__builtin__ list": Factory,
     "_codecs encode": Encode,
     "collections defaultdict": defaultdict,
     "numpy dtype": Dtype,
@@ -145,21 +153,18 @@ def read_pickle(content: bytes, name: str) -> Any:
     Errors      DataError: a global or an instruction that is refused (it is named, and nothing has run), a damaged file
     Cost        time and memory linear in the file's length
     """
-    try:
+    with reading(name, "a pickle of numbers"):
         _scan(content)
         value = _Reader(io.BytesIO(content), encoding="latin1").load()
         if isinstance(value, Sparse):
             return value.matrix()
         return value.values if isinstance(value, Array) else value
-    except Exception as error:  # a damaged pickle raises anything
-        reason = str(error) or type(error).__name__
-        raise DataError(f"{name}: not a pickle of numbers ({reason})") from error
 
 
 def _scan(content: bytes) -> None:
     """Refuse whatever a pickle of numbers does not need, before any of it runs."""
-    tuples, end = 0, -1
-    for instruction, argument, position in pickletools.genops(content):
+    tuples, built, end = 0, 0, -1
+    for number, (instruction, argument, position) in enumerate(pickletools.genops(content)):
         if instruction.name not in INSTRUCTIONS:
             raise pickle.UnpicklingError(f"the instruction {instruction.name} at byte {position} is refused")
         if instruction.name == "GLOBAL" and argument not in GLOBALS:
@@ -168,6 +173,9 @@ def _scan(content: bytes) -> None:
             # The reader would allocate a table of that length.
             raise pickle.UnpicklingError(f"the memo {argument} at byte {position} is out of bounds")
         tuples += instruction.name.startswith("TUPLE")
+        built += instruction.name in ("REDUCE", "NEWOBJ", "BUILD")
+        if built > MAX_BUILT or number > MAX_INSTRUCTIONS:
+            raise pickle.UnpicklingError(f"more than {MAX_BUILT} objects, or {MAX_INSTRUCTIONS:,} instructions")
         if tuples > MAX_TUPLES:
             raise pickle.UnpicklingError(f"more than {MAX_TUPLES} tuples")
         end = position or 0

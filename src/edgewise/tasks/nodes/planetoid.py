@@ -9,11 +9,11 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from edgewise.errors import DataError
-from edgewise.tasks.core.source import read_bytes
+from edgewise.files import read_bytes
 from edgewise.tasks.nodes.pickles import read_pickle
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 25  # the largest, of PubMed, has 12 MB
 VALID = 500
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

@@ -10,14 +10,15 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
-from edgewise.tasks.core.source import Remote, find_folder, local_folder, read_bytes
+from edgewise.tasks.core.source import Remote, find_folder, local_folder
 from edgewise.tasks.core.splits import FOLDS, Split, Splits
 from edgewise.tasks.core.task import check_range
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
-MAX_BYTES = 1 << 26
+MAX_BYTES = 1 << 23
 CLASSES = 5
 MASKS: dict[Split, str] = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 
@@ -117,11 +118,10 @@ def _pages(path: Path) -> tuple[Array, Tensor]:
 
 def _links(path: Path, pages: int) -> Tensor:
     """Senders and receivers [2, E]."""
-    try:
-        table = np.loadtxt(io.BytesIO(read_bytes(path, MAX_BYTES)), dtype=np.int64, skiprows=1, ndmin=2)
-    except (ValueError, OverflowError) as error:
-        raise DataError(f"{path}: not a table of pages' numbers ({error})") from error
-    if table.shape[1] != 2 or table.min() < 0 or table.max() >= pages:
+    content = read_bytes(path, MAX_BYTES)
+    with reading(path, "a table of pages' numbers"):
+        table = np.loadtxt(io.BytesIO(content), dtype=np.int64, skiprows=1, ndmin=2)
+    if table.shape[1] != 2 or not len(table) or table.min() < 0 or table.max() >= pages:
         raise DataError(f"{path}: each line must name two of the pages 0 to {pages - 1}")
     return torch.from_numpy(table.T.copy())
 

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import safetensors
 import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgewise.errors import DataError
-from edgewise.files import cache_path
+from edgewise.files import cache_path, check_header, read_bytes, reading
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Drawing, HeatMaps, Output, Section
-from edgewise.tasks.core.source import read_bytes
 from edgewise.tasks.core.splits import SPLITS, Split, by_class, cut, named
+from edgewise.tasks.core.table import lines_of
 from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores
@@ -32,6 +31,7 @@ from edgewise.tasks.slides.simulator import CELL, MPP, QUALITY, SIDE, plan, simu
 
 KEPT = "features.safetensors"
 MAX_BYTES = 1 << 26
+MAX_TABLE = 1 << 20  # bytes of labels.csv: a dictionary for each line
 DRAWN = 4  # slides in a report
 Region = Callable[[int], NDArray[np.bool_]]
 
@@ -90,13 +90,13 @@ class SlideClassification(GraphClassification):
         """Go on with the extractor of a run folder, where it has one; if it is another one, with its features."""
         if not (run / KEPT).is_file():
             return
-        try:
-            state = safetensors.torch.load(read_bytes(run / KEPT, MAX_BYTES))
+        content = read_bytes(run / KEPT, MAX_BYTES)
+        check_header(run / KEPT, content)
+        with reading(run / KEPT, "the weights of this extractor"):
+            state = safetensors.torch.load(content)
             if all(torch.equal(own, state[name]) for name, own in _state(self.features).items()):
                 return
             _restore(self.features, state)
-        except (safetensors.SafetensorError, KeyError, RuntimeError) as error:
-            raise DataError(f"{run / KEPT}: no weights of this extractor ({error})") from error
         self._x = tuple(self.features.of(self.layouts, self.tiling))
         self.graphs = replace(self.graphs, x=torch.cat(self._x))
         vars(self).pop("_values", None)  # batches with the former features
@@ -319,8 +319,10 @@ def read_folder(folder: Path, seed: int) -> Slides:
 
     Errors      DataError for a table without slides, an unknown split, or a file outside the folder
     """
-    text = read_bytes(folder / "labels.csv", MAX_BYTES).decode("utf-8-sig", "replace")
-    rows = list(csv.DictReader(text.splitlines()))
+    path = folder / "labels.csv"
+    content = read_bytes(path, MAX_TABLE)
+    with reading(path, "a CSV file"):
+        rows = list(csv.DictReader(lines_of(path, content)))
     if not rows or not {"slide", "label"} <= set(rows[0]):
         raise DataError(f"{folder / 'labels.csv'}: the columns slide and label, and at least one slide, are needed")
     for line, row in enumerate(rows, start=2):

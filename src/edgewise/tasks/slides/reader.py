@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
+from edgewise.files import reading
 from edgewise.graphs import Graph
 
 T = TypeVar("T")
@@ -23,6 +24,8 @@ Pixels = NDArray[np.uint8]
 OVERVIEW = 16  # pixels of an overview for each tile's side
 REGION = 2048  # pixels of the largest region that is read at once, where a tile is not larger
 AT_ONCE = 256  # tiles that a worker hands over
+MAX_TILES = 640_000  # of a slide, tissue or not: the overview has 768 bytes of each
+MAX_PIXELS = 1 << 24  # of a region or of one of the file's own tiles, of which there are some copies of 4 bytes each
 CHROMA = 15  # a stained pixel's largest and smallest channel differ by at least this
 
 
@@ -66,35 +69,42 @@ def lay_out(path: Path, tiling: Tiling) -> Layout:
     Cost        reads the slide once, at the coarsest resolution that it has and that suffices; memory O(tiles), and
                 `REGION`² pixels for each worker
     """
-    picture, side, extent = overview(path, tiling)
-    rows, columns = picture.shape[0] // OVERVIEW, picture.shape[1] // OVERVIEW
-    covered = tissue(picture).reshape(rows, OVERVIEW, columns, OVERVIEW).mean((1, 3))
+    covered, side, extent = _by_block(path, tiling, _covered, np.empty((1, 1)))
     places = torch.from_numpy(np.argwhere((covered >= tiling.tissue) & (covered > 0))).contiguous()
     if len(places) == 0:
-        raise DataError(
-            f"{path}: no tile of {tiling.size} pixels has {tiling.tissue:.0%} of tissue, of {rows * columns}"
-        )
+        raise DataError(f"{path}: no tile of {tiling.size} pixels has {tiling.tissue:.0%} of tissue, of {covered.size}")
     return Layout(path, side, extent, places)
 
 
 def overview(path: Path, tiling: Tiling) -> tuple[Pixels, float, tuple[int, int]]:
     """The whole tiles of a slide at `OVERVIEW` pixels each, uint8 [16 R, 16 C, 3], a tile's side, height and width."""
+    return _by_block(path, tiling, _overview, np.empty((OVERVIEW, OVERVIEW, 3), np.uint8))
+
+
+def _by_block(
+    path: Path, tiling: Tiling, read: Callable[..., Any], tile: NDArray[Any]
+) -> tuple[NDArray[Any], float, tuple[int, int]]:
+    """What `read` makes of a slide, block by block, in one array; `tile` is like its part for one tile."""
     try:
         slide = _opened(str(path), os.getpid())
         side = tiling.size * tiling.mpp / microns(slide, path)
         width, height = slide.dimensions
         columns, rows = (max(1, int(extent / side + 1e-6)) for extent in (width, height))
+        if rows * columns > MAX_TILES:
+            size = f"{rows:,} x {columns:,} tiles of {side:.3g} pixels"
+            raise DataError(f"{path}: {size} are more than {MAX_TILES:,}: take larger ones, or more microns per pixel")
         level = slide.get_best_level_for_downsample(max(1.0, side / OVERVIEW))
         step = max(1, int(REGION * slide.level_downsamples[level] / side))
         corners = [(row, column) for row in range(0, rows, step) for column in range(0, columns, step)]
         jobs = [(str(path), side, level, r, c, min(step, rows - r), min(step, columns - c)) for r, c in corners]
-        picture = np.empty((OVERVIEW * rows, OVERVIEW * columns, 3), dtype=np.uint8)
-        for (row, column), part in zip(corners, in_parallel(_overview, jobs, tiling.workers), strict=True):
-            y, x = OVERVIEW * row, OVERVIEW * column
-            picture[y : y + part.shape[0], x : x + part.shape[1]] = part
+        down, across = tile.shape[:2]
+        whole = np.empty((down * rows, across * columns, *tile.shape[2:]), dtype=tile.dtype)
+        for (row, column), part in zip(corners, in_parallel(read, jobs, tiling.workers), strict=True):
+            y, x = down * row, across * column
+            whole[y : y + part.shape[0], x : x + part.shape[1]] = part
     finally:
         _opened.cache_clear()
-    return picture, side, (height, width)
+    return whole, side, (height, width)
 
 
 def tissue(pixels: Pixels) -> NDArray[np.bool_]:
@@ -175,10 +185,14 @@ def open_slide(path: Path) -> Any:
         raise EdgewiseError(f"slides are read by OpenSlide: {installing('slides')}") from error
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
-    try:
-        return openslide.OpenSlide(path)
-    except (openslide.OpenSlideError, OSError) as error:
-        raise DataError(f"{path}: OpenSlide cannot read it ({error})") from error
+    with reading(path, "a slide that OpenSlide can read"):
+        slide = openslide.OpenSlide(path)
+        for level in range(slide.level_count):
+            sides = (slide.properties.get(f"openslide.level[{level}].tile-{side}", 1) for side in ("width", "height"))
+            pixels = prod(map(int, sides))
+            if pixels > MAX_PIXELS:
+                raise DataError(f"{path}: it is cut into tiles of {pixels:,} pixels, of at most {MAX_PIXELS:,}")
+        return slide
 
 
 @lru_cache(maxsize=1)
@@ -189,15 +203,15 @@ def _opened(path: str, process: int) -> Any:
 
 def _region(path: str, x: float, y: float, level: int, pixels: tuple[int, int]) -> Any:
     """A region as an RGB picture on white, from the place (x, y) at full resolution."""
-    import openslide
     from PIL import Image
 
-    try:
+    if prod(pixels) > MAX_PIXELS:
+        size = " x ".join(f"{side:,}" for side in pixels)
+        raise DataError(f"{path}: a tile is {size} pixels at its coarsest resolution, of at most {MAX_PIXELS:,} in all")
+    with reading(path, "a slide whose regions can be read"):
         read = _opened(path, os.getpid()).read_region((round(x), round(y)), level, pixels)
-    except openslide.OpenSlideError as error:
-        raise DataError(f"{path}: a region cannot be read ({error})") from error
-    white = Image.new("RGBA", read.size, "white")
-    return Image.alpha_composite(white, read).convert("RGB")
+        white = Image.new("RGBA", read.size, "white")
+        return Image.alpha_composite(white, read).convert("RGB")
 
 
 def _overview(path: str, side: float, level: int, row: int, column: int, rows: int, columns: int) -> Pixels:
@@ -207,6 +221,13 @@ def _overview(path: str, side: float, level: int, row: int, column: int, rows: i
     scale = side / _opened(path, os.getpid()).level_downsamples[level]
     picture = _region(path, column * side, row * side, level, (ceil(columns * scale), ceil(rows * scale)))
     return np.asarray(picture.resize((OVERVIEW * columns, OVERVIEW * rows), Image.Resampling.BOX))
+
+
+def _covered(path: str, side: float, level: int, row: int, column: int, rows: int, columns: int) -> NDArray[np.float64]:
+    """How much of each tile of a block tissue covers."""
+    picture = _overview(path, side, level, row, column, rows, columns)
+    covered: NDArray[np.float64] = tissue(picture).reshape(rows, OVERVIEW, columns, OVERVIEW).mean((1, 3))
+    return covered
 
 
 def _tiles(path: str, side: float, size: int, places: NDArray[np.int64]) -> Tensor:

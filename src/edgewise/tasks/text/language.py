@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import decode, read_bytes
 from edgewise.graphs import Graph, causal
 from edgewise.models.capabilities import LanguageModel, language_model
 from edgewise.models.signature import Tokens
@@ -21,7 +23,7 @@ from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
-from edgewise.tasks.core.source import Remote, decode, find_folder, read_bytes
+from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
 
@@ -31,7 +33,8 @@ SHAKESPEARE = Remote(
     sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
     max_bytes=1 << 21,
 )
-MAX_BYTES = 1 << 30
+MAX_BYTES = 100 << 20  # enwik8 has 100 MB
+CHUNK = 1 << 20  # characters that are numbered at once: numpy takes four bytes for each
 DRAWN, ADDED = 40, 300  # characters in a report: whose attention it draws, and that a model adds
 TEMPERATURE = 0.8  # a little more certain than the model itself
 
@@ -220,12 +223,14 @@ def _as_bytes(text: str) -> str:
 
 def _number(text: str, alphabet: str) -> tuple[Tensor, str]:
     """Each character's number in the sorted vocabulary, in the fewest bytes, and the vocabulary."""
-    code_points = np.frombuffer((text + alphabet).encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    vocabulary, numbers = np.unique(code_points, return_inverse=True)
-    numbers = numbers[: len(text)]
-    return torch.from_numpy(numbers.astype("uint8" if len(vocabulary) <= 256 else "int32")), "".join(
-        map(chr, vocabulary)
-    )
+    vocabulary = "".join(sorted(set(text) | set(alphabet)))
+    number = np.zeros(sys.maxunicode + 1, "uint8" if len(vocabulary) <= 256 else "int32")
+    number[[*map(ord, vocabulary)]] = np.arange(len(vocabulary))
+    numbers = np.empty(len(text), number.dtype)
+    for first in range(0, len(text), CHUNK):
+        code_points = np.frombuffer(text[first : first + CHUNK].encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        numbers[first : first + CHUNK] = number[code_points]
+    return torch.from_numpy(numbers), vocabulary
 
 
 def read_text(path: Path) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
+from edgewise.files import reading
 
 BEGIN, END, MASK = 0, 1, 2  # tokens that no text contains
 SPECIAL = 3
@@ -159,7 +160,7 @@ def tokenizer_from_json(text: str, where: str) -> Tokenizer:
         >>> tokenizer_from_json(CharacterTokenizer("ab").to_json(), "here").decode([4, 3])
         'ba'
     """
-    try:
+    with reading(where, "a tokenizer"):
         content = json.loads(text)
         level = content["level"]
         if level == "byte":
@@ -168,11 +169,7 @@ def tokenizer_from_json(text: str, where: str) -> Tokenizer:
             return CharacterTokenizer(content["characters"])
         if level == "bpe":
             return BPETokenizer(_tokenizers().Tokenizer.from_str(json.dumps(content["merges"])))
-    except EdgewiseError:
-        raise
-    except Exception as error:  # the package's own errors are plain Exceptions
-        raise DataError(f"{where}: not a tokenizer: {error}") from error
-    raise DataError(f"{where}: not a tokenizer: its level is none of bpe, byte, character")
+    raise DataError(f"{where}: not a tokenizer (its level is none of bpe, byte, character)")
 
 
 def _tokenizers() -> Any:

@@ -11,17 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
+from edgewise.files import MAX_JSON, decode, gunzip, read_bytes
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Hypothesis, TokenPairs, translate
 from edgewise.tasks.core.batch import Batch, evenly
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section, TextTable
-from edgewise.tasks.core.source import Remote, decode, find_folder, gunzip, read_bytes, unpacked
+from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 25
 TOKENIZER = "tokenizer.json"
 SHOWN = 8  # sentences in a report
 FILES: dict[Split, str] = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
@@ -142,7 +143,7 @@ class Translation(Classification):
     def recall(self, run: Path) -> None:
         """Go on with the tokenizer of a run folder, where it has one."""
         if (run / TOKENIZER).is_file():
-            content = read_bytes(run / TOKENIZER, MAX_BYTES).decode("utf-8", "replace")
+            content = read_bytes(run / TOKENIZER, MAX_JSON).decode("utf-8", "replace")
             self.use(tokenizer_from_json(content, str(run / TOKENIZER)))
 
     def source_graph(self, pattern: Pattern, length: int) -> Graph:
