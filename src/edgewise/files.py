@@ -63,11 +63,12 @@ def read_json(path: Path, expected: str, max_bytes: int = MAX_JSON) -> Any:
         return json.loads(content)
 
 
-def check_header(path: Path, content: bytes) -> None:
-    """Refuse a file of safetensors with a header of more than `MAX_HEADER` bytes: a tensor of no values takes a hundred
-    bytes of it, and thousands in memory."""
-    if int.from_bytes(content[:8], "little") > MAX_HEADER:
-        raise DataError(f"{path}: not a file of safetensors with a header of at most {MAX_HEADER:,} bytes")
+def check_header(start: bytes) -> None:
+    """Refuse a file of safetensors, by its first 8 bytes, with a header of over `MAX_HEADER` bytes: a tensor without
+    values takes a hundred bytes there, and thousands in memory."""
+    length = int.from_bytes(start[:8], "little")
+    if length > MAX_HEADER:
+        raise ValueError(f"its header of {length:,} bytes is longer than {MAX_HEADER:,}")
 
 
 def gunzip(path: Path, content: bytes, max_bytes: int) -> bytes:

@@ -16,7 +16,7 @@ from edgewise.errors import ConfigError
         (b"[" * 5000, "not valid YAML"),
         (b"a: &x 1\nb: *x", "aliases"),
         (b"a: 1\na: 2", "'a' is given twice"),
-        (b"a" * (1 << 20) + b"a", "is larger than"),
+        (b"a" * (1 << 17) + b"a", "is larger than 128 KiB"),
     ],
 )
 def test_a_damaged_or_hostile_file_is_refused(tmp_path, monkeypatch, content, message):

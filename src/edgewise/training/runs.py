@@ -12,6 +12,7 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import flush, make_folder, write_file
 from edgewise.layers import adapt
 from edgewise.models import MODELS
+from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
@@ -153,7 +154,8 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
             task.recall(Path(folder))
     settings, model = MODELS[config.model.name]
     seed(mix(config.train.seed, 0), torch.device("cpu"))
-    built = model(settings(**config.model.options), task.signature)
+    chosen = settings(**config.model.options)
+    built = build(lambda: model(chosen, task.signature), f"the model {config.model.name!r}")
     if config.start.rank:
         taken = take_over(built, Path(config.start.run))
         adapt(built, config.start.rank, config.start.alpha or None, config.start.names)

@@ -96,7 +96,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us(settings, signature, 
         ({"n_layer": 3}, CheckpointError, "lacks the weight 'transformer.h.2.ln_1.weight'"),
         ({"n_layer": 1}, CheckpointError, "no place for: transformer.h.1"),
         ({"n_positions": 8}, CheckpointError, r"the shape \[16, 24\] instead of \[8, 24\]"),
-        ({"n_head": "three"}, ConfigError, "lacks or garbles"),
+        ({"n_head": "three"}, ConfigError, "not a model's configuration"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(change, error, message, tmp_path):
@@ -114,7 +114,7 @@ def test_damaged_and_unsafe_folders_are_refused(tmp_path):
     weights = tmp_path / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-100])
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"model\.safetensors: not a file of safetensors"):
         from_hugging_face(tmp_path)
     weights.unlink()
     (tmp_path / "pytorch_model.bin").write_bytes(b"")

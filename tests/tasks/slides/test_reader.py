@@ -96,7 +96,7 @@ def test_the_real_slide_has_the_resolution_that_its_scanner_wrote(data):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "no such file"), (b"", "cannot read"), (b"II*\0" + b"\xff" * 300, "cannot read"), (b"text", "cannot read")],
+    [(None, "no such file"), (b"", "not a slide"), (b"II*\0" + b"\xff" * 300, "not a slide"), (b"text", "not a slide")],
 )
 def test_what_is_no_slide_is_named(tmp_path, content, message):
     path = tmp_path / "bad.svs"

@@ -7,14 +7,15 @@ Files of pickled tensors (`pytorch_model.bin`) are not read: to read them is to 
 import json
 from pathlib import Path
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.files import check_header, read_json, reading
 from edgewise.models.hub import bert, gpt2, vit
-from edgewise.models.hub.layout import Architecture, Config, is_plain, known
+from edgewise.models.hub.layout import Architecture, is_plain, known
 from edgewise.models.signature import Tokens
+from edgewise.models.size import build, outline
 from edgewise.models.text.bert import BERT
 from edgewise.models.text.transformer import Transformer
 
@@ -36,30 +37,39 @@ def from_hugging_face(folder: Path | str) -> Transformer | BERT:
     Reference   Radford et al., 2019; Dosovitskiy et al., 2021; Devlin et al., 2019; layout: the library `transformers`
     """
     folder = Path(folder)
-    config = _read_config(folder)
+    config = read_json(folder / "config.json", "a model's configuration", LARGEST)
+    if not isinstance(config, dict):
+        raise DataError(f"{folder / 'config.json'}: a configuration is a JSON object, not {type(config).__name__}")
     kind = known(ARCHITECTURES, "model_type", config.get("model_type"))
-    try:
-        model = kind.model(config)
-    except (KeyError, TypeError) as error:
-        raise ConfigError(f"{folder / 'config.json'} lacks or garbles an option: {error}") from error
+
+    def make() -> Transformer | BERT:
+        model: Transformer | BERT = kind.model(config)
+        return model
+
+    with reading(folder / "config.json", "a model's configuration", ConfigError):
+        shapes = outline(make, f"the model of {folder / 'config.json'}")
+    own = shapes.state_dict()
     given = {_with_prefix(name, kind): tensor for name, tensor in _read_tensors(folder).items()}
-    own, weights = model.state_dict(), {}
-    for part in kind.parts(model.settings.depth):
+    weights = {}
+    for part in kind.parts(shapes.settings.depth):
         optional = part.ours.startswith(("head.", "masked.", "readout."))
         if part.ours not in own or (optional and not any(name in given for name in part.theirs)):
             continue
         for name in part.theirs:
             if name not in given:
                 raise CheckpointError(f"{folder} lacks the weight {name!r}")
-        value = part.read([given.pop(name) for name in part.theirs])
-        if value.shape != own[part.ours].shape:
-            shapes = f"{list(value.shape)} instead of {list(own[part.ours].shape)}"
-            raise CheckpointError(f"{folder}: {' and '.join(part.theirs)} give {part.ours!r} the shape {shapes}")
-        weights[part.ours] = value
+        theirs = [given.pop(name) for name in part.theirs]
+        with reading(folder, f"a model: {' and '.join(part.theirs)} do not fit one another", CheckpointError):
+            shape = part.read([tensor.to("meta") for tensor in theirs]).shape  # before anything is copied
+        if shape != own[part.ours].shape:
+            given_shape = f"{list(shape)} instead of {list(own[part.ours].shape)}"
+            raise CheckpointError(f"{folder}: {' and '.join(part.theirs)} give {part.ours!r} the shape {given_shape}")
+        weights[part.ours] = part.read, theirs
     left = [name for name in given if not any(spare in name for spare in kind.spare)]
     if left:
         raise CheckpointError(f"{folder} holds weights that this model has no place for: {', '.join(sorted(left)[:5])}")
-    model.load_state_dict(own | weights)
+    model = build(make, str(folder / "config.json"))
+    model.load_state_dict(model.state_dict() | {name: read(theirs) for name, (read, theirs) in weights.items()})
     return model.eval()
 
 
@@ -87,34 +97,25 @@ def to_hugging_face(model: Transformer | BERT, folder: Path | str) -> None:
     (folder / ".writing").replace(folder / "config.json")
 
 
-def _read_config(folder: Path) -> Config:
-    path = folder / "config.json"
-    try:
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"{path} is larger than {LARGEST >> 20} MiB")
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{path}: cannot be read as a configuration ({reason})") from error
-    if not isinstance(config, dict):
-        raise DataError(f"{path}: a configuration is a JSON object, not {type(config).__name__}")
-    return config
-
-
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    files = ["model.safetensors"]
-    index = folder / "model.safetensors.index.json"
-    try:
-        if index.exists():
-            files = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-        if not all(isinstance(file, str) and is_plain(file) for file in files):
-            raise DataError(f"{index} names something else than safetensors beside it")
-        return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
-    except FileNotFoundError as error:
+    """All tensors, mapped: their values are read where they are used."""
+    files, index = ["model.safetensors"], folder / "model.safetensors.index.json"
+    if index.exists():
+        content = read_json(index, "an index of safetensors")
+        with reading(index, "an index of safetensors"):
+            files = sorted(set(content["weight_map"].values()))
+    if not all(isinstance(file, str) and is_plain(file) for file in files):
+        raise DataError(f"{index} names something else than safetensors beside it")
+    if absent := [file for file in files if not (folder / file).is_file()]:
         unread = "; pytorch_model.bin is a pickle, which is never read: convert it" if any(folder.glob("*.bin")) else ""
-        raise DataError(f"{folder} holds no {' and '.join(map(str, files))}{unread}") from error
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"the weights in {folder} cannot be read: {error}") from error
+        raise DataError(f"{folder} holds no {' and '.join(absent[:5])}{unread}")
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        with reading(folder / file, "a file of safetensors"):
+            with (folder / file).open("rb") as start:
+                check_header(start.read(8))
+            tensors |= load_file(folder / file)
+    return tensors
 
 
 def _with_prefix(name: str, kind: Architecture) -> str:

@@ -6,8 +6,12 @@ from typing import Any
 from edgewise.errors import DataError
 
 MAX_UNPACKED = 1 << 28  # bytes of all pages
+MAX_FOOTER = 1 << 22
+MAX_DEPTH = 20
 DELTA_BYTE_ARRAY = 7  # each text as what it shares with the one before: a few bytes can be a megabyte, over and over
-# Fields of a page's header, and of the two kinds of header of data inside it
+# Fields: of a file, a group of rows, a column, what is known of it; of a page's header, and of the two kinds in it
+GROUPS, COLUMNS, ABOUT = 4, 1, 3
+COMPRESSED, FIRST, DICTIONARY = 7, 9, 11
 UNPACKED, PACKED, DATA, DATA_V2 = 2, 3, 5, 8
 ENCODING, ENCODING_V2 = 2, 4
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
@@ -15,33 +19,38 @@ TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 Fields = dict[int, Any]
 
 
-def check_pages(path: Path, content: bytes, metadata: Any) -> None:
+def check_pages(path: Path, content: bytes) -> None:
     """Refuse a file whose pages unpack to more than `MAX_UNPACKED`, or are encoded so that texts grow without bound.
 
-    Symbols     metadata = pyarrow's, which says where each column begins and how long it is
-    Errors      DataError; ValueError or IndexError for what is no header
-    Reference   Apache Parquet, parquet.thrift: PageHeader, in Thrift's compact protocol
+    Errors      DataError; for what is no Parquet file KeyError, ValueError or IndexError
+    Differs     pyarrow's own view of a column is not used: where its statistics are damaged, the process would abort
+    Reference   Apache Parquet, parquet.thrift: FileMetaData and PageHeader, in Thrift's compact protocol
     """
+    length = int.from_bytes(content[-8:-4], "little")
+    if content[-4:] != b"PAR1" or not 0 < length <= min(MAX_FOOTER, len(content) - 8):
+        raise ValueError("no footer")
+    footer, _ = _struct(content, len(content) - 8 - length, 0)
     unpacked = 0
-    for group in range(metadata.num_row_groups):
-        for number in range(metadata.num_columns):
-            column = metadata.row_group(group).column(number)
-            starts = column.data_page_offset, column.dictionary_page_offset
-            place = min(start for start in starts if start) if any(starts) else 0
-            end = place + column.total_compressed_size
-            while place < end:
-                header, place = _struct(content, place)
-                place += header[PACKED]
-                unpacked += header[UNPACKED]
-                encodings = header.get(DATA, {}).get(ENCODING), header.get(DATA_V2, {}).get(ENCODING_V2)
-                if header[PACKED] < 0 or header[UNPACKED] < 0 or DELTA_BYTE_ARRAY in encodings:
-                    raise DataError(f"{path}: its size is not known beforehand: write it without DELTA_BYTE_ARRAY")
-                if unpacked > MAX_UNPACKED:
-                    raise DataError(f"{path}: unpacks to more than the {MAX_UNPACKED:,} bytes that it may have")
+    for about in (column[ABOUT] for group in footer[GROUPS] for column in group[COLUMNS]):
+        place = min(start for start in (about[FIRST], about.get(DICTIONARY)) if start)
+        end = place + about[COMPRESSED]
+        while 0 <= place < end:
+            header, place = _struct(content, place, 0)
+            place += header[PACKED]
+            unpacked += header[UNPACKED]
+            encodings = header.get(DATA, {}).get(ENCODING), header.get(DATA_V2, {}).get(ENCODING_V2)
+            if header[PACKED] < 0 or header[UNPACKED] < 0:
+                raise ValueError("a page of a negative size")
+            if DELTA_BYTE_ARRAY in encodings:
+                raise DataError(f"{path}: its size is not known beforehand: write it without DELTA_BYTE_ARRAY")
+            if unpacked > MAX_UNPACKED:
+                raise DataError(f"{path}: unpacks to more than the {MAX_UNPACKED:,} bytes that it may have")
 
 
-def _struct(content: bytes, place: int) -> tuple[Fields, int]:
-    """The whole numbers and structs of a struct, by field; and where it ends."""
+def _struct(content: bytes, place: int, depth: int) -> tuple[Fields, int]:
+    """The numbers, structs and lists of a struct, by field; and where it ends."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} structs in one another")
     fields: Fields = {}
     number = 0
     while head := content[place]:
@@ -50,11 +59,11 @@ def _struct(content: bytes, place: int) -> tuple[Fields, int]:
             number += head >> 4
         else:
             number, place = _integer(content, place)
-        fields[number], place = _value(content, place, kind)
+        fields[number], place = _value(content, place, kind, depth)
     return fields, place + 1
 
 
-def _value(content: bytes, place: int, kind: int) -> tuple[Any, int]:
+def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (TRUE, FALSE):
         return kind == TRUE, place
     if kind == BYTE:
@@ -67,14 +76,20 @@ def _value(content: bytes, place: int, kind: int) -> tuple[Any, int]:
         length, place = _varint(content, place)
         return None, place + length
     if kind == STRUCT:
-        return _struct(content, place)
-    if kind not in (LIST, SET):
-        raise ValueError(f"a page's header with a field of type {kind}")
-    head, place = content[place], place + 1
+        return _struct(content, place, depth + 1)
+    if kind not in (LIST, SET) or depth > MAX_DEPTH:
+        raise ValueError(f"a field of type {kind}")
+    head, place, values = content[place], place + 1, []
     length, place = _varint(content, place) if head >> 4 == 15 else (head >> 4, place)
     for _ in range(length):
-        _, place = _value(content, place + ((head & 15) in (TRUE, FALSE)), head & 15)
-    return None, place
+        if head & 15 in (TRUE, FALSE):
+            value, place = content[place] == TRUE, place + 1
+        else:
+            value, place = _value(content, place, head & 15, depth + 1)
+        if place > len(content):
+            raise IndexError("a list beyond the end")
+        values.append(value)
+    return values, place
 
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:

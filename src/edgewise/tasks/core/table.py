@@ -6,7 +6,6 @@ import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,10 @@ MAX_BYTES = 1 << 28
 MAX_CELLS = 1 << 25  # 8 bytes each; a Parquet file of a few bytes can claim any number of rows
 MAX_ROWS = 1 << 23
 MAX_TEXTS = 1 << 28  # bytes in memory of all texts that differ
+PART = 1 << 16  # numbers that are Python objects at once
 ENTRY = 100  # bytes that a text takes beside itself where it is looked up
+LARGEST = float(np.finfo(np.float32).max)
+LONGEST = 1000  # characters of a number
 MAX_LINE = 1 << 20  # characters
 ENDINGS = (".csv", ".parquet")
 
@@ -54,7 +56,7 @@ class Table:
             values = column.astype(np.float64, copy=False)
         else:
             values = np.array([_number(text) for text in column], dtype=np.float64)
-        wrong = np.flatnonzero(~(np.abs(values) <= np.finfo(np.float32).max))
+        wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
         if len(wrong):
             row, shown = self.wrong.get(name, (int(wrong[0]), str(column[wrong[0]])))
             raise DataError(f"{self.at(row)}: {name} is {shown[:40]!r}, not a finite number")
@@ -65,9 +67,9 @@ class Table:
         column = self._column(name)
         if not isinstance(column, np.ndarray):
             return ["" if text is None else text.strip() for text in column]
-        if column.dtype.kind != "f":
-            return [str(value) for value in column.tolist()]
-        return ["" if value != value else str(int(value) if value.is_integer() else value) for value in column.tolist()]
+        shared = Texts(self.path).shared
+        parts = np.array_split(column, 1 + len(column) // PART)
+        return [shared(_text(value)) for part in parts for value in part.tolist()]
 
     def _column(self, name: str) -> Any:
         column = self.columns[name]
@@ -101,9 +103,15 @@ def _check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> Non
         raise DataError(f"{path}: its columns are {', '.join(names)}; expected {', '.join(needed)}, each once")
 
 
+def _text(value: float) -> str:
+    if value != value:
+        return ""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
 def _number(text: str | None) -> float:
     try:
-        return float(text or "nan")
+        return float(text) if text and len(text) <= LONGEST else float("nan")
     except ValueError:
         return float("nan")
 
@@ -136,7 +144,7 @@ def _read_csv(path: Path, content: bytes, needed: Sequence[str], texts: Collecti
                     column.append(seen.shared(cell))
                     continue
                 column.append(_number(cell))
-                if not isfinite(column[-1]):
+                if not abs(column[-1]) <= LARGEST:
                     wrong.setdefault(name, (len(lines) - 1, cell))
     found = {n: c if isinstance(c, list) else np.frombuffer(c) for n, c in zip(names, columns, strict=True)}
     return Table(path, found, ("line", lines), wrong)
@@ -150,12 +158,14 @@ class Texts:
 
     def shared(self, text: str) -> str:
         """The text itself, or the same from before."""
-        known = self.seen.setdefault(text, text)
-        if known is text:
-            self.size += sys.getsizeof(text) + ENTRY
-            if self.size > MAX_TEXTS:
-                raise DataError(f"{self.path}: its texts take more than {MAX_TEXTS:,} bytes of memory")
-        return known
+        known = self.seen.get(text)
+        if known is not None:
+            return known
+        self.size += sys.getsizeof(text) + ENTRY
+        if self.size > MAX_TEXTS:
+            raise DataError(f"{self.path}: its texts take more than {MAX_TEXTS:,} bytes of memory")
+        self.seen[text] = text
+        return text
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:
@@ -170,11 +180,11 @@ def _read_parquet(path: Path, content: bytes, needed: Sequence[str]) -> Table:
     except ImportError as error:
         raise EdgewiseError(f"{path}: Parquet is read by pyarrow: {installing('parquet')}") from error
     with reading(path, "a Parquet file"):
+        check_pages(path, content)
         file = pq.ParquetFile(pa.BufferReader(content))
         claimed, names = file.metadata, list(file.schema_arrow.names)
         _check_names(path, names, needed)
         _check_size(path, claimed.num_rows, claimed.num_columns)
-        check_pages(path, content, claimed)
         types = {column.name: column.type for column in file.schema_arrow}
         # A text that many rows share is in memory once, as in the file; and no list is read.
         texts = [name for name, kind in types.items() if _is_text(kind)]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +15,7 @@ from edgewise.graphs import complete
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import FOLDS, Splits, dealt
 from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.graphs.matlab import read_matlab
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
 FILE = Remote(
@@ -26,8 +24,6 @@ FILE = Remote(
     sha256="70df92db207795ce7d3a8212d8f945a6b4b2d29eff2a5be1cfa11e8e36d02e9e",
     max_bytes=1 << 20,
 )
-COMPRESSED = 15  # the type of an element of a MATLAB file, version 5
-MAX_UNPACKED = 1 << 26  # bytes
 
 
 @dataclass(frozen=True)
@@ -93,35 +89,18 @@ def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool
     return BagClassification("musk1", read_bags(find_folder("musk1", [FILE], folder, download) / FILE.name), fold, seed)
 
 
-def _check_unpacked(path: Path, content: bytes) -> None:
-    """Refuse a MATLAB file whose compressed elements unpack to more than they may."""
-    order = "<" if content[126:128] == b"IM" else ">"
-    place, unpacked = 128, 0
-    while place + 8 <= len(content):
-        kind, size = struct.unpack_from(f"{order}II", content, place)
-        if kind == COMPRESSED:
-            packed = content[place + 8 : place + 8 + size]
-            unpacked += len(zlib.decompressobj().decompress(packed, MAX_UNPACKED - unpacked + 1))
-        if unpacked > MAX_UNPACKED:
-            raise DataError(f"{path}: unpacks to more than the {MAX_UNPACKED:,} bytes that it may have")
-        place += 8 + size
-
-
 def read_bags(path: Path) -> Bags:
     """A multiple-instance data set in the MATLAB format of PRTools: data, nlab and ident.milbag.
 
     Errors      a file that is no such data set is a `DataError` that names it.
     """
-    from scipy.io import loadmat
-
     content = read_bytes(path, FILE.max_bytes)
     with reading(path, "a multiple-instance data set of PRTools"):
-        _check_unpacked(path, content)
-        fields = loadmat(cast(Any, BytesIO(content)))["x"][0, 0]
-        x = torch.from_numpy(fields["data"].astype("float32"))
-        labels = fields["nlab"].astype("int64").ravel() - 1
-        classes = tuple(str(name) for name in fields["lablist"][0, 0])
-        owners = [str(name).strip() for name in fields["ident"]["milbag"][0, 0].ravel()]
+        fields = read_matlab(content)["x"]
+        x = torch.from_numpy(fields["data"][0].astype("float32"))
+        labels = fields["nlab"][0].astype("int64").ravel() - 1
+        classes = tuple(name.strip() for name in fields["lablist"][0][0])
+        owners = [name.strip() for name in fields["ident"][0]["milbag"][0]]
     if not len(x) == len(labels) == len(owners) or not len(x) or not bool(x.isfinite().all()):
         raise DataError(f"{path}: {len(x)} instances, {len(labels)} labels and {len(owners)} bags do not fit, or NaN")
     if labels.min() < 0 or labels.max() >= len(classes):

@@ -19,7 +19,7 @@ from edgewise.tasks.graphs.prediction import GraphClassification, GraphRegressio
 
 MAX_BYTES = 1 << 27
 MAX_NUMBERS = 1 << 24  # in one file; 8 bytes each
-MAX_FEATURES = 1 << 27  # nodes or edges times columns; one-hot labels can ask for as many columns as rows
+MAX_FEATURES = 1 << 26  # rows times columns; one-hot labels can ask for as many columns as rows
 NEEDED = ("A", "graph_indicator")
 FOLDS = 10
 
@@ -131,7 +131,7 @@ def tudataset(
     data = read_tudataset(place, dataset)
     splits = folds(data, place / f"{dataset}_splits.json", fold, validate)
     members, order = _members(data)
-    x = _features(data, members, splits["train"], attributes)
+    x = _features(place / f"{dataset}_node_labels.txt", data, members, splits["train"], attributes)
     e = _edge_features(dataset, data, members, order, splits["train"]) if edges else None
     if not data.is_class:
         return GraphRegression(dataset, Graphs(members, x, torch.from_numpy(data.targets).float(), splits, e=e))
@@ -178,32 +178,49 @@ def _members(data: TUFolder) -> tuple[tuple[Graph, ...], Array]:
     return tuple(Graph.from_edge_index(e, n) for e, n in zip(edges, sizes.tolist(), strict=True)), order
 
 
-def _features(data: TUFolder, members: tuple[Graph, ...], train: Tensor, attributes: bool) -> Tensor:
+def _features(path: Path, data: TUFolder, members: tuple[Graph, ...], train: Tensor, attributes: bool) -> Tensor:
     """Labels one-hot beside scaled attributes [N, C]; one-hot in-degrees where there are neither."""
     seen = np.isin(data.owner, train.numpy())
-    parts = _columns(data.node_labels, data.node_attributes if attributes else None, seen)
+    parts = _columns(path, data.node_labels, data.node_attributes if attributes else None, seen)
     if not parts:
         degrees = torch.cat([member.in_degrees() for member in members]).numpy()
-        parts.append(degrees[:, None] == np.unique(degrees))
-    return torch.from_numpy(np.concatenate(parts, 1, dtype=np.float32))
+        parts.append(_one_hot(path, degrees))
+    return torch.from_numpy(_joined(path, parts))
 
 
 def _edge_features(name: str, data: TUFolder, members: tuple[Graph, ...], order: Array, train: Tensor) -> Tensor:
     """Labels one-hot beside scaled attributes [E, C], in the graphs' own order."""
-    parts = _columns(data.edge_labels, data.edge_attributes, np.isin(data.owner[data.edges[0]], train.numpy()))
+    path = Path(f"{name}_edge_labels.txt")
+    parts = _columns(path, data.edge_labels, data.edge_attributes, np.isin(data.owner[data.edges[0]], train.numpy()))
     if not parts:
         raise ConfigError(f"task.edges: {name} has neither edge labels nor edge attributes")
-    columns = torch.from_numpy(np.concatenate(parts, 1, dtype=np.float32)[order])
+    columns = torch.from_numpy(_joined(path, parts)[order])
     each = columns.split([member.num_edges for member in members])
     return torch.cat([member.sort_edges(e) for member, e in zip(members, each, strict=True)])
 
 
-def _columns(labels: Array | None, attributes: Array | None, seen: Array) -> list[Array]:
+def _columns(path: Path, labels: Array | None, attributes: Array | None, seen: Array) -> list[Array]:
     """Labels one-hot, and attributes shifted and scaled by the mean and deviation of the rows that training sees."""
     parts: list[Array] = []
     if labels is not None:
-        parts += [column[:, None] == np.unique(column) for column in labels.T]
+        parts += [_one_hot(path, column) for column in labels.T]
     if attributes is not None:
         mean, deviation = attributes[seen].mean(0), attributes[seen].std(0)
         parts.append((attributes - mean) / np.where(deviation > 0, deviation, 1))
     return parts
+
+
+def _one_hot(path: Path, column: Array) -> Array:
+    kinds = np.unique(column)
+    _check_features(path, len(column), len(kinds))
+    return column[:, None] == kinds
+
+
+def _joined(path: Path, parts: list[Array]) -> Array:
+    _check_features(path, len(parts[0]), sum(part.shape[1] for part in parts))
+    return np.concatenate(parts, 1, dtype=np.float32)
+
+
+def _check_features(path: Path, rows: int, columns: int) -> None:
+    if rows * columns > MAX_FEATURES:
+        raise DataError(f"{path}: {columns:,} features of {rows:,} rows are more than {MAX_FEATURES:,} numbers")

@@ -91,8 +91,8 @@ class SlideClassification(GraphClassification):
         if not (run / KEPT).is_file():
             return
         content = read_bytes(run / KEPT, MAX_BYTES)
-        check_header(run / KEPT, content)
         with reading(run / KEPT, "the weights of this extractor"):
+            check_header(content)
             state = safetensors.torch.load(content)
             if all(torch.equal(own, state[name]) for name, own in _state(self.features).items()):
                 return
@@ -334,7 +334,8 @@ def read_folder(folder: Path, seed: int) -> Slides:
                 f"{folder / 'labels.csv'}, line {line}: a label, and a split train, valid or test, are needed"
             )
     classes = tuple(sorted({row["label"] for row in rows}))
-    targets = torch.tensor([classes.index(row["label"]) for row in rows])
+    number_of = {name: number for number, name in enumerate(classes)}
+    targets = torch.tensor([number_of[row["label"]] for row in rows])
     if "split" in rows[0]:
         splits = named([row["split"] for row in rows], lambda number: f"{folder / 'labels.csv'}, line {number + 2}")
     else:

@@ -1,0 +1,68 @@
+"""Models are counted before they take memory, and built as if they were not."""
+
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise.errors import ConfigError
+from edgewise.models import BERTSettings, Features, Tokens, Transformer, TransformerSettings
+from edgewise.models import size as counting
+from edgewise.models.size import build, outline
+from edgewise.models.text.bert import BERT
+
+
+def transformer(**options):
+    settings = TransformerSettings(**{"width": 8, "depth": 2, "heads": 2} | options)
+    return lambda: Transformer(settings, Tokens(9, 9, length=6))
+
+
+@pytest.mark.parametrize(
+    "make", [transformer(), lambda: BERT(BERTSettings(8, 1, 2), Tokens(9, 9, length=6)), lambda: nn.LSTM(3, 5, 2)]
+)
+@pytest.mark.parametrize("small", [counting.SMALL, 16])
+def test_a_model_that_fits_is_built_bit_by_bit_as_without_the_count(make, small, monkeypatch):
+    monkeypatch.setattr(counting, "SMALL", small)
+    torch.manual_seed(1)
+    expected, next_number = make().state_dict(), torch.rand(())
+    torch.manual_seed(1)
+    built = build(make, "the model").state_dict()
+    assert all(torch.equal(value, built[name]) for name, value in expected.items())
+    assert torch.equal(torch.rand(()), next_number)
+    shapes = outline(make, "the model").state_dict()
+    assert {name: value.shape for name, value in shapes.items()} == {n: value.shape for n, value in expected.items()}
+    assert all(value.is_meta for value in shapes.values())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (transformer(width=10**6), r"the model has 24,000,\d+,\d+ weights, which takes 96\.0 TB"),
+        (transformer(width=10**10), "the model has weights of an impossible size"),
+        (transformer(depth=10**9), "the model has more than 1,000 tensors of weights"),
+        (lambda: Transformer(TransformerSettings(width=8), Features(10**12, 3)), "8,000,000,[0-9,]+ weights"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_with_the_number_of_its_weights(make, message, monkeypatch):
+    monkeypatch.setattr(counting, "MAX_TENSORS", 1000)
+    before = torch.get_rng_state()
+    for check in (build, outline):
+        with pytest.raises(ConfigError, match=message):
+            check(make, "the model")
+    assert check is outline
+    torch.set_rng_state(before)
+
+
+def test_a_child_counts_in_little_memory():
+    child = os.fork()
+    if not child:
+        try:
+            outline(transformer(width=8000, depth=4), "the model")
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    _, status, usage = os.wait4(child, 0)
+    assert status == 0
+    grown = usage.ru_maxrss - int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+    assert grown < 100_000  # kB; the weights would take 12 GB
