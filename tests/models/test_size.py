@@ -1,7 +1,5 @@
 """Models are counted before they take memory, and built as if they were not."""
 
-import os
-
 import pytest
 import torch
 from torch import nn
@@ -38,10 +36,13 @@ def test_a_model_that_fits_is_built_bit_by_bit_as_without_the_count(make, small,
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (transformer(width=10**6), r"the model has 24,000,\d+,\d+ weights, which takes 96\.0 TB"),
+        (transformer(width=10**6), r"the model has 24,000,[0-9,]+ weights, which takes 96\.0 TB"),
         (transformer(width=10**10), "the model has weights of an impossible size"),
         (transformer(depth=10**9), "the model has more than 1,000 tensors of weights"),
-        (lambda: Transformer(TransformerSettings(width=8), Features(10**12, 3)), "8,000,000,[0-9,]+ weights"),
+        (
+            lambda: Transformer(TransformerSettings(width=8, positions="none"), Features(10**12, 3)),
+            "8,000,000,[0-9,]+ weights",
+        ),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_with_the_number_of_its_weights(make, message, monkeypatch):
@@ -52,17 +53,3 @@ def test_a_model_that_does_not_fit_is_refused_with_the_number_of_its_weights(mak
             check(make, "the model")
     assert check is outline
     torch.set_rng_state(before)
-
-
-def test_a_child_counts_in_little_memory():
-    child = os.fork()
-    if not child:
-        try:
-            outline(transformer(width=8000, depth=4), "the model")
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    _, status, usage = os.wait4(child, 0)
-    assert status == 0
-    grown = usage.ru_maxrss - int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
-    assert grown < 100_000  # kB; the weights would take 12 GB
