@@ -71,44 +71,56 @@ def plain(graph: Graph, kind: str, x: dict[str, Tensor]) -> Tensor:
 
 
 def results(function, graph, kind, drawn, dtype) -> list[Tensor]:
-    leaves = {name: x.to(dtype).requires_grad_() for name, x in drawn.items()}
+    leaves = {name: x.to(dtype, copy=True).requires_grad_() for name, x in drawn.items()}
     y = function(graph, kind, leaves)
     dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
     (y * dy).sum().backward()
     return [y.detach(), *(x.grad for x in leaves.values() if x.grad is not None)]
 
 
-def check(seed: int) -> tuple[float, float]:
-    """The squared errors of a case, ours and plain PyTorch's, relative to the largest number of each result."""
+def errors(seed: int) -> tuple[str, list[tuple[float, float]]]:
+    """A case's largest errors in y and in each gradient, ours and plain PyTorch's, relative to the largest number."""
     graph, kind, drawn = case(seed)
     exact = results(plain, graph, kind, drawn, torch.float64)
-    errors = []
-    for function in (ours, plain):
-        found = results(function, graph, kind, drawn, torch.float32)
-        parts = [
-            ((a - b).abs().max() / b.abs().max().clamp(min=1e-20)).item() for a, b in zip(found, exact, strict=True)
-        ]
-        errors.append(parts)
-    for a, b in zip(*errors, strict=True):  # within twice, and one unit in the last place of the largest number
-        assert a <= 2 * b + 2**-22, f"{seed}: {graph} {kind}: {a:.1e}, plain PyTorch {b:.1e}"
-    return max(errors[0]), max(errors[1])
+    found, written_out = (results(function, graph, kind, drawn, torch.float32) for function in (ours, plain))
+    largest = {name: float(x.abs().max()) for name, x in drawn.items()}
+    # Where everything cancels, an error is a rounding of what was added up.
+    count = drawn["v"].shape[-1] * graph.num_edges
+    terms = largest["v"] * max(1, largest["q"], largest["k"]) * max(1, largest["a"]) * count**0.5
+    pairs = []
+    for a, b, c in zip(found, written_out, exact, strict=True):
+        error, peer, size = float((a - c).abs().max()), float((b - c).abs().max()), float(c.abs().max())
+        assert error <= 2 * peer + 2**-22 * max(size, terms), f"{seed}: {graph} {kind}: {error:.1e}, plain {peer:.1e}"
+        if error > 0 < peer:
+            pairs.append((error / size, peer / size))
+    return kind, pairs
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_errors_are_at_most_twice_those_of_plain_pytorch(block):
-    for seed in range(25 * block, 25 * (block + 1)):
-        check(seed)
+def check(seeds: range) -> None:
+    """Each error within twice plain PyTorch's, or a rounding; the median of each score within twice its own."""
+    of_kind: dict[tuple[str, bool], list[tuple[float, float]]] = {}
+    for seed in seeds:
+        kind, pairs = errors(seed)
+        for n, pair in enumerate(pairs):
+            of_kind.setdefault((kind, n == 0), []).append(pair)
+    for key, pairs in of_kind.items():
+        typical, peer = (sorted(side)[len(pairs) // 2] for side in zip(*pairs, strict=True))
+        assert typical <= 2 * peer, f"{key}: the median error is {typical:.1e}, plain PyTorch's {peer:.1e}"
+
+
+def test_errors_are_at_most_twice_those_of_plain_pytorch():
+    check(range(120))
 
 
 @pytest.mark.endurance
 @pytest.mark.timeout(3600)
 def test_errors_of_a_thousand_cases():
-    for seed in range(1000):
-        check(seed)
+    check(range(1000))
 
 
 def test_threads_and_runs_change_no_bit():
     before = torch.get_num_threads()
+    torch.use_deterministic_algorithms(True)  # which PyTorch's own attention is not
     try:
         for seed in range(40):
             graph, kind, drawn = case(seed)
@@ -120,3 +132,4 @@ def test_threads_and_runs_change_no_bit():
                 assert all(torch.equal(a, b) for a, b in zip(bits[0], other, strict=True)), (seed, graph, kind)
     finally:
         torch.set_num_threads(before)
+        torch.use_deterministic_algorithms(False)
