@@ -15,7 +15,7 @@ WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint check docs bench extras wheel sanitize lock clean
+.PHONY: demo test lint check docs bench extras wheel sanitize fuzz lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -68,6 +68,13 @@ sanitize: $(TOOLS)
 	PYTHONPATH="$(SANITIZE)/site:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 		$(BIN)/python -S -m pytest --capture=sys -o timeout=600 -k 'not never_written_down' tests/native tests/kernels \
 		--ignore tests/kernels/backends/cuda --ignore tests/kernels/backends/torch/test_flex.py
+
+# Every reader of files, fuzzed for so many seconds each in one process, guided by coverage. It installs atheris, which is
+# built for CPython 3.11 to 3.13 on Linux. What breaks a reader is written to build/fuzz/READER.
+SECONDS ?= 60
+fuzz: $(TOOLS)
+	$(INSTALL) atheris
+	$(BIN)/python tests/fuzz/campaign.py --seconds $(SECONDS)
 
 # torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
 $(RUNTIME): requirements/lock.txt pyproject.toml

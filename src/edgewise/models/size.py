@@ -14,7 +14,7 @@ from edgewise.memory import check_fits
 
 M = TypeVar("M", bound=nn.Module)
 SMALL = 1 << 28  # bytes of a model that is built at once; a larger one is counted first, on the meta device
-MAX_TENSORS = 1 << 15  # of one model: a block of a transformer has 16, and takes 3 ms to make
+MAX_TENSORS = 1 << 14  # of one model: a block of a transformer has 16, and takes 3 ms to make
 CONSTRUCTORS = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye, torch.arange}
 
 

@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 from edgewise.errors import ConfigError, DataError, installing
+from edgewise.files import reading
 from edgewise.models.hub.layout import is_plain
 
 
@@ -16,7 +17,7 @@ def download(name: str, revision: str, folder: Path | str) -> Path:
         folder: Where to put `config.json` and the safetensors.
 
     Errors      ConfigError without the library `huggingface_hub` or for a revision that is no commit; DataError for a
-                file whose hash is another one, which is removed
+                file whose hash is another one, which is removed, or a download that fails
     """
     try:
         from huggingface_hub import HfApi, hf_hub_download
@@ -24,7 +25,8 @@ def download(name: str, revision: str, folder: Path | str) -> Path:
         raise ConfigError(f"downloading from the hub needs huggingface_hub: {installing('hub')}") from error
     if len(revision) != 40 or not set(revision) <= set("0123456789abcdef"):
         raise ConfigError(f"revision must be a commit of 40 hexadecimal digits, not {revision!r}")
-    listed = HfApi().model_info(name, revision=revision, files_metadata=True).siblings or []
+    with reading(name, "a model that the hub gives"):
+        listed = HfApi().model_info(name, revision=revision, files_metadata=True).siblings or []
     hashes = {
         file.rfilename: file.lfs.sha256 if file.lfs else None
         for file in listed
@@ -33,7 +35,8 @@ def download(name: str, revision: str, folder: Path | str) -> Path:
     for file, expected in hashes.items():
         if expected is None and file.endswith(".safetensors"):
             raise DataError(f"{name}: the hub gives no sha256 for {file}")
-        path = Path(hf_hub_download(name, file, revision=revision, local_dir=folder))
+        with reading(f"{name}/{file}", "a file that the hub gives"):
+            path = Path(hf_hub_download(name, file, revision=revision, local_dir=folder))
         with path.open("rb") as content:
             if expected is not None and hashlib.file_digest(content, "sha256").hexdigest() != expected:
                 path.unlink()
