@@ -9,6 +9,8 @@ import errno
 import io
 import os
 import shutil
+import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -273,3 +275,39 @@ class Raw(io.FileIO):
         if not self.closed:
             self.disk.opened.pop(self.fileno(), None)
         super().close()
+
+
+FILES = "openat,write,fsync,rename,mkdir,unlink,rmdir,newfstatat,fstat,lseek,close,getdents64,ioctl,unlinkat,statx"
+FAILED = 3  # the exit code of a process whose checkpoint could not be written, and that said so
+
+
+def traced(action: Callable[[], object], error: type[Exception], log: Path, inject: str = "") -> int:
+    """Carry out an action in a fork of this process under strace, with one call failing: its exit code.
+
+    It is `FAILED` where the action raised `error`, and 1 for any other exception.
+    """
+    ready, go = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fork beside threads: the child only writes and ends
+        child = os.fork()
+    if child == 0:
+        os.read(ready, 1)
+        try:
+            action()
+            code = 0
+        except error:
+            code = FAILED
+        except BaseException:
+            code = 1
+        os._exit(code)
+    command = ["strace", "-o", str(log), "-e", f"trace={FILES}", *(["-e", f"inject={inject}"] if inject else [])]
+    tracer = subprocess.Popen([*command, "-p", str(child)], stderr=subprocess.PIPE, text=True)
+    attached = tracer.stderr.readline()
+    os.write(go, b".")
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    tracer.communicate()
+    for descriptor in (ready, go):
+        os.close(descriptor)
+    if "attached" not in attached:
+        pytest.skip(f"strace cannot trace here: {attached.strip()}")
+    return status

@@ -1,12 +1,15 @@
 """Where caches lie, whatever the home folder is like; and files that appear whole."""
 
+import errno
 import os
+import stat
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from edgewise.files import cache_path, whole
+from edgewise.files import cache_path, whole, write_file
 
 
 @pytest.fixture
@@ -84,3 +87,18 @@ def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write()
     assert path.read_text() == "1 2" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("number", "stops"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_that_flushes_no_folders_is_none_that_fails(tmp_path, monkeypatch, number, stops):
+    flushed = os.fsync
+
+    def flush(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        flushed(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    with pytest.raises(OSError, match="Input") if stops else nullcontext():
+        write_file(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"

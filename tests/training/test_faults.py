@@ -1,8 +1,10 @@
 """Every write, flush and renaming fails once, in every way: what was promised is there, and the run goes on."""
 
 import os
+import re
 import shutil
 import warnings
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -10,12 +12,12 @@ from random import Random
 import pytest
 import torch
 
-from edgewise.errors import EdgewiseError
+from edgewise.errors import CheckpointError, EdgewiseError
 from edgewise.files import write_file
 from edgewise.tasks.core.cache import cached
 from edgewise.training import finished, loop, resume, train
 from edgewise.training.checkpoint import checkpoints, clean, newest, save_checkpoint
-from faults import FAULTS, Disk, Killed
+from faults import FAILED, FAULTS, Disk, Killed, traced
 from training.tiny import configured, same_run
 
 # Shares of the names and of the contents that reach the disk of what was not flushed before a power cut.
@@ -280,3 +282,33 @@ def test_a_checkpoint_survives_a_process_that_ends_at_any_call(tmp_path, saving)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
         assert intact(root / "checkpoints") in (1, 2)
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize("fault", ["error=EIO", "error=ENOSPC", "error=EINTR", "signal=KILL"])
+def test_a_checkpoint_survives_every_failing_system_call(tmp_path, fault):
+    first = tmp_path / "first" / "checkpoints"
+    save(first, 1)
+    shutil.copytree(first / "step-00000001", first / ".writing-step-00000002")
+    root = Path(shutil.copytree(first, tmp_path / "counted"))
+    assert traced(lambda: save(root, 2), CheckpointError, tmp_path / "log") == 0
+    counts = Counter(re.findall(r"^(\w+)\(", (tmp_path / "log").read_text(), flags=re.MULTILINE))
+    assert counts["fsync"] == 6 and counts["write"] == 4
+    ends: Counter[str] = Counter()
+    for name, count in counts.items():
+        for number in range(1, count + 1):
+            root = Path(shutil.copytree(first, tmp_path / f"{name}-{number}"))
+            code = traced(
+                lambda root=root: save(root, 2), CheckpointError, tmp_path / "log", f"{name}:{fault}:when={number}"
+            )
+            step = intact(root)
+            assert step == 2 or (step == 1 and code != 0), (name, number)
+            assert code in (0, FAILED, -9), (name, number, code)
+            clean(root, newest(root, print))
+            save(root, 3)
+            assert [path.name for path in root.iterdir()] == ["step-00000003"], (name, number)
+            shutil.rmtree(root)
+            ends[{0: "written all the same", FAILED: "said", -9: "killed"}[code]] += 1
+    print(f"{fault}: {sum(ends.values())} system calls failed, each once: {dict(ends)}")
