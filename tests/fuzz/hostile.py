@@ -25,6 +25,11 @@ from fuzz import harnesses  # noqa: E402
 from fuzz.harnesses import FOLDS, GRAPHS, HARNESSES, NODES, npy, npz, parquet  # noqa: E402
 
 LINES = 4096
+# A pickled array of bytes, with gaps for its length and, in place of its values, a number: bytes(n) are n zeros.
+ARRAY = (
+    b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+    b"(K\x01%s\x85cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R\x89%stb."
+)
 
 
 def text_lines(size: int, line: Callable[[int], str]) -> bytes:
@@ -114,10 +119,11 @@ QUICK: dict[str, tuple[str, Callable[[], bytes]]] = {
     "npy: a promise of terabytes": ("npy", lambda: archive(b"(3,9999999999999), ")),
     "png: thirty thousand rows": ("png", enormous_picture),
     "parquet: texts of a terabyte": ("parquet", long_text),
-    "pickle: bytes(1 << 31)": ("pickle", lambda: b"\x80\x02c__builtin__\nbytes\nJ\xff\xff\xff\x7f\x85R."),
+    "pickle: bytes(1 << 31)": ("pickle", lambda: ARRAY % (b"J\xff\xff\xff\x7f", b"J\xff\xff\xff\x7f")),
     "folds: deep": ("tudataset", lambda: GRAPHS + b"~\n" + b"[" * 1_000_000),
-    "tudataset: as many labels as nodes": ("tudataset", lambda: b"~\n".join(
-        [b"1,1\n", b"1\n" * 200_000, b"1\n", "".join(map("{}\n".format, range(200_000))).encode()])),
+    "tudataset: as many labels as nodes": ("tudataset", lambda: b"~\n".join([
+        b"1,1\n", b"".join(b"%d\n" % (1 + n // 1000) for n in range(60_000)), b"1\n2\n" * 30,
+        b"".join(b"%d\n" % n for n in range(60_000))])),
     "smiles: a million atoms": ("smiles", lambda: b"C" * 1_000_000),
     "smiles: deep": ("smiles", lambda: b"C(" * 2000 + b"C" + b")" * 2000),
     "yaml: deep": ("yaml", lambda: b"[" * 100_000),

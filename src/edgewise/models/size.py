@@ -108,13 +108,13 @@ class _WithoutValues(TorchFunctionMode):
 
 def _counted(what: str) -> ExitStack:
     """Within it, the tensors of weights are counted."""
-    tensors, stack = 0, ExitStack()
+    tensors, weights, stack = 0, 0, ExitStack()
 
     def count(module: nn.Module, name: str, value: Tensor | None) -> None:
-        nonlocal tensors
-        tensors += 1
+        nonlocal tensors, weights
+        tensors, weights = tensors + 1, weights + (0 if value is None else value.numel())
         if tensors > MAX_TENSORS:
-            raise ConfigError(f"{what} has more than {MAX_TENSORS:,} tensors of weights")
+            raise ConfigError(f"{what} has more than {MAX_TENSORS:,} tensors, and {weights:,} weights in those alone")
 
     stack.callback(register_module_parameter_registration_hook(count).remove)
     return stack
