@@ -6,6 +6,7 @@ Needs atheris.
 """
 
 import argparse
+import resource
 import subprocess
 import sys
 import warnings
@@ -59,7 +60,10 @@ def main() -> int:
         print(f"{name}:", flush=True)
         if subprocess.run(command, check=False, cwd=ROOT).returncode:
             broken.append(name)
-    print(f"{len(options.readers or HARNESSES)} readers; broken: {', '.join(broken) or 'none'}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    minutes = (used.ru_utime + used.ru_stime) / 60
+    fuzzed = f"{len(options.readers or HARNESSES)} readers in {minutes:.1f} CPU-minutes"
+    print(f"{fuzzed}; broken: {', '.join(broken) or 'none'}")
     return len(broken)
 
 
