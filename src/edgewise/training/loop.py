@@ -37,6 +37,7 @@ from edgewise.training.prefetch import Prefetch
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
+from edgewise.training.threads import Waiting, worthwhile
 
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -110,6 +111,9 @@ class Trainer:
         with ExitStack() as opened:
             opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
             self.restore(self.world.once(lambda: self.open(opened, shown)))
+            if not self.config.machine.threads and self.world.device.type == "cpu" and not self.over:
+                torch.set_num_threads(worthwhile(self.rehearse, torch.get_num_threads()))
+            waiting = opened.enter_context(closing(Waiting(torch.get_num_threads())))
             if self.task.workers:
                 ahead = Prefetch(self.make, settings.steps, self.task.workers)
                 self.made = opened.enter_context(closing(ahead))
@@ -119,6 +123,7 @@ class Trainer:
                 started = time.perf_counter()
                 loss, norm, rate = self.update()
                 self.durations.append(time.perf_counter() - started)
+                waiting.look()
                 display.advance()
                 if self.step % settings.log_every == 0 and self.world.first:
                     self.record(loss=loss, gradient_norm=norm if isfinite(norm) else None, learning_rate=rate)
@@ -159,6 +164,12 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad()
         return loss, length, rate
+
+    def rehearse(self) -> None:
+        """The forward pass of a micro-batch, which changes nothing."""
+        batch = self.make(1).split(self.world.size * self.settings.accumulate)[0]
+        self.model.eval()(*batch.to(self.world.device).inputs)
+        self.model.train()
 
     def share_of_batch(self) -> list[tuple[float, Batch]]:
         """This rank's micro-batches of the step's global batch, each with its weight in the global mean."""

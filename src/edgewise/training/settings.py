@@ -108,7 +108,7 @@ class MachineSettings:
 
     Args:
         device: auto, cpu, cuda, cuda:N or mps.
-        threads: Threads of the CPU. 0: as PyTorch chooses.
+        threads: Threads of the CPU. 0: as many of those that PyTorch would use as the work of a step is worth.
         precision: float32, or bfloat16 or float16 for the products of the forward pass (weights stay as they are).
         deterministic: Use PyTorch's deterministic algorithms, so that a run repeats and resumes to the same bits.
         compile: Train the model under torch.compile: slow to start, then faster, above all on a GPU.
