@@ -77,7 +77,7 @@ def test_passes_end_where_none_agrees(folder, monkeypatch):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cpu": {"flops": "fast"}}', "not json"])
 def test_a_file_that_makes_no_sense_is_passed_over(folder, text):
     folder.mkdir(parents=True)
-    machines._path("cpu").write_text(text, encoding="utf-8")
+    machines.file_of("cpu").write_text(text, encoding="utf-8")
     machines.load()
     assert machines.MACHINES == machines.ASSUMED
 
@@ -86,7 +86,7 @@ def test_a_file_that_makes_no_sense_is_passed_over(folder, text):
 def test_a_speed_that_cannot_be_is_passed_over(folder, value):
     folder.mkdir(parents=True)
     names = machines.asdict(machines.ASSUMED["cpu"])
-    machines._path("cpu").write_text(json.dumps({"cpu": names | {"edges": value}}), encoding="utf-8")
+    machines.file_of("cpu").write_text(json.dumps({"cpu": names | {"edges": value}}), encoding="utf-8")
     machines.load()
     assert machines.MACHINES == machines.ASSUMED
 

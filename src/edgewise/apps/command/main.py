@@ -25,6 +25,7 @@ examples:
   edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
   edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
   edgewise plan window n=4096 radius=64 --heads 8  which backend would run, and why
+  edgewise doctor                                  what is installed and what runs here, for a report
 """
 
 
@@ -170,6 +171,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     check.add_argument("what", metavar="WHAT", choices=("expressiveness",), help="expressiveness")
     check.add_argument("model", metavar="MODEL", help="a name of `edgewise list models`")
     check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
+    add("doctor", "show what is installed and what runs here", DOCTOR)
     return parser, made
 
 
@@ -192,6 +194,12 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
 CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
 
     edgewise check expressiveness gnn layer=gin depth=5"""
+
+
+DOCTOR = """Show what is installed and what runs here, on one page to attach to a report of something that fails:
+versions, backends and why one does not run, threads, instruction set, measured speeds, GPU and self-check, folders.
+
+Of the environment only variables that matter to Edgewise are shown, and no path names its user."""
 
 
 def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -266,6 +274,10 @@ def run(args: argparse.Namespace) -> Summary:
 
             drawn = {name: getattr(args, name) for name in ("prompt", "steps", "count", "temperature", "top_k", "seed")}
             return generate(args.run, Sampling(**drawn, cache=not args.no_cache), args.accept)
+        case "doctor":
+            from edgewise.apps.command.doctor import doctor
+
+            return doctor()
         case "check":
             from edgewise.apps.command.expressiveness import check
 

@@ -95,7 +95,7 @@ def save(device: str, measured: dict[str, Machine]) -> None:
     """Use measured speeds from now on, and in later processes on the same machine."""
     MACHINES.update(measured)
     content = {kind: asdict(machine) for kind, machine in measured.items()}
-    with suppress(OSError), whole(_path(device)) as part:  # what cannot be cached is measured again
+    with suppress(OSError), whole(file_of(device)) as part:  # what cannot be cached is measured again
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
@@ -103,7 +103,7 @@ def load(device: str = "cpu") -> None:
     """Use the speeds that were saved for this device (with as many threads), if any; else those assumed."""
     kinds = [kind_of(torch.device(device), dtype) for dtype in DTYPES[device]]
     try:
-        content = json.loads(_path(device).read_text(encoding="utf-8"))
+        content = json.loads(file_of(device).read_text(encoding="utf-8"))
         saved = {kind: {name: float(content[kind][name]) for name in asdict(MACHINES[kind])} for kind in kinds}
     except (OSError, ValueError, TypeError, KeyError):
         return  # never measured, or by another version
@@ -125,8 +125,8 @@ def _load_once(device: str) -> None:
 _load_once._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
 
 
-def _path(device: str) -> Path:
-    """One file for each processor, number of threads and PyTorch; for each GPU, PyTorch and Triton."""
+def file_of(device: str) -> Path:
+    """Where speeds are saved, for each processor, number of threads and PyTorch; for each GPU, PyTorch and Triton."""
     if device == "cpu":
         name = _plain(f"{platform.machine()} {_processor()} {torch.__version__}")
         return cache_path("machines", f"{name}-{torch.get_num_threads()}.json")
