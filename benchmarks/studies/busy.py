@@ -1,7 +1,7 @@
 """Training steps beside other programs: on one thread, on two and by default, quiet and beside a busy loop per core.
 
-python -m benchmarks.busy
-python -m benchmarks.busy --seconds 10 --recipes karate cora-gcn
+python -m benchmarks.studies.busy
+python -m benchmarks.studies.busy --seconds 10 --recipes karate cora-gcn
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"| recipe | beside | {' | '.join(COLUMNS.values())} | its threads | default / one |\n|{' --- |' * 7}")
     for recipe in args.recipes:
         for beside in (0, os.cpu_count() or 2):
-            command = [sys.executable, "-m", "benchmarks.busy", "--seconds", str(args.seconds), "--one", recipe]
+            command = [sys.executable, "-m", "benchmarks.studies.busy", "--seconds", str(args.seconds), "--one", recipe]
             with loops(beside):
                 done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603
             rows = json.loads(done.stdout.splitlines()[-1])
