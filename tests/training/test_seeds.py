@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 import torch
@@ -90,35 +91,65 @@ def test_one_thread_needs_no_rehearsal():
 
 @pytest.fixture
 def switches(monkeypatch):
-    """Involuntary switches, as the test counts them; nothing is waited for."""
+    """Involuntary switches, as the test counts them; every step is a window, and may begin a comparison."""
     count = [0]
     monkeypatch.setattr(threads, "_switches", lambda: count[0])
     monkeypatch.setattr(threads, "WINDOW", 0.0)
+    monkeypatch.setattr(threads, "SOON", 0.0)
     return count
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's OpenMP")
-def test_threads_sleep_while_the_machine_is_busy(switches, monkeypatch):
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's OpenMP")
+
+
+@LINUX
+@pytest.mark.parametrize(("asleep", "stays"), [(0.1, True), (2.0, False)])
+def test_beside_other_programs_threads_sleep_if_that_is_faster(asleep, stays, switches):
     waiting = Waiting(2)
-    waiting.look()
-    assert waiting.holder is None
-    for _ in range(2):
-        switches[0] += 1_000_000
-        waiting.look()
+    waiting.look(1.0)
+    assert waiting.holder is None, "the machine is quiet"
+    switches[0] += 1_000_000
+    waiting.look(1.0)
     holder = waiting.holder
-    assert holder is not None and holder.is_alive()
-    waiting.look()
-    assert waiting.holder is holder, "not quiet for long enough"
-    monkeypatch.setattr(threads, "QUIET", 0.0)
-    waiting.look()
-    assert waiting.holder is None and not holder.is_alive()
+    assert holder is not None and holder.is_alive(), "tried"
+    waiting.look(asleep)
+    assert (waiting.holder is holder) == stays == holder.is_alive()
+    waiting.close()
+    assert not holder.is_alive()
+
+
+@LINUX
+@pytest.mark.parametrize(("spinning", "stays"), [(0.1, True), (2.0, False)])
+def test_threads_that_sleep_try_from_time_to_time_to_spin(spinning, stays, switches):
+    waiting = Waiting(2)
+    waiting.sleep()
+    waiting.look(1.0)
+    assert waiting.holder is None, "tried"
+    waiting.look(spinning)
+    assert (waiting.holder is None) == stays
+    waiting.close()
+
+
+@LINUX
+def test_comparisons_become_rare(switches, monkeypatch):
+    monkeypatch.setattr(threads, "SOON", 1.0)
+    monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
+    clock, tried, waiting = [100.0], [], Waiting(2)
+    for _ in range(300):
+        switches[0] += 1_000_000
+        before = waiting.holder
+        waiting.look(1.0 if waiting.holder is None else 2.0)
+        if before is None and waiting.holder is not None:
+            tried.append(clock[0])
+        clock[0] += 1.0
+    assert [later - one for one, later in pairwise(tried)] == [2, 2, 4, 8, 16, 32, 60, 60, 60]
     waiting.close()
 
 
 def test_one_thread_waits_for_nobody(switches):
     waiting = Waiting(1)
     switches[0] = 1_000_000
-    waiting.look()
+    waiting.look(1.0)
     assert waiting.holder is None
     waiting.close()
 

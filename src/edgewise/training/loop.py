@@ -123,7 +123,7 @@ class Trainer:
                 started = time.perf_counter()
                 loss, norm, rate = self.update()
                 self.durations.append(time.perf_counter() - started)
-                waiting.look()
+                waiting.look(self.durations[-1])
                 display.advance()
                 if self.step % settings.log_every == 0 and self.world.first:
                     self.record(loss=loss, gradient_norm=norm if isfinite(norm) else None, learning_rate=rate)

@@ -66,37 +66,52 @@ def _flops(name: str, args: Any, y: Any) -> int:
     return 0
 
 
-# Involuntary context switches a second, over so many seconds, from which on other programs use the cores: with two busy
-# loops on two cores there are 50 to 5000 for a process; and how long it must be quiet until threads spin again.
-BUSY, WINDOW, QUIET = 20.0, 0.25, 1.0
+# Involuntary context switches a second, over so many seconds of steps, from which on other programs may use the cores:
+# two busy loops on two cores cause 50 to 5000. And the seconds from one comparison to the next, which double, at first
+# and at most.
+BUSY, WINDOW, SOON, LATE = 20.0, 0.25, 1.0, 60.0
 
 
 class Waiting:
-    """Lets threads that wait sleep while other programs use the cores; on idle cores they spin, which is faster.
+    """Lets threads that wait sleep where that makes steps faster: beside other programs; on idle cores they spin.
 
-    GNU's OpenMP, PyTorch's on Linux, hardly spins while it has more threads than there are cores: while it is busy, a
-    thread that sleeps holds a second team. A waiting thread that spins keeps those that it waits for from running: a
-    step of `digits-vit` takes 2600 ms beside six other processes on two cores, and 30 ms with threads that sleep.
+    GNU's OpenMP, PyTorch's on Linux, hardly spins while it has more threads than there are cores: for that a thread
+    which sleeps holds a second team. A thread that spins keeps those that it waits for from running: a step of
+    `digits-vit` takes 2600 ms beside six other processes on two cores, and 30 ms with threads that sleep; on idle cores
+    6 and 13 ms. So both are timed where the machine seems busy, and from time to time where threads sleep.
     """
 
     def __init__(self, threads: int) -> None:
         self.watches = threads > 1 and sys.platform == "linux"
-        self.since, self.switches = time.perf_counter(), _switches() if self.watches else 0
-        self.busy, self.release = 0.0, Event()
+        self.release = Event()
         self.holder: Thread | None = None
+        self.patience, self.next, self.former = SOON, 0.0, 0.0  # former = the other way's seconds while one is tried
+        self._begin()
 
-    def look(self) -> None:
-        """After a step: begin or end to sleep."""
-        now = time.perf_counter()
-        if not self.watches or now - self.since < WINDOW:
+    def _begin(self) -> None:
+        self.seconds, self.steps, self.switches = 0.0, 0, _switches() if self.watches else 0
+
+    def look(self, seconds: float) -> None:
+        """After a step that took so many seconds: begin or end to sleep."""
+        self.seconds, self.steps = self.seconds + seconds, self.steps + 1
+        if not self.watches or self.seconds < WINDOW:
             return
-        switches = _switches()
-        if switches - self.switches > BUSY * (now - self.since):
-            self.busy = now
+        now, took = time.perf_counter(), self.seconds / self.steps
+        busy = self.holder is not None or _switches() - self.switches > BUSY * self.seconds
+        if self.former:
+            if self.former < took:
+                self._change()
+            self.former = 0.0
+        elif busy and now >= self.next:
+            self.former, self.next, self.patience = took, now + self.patience, min(LATE, 2 * self.patience)
+            self._change()
+        self._begin()
+
+    def _change(self) -> None:
+        if self.holder is None:
             self.sleep()
-        elif now - self.busy > QUIET:
+        else:
             self.close()
-        self.since, self.switches = now, switches
 
     def sleep(self) -> None:
         """From now on, threads that wait sleep."""
