@@ -70,7 +70,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     if name is None:
         lowered, choices = (
             call.lowered(),
-            _choices(call.graph, type(call), traced, torch.are_deterministic_algorithms_enabled()),
+            _choices(call.graph, type(call), traced),
         )
         signature = lowered.signature()
         if signature not in choices:
@@ -101,7 +101,7 @@ def _is_empty(call: Call) -> bool:
 
 
 @cached
-def _choices(graph: Graph, kind: type[Call], traced: bool, deterministic: bool) -> dict[tuple[object, ...], str]:
+def _choices(graph: Graph, kind: type[Call], traced: bool) -> dict[tuple[object, ...], str]:
     """The backends chosen for calls of one verb by their signatures: shapes and kinds, on which alone a choice depends.
 
     It fills up as calls are made.

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 import torch
@@ -61,8 +62,7 @@ def card(monkeypatch, cache):
     monkeypatch.setattr(selfcheck, "_verdicts", {})
     monkeypatch.setattr(programs, "identity", lambda index: "Card-9000")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    with Card():
-        monkeypatch.setattr(programs, "INSTALLED", True)
+    with Card(), mock.patch.object(programs, "INSTALLED", True):  # which ends before the card does
         yield checked
 
 
