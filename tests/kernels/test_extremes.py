@@ -14,6 +14,7 @@ from edgewise import (
     Graph,
     GraphError,
     Kernel,
+    SenderBias,
     ShapeError,
     Uniform,
     aggregate,
@@ -202,3 +203,18 @@ def test_returned_weights_have_a_number_for_each_member_edge_and_head(score, bac
         _, p = attend(causal(4), *ends, v, score, return_weights=True, backend=backend)
         assert p.shape == (*batch, 10, 3)
         torch.testing.assert_close(p.sum(-2), torch.full((*batch, 3), 4.0))
+
+
+@pytest.mark.parametrize("backend", [None, "factored", "segment", "reference"])
+@pytest.mark.parametrize("make", [causal, complete])
+def test_biases_of_a_kernel_score_may_be_large_and_mask_senders(make, backend):
+    v = torch.randn(4, 1, 3)
+    masked = torch.full((4, 1), float("-inf"))
+    none = attend(make(4), v, v, v, Kernel(torch.exp) + SenderBias(masked), backend=backend)
+    assert torch.equal(none, torch.zeros_like(v))
+    large = torch.tensor([[200.0], [200.0], [float("-inf")], [200.0]])
+    found = attend(make(4), v, v, v, Kernel(torch.exp) + SenderBias(large), backend=backend)
+    torch.testing.assert_close(
+        found, attend(make(4), v, v, v, Kernel(torch.exp) + SenderBias(large - 200), backend=backend)
+    )
+    assert found.isfinite().all()

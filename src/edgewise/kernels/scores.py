@@ -279,9 +279,7 @@ class GatedAdditive(Score):
         return (functional.leaky_relu(q_i + k_j, self.slope) * self.a).sum(-1)
 
 
-WIDEST = (
-    256  # ‖q‖ ‖k‖ / σ² of a Gaussian as a dot product: in float32 its rounding then moves a weight by 2e-5; counted
-)
+WIDEST = 256  # most ‖q‖ ‖k‖ / σ² of a Gaussian as a dot product: rounding moves a weight by 2e-5 in float32; counted
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,10 +68,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
             made.append(explain(call))
     name = backend or forced_backend()
     if name is None:
-        lowered, choices = (
-            call.lowered(),
-            _choices(call.graph, type(call), traced),
-        )
+        lowered, choices = call.lowered(), _choices(call.graph, type(call), traced)
         signature = lowered.signature()
         if signature not in choices:
             choices[signature] = "segment" if _is_empty(lowered) else cheapest(lowered)

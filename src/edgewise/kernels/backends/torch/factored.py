@@ -53,7 +53,8 @@ def run(call: Call) -> Tensor:
     phi_q, phi_k = score.feature_map(q), score.feature_map(k)
     for bias in score.biases:
         assert isinstance(bias, SenderBias)
-        top = bias.values.detach().amax(-2, keepdim=True) if bias.values.numel() else 0  # what is common cancels
+        top = bias.values.detach().nan_to_num(nan=torch.finfo(bias.values.dtype).min)  # of a sender that is not finite
+        top = top.amax(-2, keepdim=True) if top.numel() else top  # what is common cancels
         phi_k = phi_k * (bias.values - top).exp().unsqueeze(-1)
     if graph.is_complete or 0 in (graph.num_receivers, graph.num_senders):
         y, total = _complete(phi_q, phi_k, call.v)
