@@ -143,12 +143,12 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
         def spread(J: int, z_ij: Tensor) -> Tensor:
             return self.harmonics[..., J * J : (J + 1) ** 2].unsqueeze(-1) * z_ij.unsqueeze(-2)
 
-        return self.coupled(self.weights(graph), self.senders.index_select(-3, graph.senders), spread)
+        return self.coupled(graph, self.weights(graph), spread)
 
     def coupled(
         self,
+        graph: Graph,
         R_ij: Tensor,
-        h_j: Tensor,
         spread: Callable[[int, Tensor], Tensor],
         alone: Callable[[int, Tensor], Tensor] | None = None,
     ) -> tuple[Tensor, ...]:
@@ -158,13 +158,14 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
                     R ∘ h^k [*, E, 2k + 1, C], or its sum, for J = 0: Y_0 is 1, and the type stays
         """
         parts: list[list[Tensor]] = [[] for _ in range(self.types + 1)]
-        by_type = h_j.split([2 * k + 1 for k in range(self.types + 1)], -2)
-        groups = R_ij.unflatten(-1, (-1, h_j.shape[-1])).split([len(outs) for _, outs in self.paths], -2)
+        groups = R_ij.unflatten(-1, (-1, self.senders.shape[-1])).split([len(outs) for _, outs in self.paths], -2)
+        # The senders after the weights: backward, theirs is freed before the gradient to the weights is put together.
+        h_j = self.senders.index_select(-3, graph.senders).split([2 * k + 1 for k in range(self.types + 1)], -2)
         for ((k, J), outs), R, C in zip(self.paths, groups, self.coefficients, strict=True):
             if J == 0 and alone is not None:
                 parts[k].append(alone(k, R.squeeze(-2)))
                 continue
-            z_ij = (R.unsqueeze(-2) * by_type[k].unsqueeze(-3)).flatten(-3)  # [*, E, P (2k + 1) C]
+            z_ij = (R.unsqueeze(-2) * h_j[k].unsqueeze(-3)).flatten(-3)  # [*, E, P (2k + 1) C]
             A = spread(J, z_ij).unflatten(-1, (len(outs) * (2 * k + 1), -1)).flatten(-3, -2)
             for out, part in zip(outs, (C.to(A.dtype) @ A).split([2 * out + 1 for out in outs], -2), strict=True):
                 parts[out].append(part)

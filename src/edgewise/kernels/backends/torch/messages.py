@@ -109,7 +109,7 @@ def _tensor_product(graph: Graph, message: TensorProduct, R_ij: Tensor, own: Run
         y = _weighted(components, z_ij.unsqueeze(-2), Y.unsqueeze(-1).to(z_ij.dtype), "sum", own)
         return y.squeeze(-2).unflatten(-2, (graph.num_receivers, 2 * J + 1))
 
-    return message.coupled(R_ij, h.index_select(-3, graph.senders), spread, alone)
+    return message.coupled(graph, R_ij, spread, alone)
 
 
 @cached
