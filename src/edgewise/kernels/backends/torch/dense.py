@@ -24,7 +24,7 @@ from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uni
 SOFTMAX, MASKED = 15, 27  # products: what a pair's exponential costs, without and with a mask; fitted
 SKIPPED = 256  # senders: the tiles that causal attention leaves out; assumed
 CALL, GROUP = 2, 14  # launches: of a call, and for each size of blocks; fitted
-MASKED_CALL = 3.2  # launches of a call with a mask; fitted
+MASKED_CALL = 3.4  # launches of a call with a mask, its look for numbers that are not finite among them; fitted
 COPIED, BLOCKS_COPIED = 16, 48  # bytes for each number of v: of q, k, v and y; and with blocks copied; counted
 SUM, ENTRY = 4, 8  # launches of a sum, and bytes for each entry of its matrix, written and read; counted
 MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build: 2 GiB of bool
