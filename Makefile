@@ -69,8 +69,8 @@ sanitize: $(TOOLS)
 		$(BIN)/python -S -m pytest --capture=sys -o timeout=600 -k 'not never_written_down' tests/native tests/kernels \
 		--ignore tests/kernels/backends/cuda --ignore tests/kernels/backends/torch/test_flex.py
 
-# Every reader of files, fuzzed for so many seconds each in one process, guided by coverage. It installs atheris, which is
-# built for CPython 3.11 to 3.13 on Linux. What breaks a reader is written to build/fuzz/READER.
+# Every reader of files and the public operators, fuzzed for so many seconds each in one process, guided by coverage. It
+# installs atheris, which is built for CPython 3.11 to 3.13 on Linux. What breaks a reader is written to build/fuzz/READER.
 SECONDS ?= 60
 fuzz: $(TOOLS)
 	$(INSTALL) atheris

@@ -1,4 +1,4 @@
-"""Fuzz the readers of files, guided by coverage: python tests/fuzz/campaign.py [--seconds 60] [reader ...]
+"""Fuzz the readers of files and the public operators: python tests/fuzz/campaign.py [--seconds 60] [reader ...]
 
 Each reader runs in a process of its own, from its corpus, in at most 1 GB and 20 seconds for each input. An input that
 breaks one is written to build/fuzz/NAME; once the reader is mended, it belongs to tests/fuzz/corpus/NAME.
@@ -15,7 +15,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 MEMORY, TIME, LENGTH = 1000, 20, 1 << 16  # MB, seconds, bytes
-PARSERS = ["edgewise.files", "edgewise.tasks", "edgewise.models.hub", "edgewise.configuration", "yaml", "zipfile"]
+PARSERS = [
+    "edgewise.files",
+    "edgewise.kernels",
+    "edgewise.tasks",
+    "edgewise.models.hub",
+    "edgewise.configuration",
+    "yaml",
+    "zipfile",
+]
 
 
 def fuzz(name: str, seconds: int) -> None:

@@ -1,6 +1,6 @@
 """What a fuzzer feeds: each reader of files with bytes of its own, and small valid files to begin with.
 
-A reader may return, or raise an `EdgewiseError`; anything else is a finding."""
+A reader, or an operator of the kernels, may return or raise an `EdgewiseError`; anything else is a finding."""
 
 import gzip
 import io
@@ -35,6 +35,7 @@ from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.text.language import read_text
 from edgewise.tasks.text.tokenization import BPETokenizer, CharacterTokenizer, tokenizer_from_json
 from edgewise.tasks.text.translation import read_lines
+from fuzz.operators import call_operator
 
 CORPUS = Path(__file__).parent / "corpus"
 SHARED = next((path for path in ["/dev/shm"] if Path(path).is_dir()), None)  # noqa: S108 (files in memory)
@@ -284,6 +285,7 @@ HARNESSES = {
         lambda: [index()],
         hub_with("config.json", "model.safetensors"),
     ),
+    "operators": Harness(lambda _, content: call_operator(content), lambda: [bytes([number]) for number in range(12)]),
     "hub-weights": Harness(
         file("model.safetensors", lambda path: from_hugging_face(path.parent)),
         lambda: [hub()["model.safetensors"]],

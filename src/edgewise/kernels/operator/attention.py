@@ -11,12 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.kernels.call import Attend
-from edgewise.kernels.operator.dropout import drop, seed_for
-from edgewise.kernels.operator.layout import batched, check_edges, check_rows, flat
+from edgewise.kernels.operator.dropout import check_dropout, drop, seed_for
+from edgewise.kernels.operator.layout import (
+    batched,
+    check_edges,
+    check_rows,
+    check_structure,
+    check_transpose,
+    dtype_of,
+    expect,
+    flat,
+    wide,
+)  # fmt: skip
 from edgewise.kernels.operator.operator import Arguments
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, Score, Uniform
@@ -55,15 +66,29 @@ class Attention(Arguments):
         return self.structure[1].shape[0]
 
     def check(self) -> None:
-        batch, senders, heads, _ = self.v.shape
-        check_rows("v", self.v, (None, None, None, None))
-        check_rows("q", self.q, (batch, self.receivers, heads, None))
-        check_rows("k", self.k, (batch, senders, heads, None if self.q is None else self.q.shape[-1]))
-        check_edges(senders, *self.structure[:2])
+        kind, sums = dtype_of("v", self.v), wide(self.v.dtype)
+        check_rows("v", self.v, (None, None, None, None), kind)
+        batch, senders, heads, values = self.v.shape
+        receivers, edges = check_structure("structure", self.structure, senders, (2, 3))
+        expect(self.score in range(4), f"score is {self.score}, but must be 0, 1, 2 or 3")
+        if self.score == NONE:
+            expect(self.q is None and self.k is None, "where all scores are equal there is no q and no k")
+        else:
+            check_rows("q", self.q, (batch, receivers, heads, 1 if self.score == ADDITIVE else None), kind)
+            assert self.q is not None
+            channels = self.q.shape[3]
+            expect(channels > 0, "q has no channels")
+            if self.k is None:
+                expect(channels == values, f"q has {channels} channels, but v, which is k too, has {values}")
+            else:
+                check_rows("k", self.k, (batch, senders, heads, channels), kind)
+            if self.score == GATED:
+                check_rows("a", self.a, (heads, channels), sums)
         if self.bias is not None:
-            check_rows("bias", self.bias, (batch if self.bias.shape[0] > 1 else 1, self.edges, heads))
+            check_rows("bias", self.bias, (1 if self.bias.shape[:1] == (1,) else batch, edges, heads), sums)
         if self.reverse:
-            check_edges(self.receivers, *self.reverse[:3])
+            _check_reverse(self.reverse, (receivers, senders, edges))
+        check_dropout(self.dropout, self.seed)
 
 
 @dataclass(slots=True)
@@ -78,8 +103,23 @@ class AttentionGradient(Attention):
 
     def check(self) -> None:
         Attention.check(self)
-        for name, x in (("y", self.y), ("dy", self.dy)):
-            check_rows(name, x, (self.v.shape[0], self.receivers, *self.v.shape[2:]))
+        (batch, _, heads, values), kind, sums = self.v.shape, self.v.dtype, wide(self.v.dtype)
+        expect(len(self.reverse) > 0, "a gradient needs the structure of the transpose: reverse is empty")
+        check_rows("y", self.y, (batch, self.receivers, heads, values), kind)
+        check_rows("dy", self.dy, (batch, self.receivers, heads, values), kind, strided=True)
+        check_rows("lse", self.lse, (batch, self.receivers, heads), sums)
+        parts = (batch, self.receivers, heads * (values + 1))
+        check_rows("rest", self.rest, parts if self.score == ADDITIVE else (0,), sums)
+        wanted = len(self.differentiable)
+        expect(len(self.needed) == wanted, f"needed has {len(self.needed)} values, but must have {wanted}")
+
+
+def _check_reverse(reverse: Sequence[Tensor], sizes: tuple[int, int, int]) -> None:
+    """The transpose's structure, and of each of its edges its place there."""
+    receivers, senders, edges = sizes
+    check_transpose(reverse, receivers, (senders, edges), (4,))
+    check_edges(edges, torch.tensor([0, edges]), reverse[3])
+    check_rows("the edges' numbers", reverse[2], (edges,), torch.int32)
 
 
 A = TypeVar("A", bound=Attention)

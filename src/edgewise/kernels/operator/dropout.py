@@ -13,7 +13,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
-from edgewise.kernels.operator.layout import empty_like
+from edgewise.kernels.operator.layout import dtype_of, empty_like, expect
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.native import library, threads
 
@@ -56,6 +56,13 @@ def seed_for(graph: Graph, p: float) -> Tensor:
     return torch.randint(2**62, (1,), device=graph.device) if p > 0 else _no_seed(graph)
 
 
+def check_dropout(p: float, seed: Tensor) -> None:
+    """Raise ShapeError for what the kernels cannot hash."""
+    expect(0 <= p < 1, f"dropout is a probability in [0, 1), not {p}")
+    right = seed is not None and seed.numel() == 1 and not seed.is_floating_point()
+    expect(right, "seed must be a tensor of one whole number")
+
+
 @dataclass(slots=True)
 class Drop(Arguments):
     """x [*] of any shape; p in (0, 1); seed [1]."""
@@ -68,6 +75,11 @@ class Drop(Arguments):
 
     def empty(self) -> Tensor:
         return empty_like(self.x)
+
+    def check(self) -> None:
+        if not self.x.is_cuda:
+            dtype_of("x", self.x)
+        check_dropout(self.p, self.seed)
 
     def unread(self) -> tuple[str, ...]:
         return ("x", "results")
@@ -89,4 +101,4 @@ def _compute(own: Drop) -> Tensor:
     return y
 
 
-_drop = Operator("drop", Drop, _compute, lambda own, _, dy, __: [drop(dy, own.p, own.seed)])
+_drop = Operator("drop", Drop, _compute, lambda own, _, dy, __: [drop(dy, own.p, own.seed)], on_cpu=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from edgewise.errors import ShapeError
 from edgewise.kernels.call import Attend
+from edgewise.kernels.operator.operator import DTYPES
 
 
 def batched(x: Tensor | None, call: Attend, last: int) -> Tensor | None:
@@ -38,16 +41,57 @@ def rows_contiguous(x: Tensor) -> Tensor:
     return x if x.ndim == 4 and x.stride(3) == 1 and (x.stride(2) == x.shape[3] or x.shape[2] == 1) else x.contiguous()
 
 
-def check_rows(name: str, x: Tensor | None, shape: tuple[int | None, ...]) -> None:
-    """Raise ShapeError unless a tensor has that shape, None for any size, with the numbers of a row side by side."""
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the CPU kernels' sums."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def check_rows(
+    name: str, x: Tensor | None, shape: tuple[int | None, ...], dtype: torch.dtype, *, strided: bool = False
+) -> None:
+    """Raise ShapeError unless a tensor has that shape, None for any size, and dtype.
+
+    Symbols     strided = whether its kernel copies rows whose numbers do not lie side by side
+    """
     if x is None:
-        return
+        raise ShapeError(f"{name} is missing")
     fits = x.ndim == len(shape) and all(size in (None, own) for size, own in zip(shape, x.shape, strict=True))
-    if not fits or (rows_contiguous(x) if x.ndim == 4 else x.contiguous()) is not x:
+    if not fits or not (strided or (rows_contiguous(x) if x.ndim == 4 else x.contiguous()) is x):
         right = ", ".join("*" if size is None else str(size) for size in shape)
         raise ShapeError(
             f"{name} is {list(x.shape)} with strides {list(x.stride())}, but must be [{right}], row by row"
         )
+    if x.dtype != dtype or x.device.type != "cpu":
+        raise ShapeError(f"{name} is {x.dtype} on {x.device}, but must be {dtype} on the CPU")
+
+
+def expect(right: bool, wanted: str) -> None:
+    """Raise ShapeError, with what would be right, where something is not."""
+    if not right:
+        raise ShapeError(wanted)
+
+
+def dtype_of(name: str, x: Tensor) -> torch.dtype:
+    """ShapeError for a dtype that the CPU kernels do not read, and for no numbers, which they never see."""
+    expect(x is not None and x.numel() > 0, f"{name} is missing or empty")  # PyTorch lets a None pass as a Tensor
+    expect(x.dtype in DTYPES, f"{name} is {x.dtype}, but must be one of {', '.join(map(str, DTYPES))}")
+    return x.dtype
+
+
+def check_structure(name: str, structure: Sequence[Tensor], rows: int, lengths: tuple[int, ...]) -> tuple[int, int]:
+    """The receivers and edges of a structure of so many tensors; ShapeError unless kernels stay within `rows` rows."""
+    right = " or ".join(map(str, lengths))
+    expect(len(structure) in lengths, f"{name} has {len(structure)} tensors, but must have {right}")
+    check_edges(rows, *structure[:3])
+    expect(structure[0].shape[0] > 1, f"{name} has no receivers")
+    return structure[0].shape[0] - 1, structure[1].shape[0]
+
+
+def check_transpose(reverse: Sequence[Tensor], rows: int, right: tuple[int, int], lengths: tuple[int, ...]) -> None:
+    """Raise ShapeError unless a structure has the receivers and edges of another one's transpose."""
+    found = check_structure("reverse", reverse, rows, lengths)
+    wanted = "a transpose of {} receivers and {} edges, not {} and {}"
+    expect(found == right, "reverse must be " + wanted.format(*right, *found))
 
 
 def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None = None) -> None:
@@ -63,8 +107,8 @@ def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None
         ("index", index, torch.int32),
         ("edge", number, torch.int32),
     ):
-        if x is not None and (x.dtype != dtype or x.ndim != 1 or not x.is_contiguous()):
-            raise ShapeError(f"{name} must be a contiguous list of {dtype}, not {list(x.shape)} of {x.dtype}")
+        if x is not None:
+            check_rows(name, x, (None,), dtype)
     count = index.shape[0]
     if not offsets.shape[0] or int(offsets[0]) != 0 or int(offsets[-1]) != count or bool((offsets.diff() < 0).any()):
         raise ShapeError(f"offsets must ascend from 0 to the number of edges, {count}")

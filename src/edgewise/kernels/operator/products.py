@@ -13,12 +13,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.operator.gradients import creates_graph, gradients
-from edgewise.kernels.operator.layout import check_edges, check_rows, empty_like, flat, rows_contiguous
+from edgewise.kernels.operator.layout import (
+    check_rows,
+    check_structure,
+    check_transpose,
+    dtype_of,
+    empty_like,
+    expect,
+    flat,
+    rows_contiguous,
+)  # fmt: skip
 from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
 from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient
 
@@ -44,7 +52,8 @@ class Product(Arguments):
         return self.x.new_empty(batch, self.structure[0].shape[0] - 1, heads, channels)
 
     def check(self) -> None:
-        _check(self.x, self.weight, self.structure, self.x.shape[1])
+        _check(self.x, self.weight, self.structure)
+        expect(self.reduce in range(4), f"reduce is {self.reduce}, but must be 0, 1, 2 or 3")
 
     def unread(self) -> tuple[str, ...]:
         if self.reduce in (MAX, MIN):
@@ -65,8 +74,9 @@ class ProductGradient(Arguments):
         return self.x.new_empty(self.x.shape[0], self.structure[1].shape[0], self.weight_heads)
 
     def check(self) -> None:
-        check_rows("dy", self.dy, (self.x.shape[0], self.structure[0].shape[0] - 1, *self.x.shape[2:]))
-        _check(self.x, None, self.structure, self.x.shape[1])
+        _check(self.x, None, self.structure, dy=self.dy)
+        heads = self.x.shape[2]
+        expect(self.weight_heads in (1, heads), f"weight_heads is {self.weight_heads}, but must be 1 or {heads}")
 
 
 @dataclass(slots=True)
@@ -83,9 +93,7 @@ class ExtremeShare(Arguments):
         return empty_like(self.dy)
 
     def check(self) -> None:
-        for name, of_receivers in (("dy", self.dy), ("y", self.y)):
-            check_rows(name, of_receivers, (self.x.shape[0], self.structure[0].shape[0] - 1, *self.x.shape[2:]))
-        _check(self.x, self.weight, self.structure, self.x.shape[1])
+        _check(self.x, self.weight, self.structure, dy=self.dy, y=self.y)
 
 
 @dataclass(slots=True)
@@ -105,19 +113,21 @@ class ExtremeGradient(Arguments):
         return empty_like(self.x), self.x.new_empty(shape)
 
     def check(self) -> None:
-        for name, of_receivers in (("share", self.share), ("y", self.y)):
-            check_rows(name, of_receivers, (self.x.shape[0], self.structure[0].shape[0] - 1, *self.x.shape[2:]))
-        _check(self.x, self.weight, self.structure, self.x.shape[1])
-        check_edges(self.structure[0].shape[0] - 1, *self.reverse[:3])
+        receivers, edges = _check(self.x, self.weight, self.structure, share=self.share, y=self.y)
+        check_transpose(self.reverse, receivers, (self.x.shape[1], edges), (3, 4))
 
 
-def _check(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], rows: int) -> None:
-    check_rows("x", x, (None, None, None, None))
-    check_edges(rows, *structure[:3])
+def _check(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], **of_receivers: Tensor) -> tuple[int, int]:
+    """The receivers and edges of a product whose tensors are right."""
+    check_rows("x", x, (None, None, None, None), dtype_of("x", x))
+    batch, rows, heads, channels = x.shape
+    receivers, edges = check_structure("structure", structure, rows, (3,))
+    for name, y in of_receivers.items():
+        check_rows(name, y, (batch, receivers, heads, channels), x.dtype)
     if weight is not None:
-        check_rows("weight", weight, (x.shape[0] if weight.shape[0] > 1 else 1, structure[1].shape[0], None))
-        if weight.shape[2] not in (1, x.shape[2]):
-            raise ShapeError(f"weight has {weight.shape[2]} heads and x {x.shape[2]}: they must agree")
+        shared, one = weight.shape[:1] == (1,), weight.shape[2:] == (1,)
+        check_rows("weight", weight, (1 if shared else batch, edges, 1 if one else heads), x.dtype)
+    return receivers, edges
 
 
 class Products:

@@ -11,7 +11,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import compact_edges
 from edgewise.kernels.operator.attention import ADDITIVE, Attention, AttentionGradient, composed
-from edgewise.kernels.operator.layout import empty_like, rows_contiguous
+from edgewise.kernels.operator.layout import empty_like, expect, rows_contiguous, wide
 from edgewise.kernels.operator.operator import DTYPES, Operator
 from edgewise.kernels.operator.products import ExtremeGradient, ExtremeShare, Product, ProductGradient, Products
 from edgewise.native import library, threads
@@ -47,16 +47,15 @@ def adjacency(offsets: Tensor, index: Tensor, edge: Tensor | None = None) -> Any
     )
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of the kernels' sums."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
 class EdgesAttention(Attention):
     """With biases for each head, and without keys and values of edges."""
 
     __slots__ = ()
     differentiable = ("q", "k", "v", "a", "bias")
+
+    def check(self) -> None:
+        _check_vectors(self)
+        Attention.check(self)
 
     def empty(self) -> tuple[Tensor, Tensor, Tensor]:
         """y [B, I, H, D]; log Σ_j exp s_ij [B, I, H]; and for additive scores with a gradient their positive parts."""
@@ -71,6 +70,10 @@ class EdgesAttentionGradient(AttentionGradient):
     __slots__ = ()
     differentiable = EdgesAttention.differentiable
 
+    def check(self) -> None:
+        _check_vectors(self)
+        AttentionGradient.check(self)
+
     def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """To q, k, v, a and the bias; where the keys are the values, both parts in that to v."""
         v, a = self.v, self.a
@@ -84,6 +87,10 @@ class EdgesAttentionGradient(AttentionGradient):
             v.new_empty(0, dtype=dtype) if a is None else v.new_empty(a.shape, dtype=dtype),
             v.new_empty(0, dtype=dtype) if dbias is None else dbias,
         )
+
+
+def _check_vectors(own: Attention) -> None:
+    expect(own.keys is None and own.values is None, "these kernels read no keys and values of edges")
 
 
 def _attention(own: Attention) -> Any:

@@ -18,7 +18,7 @@ from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Message
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.attention import KINDS, attention_of
-from edgewise.kernels.operator.layout import rows_contiguous, unflat
+from edgewise.kernels.operator.layout import rows_contiguous, unflat, wide
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.native import say_if_missing
 
@@ -94,9 +94,9 @@ def _attend(call: Attend) -> Tensor:
     if own.q is not None and own.k is not None:
         own.q, own.k = rows_contiguous(own.q), None if shared else rows_contiguous(own.k)
     if own.a is not None:
-        own.a = own.a.to(edges.wide(own.v.dtype)).contiguous()
+        own.a = own.a.to(wide(own.v.dtype)).contiguous()
     if own.bias is not None:
-        bias = own.bias.to(edges.wide(own.v.dtype))
+        bias = own.bias.to(wide(own.v.dtype))
         own.bias = bias.expand(*bias.shape[:-1], call.heads).contiguous()
     if edges.attend.differentiates(own):
         own.reverse = edges.reverse_of(graph)

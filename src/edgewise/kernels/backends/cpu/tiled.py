@@ -17,16 +17,26 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Rule
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cpu import KERNELS
-from edgewise.kernels.backends.cpu.edges import MOST, matrix, wide
+from edgewise.kernels.backends.cpu.edges import MOST, matrix
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.operator.dropout import seed_for
-from edgewise.kernels.operator.layout import batched, check_edges, check_rows, empty_like, flat, rows_contiguous, unflat
+from edgewise.kernels.operator.dropout import check_dropout, seed_for
+from edgewise.kernels.operator.layout import (
+    batched,
+    check_edges,
+    check_rows,
+    dtype_of,
+    empty_like,
+    expect,
+    flat,
+    rows_contiguous,
+    unflat,
+    wide,
+)  # fmt: skip
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
@@ -171,17 +181,34 @@ class TilesAttention(Arguments):
         return y, lse, self.v.new_empty(1, dtype=torch.bool)
 
     def check(self) -> None:
+        kind = dtype_of("v", self.v)
+        check_rows("q", self.q, (None, None, None, None), kind, strided=True)
+        expect(self.q.numel() > 0, "q is empty")
         batch, receivers, heads, channels = self.q.shape
-        check_rows("q", self.q, (batch, receivers, heads, channels))
-        check_rows("k", self.k, (batch, None, heads, channels))
-        check_rows("v", self.v, (batch, self.k.shape[1], heads, None))
-        for name, x in (("starts", self.starts), ("stops", self.stops)):
-            check_rows(name, x, (receivers, None))
-            if x.dtype != torch.int64 or (x.numel() and not 0 <= int(x.min()) <= int(x.max()) <= self.v.shape[1]):
-                raise ShapeError(f"{name} must be int64 in 0, ..., {self.v.shape[1]}, the number of senders")
+        check_rows("k", self.k, (batch, None, heads, channels), kind, strided=True)
+        senders = self.k.shape[1]
+        check_rows("v", self.v, (batch, senders, heads, None), kind, strided=True)
+        check_rows("starts", self.starts, (receivers, None), torch.int64)
+        check_rows("stops", self.stops, tuple(self.starts.shape), torch.int64)
+        bounds = torch.stack([self.starts, self.stops], -1).flatten(1)
+        right = not bounds.numel() or bool((bounds.diff() >= 0).all() and bounds.min() >= 0 and bounds.max() <= senders)
+        expect(right, f"starts and stops must ascend within 0, ..., {senders}, the number of senders")
         if self.order is not None:
-            rows = min(receivers, self.v.shape[1])
-            check_edges(rows, torch.tensor([0, len(self.order)]), self.order.to(torch.int32))
+            check_rows("order", self.order, (max(receivers, senders),), torch.int64)
+            check_edges(min(receivers, senders), torch.tensor([0, len(self.order)]), self.order.to(torch.int32))
+        if self.bias is not None:
+            self._check_bias(self.bias)
+        check_dropout(self.dropout, self.seed)
+
+    def _check_bias(self, bias: Tensor) -> None:
+        check_rows("places", self.places, tuple(self.starts.shape), torch.int64)
+        assert self.places is not None
+        batch, _, heads, _ = self.v.shape
+        check_rows("bias", bias, (1 if bias.shape[:1] == (1,) else batch, heads, None), wide(self.v.dtype))
+        inside = self.stops > self.starts
+        first, last = (self.places + self.starts)[inside], (self.places + self.stops - 1)[inside]
+        right = not first.numel() or 0 <= int(first.min()) <= int(last.max()) < bias.shape[2]
+        expect(right, f"places must lead to the numbers 0, ..., {bias.shape[2] - 1} of the bias")
 
 
 @dataclass(slots=True)
@@ -193,6 +220,15 @@ class TilesAttentionGradient(TilesAttention):
     finite: Tensor
     dy: Tensor
     needed: Sequence[bool]
+
+    def check(self) -> None:
+        TilesAttention.check(self)
+        (batch, receivers, heads, _), values = self.q.shape, self.v.shape[3]
+        check_rows("y", self.y, (batch, receivers, heads, values), self.v.dtype)
+        check_rows("dy", self.dy, (batch, receivers, heads, values), self.v.dtype, strided=True)
+        check_rows("lse", self.lse, (batch, heads, receivers), wide(self.v.dtype))
+        check_rows("finite", self.finite, (1,), torch.bool)
+        expect(len(self.needed) == 4, f"needed has {len(self.needed)} values, but must have 4")
 
     def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
         """To q, k, v, and to the bias, summed over parts of a batch that shares it."""

@@ -1,0 +1,79 @@
+"""The public operators refuse what would let their kernels leave their tensors' memory."""
+
+from contextlib import suppress
+
+import pytest
+import torch
+
+from edgewise.errors import ShapeError
+from fuzz.operators import call_operator, examples
+
+
+def right(name, without=()):
+    """The arguments of a right call, by name, of which those in `without` are not given."""
+    for operator, values in examples():
+        schema = getattr(torch.ops.edgewise, name).default._schema
+        arguments = dict(zip([argument.name for argument in schema.arguments], values, strict=False))
+        if operator == f"edgewise::{name}" and all(
+            (arguments[field] is None) == (field in without) for field in ("bias", "a")
+        ):
+            return arguments
+    raise AssertionError(name)
+
+
+def call(name, arguments):
+    return getattr(torch.ops.edgewise, name).default(*arguments.values())
+
+
+@pytest.mark.parametrize("name", ["attend_edges", "attend_edges_gradient"])
+@pytest.mark.parametrize(
+    ("field", "wrong", "message"),
+    [
+        ("score", 1, r"q is .* must be \[1, 5, 2, 1\]"),
+        ("score", 2, "a is missing"),
+        ("score", 7, "score is 7"),
+        ("k", torch.zeros(1, 5, 2, 3), r"k is .* must be \[1, 5, 2, 4\]"),
+        ("v", torch.zeros(1, 5, 2, 0), "v is missing or empty"),
+        ("v", torch.zeros(1, 5, 2, 3, dtype=torch.float16), "v is torch.float16"),
+        ("bias", torch.zeros(1, 6, 2, dtype=torch.float64), "bias is torch.float64"),
+        ("bias", torch.zeros(6, 2), r"bias is .* must be \[1, 6, 2\]"),
+        ("structure", [], "structure has 0 tensors"),
+        ("reverse", [torch.zeros(1)], "reverse has 1 tensors"),
+        ("dropout", 1.5, "dropout is a probability"),
+        ("seed", torch.zeros(1), "seed must be"),
+        ("keys", torch.zeros(1, 6, 2, 4), "no keys and values of edges"),
+    ],
+)
+def test_attention_refuses_wrong_arguments(name, field, wrong, message):
+    arguments = right(name, without=("bias", "a"))
+    call(name, arguments)
+    with pytest.raises(ShapeError, match=message):
+        call(name, arguments | {field: wrong})
+
+
+@pytest.mark.parametrize("field", ["structure", "reverse"])
+@pytest.mark.parametrize("number", range(2))
+def test_a_structure_that_leads_elsewhere_is_refused(field, number):
+    arguments = right("attend_edges_gradient", without=("bias", "a"))
+    structure = [x.clone() for x in arguments[field]]
+    structure[number][-1] = 99
+    with pytest.raises(ShapeError, match="must"):
+        call("attend_edges_gradient", arguments | {field: structure})
+
+
+def test_the_places_of_the_transpose_are_checked():
+    arguments = right("attend_edges_gradient", without=("bias", "a"))
+    *edges, places = arguments["reverse"]
+    with pytest.raises(ShapeError, match="index must lie"):
+        call("attend_edges_gradient", arguments | {"reverse": [*edges, places + 1]})
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("number", range(len(examples())))
+def test_an_operator_survives_whatever_one_argument_becomes(number, place):
+    arguments = len(examples()[number][1])
+    for argument in range(place, arguments, 5):
+        for kind in range(12):
+            for seed in range(6):
+                with suppress(ShapeError):
+                    call_operator(bytes([number, argument, kind, seed, 0, 0]))
