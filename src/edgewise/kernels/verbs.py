@@ -19,6 +19,7 @@ from edgewise.kernels.call import (
 )
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.choose.planner import Plan, explain
+from edgewise.kernels.gates import gated_call, gates
 from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Dot, Score, Uniform
 
@@ -70,6 +71,8 @@ def attend(
         q, k, v = _lowered(q), _lowered(k), _lowered(v)
     call = Attend(graph, q, k, v, score, dropout, return_weights)
     check_attend(call)
+    if (given := gates()) is not None and (weighed := gated_call(call, given)) is not None:
+        return weighed if return_weights else weighed[0]
     seen = dispatch.recording()
     if seen is not None and not return_weights:
         return attend(graph, q, k, v, score, dropout=dropout, return_weights=True, backend=backend)[0]
@@ -106,6 +109,8 @@ def aggregate(
     """
     call = Aggregate(graph, x, weight, reduce)
     check_aggregate(call)
+    if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
+        return _tensor(y)
     return _tensor(dispatch.run(call, backend))
 
 
@@ -141,6 +146,8 @@ def collect(
         message = message.lowered(torch.get_autocast_dtype(device))
     call = Collect(graph, message, reduce)
     check_collect(call)
+    if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
+        return y
     seen = dispatch.recording_messages()
     if seen is not None and isinstance(message, Message):
         seen.append(dispatch.RecordedMessages(graph, tuple(m.detach() for m in message.on_edges(graph))))
