@@ -28,9 +28,14 @@ if TYPE_CHECKING:
     from edgewise.errors import ConfigError as ConfigError
     from edgewise.errors import DataError as DataError
     from edgewise.errors import EdgewiseError as EdgewiseError
+    from edgewise.errors import ExplanationError as ExplanationError
     from edgewise.errors import GraphError as GraphError
     from edgewise.errors import NonFiniteError as NonFiniteError
     from edgewise.errors import ShapeError as ShapeError
+    from edgewise.explanations import EXPLANATIONS as EXPLANATIONS
+    from edgewise.explanations import Explanation as Explanation
+    from edgewise.explanations import explain as explain
+    from edgewise.explanations import fidelity as fidelity
     from edgewise.graphs import PATTERNS as PATTERNS
     from edgewise.graphs import Graph as Graph
     from edgewise.graphs import Sample as Sample

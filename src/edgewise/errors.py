@@ -37,6 +37,10 @@ class NonFiniteError(EdgewiseError, ArithmeticError):
     """A loss, gradient or weight became NaN or infinite; the message names the tensor and the step."""
 
 
+class ExplanationError(EdgewiseError, ValueError):
+    """A method of explanation that cannot say anything of a model or of a number; the message says why."""
+
+
 def nearest(word: object, known: Iterable[str]) -> str:
     """`; did you mean 'window'?`, or nothing where nothing is near.
 

@@ -1,0 +1,180 @@
+"""What is explained: one number of a model's outputs, as a function of gates on its nodes and on its edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ExplanationError
+from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.kernels.call import Call
+from edgewise.kernels.gates import Gates, gated
+from edgewise.layers.plain.linear import SparseFeatures
+
+Target = int | Sequence[int] | Callable[[Tensor], Tensor]
+
+
+class Explained:
+    """One number of a model's outputs, and gates through which it reads its nodes and edges.
+
+    Equation    F(g, m) = t(f(b + g ⊙ (x − b), m)): node j's features are x_j where g_j = 1 and the baseline b_j where
+                g_j = 0; the messages of edge e are scaled by m_e in every layer, and without gates F is the prediction
+    Symbols     model = f; inputs = (graph, x, *more) as the model reads them; target = t, an index of the outputs or a
+                function of them: an index of a row takes its largest number; edges = the graph whose edges have
+                gates, the model's own unless given; baseline = b, a number or a tensor that broadcasts to x; of
+                tokens it is an embedding, and 0 unless given; None: no features stand for "not there" (of atoms,
+                say), so that nodes have no gates; node = the receiver that the number belongs to, where it belongs
+                to one
+    Shapes      g [J], m [E] in the order of `edges`
+    Errors      ExplanationError for outputs that the target does not make one finite number of
+    Edge cases  edges that a layer adds (self-loops, a class node's) have no gate; a graph over as many nodes that a
+                layer makes itself shares the gates of the edges that are in both
+    Differs     dropout is off: the model is put in evaluation mode
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: tuple[Any, ...],
+        target: Target,
+        edges: Graph | None = None,
+        baseline: float | Tensor | None = 0.0,
+        node: int | None = None,
+    ) -> None:
+        self.model, self.inputs, self.baseline = model.eval(), inputs, baseline
+        graph = inputs[0]
+        self.alone = isinstance(graph, EncoderDecoderGraph)  # several graphs, of which two may have the same size
+        own = graph.cross if isinstance(graph, EncoderDecoderGraph) else graph
+        self.edges: Graph = own if edges is None else edges
+        self.x: Any = inputs[1]
+        self.tokens = isinstance(self.x, Tensor) and not self.x.is_floating_point()
+        self.num_nodes = int(self.x.shape[-1] if self.tokens else self.x.shape[-2])
+        self._places: dict[int, tuple[Graph, Tensor]] = {}
+        self.calls = 0  # of verbs on the edges, in the last evaluation
+        with torch.no_grad():
+            outputs = self.outputs()
+        self.target, index = resolved(target, outputs)
+        per_node = outputs.ndim > 1 and outputs.shape[-2] == self.num_nodes > 1
+        self.node = index[-2] if node is None and per_node and len(index) > 1 else node
+        self.value = self(None, None).item()
+
+    @property
+    def hops(self) -> int:
+        """How many calls read the edges: what is further away from a node has no influence on it."""
+        with torch.no_grad():
+            self(None, torch.ones(self.edges.num_edges))
+        return self.calls
+
+    def __call__(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
+        """F(g, m); removing: without the edges where m is 0, so that softmaxes and means are over those that remain."""
+        value = self.target(self.outputs(nodes, edges, removing))
+        if value.numel() != 1 or not bool(value.isfinite()):
+            raise ExplanationError(f"the target makes {value.tolist()} of the outputs: it must be one finite number")
+        return value.reshape(())
+
+    def outputs(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
+        """The model's outputs under gates."""
+        self.calls = 0
+        return self.under(None if edges is None else Gates(lambda call: self._factor(call, edges), removing), nodes)
+
+    def under(self, gates: Gates | None, nodes: Tensor | None = None) -> Tensor:
+        """The model's outputs under any gates of its calls."""
+        graph, _, *more = self.inputs
+        with gated(gates), self._reading(nodes):
+            outputs: Tensor = self.model(graph, self._features(nodes), *more)
+        return outputs
+
+    def _features(self, g: Tensor | None) -> Any:
+        if g is None or self.tokens or self.baseline is None:
+            return self.x
+        if isinstance(self.x, SparseFeatures):
+            words = self.x.graph
+            return SparseFeatures(words, self.x.weight * g.to(self.x.dtype).index_select(0, words.receivers))
+        return self.baseline + g.to(self.x.dtype)[:, None] * (self.x - self.baseline)
+
+    @contextmanager
+    def _reading(self, g: Tensor | None) -> Iterator[None]:
+        """Scale what is embedded of the tokens: an embedding reads them, or a part of them."""
+        baseline = self.baseline
+        if g is None or not self.tokens or baseline is None:
+            yield
+            return
+        size, start = self.x.element_size(), self.x.data_ptr()
+
+        def scale(module: nn.Module, arguments: tuple[Any, ...], embedded: Tensor) -> Tensor:
+            first = (arguments[0].data_ptr() - start) // size % max(self.num_nodes, 1)
+            if not 0 <= arguments[0].data_ptr() - start < size * self.x.numel():
+                return embedded
+            factor = g[first : first + arguments[0].shape[-1], None].to(embedded.dtype)
+            return baseline + factor * (embedded - baseline)
+
+        embeddings = [module for module in self.model.modules() if isinstance(module, nn.Embedding)]
+        hooks = [module.register_forward_hook(scale) for module in embeddings]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _factor(self, call: Call, m: Tensor) -> Tensor | None:
+        place = self.places(call.graph)
+        if place is None:
+            return None
+        self.calls += 1
+        return torch.cat([m, m.new_ones(1)]).index_select(0, place)
+
+    def places(self, graph: Graph) -> Tensor | None:
+        """Which of the explained edges each edge of a graph is, E where it is none; None for a graph of other nodes.
+
+        A graph with one node more has a class node, which comes first.
+        """
+        edges = self.edges
+        more = graph.num_receivers - edges.num_receivers
+        alike = more in (0, 1) and graph.num_senders - edges.num_senders == more
+        if graph is not edges and (self.alone or not alike):
+            return None
+        if id(graph) not in self._places:
+            self._places[id(graph)] = graph, matched(graph, edges, more)
+        return self._places[id(graph)][1]
+
+
+def matched(graph: Graph, edges: Graph, first: int = 0) -> Tensor:
+    """Which edge of another graph each edge is, of parallel ones in turn: [E], the other's E where it is none.
+
+    Symbols     first = how many nodes come first that the other graph lacks
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> matched(pair.add_self_loops(), pair).tolist()  # 0 → 0, 1 → 0, 0 → 1, 1 → 1
+        [2, 0, 1, 2]
+    """
+    receivers, senders = graph.receivers - first, graph.senders - first
+    own = torch.where((receivers < 0) | (senders < 0), -1, receivers * edges.num_senders + senders)
+    own, own_order = own.sort(stable=True)
+    other, other_order = (edges.receivers * edges.num_senders + edges.senders).sort(stable=True)
+    rank = torch.arange(len(own), device=own.device) - torch.searchsorted(own, own)
+    place = torch.searchsorted(other, own) + rank
+    found = (place < len(other)) & (own >= 0)
+    if len(other):
+        found &= other[place.clamp(max=len(other) - 1)] == own
+        place = torch.where(found, other_order[place.clamp(max=len(other) - 1)], len(other))
+    return torch.empty_like(place).index_copy(0, own_order, torch.where(found, place, len(other)))
+
+
+def resolved(target: Target, outputs: Tensor) -> tuple[Callable[[Tensor], Tensor], tuple[int, ...]]:
+    """A function of the outputs, and the index that it reads, () where it is a function already."""
+    if callable(target):
+        return target, ()
+    index = (target,) if isinstance(target, int) else tuple(target)
+    try:
+        chosen = outputs[index]
+    except IndexError as error:
+        raise ExplanationError(f"the target {index} is no index of outputs {list(outputs.shape)}: {error}") from error
+    while chosen.ndim:  # of a row the largest number
+        best = int(chosen.reshape(len(chosen), -1).amax(-1).argmax()) if chosen.numel() else 0
+        index, chosen = (*index, best), chosen[best]
+    return lambda y: y[index], index

@@ -1,0 +1,130 @@
+"""`explain`: one number of a model's outputs, and what each edge and each node contributes to it, by any method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ExplanationError, nearest
+from edgewise.explanations import attention, gradients, removal
+from edgewise.explanations.explained import Explained, Target
+from edgewise.explanations.reach import around
+from edgewise.graphs import Graph
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to explain: what a score of it means, in a sentence; whether scores have signs; what computes them."""
+
+    meaning: str
+    signed: bool
+    run: Callable[..., tuple[Any, ...]]
+
+
+EXPLANATIONS = {
+    "attention": Method("how much attention a layer pays along an edge", False, attention.weights),
+    "rollout": Method("how much of the output comes from a node through all layers of attention", False,
+                      attention.rollout),
+    "flow": Method("the largest flow from a node to the output through all layers of attention", False, attention.flow),
+    "relevance": Method("attention through all layers, as far as the output grows with it", False, attention.relevance),
+    "gradient": Method("the gradient times the input: how the output would begin to change", True, gradients.gradient),
+    "integrated-gradients": Method("its part in the output: the parts add up to it", True, gradients.integrated),
+    "learned-mask": Method("the mask that keeps the output with the fewest edges and nodes", False, removal.learned),
+    "leave-one-out": Method("how much the output falls without it", True, removal.leave_one_out),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the edges and nodes of a graph contribute to one number of a model's outputs.
+
+    Symbols     edges [E] in the order of `graph`, positive where an edge raises the output; None where the model reads
+                no edges; nodes [J], of the features or tokens of its senders; value = F, the number; missed = by how
+                much the sums of integrated gradients miss F(1) - F(0), None for other methods
+    """
+
+    method: str
+    graph: Graph
+    edges: Tensor | None
+    nodes: Tensor
+    value: float
+    missed: float | None = None
+    explained: Explained = field(repr=False, kw_only=True)
+
+    @property
+    def signed(self) -> bool:
+        """Whether a negative score says that something speaks against the output."""
+        return EXPLANATIONS[self.method].signed
+
+
+def explain(
+    model: nn.Module,
+    graph: Any,
+    x: Any,
+    target: Target,
+    method: str = "integrated-gradients",
+    *,
+    features: tuple[Any, ...] = (),
+    edges: Graph | None = None,
+    baseline: float | Tensor | None = 0.0,
+    node: int | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+) -> Explanation:
+    """Why a model's output is what it is: a score for every edge and for every node.
+
+    Symbols     model(graph, x, *features) = outputs; target = an index of the outputs, such as (node, class) or
+                (graph, class), or a function of them: an index of a row means its largest number; method = a name of
+                `EXPLANATIONS`; edges = whose edges are explained (the model's graph; of an encoder-decoder's the cross
+                graph); baseline = the features that stand for "not there", None where none do: a node's
+                score is then half of its edges'; node = the receiver whose output it is,
+                inferred from an index; layer, head = of the method "attention": the last, and the mean of all
+    Shapes      outputs, x and graph as the model has them -> edges [E] in the order of the graph's edges, nodes [J]
+    Errors      ExplanationError for an unknown method, a method that has nothing to say of the model (rollout without
+                attention), a target that is no number of the outputs, or a layer or head that is not there
+    Edge cases  of a large graph only the nodes that can have an influence on the explained node are evaluated, where
+                that leaves the output as it is; a model in training mode is put in evaluation mode
+    Cost        that of the method, in forward and backward passes
+    Differs     an edge is explained as what it carries through all layers together, as PyG does
+
+    Example
+        >>> from edgewise.layers import GCN
+        >>> path = Graph.from_edge_index([[0, 1], [1, 2]], num_nodes=3)  # 0 → 1 → 2
+        >>> layer = GCN(1, 1)
+        >>> _ = layer.linear.weight.data.fill_(1.0)
+        >>> why = explain(layer, path, torch.tensor([[5.0], [2.0], [2.0]]), (2, 0), "leave-one-out")
+        >>> why.value, why.edges.tolist(), why.nodes.tolist()  # 2 hears 1 and itself, by 1/2 each
+        (2.0, [0.0, 1.0], [0.0, 1.0, 1.0])
+    """
+    if method not in EXPLANATIONS:
+        known = ", ".join(EXPLANATIONS)
+        raise ExplanationError(f"there is no method {method!r}{nearest(method, EXPLANATIONS)}; known are {known}")
+    if method != "attention" and (layer, head) != (None, None):
+        raise ExplanationError(f"a layer and a head are chosen for the method 'attention' alone, not for {method!r}")
+    explained = Explained(model, (graph, x, *features), target, edges, baseline, node)
+    small = around(explained)
+    chosen = {} if method != "attention" else {"layer": -1 if layer is None else layer, "head": head}
+    near = explained if small is None else small.explained
+    of_edges, of_nodes, *missed = EXPLANATIONS[method].run(near, **chosen)
+    if not near.hops:
+        of_edges = None
+    if of_nodes is None:
+        of_nodes = halves(near, of_edges)
+    if small is not None:
+        of_edges, of_nodes = small.spread(of_edges, of_nodes)
+    made = partial(Explanation, method, explained.edges, explained=explained)
+    return made(of_edges, of_nodes.detach(), explained.value, *missed)
+
+
+def halves(explained: Explained, of_edges: Tensor | None) -> Tensor:
+    """Half of the scores of a node's edges, in and out: all nodes' add up to all edges'."""
+    graph = explained.edges
+    if of_edges is None or not graph.is_square:
+        return torch.zeros(explained.num_nodes)
+    nodes = torch.zeros(graph.num_receivers).index_add(0, graph.receivers, 0.5 * of_edges)
+    return nodes.index_add(0, graph.senders, 0.5 * of_edges)

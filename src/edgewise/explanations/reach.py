@@ -1,0 +1,82 @@
+"""What can have an influence on a node of a large graph, as a small graph of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import EdgewiseError
+from edgewise.explanations.explained import Explained
+from edgewise.graphs import Graph
+from edgewise.layers.plain.linear import SparseFeatures
+
+LEAST = 64  # nodes: a smaller graph is read whole
+SAME = 1e-4  # relative, by which the output on the small graph may differ by rounding: float32, a different order
+
+
+@dataclass(frozen=True)
+class Near:
+    """What is explained, on the nodes near it. Symbols: nodes, edges = their numbers in the whole graph."""
+
+    explained: Explained
+    nodes: Tensor
+    edges: Tensor
+    whole: Graph
+
+    def spread(self, of_edges: Tensor | None, of_nodes: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Scores on the whole graph: of what is far away 0."""
+        nodes = of_nodes.new_zeros(self.whole.num_senders).index_copy(0, self.nodes, of_nodes)
+        if of_edges is None:
+            return None, nodes
+        return of_edges.new_zeros(self.whole.num_edges).index_copy(0, self.edges, of_edges), nodes
+
+
+def around(explained: Explained) -> Near | None:
+    """The nodes within one step more than there are layers, whose degrees then are right; None where all are to be
+    read, or where the output on them is another: where a model reads the whole graph otherwise than along its edges."""
+    graph, node, x = explained.edges, explained.node, explained.x
+    own = graph is explained.inputs[0] and graph.is_square and graph.sizes.shape[0] == 1 and graph.rule is None
+    if node is None or not own or graph.num_receivers < LEAST or len(x.shape) > 2 or len(explained.inputs) > 3:
+        return None
+    near = torch.zeros(graph.num_receivers, dtype=torch.bool)
+    near[node] = True
+    for _ in range(explained.hops + 1):
+        near = near.index_put((graph.senders[near[graph.receivers]],), torch.tensor(True))
+    nodes = near.nonzero()[:, 0]
+    if 2 * len(nodes) > graph.num_receivers:
+        return None
+    edges = (near[graph.receivers] & near[graph.senders]).nonzero()[:, 0]
+    place = int((nodes == node).nonzero())
+    small = graph.subgraph(nodes)
+    more = tuple(None if e is None else e.index_select(-2, edges) for e in explained.inputs[2:])
+    whole = explained.target
+
+    def target(outputs: Tensor) -> Tensor:
+        """The target reads the node where it is in the whole graph."""
+        spread = outputs.new_zeros(graph.num_receivers, outputs.shape[-1]).index_copy(0, nodes, outputs)
+        return whole(spread)
+
+    baseline = explained.baseline
+    if isinstance(baseline, Tensor) and baseline.ndim > 1 and baseline.shape[-2] == len(near):
+        baseline = baseline.index_select(-2, nodes)
+    try:
+        made = Explained(explained.model, (small, _rows(x, nodes), *more), target, small, baseline, place)
+    except EdgewiseError:
+        return None
+    if abs(made.value - explained.value) > SAME * max(1.0, abs(explained.value)):
+        return None
+    return Near(made, nodes, edges, graph)
+
+
+def _rows(x: Any, nodes: Tensor) -> Any:
+    if isinstance(x, SparseFeatures):
+        offsets = x.graph.offsets
+        degrees = offsets[nodes + 1] - offsets[nodes]
+        starts = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+        kept = torch.repeat_interleave(offsets[nodes] - starts[:-1], degrees) + torch.arange(int(starts[-1]))
+        words = Graph.from_csr(starts, x.graph.senders[kept], x.graph.num_senders)
+        return SparseFeatures(words, x.weight[kept])
+    return x.index_select(-2 if x.is_floating_point() else -1, nodes)

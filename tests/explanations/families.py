@@ -1,0 +1,67 @@
+"""A small model of every family, with an input, and an index of its outputs that is worth explaining."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from edgewise.configuration import build
+from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete
+from edgewise.models import MODELS, Atoms, Features, MovingParticles, Signature, TokenPairs, Tokens
+
+Case = tuple[nn.Module, tuple[Any, ...], tuple[int, ...]]
+SMALL = {"width": 8, "depth": 2}
+BLOCK = SMALL | {"heads": 2}
+RING = Graph.from_edge_index([[0, 1, 2, 3, 4, 0, 2], [1, 2, 3, 4, 0, 2, 0]], num_nodes=5).symmetrise()
+NODES, GRAPHS = Features(3, 2), Features(3, 2, whole_graph=True)
+ATOMS = Atoms(7, 4, space=3, radius=9.0)
+PARTICLES = MovingParticles(7, 3, space=3)
+
+
+def nodes(count: int = 5, channels: int = 3) -> torch.Tensor:
+    return torch.randn(count, channels, generator=torch.Generator().manual_seed(0))
+
+
+def atoms() -> torch.Tensor:
+    x = nodes(5, 7)
+    x[:, 3:6], x[:, 6] = 0.0, 29.0  # no periodic cell, copper
+    return x
+
+
+PAIRS = EncoderDecoderGraph.of([3], [4])
+FAMILIES: dict[str, tuple[str, dict[str, Any], Signature, tuple[Any, ...], tuple[int, ...]]] = {
+    "gnn gcn": ("gnn", SMALL | {"layer": {"name": "gcn"}}, NODES, (RING, nodes()), (2, 1)),
+    "gnn gat": ("gnn", SMALL | {"layer": {"name": "gat"}}, NODES, (RING, nodes()), (2, 1)),
+    "gnn gin": ("gnn", SMALL | {"layer": {"name": "gin"}, "readout": "sum"}, GRAPHS, (RING, nodes()), (0, 1)),
+    "gnn sage": ("gnn", SMALL | {"layer": {"name": "sage-mean"}}, NODES, (RING, nodes()), (0, 0)),
+    "deep sets": ("deep-sets", {"readout": "sum"}, GRAPHS, (RING, nodes()), (0, 1)),
+    "graph network": ("graph-network", SMALL, GRAPHS, (RING, nodes()), (0, 1)),
+    "graph network ensemble": ("graph-network-ensemble", SMALL, GRAPHS, (RING, nodes()), (0, 1)),
+    "pooled transformer": ("pooled-transformer", {"width": 8, "heads": 2}, GRAPHS, (RING, nodes()), (0, 1)),
+    "graph transformer": ("graph-transformer", BLOCK, NODES, (RING, nodes()), (4, 1)),
+    "perceptron": ("mlp", {"hidden": [8]}, Features(3, 2, length=1, whole_graph=True),
+                   (complete(1), nodes(1)[None]), (0, 0, 1)),
+    "particles": ("particles", {}, PARTICLES, (complete(5), nodes(5, 7)), (1, 0)),
+    "potential": ("potential", SMALL, ATOMS, (RING, atoms()), (1, 0)),
+    "bert": ("bert", BLOCK, Tokens(9, 9, length=6), (complete(6), torch.arange(6)), (3, 4)),
+    "encoder-decoder": ("encoder-decoder", {"width": 8, "heads": 2, "encoder_depth": 1, "decoder_depth": 1},
+                        TokenPairs(9, 9, length=9), (PAIRS, torch.arange(7)), (3, 4)),
+    "recurrent": ("recurrent", SMALL, Tokens(9, 9, length=6), (causal(6), torch.arange(6)[None]), (0, 5, 1)),
+    "transformer": ("transformer", BLOCK, Tokens(9, 9, length=6), (causal(6), torch.arange(6)[None]), (0, 5, 1)),
+    "vision transformer": ("transformer", BLOCK | {"readout": "mean"}, Features(3, 2, length=6, whole_graph=True),
+                           (complete(6), nodes(6)[None]), (0, 0, 1)),
+    "swin": ("swin", {"width": 8, "depths": [2, 1], "heads": [2, 2], "window": 2, "readout": "mean"},
+             Features(3, 2, length=16, whole_graph=True), (complete(16), nodes(16)[None]), (0, 0, 1)),
+}  # fmt: skip
+
+
+def family(name: str) -> Case:
+    """The model, its inputs and the index."""
+    model, options, signature, inputs, index = FAMILIES[name]
+    settings, built = MODELS[model]
+    torch.manual_seed(0)
+    made = built(build(settings, options, model), signature)
+    for part in made.modules():  # a head of zeros would leave nothing to explain
+        if isinstance(part, nn.Linear) and not part.weight.any():
+            nn.init.normal_(part.weight, std=0.3)
+    return made.eval(), inputs, index

@@ -1,0 +1,143 @@
+"""Weights, rollout, flow and relevance against their equations, written out with dense matrices."""
+
+import networkx
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import Dot, ExplanationError, Graph, attend, causal, complete, explain, record
+from edgewise.graphs import EncoderDecoderGraph
+from edgewise.layers import GCN
+from edgewise.models import MODELS, Features, TokenPairs, Tokens
+
+RING = Graph.from_edge_index([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]], num_nodes=4).add_self_loops()
+
+
+class Attentive(nn.Module):
+    """Two layers of attention of two heads, residual, and a linear readout of each node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps = nn.ModuleList(nn.Linear(4, 12) for _ in range(2))
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        for layer in self.maps:
+            q, k, v = layer(x).unflatten(-1, (3, 2, 2)).unbind(-3)
+            x = x + attend(graph, q, k, v, Dot()).flatten(-2)
+        return self.head(x)
+
+
+def dense(graph: Graph, values: Tensor) -> Tensor:
+    """Values [E, H] as matrices [H, N, N]."""
+    matrix = torch.zeros(values.shape[1], graph.num_receivers, graph.num_senders)
+    return matrix.index_put((torch.arange(values.shape[1])[:, None], graph.receivers, graph.senders), values.T)
+
+
+@pytest.fixture
+def model() -> Attentive:
+    torch.manual_seed(3)
+    return Attentive().eval()
+
+
+X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("layer", [0, 1, -1])
+@pytest.mark.parametrize("head", [None, 0, 1])
+def test_weights_are_those_that_record_lists(model: Attentive, layer: int, head: int | None) -> None:
+    with record() as seen:
+        model(RING, X)
+    p = seen[layer].weights
+    expected = p.mean(-1) if head is None else p[:, head]
+    shown = explain(model, RING, X, (2, 0), "attention", layer=layer, head=head)
+    assert shown.edges is not None and torch.equal(shown.edges, expected)
+    torch.testing.assert_close(shown.nodes, dense(RING, expected[:, None])[0, 2])
+
+
+def test_rollout_is_the_product_of_half_attention_and_half_identity(model: Attentive) -> None:
+    with record() as seen:
+        model(RING, X)
+    mixed = [0.5 * dense(RING, call.weights).mean(0) + 0.5 * torch.eye(4) for call in seen]
+    shown = explain(model, RING, X, (2, 0), "rollout")
+    torch.testing.assert_close(shown.nodes, (mixed[1] @ mixed[0])[2])
+    assert shown.edges is not None and float(shown.edges.sum()) == pytest.approx(1.0)  # ½ in each of two layers
+
+
+def test_flow_is_the_largest_flow_to_each_node(model: Attentive) -> None:
+    with record() as seen:
+        model(RING, X)
+    network = networkx.DiGraph()
+    for number, call in enumerate(seen, start=1):
+        mixed = 0.5 * dense(RING, call.weights).mean(0) + 0.5 * torch.eye(4)
+        for i, j in mixed.nonzero().tolist():
+            network.add_edge((number, i), (number - 1, j), capacity=mixed[i, j].item())
+    shown = explain(model, RING, X, (2, 0), "flow")
+    largest = [networkx.maximum_flow_value(network, (2, 2), (0, j)) if (0, j) in network else 0.0 for j in range(4)]
+    torch.testing.assert_close(shown.nodes, torch.tensor(largest), atol=1e-4, rtol=0)
+
+
+def test_relevance_is_its_equation_on_dense_matrices(model: Attentive) -> None:
+    weights = []
+    x = X
+    for layer in model.maps:
+        q, k, v = layer(x).unflatten(-1, (3, 2, 2)).unbind(-3)
+        s = torch.einsum("ihc,jhc->hij", q, k) / 2**0.5
+        A = s.masked_fill(~RING.dense_mask(), -torch.inf).softmax(-1)
+        A.retain_grad()
+        weights.append(A)
+        x = x + torch.einsum("hij,jhc->ihc", A, v).flatten(-2)
+    model.head(x)[2, 1].backward()
+    R = torch.eye(4)
+    for A in weights:
+        assert A.grad is not None
+        R = R + (A.grad * A).clamp(min=0).mean(0) @ R
+    shown = explain(model, RING, X, (2, 1), "relevance")
+    torch.testing.assert_close(shown.nodes, (R - torch.eye(4))[2])
+
+
+@pytest.mark.parametrize("method", ["attention", "rollout", "flow", "relevance"])
+def test_a_model_without_attention_is_refused(method: str) -> None:
+    with pytest.raises(ExplanationError, match=r"GCN has no .* it calls attend nowhere"):
+        explain(GCN(4, 3), RING, X, (0, 0), method)
+
+
+@pytest.mark.parametrize(("layer", "head", "message"), [(2, None, "has 2 layers"), (0, 2, "layer 0 has 2 heads")])
+def test_a_layer_or_head_that_is_not_there_is_refused(
+    model: Attentive, layer: int, head: int | None, message: str
+) -> None:
+    with pytest.raises(ExplanationError, match=message):
+        explain(model, RING, X, (0, 0), "attention", layer=layer, head=head)
+
+
+def test_a_layer_of_a_method_without_layers_is_refused(model: Attentive) -> None:
+    with pytest.raises(ExplanationError, match="'attention' alone, not for 'rollout'"):
+        explain(model, RING, X, (0, 0), "rollout", layer=0)
+
+
+def test_of_an_encoder_decoder_the_cross_attention_is_shown() -> None:
+    settings, built = MODELS["encoder-decoder"]
+    model = built(settings(width=8, heads=2, encoder_depth=1, decoder_depth=2), TokenPairs(9, 9, length=9)).eval()
+    graph, x = EncoderDecoderGraph.of([3], [3]), torch.tensor([1, 2, 3, 4, 5, 6])
+    with record() as seen:
+        model(graph, x)
+    shown = explain(model, graph, x, (2, 4), "attention")
+    assert shown.edges is not None and torch.equal(shown.edges, seen[-1].weights.mean(-1))
+    with pytest.raises(ExplanationError, match="one set of nodes from layer to layer"):
+        explain(model, graph, x, (2, 4), "rollout")
+
+
+def test_a_class_node_is_where_the_rollout_begins() -> None:
+    settings, built = MODELS["transformer"]
+    made = settings(width=8, heads=2, depth=2, readout="class")
+    model = built(made, Features(3, 2, length=5, whole_graph=True)).eval()
+    shown = explain(model, complete(5), torch.randn(1, 5, 3), (0, 0, 1), "rollout")
+    assert shown.nodes.shape == (5,) and 0 < float(shown.nodes.sum()) < 1
+    assert shown.edges is not None and shown.edges.shape == (25,) and float(shown.edges.sum()) > 0
+
+
+def test_a_text_is_explained_at_its_position() -> None:
+    settings, built = MODELS["transformer"]
+    model = built(settings(width=8, heads=2, depth=2), Tokens(9, 9, length=6)).eval()
+    shown = explain(model, causal(6), torch.arange(6)[None], (0, 3), "relevance")
+    assert float(shown.nodes[:4].sum()) > 0 and float(shown.nodes[4:].abs().sum()) == 0

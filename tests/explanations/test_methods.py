@@ -1,0 +1,38 @@
+"""Every method on every family: scores of the right shapes, the model unchanged; and what is refused."""
+
+import pytest
+import torch
+
+from edgewise import EXPLANATIONS, ExplanationError, explain
+from explanations.families import FAMILIES, family
+
+METHODS = ("gradient", "learned-mask", "leave-one-out")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_scores_edges_and_nodes_of_every_family(name: str, method: str) -> None:
+    model, inputs, index = family(name)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    why = explain(model, *inputs, index, method, baseline=None if name == "potential" else 0.0)
+    if why.edges is not None:
+        assert why.edges.shape == (why.graph.num_edges,) and bool(why.edges.isfinite().all())
+        assert not why.edges.requires_grad
+    assert bool(why.nodes.isfinite().all()) and not why.nodes.requires_grad
+    assert why.nodes.shape == (why.explained.num_nodes,)
+    assert why.signed == EXPLANATIONS[method].signed
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_an_unknown_method_names_the_nearest() -> None:
+    model, inputs, index = family("gnn gcn")
+    with pytest.raises(ExplanationError, match="did you mean 'rollout'"):
+        explain(model, *inputs, index, "rolout")
+
+
+def test_a_node_without_a_baseline_has_half_of_its_edges() -> None:
+    model, inputs, index = family("gnn gcn")
+    why = explain(model, *inputs, index, "gradient", baseline=None)
+    assert why.edges is not None
+    assert float(why.nodes.sum()) == pytest.approx(float(why.edges.sum()), abs=1e-6)

@@ -1,0 +1,64 @@
+"""Of a large graph only what is near the explained node is read, and the scores are those of the whole."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import Graph, explain
+from edgewise.explanations import Explained
+from edgewise.explanations.reach import around
+from edgewise.layers import GAT, GCN, SparseFeatures
+
+LINKS = torch.arange(299)
+LONG = Graph.from_edge_index(torch.stack([LINKS, LINKS + 1]), num_nodes=300).symmetrise()
+
+
+class Two(nn.Module):
+    def __init__(self, layer: type[nn.Module]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([layer(4, 6), layer(6, 3)])
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = torch.tanh(layer(graph, x))
+        return x
+
+
+class Global(Two):
+    """Each node also reads the mean of all."""
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return super().forward(graph, x) + x.mean()
+
+
+@pytest.mark.parametrize("layer", [GCN, GAT])
+@pytest.mark.parametrize("method", ["gradient", "leave-one-out", "integrated-gradients"])
+def test_the_scores_are_those_of_the_whole_graph(layer: type[nn.Module], method: str) -> None:
+    model, x = Two(layer).eval(), torch.randn(300, 4)
+    near = explain(model, LONG, x, (150, 1), method)
+    assert near.explained.num_nodes == 300 and around(near.explained) is not None
+    whole = explain(model, LONG, x[None], (0, 150, 1), method, node=150)  # a leading batch is read whole
+    assert around(whole.explained) is None
+    assert near.edges is not None and whole.edges is not None
+    torch.testing.assert_close(near.edges, whole.edges, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(near.nodes, whole.nodes, atol=1e-3, rtol=1e-3)
+
+
+def test_the_small_graph_has_one_node_more_on_each_side_than_there_are_layers() -> None:
+    small = around(Explained(Two(GCN), (LONG, torch.randn(300, 4)), (150, 1)))
+    assert small is not None and small.nodes.tolist() == list(range(147, 154))
+
+
+def test_sparse_features_are_cut_too() -> None:
+    words = torch.randint(0, 2, (300, 4)).float()
+    rows = words.nonzero()
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), words.sum(1).long().cumsum(0)])
+    sparse = SparseFeatures(Graph.from_csr(offsets, rows[:, 1], 4), torch.ones(len(rows)))
+    model = Two(GCN).eval()
+    near, dense = (explain(model, LONG, x, (150, 1), "gradient") for x in (sparse, words))
+    torch.testing.assert_close(near.nodes, dense.nodes)
+
+
+def test_a_model_that_reads_more_than_its_edges_is_read_whole() -> None:
+    assert around(Explained(Global(GCN), (LONG, torch.randn(300, 4)), (150, 1))) is None
