@@ -15,7 +15,7 @@ WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint check docs bench extras wheel sanitize fuzz lock clean
+.PHONY: demo test lint check docs bench extras wheel sanitize fuzz mutants lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -75,6 +75,12 @@ SECONDS ?= 60
 fuzz: $(TOOLS)
 	$(INSTALL) atheris
 	$(BIN)/python tests/fuzz/campaign.py --seconds $(SECONDS)
+
+# COUNT changes of the source, drawn at random: which do the tests that reach them not notice? It installs cosmic-ray.
+COUNT ?= 40
+mutants: $(TOOLS)
+	$(INSTALL) cosmic-ray
+	$(BIN)/python tests/mutants.py --count $(COUNT)
 
 # torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
 $(RUNTIME): requirements/lock.txt pyproject.toml

@@ -1,9 +1,10 @@
 """Names the tests that a change can reach, for `make check`: python tests/reach.py [BASE], one pytest argument a line.
 
 A test file is reached if it changed itself, if it imports a changed module by name, or if it is the mirror of one (as
-tests/layers/graph/test_gat.py is of layers/graph/gat.py) or of a module that imports it. The names that a floor's
-`__init__` offers count as imports of the module that defines them. A changed layer brings its rows of the conformance
-suite, a changed module its docstrings' examples, and a file that everything reads (as pyproject.toml is) all tests.
+tests/layers/graph/test_gat.py is of layers/graph/gat.py, or as COVERED_ELSEWHERE says) or of a module that imports it.
+The names that a floor's `__init__` offers count as imports of the module that defines them. A changed layer brings its
+rows of the conformance suite, a changed module its docstrings' examples, and a file that everything reads (as
+pyproject.toml is) all tests.
 """
 
 import ast
@@ -19,6 +20,33 @@ SOURCE, TESTS = ROOT / "src", ROOT / "tests"
 EVERYTHING = re.compile(r"tests/conftest\.py|pyproject\.toml|requirements/.*")
 NATIVE = re.compile(r".*\.(cpp|hpp)|.*CMakeLists\.txt")
 ALWAYS = ("tests/test_architecture.py",)
+COVERED_ELSEWHERE = {
+    "apps/command/listing": "tests/apps/command/test_main.py",
+    "apps/numbers": "tests/apps/command/test_runs.py",
+    "apps/command/planning": "tests/apps/command/test_main.py",
+    "graphs/adjacency": "tests/graphs/test_graph.py",
+    "graphs/checks": "tests/graphs/test_malformed.py",
+    "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",
+    "kernels/operator/second_derivatives": "tests/kernels/backends/cpu/test_edges.py",
+    "training/threads": "tests/training/test_seeds.py",
+    "kernels/call": "tests/kernels/test_verbs.py",
+    "kernels/choose/dispatch": "tests/kernels/choose/test_planner.py",
+    "kernels/choose/machines": "tests/kernels/choose/test_measure.py",
+    "kernels/kinds": "tests/kernels/test_backend.py",
+    "kernels/operator/attention": "tests/kernels/backends/cpu/test_edges.py",
+    "kernels/operator/products": "tests/kernels/backends/cpu/test_edges.py",
+    "kernels/operator/layout": "tests/kernels/backends/cpu/test_native.py",
+    "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
+    "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
+    "models/hub/layout": "tests/models/hub/test_folder.py",
+    "tasks/core/classification": "tests/tasks/core/test_batch.py",
+    "tasks/core/drawing": "tests/apps/report/test_render.py",
+    "models/capabilities": "tests/tasks/text/test_language.py",
+    "tasks/images/digits": "tests/tasks/images/test_classification.py",
+    "tasks/images/idx": "tests/tasks/images/test_mnist.py",
+    "tasks/nodes/karate": "tests/tasks/nodes/test_classification.py",
+    "tasks/nodes/planetoid": "tests/tasks/nodes/test_citation.py",
+}
 
 
 @cache
@@ -65,6 +93,8 @@ def module_of(path: Path) -> str:
 
 def mirror(path: Path) -> Path:
     inside = path.relative_to(SOURCE / "edgewise")
+    if elsewhere := COVERED_ELSEWHERE.get(str(inside.with_suffix(""))):
+        return ROOT / elsewhere
     return TESTS / inside.parent / f"test_{inside.name}"
 
 

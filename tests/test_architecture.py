@@ -21,6 +21,7 @@ from edgewise.kernels import BACKENDS
 from edgewise.layers import LAYERS
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
+from reach import COVERED_ELSEWHERE
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "edgewise"
@@ -305,34 +306,6 @@ def test_names_are_the_fields_own() -> None:
 
 
 # Every file has its test
-
-COVERED_ELSEWHERE = {
-    "apps/command/listing": "tests/apps/command/test_main.py",
-    "apps/numbers": "tests/apps/command/test_runs.py",
-    "apps/command/planning": "tests/apps/command/test_main.py",
-    "graphs/adjacency": "tests/graphs/test_graph.py",
-    "graphs/checks": "tests/graphs/test_malformed.py",
-    "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",
-    "kernels/operator/second_derivatives": "tests/kernels/backends/cpu/test_edges.py",
-    "training/threads": "tests/training/test_seeds.py",
-    "kernels/call": "tests/kernels/test_verbs.py",
-    "kernels/choose/dispatch": "tests/kernels/choose/test_planner.py",
-    "kernels/choose/machines": "tests/kernels/choose/test_measure.py",
-    "kernels/kinds": "tests/kernels/test_backend.py",
-    "kernels/operator/attention": "tests/kernels/backends/cpu/test_edges.py",
-    "kernels/operator/products": "tests/kernels/backends/cpu/test_edges.py",
-    "kernels/operator/layout": "tests/kernels/backends/cpu/test_native.py",
-    "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
-    "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
-    "models/hub/layout": "tests/models/hub/test_folder.py",
-    "tasks/core/classification": "tests/tasks/core/test_batch.py",
-    "tasks/core/drawing": "tests/apps/report/test_render.py",
-    "models/capabilities": "tests/tasks/text/test_language.py",
-    "tasks/images/digits": "tests/tasks/images/test_classification.py",
-    "tasks/images/idx": "tests/tasks/images/test_mnist.py",
-    "tasks/nodes/karate": "tests/tasks/nodes/test_classification.py",
-    "tasks/nodes/planetoid": "tests/tasks/nodes/test_citation.py",
-}
 
 
 def test_every_file_has_its_test() -> None:

@@ -1,9 +1,17 @@
 import re
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from edgewise.apps.report import figures, networks
 from edgewise.apps.report.pages import DARK, LIGHT
@@ -22,8 +30,11 @@ from edgewise.tasks.core.drawing import (
     Parity,
     Pictures,
 )
+from recorded import check_recorded, summary
 
-GENERATOR = np.random.default_rng(0)
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).random(shape)
 
 
 def curves() -> Figure:
@@ -58,19 +69,19 @@ def tokens() -> Figure:
 
 
 def pictures() -> Figure:
-    heat = GENERATOR.random((2, 4, 4))
+    heat = drawn(2, 4, 4)
     rows = [Heat("attention", heat), Heat("of the patch", heat, [(0, 0), (3, 3)])]
-    return figures.pictures(Pictures(GENERATOR.random((2, 8, 8)), ["1", "2, not 3"], [False, True], rows))
+    return figures.pictures(Pictures(drawn(2, 8, 8), ["1", "2, not 3"], [False, True], rows))
 
 
 def examples() -> Figure:
-    return figures.pictures(Pictures(GENERATOR.random((2, 8, 8)), ["1", "2, not 3"], [False, True]))
+    return figures.pictures(Pictures(drawn(2, 8, 8), ["1", "2, not 3"], [False, True]))
 
 
 def heat_maps() -> Figure:
     region = np.zeros((4, 4), dtype=bool)
     region[:2] = True
-    one = HeatMap("<slide>", GENERATOR.random((8, 12, 3)), GENERATOR.random((2, 3)), region, (2.0, 3.0))
+    one = HeatMap("<slide>", drawn(8, 12, 3), drawn(2, 3), region, (2.0, 3.0))
     return figures.heat_maps(HeatMaps([one, one._replace(region=None)]))
 
 
@@ -90,6 +101,40 @@ def test_a_drawing_is_valid_xml_that_requests_nothing(draw) -> None:
         assert re.match("#f[0-9a-f]{8}-|data:image/png;base64,", reference)
     assert "<script" not in drawn
     assert "<metadata" not in drawn
+
+
+LOOKS: dict[type[Artist], str] = {
+    Rectangle: "xy width height facecolor edgecolor linewidth alpha",
+    Line2D: "data color linewidth linestyle markersize alpha",
+    Text: "text color fontsize ha va rotation",
+    AxesImage: "array extent alpha",
+    PathCollection: "offsets sizes facecolor edgecolor linewidth",
+    LineCollection: "segments color linewidth alpha",
+    Axes: "aspect xlim ylim facecolor",
+}
+
+
+def described(artist: Artist) -> Iterator[str]:
+    """What is visible of a drawing but for its ticks, a line for each part: where it is in the data, and its looks."""
+    for part in artist.get_children():
+        kind = next((kind for kind in LOOKS if isinstance(part, kind)), None)
+        if kind and part.get_visible() and not (isinstance(part, Text) and not part.get_text()):
+            looks = [f"{name} {summary(getattr(part, f'get_{name}')())}" for name in LOOKS[kind].split()]
+            yield " ".join([kind.__name__, *looks])
+        if isinstance(part, Axes):
+            frame = [side for side, spine in part.spines.items() if spine.get_visible()]
+            ticks = [[tick.get_text() for tick in axis.get_ticklabels()] for axis in (part.xaxis, part.yaxis)]
+            names = [axis.label.get_text() for axis in (part.xaxis, part.yaxis)]
+            yield f"frame {summary(frame)} axes {summary(names)} ticks {summary(ticks)}"
+        if isinstance(part, Axes | SubFigure):
+            yield from described(part)
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+def test_a_drawing_looks_as_on_record(draw) -> None:
+    figure = draw()
+    figures.svg(figure, "name")  # lays it out
+    check_recorded(f"figures/{draw.__name__}", [summary(figure.get_size_inches()), *described(figure)])
 
 
 @pytest.mark.parametrize("draw", [curves, confusion, tokens])

@@ -1,0 +1,63 @@
+"""What some recipes read and compute before they train, at small sizes: data, first loss, gradient and scores.
+
+The figures of the documentation hold for these data: a change of them, or of how weights begin, must not go unnoticed.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from edgewise.apps import recipes
+from edgewise.training import RunConfig, assemble, evaluate
+from edgewise.training.loop import mean_loss
+from recorded import check_recorded, shown, summary
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "clouds-dgcnn": {"points": 16, "neighbors": 4, "examples": 20},
+    "communities-autoencoder": {"train": 10, "test": 10},
+    "communities-transformer": {"train": 10, "test": 10, "draws": 4},
+    "copper-schnet": {"training": 2, "held_out": 1, "frames": 4},
+    "demo-text": {},
+    "digits-graph-network": {},
+    "digits-gru": {},
+    "digits-randomized": {},
+    "digits-vit": {},
+    "granular-gns": {"training": 2, "held_out": 1, "particles": 12},
+    "grids-transformer": {"train": 10, "test": 10, "draws": 4},
+    "karate-hadamard": {},
+    "kernel-regression": {"points": 20},
+    "listops-full": {"longest": 40, "examples": 20},
+    "nbody-egnn": {"training": 4, "held_out": 4},
+    "nbody-se3": {"training": 4, "held_out": 4},
+    "planted-fastgcn": {"nodes": 200},
+    "planted-sage": {"nodes": 200},
+    "skip-links-laplacian": {"copies": 5},
+    "slides-min-cut": {"count": 20, "steps": 20},
+}
+
+
+def lines(name: str, options: dict[str, Any]) -> list[str]:
+    sections = recipes.read(name).sections
+    config = RunConfig.from_plain(sections)
+    config = replace(config, task=replace(config.task, options=config.task.options | options))
+    task, model = assemble(config)
+    batch = task.train_batch(2, torch.Generator().manual_seed(0), config.graph)
+    inputs = [
+        f"{part} {summary(value)}"
+        for part in ["graph", "x", "target", "rows", "e", "u"]
+        if (value := getattr(batch, part)) is not None
+    ]
+    loss = mean_loss(task, model(*batch.inputs), batch)
+    loss.backward()
+    norms = torch.stack([weight.grad.norm() for weight in model.parameters() if weight.grad is not None])
+    scores = evaluate(model, task, "valid", 4, config.graph)
+    first = f"loss {shown(loss.item())} gradient {shown(norms.norm().item())}"
+    second = [f"{score} {shown(value)}" for score, value in scores.items()]
+    return [name, *(f"    {line}" for line in (task.describe(), str(task.signature), *inputs, first, *second))]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_data_loss_and_scores_are_those_on_record(name: str) -> None:
+    check_recorded(f"first-step/{name}", lines(name, RECIPES[name]))
