@@ -10,7 +10,7 @@ import torch
 
 from edgewise import Graph, GraphError, complete, grid
 from edgewise.graphs.make import spectral
-from edgewise.graphs.make.spectral import hops, laplacian_spectrum, random_walk_returns
+from edgewise.graphs.make.spectral import component_spectra, hops, laplacian_spectrum, random_walk_returns
 
 
 def dense_laplacian(graph):
@@ -33,7 +33,7 @@ def residual(graph, spectrum):
     root = graph.in_degrees().double().sqrt()[:, None]
     vectors, scaled = spectrum.vectors, spectrum.vectors / root.clamp(min=1)
     heard = torch.zeros_like(vectors).index_add_(0, graph.receivers, scaled[graph.senders])
-    values = spectrum.values.repeat_interleave(graph.sizes, 0)
+    values = spectrum.values[spectrum.part]
     return ((root > 0) * vectors - heard / root.clamp(min=1) - vectors * values).abs().max()
 
 
@@ -188,6 +188,33 @@ def test_members_of_a_batch_are_alone_and_small_ones_are_padded():
     assert torch.equal(spectrum.vectors[3:], laplacian_spectrum(members[1], 4).vectors)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_each_component_has_the_spectrum_that_it_has_alone(seed):
+    drawn = [networkx.gnp_random_graph(20, 0.07, seed=2 * seed + number) for number in range(2)]
+    batch = Graph.batch([Graph.from_networkx(one) for one in drawn])
+    perm = torch.cat([torch.randperm(20), 20 + torch.randperm(20)])
+    spectra = component_spectra(batch, 4)
+    components = [
+        [node + 20 * number for node in nodes]
+        for number, one in enumerate(drawn)
+        for nodes in networkx.connected_components(one)
+    ]
+    assert len(spectra.values) == len(components)
+    assert residual(batch, spectra) <= 1e-6
+    for nodes in components:
+        part = spectra.part[nodes]
+        assert (part == part[0]).all()
+        lap = dense_laplacian(batch)[nodes][:, nodes]
+        expected = torch.linalg.eigvalsh(lap)[:4]
+        assert torch.allclose(spectra.values[part[0]][: len(expected)], expected, atol=1e-9)
+        assert (spectra.values[part[0]][len(expected) :] == 2).all()
+        vectors = spectra.vectors[nodes]
+        kept = min(len(nodes), 4)
+        assert torch.allclose(vectors.T @ vectors, torch.diag((torch.arange(4) < kept).double()), atol=1e-9)
+    whole, other = component_spectra(batch, 20), component_spectra(batch.permute(perm), 20)
+    assert torch.allclose(other.projections(), whole.projections()[perm], atol=1e-9)
+
+
 def test_projections_do_not_depend_on_numbering():
     """Where eigenvalues repeat, the eigenvectors do; the squares of a whole space's do not."""
     graph = Graph.from_networkx(networkx.convert_node_labels_to_integers(networkx.hypercube_graph(4)))
@@ -222,12 +249,14 @@ def test_no_nodes_and_no_edges():
     empty, apart = (Graph.from_edge_index([[], []], num_nodes=n) for n in (0, 3))
     assert laplacian_spectrum(empty, 2).vectors.shape == (0, 2)
     assert laplacian_spectrum(apart, 3).values.tolist() == [[0, 0, 0]]
+    assert component_spectra(empty, 2).vectors.shape == (0, 2)
+    assert component_spectra(apart, 3).values.tolist() == [[0, 2, 2]] * 3
     assert random_walk_returns(apart, 2).tolist() == [[0, 0]] * 3
     assert hops(empty, 2)[1].tolist() == []
 
 
 def test_what_has_no_spectrum_is_refused():
-    for function in (laplacian_spectrum, random_walk_returns, hops):
+    for function in (laplacian_spectrum, component_spectra, random_walk_returns, hops):
         with pytest.raises(GraphError):
             function(complete(2, 3), 2)
     with pytest.raises(GraphError, match="count"):

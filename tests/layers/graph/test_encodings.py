@@ -4,7 +4,7 @@ import torch
 
 from edgewise import Graph, GraphError, complete
 from edgewise.graphs.make.cliques import clique_counts
-from edgewise.graphs.make.spectral import laplacian_spectrum, random_walk_returns
+from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
 from edgewise.layers import (
     CliqueEncoding,
     EigenspaceEncoding,
@@ -21,7 +21,7 @@ KINDS = [LaplacianEncoding, SignInvariantEncoding, EigenspaceEncoding, RandomWal
 
 def test_laplacian_encoding_is_the_equation():
     layer, x = LaplacianEncoding(4, count=3).double().eval(), torch.randn(16, 4, dtype=torch.float64)
-    v = laplacian_spectrum(BATCH, 4).vectors[:, 1:]
+    v = component_spectra(BATCH, 4).vectors[:, 1:]
     assert torch.allclose(layer(BATCH, x), x + v @ layer.linear.weight.T)
 
 
@@ -29,7 +29,7 @@ def test_signs_are_drawn_for_each_graph_and_vector_while_training_only():
     layer = LaplacianEncoding(3, count=3).double()
     with torch.no_grad():
         layer.linear.weight.copy_(torch.eye(3))
-    nothing, v = torch.zeros(16, 3, dtype=torch.float64), laplacian_spectrum(BATCH, 4).vectors[:, 1:]
+    nothing, v = torch.zeros(16, 3, dtype=torch.float64), component_spectra(BATCH, 4).vectors[:, 1:]
     seen = set()
     for _ in range(100):
         y = layer(BATCH, nothing)
@@ -42,13 +42,26 @@ def test_signs_are_drawn_for_each_graph_and_vector_while_training_only():
 
 def test_a_sign_invariant_encoding_does_not_see_signs(monkeypatch):
     layer, x = SignInvariantEncoding(4, count=3).double(), torch.randn(16, 4, dtype=torch.float64)
-    y, spectrum = layer(BATCH, x), laplacian_spectrum(BATCH, 4)
-    flipped = type(spectrum)(spectrum.values, spectrum.vectors * torch.tensor([1, -1, 1, -1]), spectrum.sizes)
-    monkeypatch.setattr("edgewise.layers.graph.encodings.spectrum_of", lambda graph, count: flipped)
+    y, spectrum = layer(BATCH, x), component_spectra(BATCH, 4)
+    flipped = type(spectrum)(spectrum.values, spectrum.vectors * torch.tensor([1, -1, 1, -1]), spectrum.part)
+    monkeypatch.setattr("edgewise.layers.graph.encodings.spectra_of", lambda graph, count: flipped)
     assert torch.allclose(layer(BATCH, x), y, atol=1e-12)
-    halved = type(spectrum)(spectrum.values, spectrum.vectors / 2, spectrum.sizes)
-    monkeypatch.setattr("edgewise.layers.graph.encodings.spectrum_of", lambda graph, count: halved)
+    halved = type(spectrum)(spectrum.values, spectrum.vectors / 2, spectrum.part)
+    monkeypatch.setattr("edgewise.layers.graph.encodings.spectra_of", lambda graph, count: halved)
     assert not torch.allclose(layer(BATCH, x), y, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [LaplacianEncoding, SignInvariantEncoding, EigenspaceEncoding, RandomWalkEncoding])
+def test_every_component_of_a_graph_has_places_of_its_own(kind):
+    """Ten paths in one graph: of its whole spectrum the first ten vectors are constants, one for each path."""
+    layer = kind(4, 3).double().eval()
+    graph = Graph.from_networkx(networkx.disjoint_union_all([networkx.path_graph(3 + n) for n in range(10)]))
+    y = layer(graph, torch.zeros(graph.num_receivers, 4, dtype=torch.float64))
+    first = 0
+    for n in range(10):
+        part = y[first : first + 3 + n]
+        assert (part - part[0]).abs().max() > 1e-3
+        first += 3 + n
 
 
 @pytest.mark.parametrize("kind", [EigenspaceEncoding, RandomWalkEncoding, CliqueEncoding])
@@ -103,7 +116,7 @@ def test_what_follows_from_the_graph_is_computed_once(kind, monkeypatch):
     graph = Graph.batch([_lopsided()])
     layer = kind(4, 3).eval()
     first = layer(graph, torch.zeros(6, 4))
-    for name in ("laplacian_spectrum", "random_walk_returns", "clique_counts"):
+    for name in ("component_spectra", "random_walk_returns", "clique_counts"):
         monkeypatch.setattr(f"edgewise.layers.graph.encodings.{name}", None)
     assert torch.equal(layer(graph, torch.zeros(6, 4)), first)
 

@@ -25,15 +25,15 @@ PADDING = 2.0  # in place of the eigenvalues that a small graph does not have: t
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The smallest eigenvalues of each graph of a batch and their eigenvectors.
+    """The smallest eigenvalues of each part of a graph and their eigenvectors.
 
-    Shapes      values [G, k] ascending, vectors [N, k], float64; sizes [G] nodes of each graph. Where a graph has fewer
-                than k nodes, the values end with 2 and the vectors with 0
+    Shapes      values [P, k] ascending, vectors [N, k], float64; part [N] = the part that each node belongs to. Where a
+                part has fewer than k nodes, the values end with 2 and the vectors with 0
     """
 
     values: Tensor
     vectors: Tensor
-    sizes: Tensor
+    part: Tensor
 
     def projections(self) -> Tensor:
         """Σ_l v_l(i)² over the eigenvectors l of one eigenvalue, [N, k]: unlike v it does not depend on their choice.
@@ -43,7 +43,7 @@ class Spectrum:
         tensor([0.3333, 0.6667, 0.6667], dtype=torch.float64)
         """
         same = ((self.values[:, :, None] - self.values[:, None]).abs() <= 10 * SAME).double()
-        return (self.vectors.square().unsqueeze(-2) @ same.repeat_interleave(self.sizes, 0)).squeeze(-2)
+        return (self.vectors.square().unsqueeze(-2) @ same[self.part]).squeeze(-2)
 
 
 def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
@@ -66,14 +66,47 @@ def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
     """
     graph.require_square("a Laplacian")
     count = whole_number(count, "count", least=1)
-    sizes = graph.sizes.tolist()
-    values = torch.full((len(sizes), count), PADDING, dtype=torch.float64)
+    parts = []
+    for first, a in _adjacencies(graph):
+        parts.append((first + numpy.arange(a.shape[0]), *_member_spectrum(a, count)))
+    return _spectrum(graph, count, parts)
+
+
+def component_spectra(graph: Graph, count: int) -> Spectrum:
+    """The spectrum of each connected component, as if it were a graph of its own: the parts are the components.
+
+    In `laplacian_spectrum` the first eigenvectors of a graph of many components are constants, one for each; here the
+    second one varies in each component of two nodes or more, which is what an encoding of places needs.
+
+    Equation    that of `laplacian_spectrum`, where λ_1 = 0 < λ_2
+    Shapes      -> `Spectrum`: values [components, k], vectors [N, k], those of a component of length 1 and orthogonal
+    Errors      those of `laplacian_spectrum`
+    Cost        that of `laplacian_spectrum`
+    Reference   Rampášek et al., "Recipe for a general, powerful, scalable graph transformer", 2022, §3
+
+    >>> path_and_pair = Graph.from_edge_index([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]], num_nodes=5)
+    >>> component_spectra(path_and_pair, 3).values
+    tensor([[0.0000, 1.0000, 2.0000],
+            [0.0000, 2.0000, 2.0000]], dtype=torch.float64)
+    """
+    graph.require_square("a Laplacian")
+    count = whole_number(count, "count", least=1)
+    parts = []
+    for first, a in _adjacencies(graph):
+        parts += [(first + nodes, *found) for nodes, found in _components(a, count)]
+    return _spectrum(graph, count, parts)
+
+
+def _spectrum(graph: Graph, count: int, parts: list[tuple[Any, Floats, Floats]]) -> Spectrum:
+    """Of the nodes, values [m] and vectors [n, m] of each part, m <= count."""
+    values = torch.full((len(parts), count), PADDING, dtype=torch.float64)
     vectors = torch.zeros(graph.num_receivers, count, dtype=torch.float64)
-    for number, (first, a) in enumerate(_adjacencies(graph)):
-        lowest, basis = _member_spectrum(a, count)
+    part = torch.zeros(graph.num_receivers, dtype=torch.int64)
+    for number, (nodes, lowest, basis) in enumerate(parts):
         values[number, : len(lowest)] = torch.from_numpy(lowest)
-        vectors[first : first + a.shape[0], : len(lowest)] = torch.from_numpy(basis)
-    return Spectrum(values.to(graph.device), vectors.to(graph.device), graph.sizes)
+        vectors[nodes, : len(lowest)] = torch.from_numpy(basis)
+        part[nodes] = number
+    return Spectrum(values.to(graph.device), vectors.to(graph.device), part.to(graph.device))
 
 
 def random_walk_returns(graph: Graph, steps: int) -> Tensor:
@@ -215,22 +248,27 @@ def _adjacencies(graph: Graph, symmetric: bool = True) -> Iterator[tuple[int, An
         yield first, whole[first : first + size, first : first + size]
 
 
-def _member_spectrum(a: Any, count: int) -> tuple[Floats, Floats]:
-    """The smallest eigenvalues of one graph, component by component: values [m], vectors [n, m], m <= count."""
+def _components(a: Any, count: int) -> Iterator[tuple[Any, tuple[Floats, Floats]]]:
+    """The nodes of each component of one graph, and its smallest eigenvalues and their vectors."""
     from scipy.sparse.csgraph import connected_components
 
     n = a.shape[0]
     a = a.toarray() if n <= DENSE else a
     parts, member = connected_components(a, directed=False)
     order = numpy.argsort(member, kind="stable")
-    values, columns = [], []
     for nodes in numpy.split(order, numpy.cumsum(numpy.bincount(member, minlength=parts))[:-1]) if n else []:
-        lowest, basis = _component_spectrum(a[nodes][:, nodes] if parts > 1 else a, count)
+        yield nodes, _component_spectrum(a[nodes][:, nodes] if parts > 1 else a, count)
+
+
+def _member_spectrum(a: Any, count: int) -> tuple[Floats, Floats]:
+    """The smallest eigenvalues of one graph, those of all its components together: values [m], vectors [n, m]."""
+    values, columns = [], []
+    for nodes, (lowest, basis) in _components(a, count):
         for value, column in zip(lowest, basis.T, strict=True):
             values.append(value)
             columns.append((nodes, column))
     chosen = numpy.argsort(numpy.array(values), kind="stable")[:count]
-    vectors = numpy.zeros((n, len(chosen)))
+    vectors = numpy.zeros((a.shape[0], len(chosen)))
     for place, index in enumerate(chosen):
         nodes, column = columns[index]
         vectors[nodes, place] = column

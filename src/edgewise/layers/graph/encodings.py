@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
-from edgewise.graphs.make.spectral import laplacian_spectrum, random_walk_returns
+from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.uncompiled import uncompiled
 
 # Computed once for each batch, by solvers that are not PyTorch's.
-spectrum_of = uncompiled(cached(laplacian_spectrum))
+spectra_of = uncompiled(cached(component_spectra))
 returns_of = uncompiled(cached(random_walk_returns))
 counts_of = uncompiled(cached(clique_counts))
 
@@ -23,11 +23,12 @@ class LaplacianEncoding(nn.Module):
     """Laplacian positional encoding: adds a linear map of the eigenvectors after the first to the features.
 
     Equation    x_i + W [s_1 v_2(i), ..., s_k v_{k+1}(i)],  L v_l = λ_l v_l; s = ±1, drawn anew at each training step
-    Symbols     linear = W; count = k
+    Symbols     linear = W; count = k; v, λ, s = those of i's connected component, as if it were a graph of its own
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  a graph with fewer than k + 1 nodes has zeros for the rest. Signs are arbitrary, so the result depends
-                on the order of the nodes: training learns to ignore them; `SignInvariantEncoding` does by construction
+    Edge cases  a component with fewer than k + 1 nodes has zeros for the rest. Signs are arbitrary, so the result
+                depends on the order of the nodes: training learns to ignore them; `SignInvariantEncoding` does by
+                construction
     Cost        O(N k width); the eigenvectors are computed once for each batch
     Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021; Baggag & Saad, §5.5
 
@@ -47,10 +48,11 @@ class LaplacianEncoding(nn.Module):
         self.count = count
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        v = spectrum_of(graph, self.count + 1).vectors[:, 1:].to(x.dtype)
+        spectra = spectra_of(graph, self.count + 1)
+        v = spectra.vectors[:, 1:].to(x.dtype)
         if self.training:
-            signs = torch.randint(2, (len(graph.sizes), self.count), device=v.device).to(v) * 2 - 1
-            v = v * signs.repeat_interleave(graph.sizes, 0)
+            signs = torch.randint(2, (len(spectra.values), self.count), device=v.device).to(v) * 2 - 1
+            v = v * signs[spectra.part]
         return x + self.linear(v)
 
     @staticmethod
@@ -62,7 +64,7 @@ class SignInvariantEncoding(nn.Module):
     """Laplacian encoding whose network does not see the eigenvectors' signs (SignNet).
 
     Equation    x_i + ρ(‖_l [φ(v_l(i), λ_l) + φ(-v_l(i), λ_l)]),  l = 2..k+1
-    Symbols     phi, rho = φ, ρ; count = k; hidden = width of φ
+    Symbols     phi, rho = φ, ρ; count = k; hidden = width of φ; v, λ = those of i's connected component
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  where an eigenvalue repeats, the choice of its eigenvectors still shows: `EigenspaceEncoding` has none
@@ -84,9 +86,9 @@ class SignInvariantEncoding(nn.Module):
         self.count = count
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        spectrum = spectrum_of(graph, self.count + 1)
-        v = spectrum.vectors[:, 1:].to(x.dtype)
-        values = spectrum.values[:, 1:].to(x.dtype).repeat_interleave(graph.sizes, 0)
+        spectra = spectra_of(graph, self.count + 1)
+        v = spectra.vectors[:, 1:].to(x.dtype)
+        values = spectra.values[:, 1:].to(x.dtype)[spectra.part]
         both = self.phi(torch.stack([v, values], -1)) + self.phi(torch.stack([-v, values], -1))
         return x + self.rho(both.flatten(-2))
 
@@ -99,7 +101,7 @@ class EigenspaceEncoding(nn.Module):
     """Laplacian encoding by eigenspaces: invariant to signs and to the choice of a repeated eigenvalue's vectors.
 
     Equation    x_i + ρ(Σ_l φ(λ_l, Σ_{l': λ_l' = λ_l} v_l'(i)²)),  l = 1..k
-    Symbols     phi, rho = φ, ρ; count = k; hidden = width of φ
+    Symbols     phi, rho = φ, ρ; count = k; hidden = width of φ; v, λ = those of i's connected component
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  an eigenvalue of which only some copies are among the first k is left out whole, and so is padding
@@ -121,11 +123,10 @@ class EigenspaceEncoding(nn.Module):
         self.count = count
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        spectrum = spectrum_of(graph, self.count + 1)
-        whole = (spectrum.values[:, -1:] - spectrum.values[:, :-1] > 1e-6).repeat_interleave(graph.sizes, 0)
-        values = spectrum.values[:, :-1].repeat_interleave(graph.sizes, 0)
-        read = torch.stack([values, spectrum.projections()[:, :-1]], -1).to(x.dtype)
-        return x + self.rho((self.phi(read) * whole.to(x.dtype).unsqueeze(-1)).sum(-2))
+        spectra = spectra_of(graph, self.count + 1)
+        whole = spectra.values[:, -1:] - spectra.values[:, :-1] > 1e-6
+        read = torch.stack([spectra.values[:, :-1][spectra.part], spectra.projections()[:, :-1]], -1).to(x.dtype)
+        return x + self.rho((self.phi(read) * whole[spectra.part].to(x.dtype).unsqueeze(-1)).sum(-2))
 
     @staticmethod
     def example() -> Example:
