@@ -77,3 +77,13 @@ def test_an_operator_survives_whatever_one_argument_becomes(number, place):
             for seed in range(6):
                 with suppress(ShapeError):
                     call_operator(bytes([number, argument, kind, seed, 0, 0]))
+
+
+def test_offsets_that_lie_where_right_ones_lay_are_checked():
+    arguments = right("attend_edges", without=("bias", "a"))
+    offsets, index, *more = arguments["structure"]
+    place = offsets.numpy().copy()
+    call("attend_edges", arguments | {"structure": [torch.from_numpy(place), index, *more]})
+    place[-1] = 99
+    with pytest.raises(ShapeError, match="offsets must ascend"):
+        call("attend_edges", arguments | {"structure": [torch.from_numpy(place), index, *more]})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -99,8 +101,8 @@ def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None
 
     Cost        O(I + E) for edges that were not checked before, or were written since
     """
-    state = rows, *[x if x is None else (x.data_ptr(), x.shape, x._version) for x in (offsets, index, number)]
-    if _checked.get(index) == state:
+    edges = [x for x in (offsets, index, number) if x is not None]
+    if (known := _checked.get(index)) is not None and known.holds(rows, edges):
         return
     for name, x, dtype in (
         ("offsets", offsets, torch.int64),
@@ -119,10 +121,26 @@ def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None
             )
     if number is not None and number.shape[0] not in (0, count):
         raise ShapeError(f"edge has {number.shape[0]} numbers for {count} edges")
-    _checked[index] = state
+    _checked[index] = _Checked(rows, [ref(x) for x in edges], [(x.shape, x._version) for x in edges])
 
 
-_checked: WeakIdKeyDictionary = WeakIdKeyDictionary()  # index -> the versions of its edges' tensors
+class _Checked(NamedTuple):
+    """Edges that were right: the tensors themselves, for a new one may lie where an old one lay, and their versions."""
+
+    rows: int
+    edges: list[ref[Tensor]]
+    versions: list[tuple[torch.Size, int]]
+
+    def holds(self, rows: int, edges: list[Tensor]) -> bool:
+        return (
+            self.rows == rows
+            and len(self.edges) == len(edges)
+            and all(known() is x for known, x in zip(self.edges, edges, strict=True))
+            and self.versions == [(x.shape, x._version) for x in edges]
+        )
+
+
+_checked: WeakIdKeyDictionary = WeakIdKeyDictionary()  # index -> _Checked
 
 
 def empty_like(x: Tensor) -> Tensor:
