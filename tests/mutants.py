@@ -1,10 +1,11 @@
 """Do the tests notice a change of the source? python tests/mutants.py [--count 40] [--seed N] [part ...]
 
 Draws mutants of src/edgewise with cosmic-ray, writes each into a copy of the tree, and runs what reaches its file: the
-mirrored test file (the folder's tests where there is none), the tests that import the module by name, the docstrings'
-examples, and the suites of its part. A mutant that fails a test, crashes or hangs is killed. Prints each survivor as a
-diff, and the score of each part. Each mutant runs in a fork of this process, which has imported PyTorch and nothing of
-Edgewise. Not drawn: annotations, and `strict=True`, which no right code needs. Needs cosmic-ray.
+mirrored test file (the folder's tests where there is none), those that import the module by name or mirror one that
+does, the docstrings' examples, and the suites of its part. A mutant that fails a test, crashes or hangs is killed.
+Prints each survivor as a diff, and the score of each part. Each mutant runs in a fork of this process, which has
+imported PyTorch and nothing of Edgewise. Not drawn, as no test can tell: annotations, `strict=True`, `is` for `==`.
+Needs cosmic-ray.
 """
 
 import argparse
@@ -33,6 +34,13 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "edgewise"
 TIME, MEMORY = 600, 16 << 30  # seconds and bytes for all tests of a mutant: about four times what the longest take
 WARM = "scipy.sparse.csgraph torch torch._dynamo torch.testing matplotlib.pyplot networkx sklearn.cluster yaml tqdm"
+FEW = 4  # modules that import a file: then their tests run too
+SAME = (
+    "_Is_Eq",
+    "_IsNot_NotEq",
+    "_Eq_Is",
+    "_NotEq_IsNot",
+)  # they tell apart only what is equal but not the same object
 SWAPS = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_FloorDiv Pow_Mul BitAnd_BitOr BitOr_BitAnd LShift_RShift"
 CONFORMANCE = "tests/layers/test_conformance.py::test_layer_conforms"
 KERNELS = [f"tests/kernels/test_{name}.py" for name in ("random_calls", "extremes", "numerics", "transforms")]
@@ -55,7 +63,11 @@ def places(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
     nodes = list(ast_nodes(get_ast(text)))
     for name in operators:
         kind, _, swap = name.partition("_")
-        if not name.startswith("Variable") and (kind != "ReplaceBinaryOperator" or swap in SWAPS.split()):
+        if (
+            not name.startswith("Variable")
+            and not name.endswith(SAME)
+            and (kind != "ReplaceBinaryOperator" or swap in SWAPS.split())
+        ):
             starts = [start for node in nodes for start, _ in operators[name]().mutation_positions(node)]
             for occurrence, start in enumerate(starts):
                 if not any(first <= start < last for first, last in spans):
@@ -91,6 +103,8 @@ def tests(path: Path) -> list[str]:
     chosen, by_name = [mirror] if mirror.is_file() else sorted(folder.glob("test_*.py")), reach.module_of(path)
     every = sorted(reach.TESTS.rglob("test_*.py"))
     chosen += [test for test in every if f"from {by_name} import" in test.read_text(encoding="utf-8")]
+    importers = [one for one in SOURCE.rglob("*.py") if one.name != "__init__.py" and by_name in reach.imports(one)]
+    chosen += [reach.mirror(one) for one in importers if len(importers) <= FEW and reach.mirror(one).is_file()]
     rows = [f"{CONFORMANCE}[{name}]" for name in reach.layers_of(path) if name in reach.exports("edgewise.layers")]
     return list(
         dict.fromkeys([*(str(one.relative_to(ROOT)) for one in (*chosen, path)), *rows, *SUITES.get(part(path), [])])

@@ -35,7 +35,7 @@ def check_recorded(name: str, lines: Iterable[str]) -> None:
 def same(line: str, wanted: str) -> bool:
     """Equal but for the rounding of numbers that have a decimal point."""
     pairs = zip(NUMBER.findall(line), NUMBER.findall(wanted), strict=False)
-    near = all(float(one) == pytest.approx(float(other), rel=2e-3, abs=1e-5) for one, other in pairs)
+    near = all(float(one) == pytest.approx(float(other), rel=3e-4, abs=1e-6) for one, other in pairs)
     return near and NUMBER.sub("#", line) == NUMBER.sub("#", wanted)
 
 
@@ -59,9 +59,9 @@ def summary(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Numbers to five digits, always with a point."""
+    """Numbers to six digits, always with a point."""
     if isinstance(value, float | np.floating):
-        return f"{0.0 if abs(value) < 1e-7 else value:#.5g}"
+        return f"{0.0 if abs(value) < 1e-7 else value:#.6g}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(shown, value))}]"
     return str(value)

@@ -4,20 +4,24 @@ Runs are compared by what they were given; a default that changes changes what a
 """
 
 import dataclasses
+import importlib
 import inspect
+import pkgutil
 import re
 import typing
+from collections.abc import Iterator
 from typing import Any
 
+import edgewise
+from edgewise import graphs, kernels, layers, models, tasks, testing, training
 from edgewise.configuration import options_of
-from edgewise.graphs import PATTERNS
-from edgewise.layers import LAYERS
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import Sampling
 from edgewise.training import OPTIMIZERS, SCHEDULES, RunConfig
 from recorded import check_recorded
 
+FLOORS = [graphs, kernels, layers, models, tasks, training, testing]
 CONFIGURED: dict[str, Any] = {"sampling": Sampling, **TASKS, **OPTIMIZERS, **SCHEDULES}
 CONFIGURED |= {name: hint for name, hint in typing.get_type_hints(RunConfig).items() if dataclasses.is_dataclass(hint)}
 CONFIGURED |= {f"{name} model": settings for name, (settings, _) in MODELS.items()}
@@ -43,13 +47,25 @@ def test_options_have_the_defaults_and_bounds_on_record() -> None:
     )
 
 
-def test_layers_and_patterns_have_the_defaults_on_record() -> None:
-    check_recorded(
-        "defaults",
-        (
-            f"{name}.{parameter.name} = {plain(parameter.default)}"
-            for name, entry in {**LAYERS, **PATTERNS}.items()
-            for parameter in inspect.signature(entry).parameters.values()
-            if parameter.default is not inspect.Parameter.empty
-        ),
-    )
+def defaults(name: str, entry: Any) -> Iterator[str]:
+    """The defaults of a function, or of a class and its methods."""
+    methods = vars(entry).items() if inspect.isclass(entry) else [("", entry)]
+    for method, function in methods:
+        if inspect.isfunction(function) and (not method.startswith("_") or method == "__init__"):
+            for parameter in inspect.signature(function).parameters.values():
+                if parameter.default is not inspect.Parameter.empty:
+                    yield f"{name}.{method}({parameter.name} = {plain(parameter.default)})"
+
+
+def test_public_functions_and_classes_have_the_defaults_on_record() -> None:
+    public = {(name, entry) for floor in FLOORS for name, entry in vars(floor).items() if callable(entry)}
+    own = [(name, entry) for name, entry in public if entry.__module__.startswith("edgewise.")]
+    check_recorded("defaults", sorted({line for name, entry in own for line in defaults(name, entry)}))
+
+
+def test_records_are_frozen_but_for_those_on_record() -> None:
+    found = [info.name for info in pkgutil.walk_packages(edgewise.__path__, "edgewise.") if "__main__" not in info.name]
+    classes = {one for name in found for one in vars(importlib.import_module(name)).values() if isinstance(one, type)}
+    own = {one for one in classes if one.__module__.startswith("edgewise.") and dataclasses.is_dataclass(one)}
+    changing = {f"{one.__module__}.{one.__qualname__}" for one in own if not one.__dataclass_params__.frozen}
+    check_recorded("unfrozen", sorted(changing))

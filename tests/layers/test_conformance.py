@@ -12,7 +12,7 @@ from edgewise.testing import PROPERTIES, check_layer, joined
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_conforms(name):
     layer, graph, inputs = LAYERS[name].example()
-    assert type(layer) is LAYERS[name]
+    assert type(layer) is LAYERS[name] is type(layer.example()[0])
     check_layer(layer, graph, *inputs, skip=["compile"])
 
 

@@ -55,6 +55,11 @@ def network() -> Figure:
     return networks.network(shown)
 
 
+def crowd() -> Figure:
+    ring = np.arange(81)
+    return networks.network(Network(Graph.from_edge_index(np.stack([ring, (ring + 1) % 81]), 81), ring % 3))
+
+
 def bare_network() -> Figure:
     return networks.network(Network(Graph.from_edge_index(np.zeros((2, 0), int), 1), np.array([0])))
 
@@ -89,7 +94,7 @@ def parity() -> Figure:
     return figures.parity(Parity(np.array([-1.0, 0.0, 2.0]), np.array([-1.1, 0.1, 2.0]), "eV/Å"))
 
 
-DRAWINGS = [curves, parity, confusion, network, bare_network, small_networks]
+DRAWINGS = [curves, parity, confusion, network, crowd, bare_network, small_networks]
 DRAWINGS += [tokens, pictures, examples, heat_maps]
 
 
@@ -123,7 +128,10 @@ def described(artist: Artist) -> Iterator[str]:
             yield " ".join([kind.__name__, *looks])
         if isinstance(part, Axes):
             frame = [side for side, spine in part.spines.items() if spine.get_visible()]
-            ticks = [[tick.get_text() for tick in axis.get_ticklabels()] for axis in (part.xaxis, part.yaxis)]
+            ticks = [
+                [(tick.get_text(), tick.get_rotation()) for tick in axis.get_ticklabels()]
+                for axis in (part.xaxis, part.yaxis)
+            ]
             names = [axis.label.get_text() for axis in (part.xaxis, part.yaxis)]
             yield f"frame {summary(frame)} axes {summary(names)} ticks {summary(ticks)}"
         if isinstance(part, Axes | SubFigure):

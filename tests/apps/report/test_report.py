@@ -81,6 +81,8 @@ def test_a_page_stands_alone_and_holds_its_parts(run: str, trained) -> None:
     assert "default-src 'none'" in page.policy
     assert figures | {"curves"} == {path.stem for path in (folder / "figures").glob("*.svg")}
     assert 'class="problem"' not in text
+    sections = re.findall(r"^(task|model|graph|optimizer|train|evaluation):", text, re.MULTILINE)
+    assert sections == ["task", "model", "graph", "optimizer", "train", "evaluation"]
 
 
 @pytest.mark.parametrize("run", EXPECTED)

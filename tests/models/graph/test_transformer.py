@@ -78,3 +78,8 @@ def test_sparse_features_give_what_dense_ones_give():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         GraphTransformer(GraphTransformerSettings(**options), signature)
+
+
+def test_the_smallest_is_one_channel_without_a_block():
+    model = GraphTransformer(GraphTransformerSettings(width=1, depth=0, heads=1), Features(6, 3))
+    assert model(complete(2), torch.zeros(2, 6)).shape == (2, 3)

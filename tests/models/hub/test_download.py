@@ -47,5 +47,6 @@ def test_what_the_hub_sends_is_kept_where_its_hash_is_right(damaged, tmp_path, m
         model = from_hugging_face(download("someone/gpt", "a" * 40, tmp_path / "here"))
         assert (model(causal(9), tokens) - peer(tokens).logits).abs().max() < 1e-5
         assert sorted(asked) == ["config.json", "model.safetensors"]
-    with pytest.raises(ConfigError, match="40 hexadecimal digits, not 'main'"):
-        download("someone/gpt", "main", tmp_path / "here")
+    for branch in ("main", "g" * 40, "a" * 39):
+        with pytest.raises(ConfigError, match=f"40 hexadecimal digits, not '{branch}'"):
+            download("someone/gpt", branch, tmp_path / "here")

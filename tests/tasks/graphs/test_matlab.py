@@ -42,6 +42,24 @@ def test_texts_cells_and_structs_are_read():
     assert read["on"].tolist() == [[1, 0]]
 
 
+def element(order: str, kind: int, data: bytes) -> bytes:
+    return struct.pack(f"{order}II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+
+@pytest.mark.parametrize(("order", "mark"), [("<", b"IM"), (">", b"MI")])
+@pytest.mark.parametrize(
+    ("kind", "encoding"),
+    [(1, "latin-1"), (2, "latin-1"), (4, "utf-16-{}"), (16, "utf-8"), (17, "utf-16-{}"), (18, "utf-32-{}")],
+)
+def test_a_text_is_read_in_each_encoding_and_order_of_bytes(kind, encoding, order, mark):
+    letters = "äbcdef".encode(encoding.format("le" if order == "<" else "be"))
+    flags, shape = struct.pack(f"{order}II", 4, 0), struct.pack(f"{order}ii", 2, 3)
+    parts = [(6, flags), (5, shape), (1, b"name"), (kind, letters)]
+    matrix = b"".join(element(order, *part) for part in parts)
+    file = bytes(126) + mark + element(order, 14, matrix)
+    assert read_matlab(file) == {"name": ["äce", "bdf"]}
+
+
 def test_what_is_damaged_is_an_error(monkeypatch):
     file = saved(x={"text": "ab", "numbers": np.eye(3), "cells": np.array([["a", 2.0]], dtype=object)})
     errors = (ValueError, struct.error, zlib.error, LookupError, OverflowError, TypeError)

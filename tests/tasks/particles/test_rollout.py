@@ -48,3 +48,13 @@ def test_the_captions_name_the_walls(rollout) -> None:
     assert (animation.name, strip.name, laws.name) == ("animation", "rollout", "laws")
     truth, model = (1000 * rollout.outside(positions) for positions in (rollout.truth, rollout.forecast))
     assert f"{truth:.1f} mm in truth and {model:.1f} mm in the model" in strip.caption
+
+
+def test_the_numbers_are_those_of_the_last_step_and_of_the_last_given_frame(rollout) -> None:
+    numbers = rollout.numbers()
+    assert (numbers["steps"], numbers["seconds"]) == (32, pytest.approx(0.32))
+    assert numbers["distance_after_steps"] == pytest.approx({1: 0.001, 10: 0.01, 32: 0.032})
+    truth, model = numbers["truth"], numbers["forecast"]
+    assert truth["momentum_last"] == pytest.approx([0, 0.1]) and model["momentum_last"] == pytest.approx([0, 0])
+    assert truth["energy_last"] - truth["energy_first"] == pytest.approx(9.81 * 0.031)
+    assert truth["energy_first"] - model["energy_last"] == pytest.approx(0.5 * 0.1**2 + 9.81 * 0.0005)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from edgewise.tasks.slides.simulator import SIDE, Level, draw, encoded, plan, simulate, write_pyramid
+from recorded import check_recorded, summary
 
 openslide = pytest.importorskip("openslide")
 
@@ -19,6 +20,7 @@ def test_what_is_planned_is_drawn_and_every_second_slide_has_a_region():
         if number:
             inside = planned.region & planned.tissue
             assert dark[inside].mean() < dark[planned.tissue & ~inside].mean() - 15
+        check_recorded(f"slides/{number}", [summary(planned), summary(pixels)])
     assert not np.array_equal(plan(1, 5).stain, plan(1, 6).stain)
 
 
