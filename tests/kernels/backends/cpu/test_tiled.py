@@ -380,3 +380,19 @@ def test_refusals_say_what_it_does_not_do():
     ):
         with use_backend("tiled"), pytest.raises(BackendRefusal, match=reason):
             call()
+
+
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FC00001, 0x7F800001, -0x3FFF01, 0x7FFFFFFF])
+@pytest.mark.parametrize("where", "qkv")
+def test_nan_stays_nan_whatever_its_lower_bits_are(where, bits):
+    tensors = {name: torch.randn(64, 2, 8) for name in "qkv"}
+    tensors[where].view(torch.int32)[5, 1, 3] = bits
+    for graph, first in ((causal(64), 5), (complete(64), 0)):
+        spoilt = torch.zeros(64, 2, 8, dtype=torch.bool)
+        if where == "q":
+            spoilt[5, 1] = True
+        elif where == "k":
+            spoilt[first:, 1] = True
+        else:
+            spoilt[first:, 1, 3] = True
+        assert torch.equal(attend(graph, *tensors.values(), backend="tiled").isnan(), spoilt)

@@ -23,9 +23,10 @@ constexpr double TO_BASE = 1;
 template <>
 inline constexpr double TO_BASE<float> = 1.44269504088896340736;
 
-// 2^x for x <= 0, about 1 unit in the last place, and exactly 0 for x <= -127; NaN stays NaN.
+// 2^x for x <= 0, about 1 unit in the last place, and exactly 0 for x <= -127; NaN stays NaN, whatever its lower bits are.
 EDGEWISE_INLINE Vector<float> power(Vector<float> x) {
-  const Vector<float> magic = all(12582912.0f), low = all(-127.0f);  // 1.5 * 2^23: adding it rounds to a whole number
+  // 1.5 * 2^23: adding it rounds to a whole number; 127: the bits of a sum are then those of a power's exponent.
+  const Vector<float> magic = all(12582912.0f + 127), low = all(-127.0f);
   x = low > x ? low : x;
   const Vector<float> shifted = x + magic, r = x - (shifted - magic);
   Vector<float> p = r * 1.535336188319500e-4f + 1.339887440266574e-3f;
@@ -34,7 +35,7 @@ EDGEWISE_INLINE Vector<float> power(Vector<float> x) {
   p = p * r + 2.402264791363012e-1f;
   p = p * r + 6.931472028550421e-1f;
   p = p * r + 1.0f;
-  return (Vector<float>)((Whole<float>)p + ((Whole<float>)shifted << 23));
+  return p * (Vector<float>)((Bits<float>)shifted << 23);
 }
 EDGEWISE_INLINE Vector<double> power(Vector<double> x) { return exponential(x); }
 
