@@ -34,7 +34,6 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "edgewise"
 TIME, MEMORY = 600, 16 << 30  # seconds and bytes for all tests of a mutant: about four times what the longest take
 WARM = "scipy.sparse.csgraph torch torch._dynamo torch.testing matplotlib.pyplot networkx sklearn.cluster yaml tqdm"
-FEW = 4  # modules that import a file: then their tests run too
 SAME = (
     "_Is_Eq",
     "_IsNot_NotEq",
@@ -42,12 +41,6 @@ SAME = (
     "_NotEq_IsNot",
 )  # they tell apart only what is equal but not the same object
 SWAPS = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_FloorDiv Pow_Mul BitAnd_BitOr BitOr_BitAnd LShift_RShift"
-CONFORMANCE = "tests/layers/test_conformance.py::test_layer_conforms"
-KERNELS = [f"tests/kernels/test_{name}.py" for name in ("random_calls", "extremes", "numerics", "transforms")]
-RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
-SUITES = dict.fromkeys(("models", "tasks", "training", "apps", "configuration"), RUNS)
-SUITES |= {"graphs": [*KERNELS, CONFORMANCE], "layers": RUNS}
-SUITES |= {"kernels": ["tests/kernels/choose/test_predictions.py", *KERNELS, CONFORMANCE]}
 
 
 @cache
@@ -80,7 +73,7 @@ def draw(parts: list[str], count: int, chance: random.Random) -> list[tuple[Path
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.operators.provider import OperatorProvider
 
-    files = [path for path in sorted(SOURCE.rglob("*.py")) if not parts or part(path) in parts]
+    files = [path for path in sorted(SOURCE.rglob("*.py")) if not parts or reach.part(path) in parts]
     drawn: dict[tuple[Path, str], None] = {}
     while len(drawn) < count:
         [path] = chance.choices(files, [len(places(path)) for path in files])
@@ -89,26 +82,6 @@ def draw(parts: list[str], count: int, chance: random.Random) -> list[tuple[Path
         if (mutant := mutate_code(text, OperatorProvider()[name](), occurrence)) != text:
             drawn[path, mutant] = None
     return list(drawn)
-
-
-def part(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def tests(path: Path) -> list[str]:
-    """Arguments of pytest: what is likeliest to fail comes first."""
-    mirror, folder = reach.mirror(path), reach.mirror(path).parent
-    while not list(folder.glob("test_*.py")):
-        folder = folder.parent
-    chosen, by_name = [mirror] if mirror.is_file() else sorted(folder.glob("test_*.py")), reach.module_of(path)
-    every = sorted(reach.TESTS.rglob("test_*.py"))
-    chosen += [test for test in every if f"from {by_name} import" in test.read_text(encoding="utf-8")]
-    importers = [one for one in SOURCE.rglob("*.py") if one.name != "__init__.py" and by_name in reach.imports(one)]
-    chosen += [reach.mirror(one) for one in importers if len(importers) <= FEW and reach.mirror(one).is_file()]
-    rows = [f"{CONFORMANCE}[{name}]" for name in reach.layers_of(path) if name in reach.exports("edgewise.layers")]
-    return list(
-        dict.fromkeys([*(str(one.relative_to(ROOT)) for one in (*chosen, path)), *rows, *SUITES.get(part(path), [])])
-    )
 
 
 def first_failure(copy: Path, arguments: list[str]) -> str:
@@ -130,9 +103,8 @@ def first_failure(copy: Path, arguments: list[str]) -> str:
         time.sleep(0.05)
     if os.waitstatus_to_exitcode(ended[1]) in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return ""
-    failed = re.search(
-        r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", (copy / "output").read_text(errors="replace"), re.MULTILINE
-    )
+    printed = (copy / "output").read_text(errors="replace")
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.MULTILINE)
     return failed[1] if failed else "no test ran to its end"
 
 
@@ -157,10 +129,10 @@ def main() -> None:
         for path, mutant in drawn:
             started, text, name = time.monotonic(), path.read_text(encoding="utf-8"), path.relative_to(ROOT)
             (copy / name).write_text(mutant, encoding="utf-8")
-            killer = first_failure(copy, tests(path))
+            killer = first_failure(copy, reach.closest(path))
             (copy / name).write_text(text, encoding="utf-8")
             killers.add(killer)
-            score[part(path), bool(killer)] += 1
+            score[reach.part(path), bool(killer)] += 1
             print(f"{killer or 'SURVIVED'}: {name} ({time.monotonic() - started:.0f} s)", flush=True)
             lines = text.splitlines(keepends=True), mutant.splitlines(keepends=True)
             if not killer:

@@ -127,6 +127,35 @@ CONFORMANCE = tuple(
 )
 
 
+ROWS = "tests/layers/test_conformance.py::test_layer_conforms"
+KERNELS = [f"tests/kernels/test_{name}.py" for name in ("random_calls", "extremes", "numerics", "transforms")]
+RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
+SUITES = dict.fromkeys(("models", "tasks", "training", "apps", "configuration", "layers"), RUNS)
+SUITES |= {"graphs": [*KERNELS, ROWS], "kernels": ["tests/kernels/choose/test_predictions.py", *KERNELS, ROWS]}
+FEW = 6  # modules that import a file: then their tests are close to it as well
+
+
+def part(path: Path) -> str:
+    """The part of the package that a source file belongs to."""
+    return path.relative_to(SOURCE / "edgewise").parts[0].removesuffix(".py")
+
+
+def closest(path: Path) -> list[str]:
+    """Arguments of pytest for one source file, what is likeliest to notice a change first."""
+    folder, name = mirror(path).parent, module_of(path)
+    while not list(folder.glob("test_*.py")):
+        folder = folder.parent
+    chosen = [mirror(path)] if mirror(path).is_file() else sorted(folder.glob("test_*.py"))
+    every = sorted(TESTS.rglob("test_*.py"))
+    chosen += [test for test in every if f"from {name} import" in test.read_text(encoding="utf-8")]
+    sources = [one for one in sorted((SOURCE / "edgewise").rglob("*.py")) if one.name != "__init__.py"]
+    importers = [mirror(one) for one in sources if name in imports(one)]
+    chosen += [test for test in importers if len(importers) <= FEW and test.is_file()]
+    rows = [f"{ROWS}[{layer}]" for layer in layers_of(path) if layer in exports("edgewise.layers")]
+    files = [str(one.relative_to(ROOT)) for one in (*chosen, path)]
+    return list(dict.fromkeys([*files, *rows, *SUITES.get(part(path), [])]))
+
+
 def changed(base: str) -> list[str]:
     """What differs from a commit, files that git does not know yet included."""
 

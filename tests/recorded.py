@@ -8,6 +8,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ def check_recorded(name: str, lines: Iterable[str]) -> None:
     if os.environ.get("RECORD"):
         path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
     recorded = path.read_text(encoding="utf-8").splitlines()
-    assert len(found) == len(recorded)
-    assert [(line, wanted) for line, wanted in zip(found, recorded, strict=True) if not same(line, wanted)] == []
+    pairs = zip_longest(found, recorded, fillvalue="")
+    unlike = [f"{line!r} instead of {wanted!r}" for line, wanted in pairs if not same(line, wanted)]
+    assert unlike == [], f"unlike {path}; if that is meant, RECORD=1 writes it anew"
 
 
 def same(line: str, wanted: str) -> bool:

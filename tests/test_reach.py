@@ -39,3 +39,15 @@ def test_every_argument_is_one_that_pytest_finds() -> None:
     files = [name.split("::")[0] for name in reach.reached([GAT, "src/edgewise/layers/graph/gcn.py"])]
     assert [name for name in files if not (Path(reach.ROOT) / name).exists()] == []
     assert not any("[renormalised]" in name for name in reach.reached(["src/edgewise/layers/graph/gcn.py"]))
+
+
+def test_the_closest_tests_of_a_file_begin_with_its_mirror_and_end_with_the_suites_of_its_part() -> None:
+    found = reach.closest(reach.ROOT / GAT)
+    assert found[0] == "tests/layers/graph/test_gat.py" and GAT in found
+    assert "tests/layers/test_conformance.py::test_layer_conforms[GATv2]" in found
+    call = reach.closest(reach.ROOT / "src/edgewise/kernels/call.py")
+    assert (
+        call[0] == "tests/kernels/test_verbs.py" and call[-1] == "tests/layers/test_conformance.py::test_layer_conforms"
+    )
+    capabilities = reach.closest(reach.ROOT / "src/edgewise/models/capabilities.py")
+    assert "tests/tasks/graphs/test_prediction.py" in capabilities  # it imports the module, as few others do

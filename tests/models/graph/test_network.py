@@ -115,3 +115,8 @@ def test_dropout_acts_while_training_only():
     x = torch.randn(7, 6)
     assert not torch.equal(model(BATCH, x), model(BATCH, x))
     assert torch.equal(model.eval()(BATCH, x), model(BATCH, x))
+
+
+def test_the_smallest_is_one_channel_without_a_block_of_its_own():
+    model = GraphNetworkModel(GraphNetworkSettings(width=1, depth=0), Features(6, 3))
+    assert model(BATCH, torch.zeros(7, 6)).shape == (7, 3)
