@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise import __version__
+from edgewise.apps.command.explore import explore
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -36,5 +37,12 @@ def fill_table(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"<!-- systems -->", lambda _: systems_table("../src/edgewise"), filled(source[0]))
 
 
+def write_explorer(app: Any, error: Exception | None) -> None:
+    """The explorer's page, to which docs/explorer.md links."""
+    if error is None and app.builder.format == "html":
+        explore(None, str(Path(app.outdir) / "explorer-page.html"), None)
+
+
 def setup(app: Any) -> None:
+    app.connect("build-finished", write_explorer)
     app.connect("source-read", fill_table)

@@ -25,6 +25,7 @@ examples:
   edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
   edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
   edgewise plan window n=4096 radius=64 --heads 8  which backend would run, and why
+  edgewise explore                                 a page: one attention on graphs that you draw
   edgewise doctor                                  what is installed and what runs here, for a report
 """
 
@@ -147,6 +148,16 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     number(generate, "--count", "N", 1, 10_000, 10, "new graphs, of a model of graphs")
     number(generate, "--seed", "N", 0, MOST, 0, "of the random draws")
 
+    explore = add("explore", "write a page with a model's attention on graphs that you draw", EXPLORE)
+    explore.add_argument(
+        "run", nargs="?", metavar="RUN", help="a run folder (default: the model that comes with Edgewise)"
+    )
+    explore.add_argument(
+        "--out", metavar="PAGE", help="the file to write (default: RUN/explorer.html, or explorer.html)"
+    )
+    number(explore, "--node", "N", 0, MOST, None, "show what lies around this node of a large graph")
+    explore.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
+
     plan = add("plan", "show which backend would run on a graph, and why", PLAN)
     plan.add_argument("pattern", nargs="?", metavar="PATTERN", help="a name of `edgewise list patterns`")
     plan.add_argument(
@@ -182,6 +193,13 @@ TRAIN = """Train a recipe and write its run folder: config.yaml, metrics.jsonl, 
 Every option of the recipe can be changed with --SECTION.OPTION VALUE, and an option of a choice by its path, such as
 --model.layer.heads 4. `edgewise train RECIPE --help` shows the options of that recipe with their values. Another
 choice, such as --graph causal or --optimizer sgd, starts from its own defaults."""
+
+EXPLORE = """Write one page, opened from disk, on which a model's attention is moved from graph to graph: edges are
+drawn, removed and rewired, and every number is recomputed in the page.
+
+    edgewise explore
+    edgewise explore runs/demo-karate-0
+    edgewise explore runs/cora-graph-transformer-0 --node 17"""
 
 PLAN = """Show which backend would run an attention on a graph: candidates by predicted time, then the refusals.
 
@@ -278,6 +296,10 @@ def run(args: argparse.Namespace) -> Summary:
             from edgewise.apps.command.doctor import doctor
 
             return doctor()
+        case "explore":
+            from edgewise.apps.command.explore import explore
+
+            return explore(args.run, args.out, args.node, args.accept)
         case "check":
             from edgewise.apps.command.expressiveness import check
 

@@ -1,0 +1,26 @@
+"""`edgewise explore`: a page on which one attention is moved from graph to graph."""
+
+from pathlib import Path
+from typing import Any
+
+from edgewise.apps.explorer.page import HERE, LEAD, Words, contents, demonstration, written
+from edgewise.files import write_file
+from edgewise.training import load_run
+
+
+def explore(run: str | None, out: str | None, node: int | None, accept: bool = False) -> dict[str, Any]:
+    """Write the page of a run's weights and validation examples, or of the model that comes with Edgewise."""
+    if run is None:
+        words = Words("One attention, any graph", f"{LEAD} {HERE}", "Made by: edgewise explore", {"i": 8, "j": 32})
+        content = contents(demonstration(), words, node)
+    else:
+        loaded = load_run(Path(run), device="cpu", accept=accept)
+        name = loaded.config.recipe or Path(run).resolve().name
+        words = Words(f"{name}: one attention, any graph", LEAD, f"Made by: edgewise explore {run}", {})
+        content = contents(loaded, words, node)
+    place = Path(out) if out else Path("explorer.html") if run is None else Path(run) / "explorer.html"
+    page = written(content).encode()
+    write_file(place, page)
+    graphs = [graph["name"] for graph in content["examples"][0]["graphs"]]
+    print(f"{place}: {len(content['examples'])} example(s) on {', '.join(graphs)}; open it in a browser")
+    return {"page": str(place), "bytes": len(page), "examples": len(content["examples"]), "graphs": graphs}

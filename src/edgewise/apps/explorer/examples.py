@@ -1,0 +1,154 @@
+"""A run's validation examples as the page reads them: embedded nodes, names, targets, and graphs to put them on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.apps.explorer.choices import Shape, choices, predictions
+from edgewise.apps.explorer.weights import Plain, pack, read
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern, Task
+
+MOST_NODES = 2000  # of one example; of a larger graph a neighbourhood is shown
+MOST_EDGES = 50_000  # of one example's own graph, so that a page stays below 2 MB
+AROUND = 300  # nodes of a neighbourhood
+COUNT = 4  # examples
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One example: its graph, what the first block reads of it, what is said of its nodes."""
+
+    title: str
+    note: str
+    graph: Graph
+    features: Tensor
+    names: list[str]
+    targets: Tensor | None
+
+    def packed(self, title: str, shape: Shape) -> Plain:
+        """The example for the page; `title` names its own graph."""
+        graphs = choices(self.graph, title, shape)
+        targets = None if self.targets is None or self.targets.is_floating_point() else self.targets.tolist()
+        return {
+            "title": self.title,
+            "note": self.note,
+            "names": self.names,
+            "features": pack(self.features),
+            "targets": targets,
+            "graphs": graphs,
+            "predictions": predictions({graph["nodes"] for graph in graphs}, shape),
+        }
+
+
+def pieces(model: Any, task: Task, pattern: Pattern, node: int | None) -> list[Piece]:
+    """A few validation examples; of a graph that is too large, what lies around a node.
+
+    Errors      ConfigError for a node that is not there, or examples of more than MOST_NODES nodes
+    """
+    batch = next(iter(task.batches("valid", COUNT, pattern)))
+    if not isinstance(batch.graph, Graph):
+        raise ConfigError(
+            f"{task.name} gives its model sampled or paired graphs: the explorer shows examples of one graph"
+        )
+    reading = read(model, *batch.inputs)
+    graph, features = reading.graph, reading.features
+    if batch.rows is not None:
+        targets = torch.full((graph.num_receivers,), -1, dtype=torch.int64)
+        for split in SPLITS[: 3 if task.has_test else 2]:  # all read the same graph
+            part = next(iter(task.batches(split, COUNT, pattern)))
+            if part.rows is not None:
+                targets[part.rows] = part.target.long()
+        return [_around(task, graph, features, targets, node)]
+    if features.ndim == 3:
+        rows: Any = batch.x
+        return [
+            Piece(f"validation example {k}", "", graph, h, _names(task, rows[k], len(h)), _of(batch.target, k))
+            for k, h in enumerate(features[:COUNT])
+        ]
+    return list(islice(_members(task, graph, features, batch.target), COUNT))
+
+
+def _of(target: Tensor, k: int) -> Tensor:
+    return target[k].reshape(-1)
+
+
+def _members(task: Task, graph: Graph, features: Tensor, target: Tensor) -> Iterator[Piece]:
+    """The graphs of a batch, one by one."""
+    start = 0
+    for k, size in enumerate(graph.sizes.tolist()):
+        nodes = torch.arange(start, start + size)
+        own = target[nodes] if len(target) == len(features) else _of(target, k)
+        yield Piece(f"validation graph {k}", "", graph.subgraph(nodes), features[nodes], _numbers(size), own)
+        start += size
+
+
+def _around(task: Task, graph: Graph, features: Tensor, targets: Tensor, node: int | None) -> Piece:
+    count = graph.num_receivers
+    if node is not None and not 0 <= node < count:
+        raise ConfigError(f"--node {node}: {task.name} has the nodes 0 to {count - 1}")
+    if node is None and count <= MOST_NODES and graph.num_edges <= MOST_EDGES:
+        return Piece(task.name, "", graph, features, _numbers(count), targets)
+    centre = 0 if node is None else node
+    near = neighbourhood(graph, centre, AROUND)
+    note = f"{len(near)} of {count} nodes: those nearest to node {centre}; nodes at the rim lack the senders beyond it."
+    names = [str(k) for k in near.tolist()]
+    return Piece(f"around node {centre}", note, graph.subgraph(near), features[near], names, targets[near])
+
+
+def neighbourhood(graph: Graph, centre: int, most: int) -> Tensor:
+    """The nodes nearest to one, hop by hop along its senders, itself first.
+
+    Example
+        >>> path = Graph.from_edge_index([[0, 1, 2], [1, 2, 3]], num_nodes=4)
+        >>> neighbourhood(path, 3, 3).tolist()
+        [3, 2, 1]
+    """
+    offsets, senders = graph.offsets.tolist(), graph.senders
+    near = {centre: None}
+    for node in (queue := [centre]):
+        fresh = [j for j in senders[offsets[node] : offsets[node + 1]].tolist() if j not in near]
+        near.update(dict.fromkeys(fresh))
+        queue += dict.fromkeys(fresh)
+        if len(near) >= most:
+            break
+    return torch.tensor(list(near)[:most])
+
+
+def _names(task: Any, x: Any, count: int) -> list[str]:
+    """A token's text where the task has tokens, else numbers; a node that the model adds in front is named so."""
+    if not isinstance(x, Tensor) or x.is_floating_point() or x.ndim != 1 or not hasattr(task, "decode"):
+        return _numbers(count)
+    written = [str(task.decode(token.reshape(1))) for token in x]
+    return ["class"] * (count - len(written)) + [visible(text) for text in written]
+
+
+def visible(text: str) -> str:
+    """A token's text with white space made visible.
+
+    Example
+        >>> visible(" "), visible("\\n")
+        ('␣', '⏎')
+    """
+    return text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(node) for node in range(count)]
+
+
+def outputs_of(task: Any) -> list[str]:
+    """What the outputs are called: classes, or tokens; the page numbers those without a name."""
+    if classes := getattr(task, "classes", None):
+        return [str(name) for name in classes]
+    count = task.signature.outputs
+    if hasattr(task, "decode"):
+        return [visible(str(task.decode(torch.tensor([k])))) for k in range(count)]
+    return [f"output {k}" for k in range(count)]

@@ -1,0 +1,63 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.apps.explorer import examples
+from edgewise.apps.explorer.examples import neighbourhood, outputs_of, pieces
+from edgewise.apps.explorer.page import demonstration
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.training import load_run
+
+Runs = Callable[[str], Path]
+
+
+def test_characters_are_named_and_white_space_is_visible(trained: Runs) -> None:
+    loaded = load_run(trained("text"), device="cpu")
+    (piece, *_) = pieces(loaded.model, loaded.task, loaded.pattern, None)
+    assert len(piece.names) == len(piece.features) == 8
+    assert all(len(name) == 1 and not name.isspace() for name in piece.names)
+    assert len(outputs_of(loaded.task)) == loaded.task.signature.outputs
+
+
+def test_images_are_the_first_of_the_validation_data(trained: Runs) -> None:
+    loaded = load_run(trained("digits"), device="cpu")
+    found = pieces(loaded.model, loaded.task, loaded.pattern, None)
+    batch = next(iter(loaded.task.batches("valid", 4, loaded.pattern)))
+    assert len(found) == 4
+    with torch.no_grad():
+        expected = loaded.model.positions(batch.graph, loaded.model.embed(batch.x))
+    assert torch.allclose(torch.stack([piece.features for piece in found]), expected)
+
+
+def test_every_member_of_a_small_graph_is_shown_with_its_class() -> None:
+    loaded = demonstration()
+    (piece,) = pieces(loaded.model, loaded.task, loaded.pattern, None)
+    assert piece.graph.num_receivers == 34
+    assert piece.targets is not None
+    assert piece.targets.tolist() == loaded.task.nodes.labels.tolist()
+
+
+def test_of_a_large_graph_the_nodes_around_one_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = demonstration()
+    monkeypatch.setattr(examples, "MOST_NODES", 20)
+    monkeypatch.setattr(examples, "AROUND", 10)
+    (piece,) = pieces(loaded.model, loaded.task, loaded.pattern, None)
+    assert piece.names[0] == "0" and len(piece.names) == 10
+    (piece,) = pieces(loaded.model, loaded.task, loaded.pattern, 33)
+    assert piece.names[0] == "33" and "nearest to node 33" in piece.note
+
+
+def test_a_node_that_is_not_there_is_refused() -> None:
+    loaded = demonstration()
+    with pytest.raises(ConfigError, match=r"--node 34: karate has the nodes 0 to 33"):
+        pieces(loaded.model, loaded.task, loaded.pattern, 34)
+
+
+def test_a_neighbourhood_grows_hop_by_hop_and_ends_with_the_component() -> None:
+    star = Graph.from_edge_index([[1, 2, 3, 4, 0], [0, 0, 0, 1, 5]], num_nodes=6)
+    assert neighbourhood(star, 0, 10).tolist() == [0, 1, 2, 3, 4]
+    assert neighbourhood(star, 0, 2).tolist() == [0, 1]
+    assert neighbourhood(star, 2, 5).tolist() == [2]
