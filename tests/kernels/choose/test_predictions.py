@@ -3,6 +3,8 @@
 Predictions are sums of counted operations and bytes; a term that is lost changes choices without any error.
 """
 
+from unittest import mock
+
 import pytest
 import torch
 
@@ -22,7 +24,10 @@ from edgewise import (
     window,
 )
 from edgewise.kernels import Plan
+from edgewise.kernels.backends.cuda import programs, selfcheck
+from edgewise.kernels.backends.torch import dense
 from edgewise.layers import EGNN, TFN, AttentionEGNN, SchNet
+from pretend import Card
 from recorded import check_recorded, shown
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +41,9 @@ GRAPHS = {
     "causal": causal(NODES),
     "window": window(NODES, 5),
     "blocks": blocks([40, 7, 353]),
+    "tiles": blocks([64] * 6 + [16]),
 }
+VERBS = ("aggregate", "collect")
 SCORES = [Dot(), Dot(cap=5.0), Dot() + EdgeBias(torch.zeros(3000, 4)), Additive(), Gaussian(), Uniform()]
 NETWORKS = [(EGNN(16, 16), (16,), (3,)), (AttentionEGNN(16, 16), (16,), (3,)), (SchNet(16, 16), (16,), (3,))]
 NETWORKS += [(TFN(8), (4, 8), (3,))]
@@ -56,11 +63,7 @@ def test_the_predictions_for_a_graph_are_those_on_record(name: str) -> None:
     scores = [score for score in [*SCORES, Kernel(torch.exp)] if not score.biases or graph is RANDOM]
     made = [plan(graph, score, heads=4, channels=16) for score in scores]
     made += [plan(graph, Dot(), heads=2, channels=100, batch=(3,), dtype=torch.float64)]
-    made += [
-        plan(graph, verb=verb, reduce=reduce, channels=48)
-        for verb in ("aggregate", "collect")
-        for reduce in ("sum", "max")
-    ]
+    made += [plan(graph, verb=verb, reduce=reduce, channels=48) for verb in VERBS for reduce in ("sum", "max")]
     check_recorded(f"predictions/{name}", (line for one in made for line in lines(one)))
 
 
@@ -69,3 +72,15 @@ def test_the_predictions_for_messages_are_those_on_record() -> None:
         for layer, *shapes in NETWORKS:
             layer(RANDOM, *(torch.zeros(NODES, *shape) for shape in shapes))
     check_recorded("predictions/messages", (line for one in made for line in lines(one)))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_predictions_for_a_gpu_are_those_on_record(name: str) -> None:
+    passed = mock.patch.object(selfcheck, "verdict", return_value="")
+    flash = mock.patch.object(dense, "_runs_flash", return_value=False)  # which only a card can say
+    with Card(), passed, flash, mock.patch.object(programs, "INSTALLED", True):
+        graph = GRAPHS[name].to("cuda")
+        made = [plan(graph, score, heads=4, channels=16) for score in (Dot(), Additive(), Gaussian())]
+        made += [plan(graph, heads=2, channels=64, batch=(3,), dtype=torch.bfloat16)]
+        made += [plan(graph, verb=verb, reduce=reduce, channels=48) for verb in VERBS for reduce in ("sum", "max")]
+        check_recorded(f"predictions/card-{name}", (line for one in made for line in lines(one)))

@@ -173,6 +173,16 @@ def test_each_member_of_a_batch_hears_what_it_hears_alone():
         assert torch.allclose(together, alone, atol=1e-12)
 
 
+def test_the_noise_is_gumbels(monkeypatch):
+    """With W = 0 the matrix is that of the noise alone: -log E, where E is exponential."""
+    drawn, every = torch.empty(5, 5, dtype=torch.float64).exponential_(), torch.ones(5, 5, dtype=torch.bool)
+    monkeypatch.setattr(torch.Tensor, "exponential_", lambda noise: noise.copy_(drawn))
+    sort = BlockSort(1, 4, temperature=2.0, iterations=3).double().train()
+    torch.nn.init.zeros_(sort.W)
+    found = sort(torch.randn(5, 3, 1, 4, dtype=torch.float64), torch.full((5,), 3), every, False)
+    torch.testing.assert_close(found[0], soft_permutation(-drawn.log() / 2, every, 3, False))
+
+
 def test_the_sorting_is_noisy_while_training_and_learned():
     layer, x = layer_of().train(), leaf(12, 8)
     torch.manual_seed(1)

@@ -117,3 +117,10 @@ def test_a_periodic_cell_knows_no_edge_of_the_box(layer):
 def test_nobody_moves_a_lone_particle():
     alone, x = Graph.from_edge_index([[], []], num_nodes=1), torch.randn(1, 3)
     assert torch.equal(EGNN(2, 4)(alone, torch.randn(1, 2), x)[1], x)
+
+
+def test_features_of_edges_are_read_where_the_layer_has_a_map_for_them():
+    h, a_ij = torch.randn(3, 4), torch.randn(5, 2)
+    assert EdgeMLP(4, 8, edges=2)(h, a_ij).edges.values is a_ij
+    assert EdgeMLP(4, 8, edges=2)(h).edges is None
+    assert EdgeMLP(4, 8)(h, a_ij).edges is None
