@@ -200,3 +200,12 @@ def test_help_lists_every_option_with_its_value(capsys: pytest.CaptureFixture[st
     assert "One of relu, sigmoid, tanh" in " ".join(told.split())
     assert "gat (heads, output_heads, attention_dropout), gatv2" in " ".join(told.split())
     assert max(map(len, lines)) <= 120
+
+
+def test_a_task_of_another_kind_is_refused() -> None:
+    links = recipes.read("cora-vgae")
+    with pytest.raises(ConfigError, match=r"'cora-vgae' is for .*\(link prediction\), and 'node-folder' is of another"):
+        configure(links, [("task.name", "node-folder")])
+    assert configure(recipes.read("cora-gcn"), [("task.name", "node-folder")]).task.name == "node-folder"
+    with pytest.raises(ConfigError, match=r"\(graph classification\).*\(graph regression\).*such as esol"):
+        configure(recipes.read("enzymes-gin"), [("task", "molecules")])

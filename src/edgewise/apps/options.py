@@ -1,15 +1,18 @@
 """From a recipe and `--section.option value` to a run's configuration; and what `train RECIPE --help` shows."""
 
 import json
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
+from edgewise.apps import recipes
 from edgewise.apps.recipes import SECTIONS, Recipe
 from edgewise.configuration import Choice, OneOf, Option, Text, options_of, plain
 from edgewise.errors import ConfigError
+from edgewise.tasks import TASKS
 from edgewise.training import RunConfig
 
 Overrides = Sequence[tuple[str, str]]
@@ -22,7 +25,35 @@ def configure(recipe: Recipe, overrides: Overrides = ()) -> RunConfig:
     for section in ("task", "model"):
         if section not in content:
             raise ConfigError(f"the recipe {recipe.name!r} names no {section}: it needs `{section}: NAME`")
-    return RunConfig.from_plain({**content, "recipe": recipe.name})
+    config = RunConfig.from_plain({**content, "recipe": recipe.name})
+    _check_kind(recipe, config.task.name)
+    return config
+
+
+def _check_kind(recipe: Recipe, name: str) -> None:
+    """Raise ConfigError for a task of another kind than the recipe's: its model, metric and description are not its."""
+    own, other = (_kind(task) for task in (_task_of(recipe), name))
+    if own is other:
+        return
+    fitting = [one for one in recipes.names() if _kind(_task_of(recipes.read(one))) is other]
+    raise ConfigError(
+        f"the recipe {recipe.name!r} is for tasks such as {_task_of(recipe)!r} ({_words(own)}), and {name!r} is of "
+        f"another kind ({_words(other)}): take a recipe for it, such as {', '.join(fitting[:3])}"
+    )
+
+
+def _task_of(recipe: Recipe) -> str:
+    task = recipe.sections["task"]
+    return str(task if isinstance(task, str) else task.get("name"))
+
+
+def _kind(task: str) -> type:
+    made: type = get_type_hints(TASKS[task])["return"]
+    return made
+
+
+def _words(kind: type) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 
 def overridden(content: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from edgewise.errors import DataError
 from edgewise.tasks import node_folder
 
 NODES = "node,height,width,label,split\na,1,2.5,red,train\nb,2,0,blue,valid\nc,3,-1,,\nd,4,1e3,red,test\n"
-EDGES = "sender,receiver,since\na,b,1999\nb,c,2001\nd,a,2002\n"
+EDGES = "sender,receiver\na,b\nb,c\nd,a\n"
 
 
 def write(folder: Path, nodes: str = NODES, edges: str = EDGES) -> str:
@@ -49,6 +49,31 @@ def test_csv_files(tmp_path) -> None:
     }
     assert node_folder(str(tmp_path), undirected=False).graph().edge_index().tolist() == [[3, 0, 1], [0, 1, 2]]
     assert task.graph().num_edges == 6
+
+
+def test_columns_that_nothing_reads_are_named_and_may_be_ignored(tmp_path) -> None:
+    edges = "sender,receiver,since,weight\na,b,1999,2\nb,c,2001,3\nd,a,2002,4\n"
+    folder = write(tmp_path, edges=edges)
+    with pytest.raises(DataError, match=r"edges.csv: nothing reads since, weight: .* give ignore='since,weight'"):
+        node_folder(folder)
+    task = node_folder(folder, ignore="since, weight,width")
+    assert task.nodes.x.tolist() == [[1], [2], [3], [4]]
+    assert task.graph().num_edges == 6
+    with pytest.raises(DataError, match="no table has the columns wieght"):
+        node_folder(folder, ignore="since,weight,wieght")
+    with pytest.raises(DataError, match="label are needed"):
+        node_folder(folder, ignore="since,weight,label")
+
+
+def test_a_quantity_is_not_taken_for_classes(tmp_path) -> None:
+    def nodes(values: list[float]) -> str:
+        return "height,label\n" + "".join(f"{row},{value}\n" for row, value in enumerate(values))
+
+    many, edges = [row / 7 for row in range(60)], "sender,receiver\n0,1\n"
+    with pytest.raises(DataError, match="60 labels of 60 nodes differ"):
+        node_folder(write(tmp_path, nodes(many), edges))
+    few = node_folder(write(tmp_path, nodes([row % 30 for row in range(60)]), edges))
+    assert len(few.nodes.classes) == 30
 
 
 def test_the_npz_file_says_the_same(tmp_path) -> None:

@@ -15,13 +15,14 @@ from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_
 
 ARRAYS = ("edge_index", "x", "labels")
 NAMES, ENDS = ("node", "label", "split"), ("sender", "receiver")  # the columns of tables that hold texts
+MAX_CLASSES = 20  # of labels that hardly repeat: more are taken for something else, such as a quantity
 MAX_NODES = 1 << 21  # of a table: each has a name
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Parts = tuple[Array, Array, Tensor, tuple[str, ...], Splits]
 
 
-def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -> NodeClassification:
+def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0, ignore: str = "") -> NodeClassification:
     """Guess the classes of a graph's nodes: your own graph, from a folder.
 
     Either two tables, each a CSV file with a line of column names first, or a Parquet file (with .parquet for .csv):
@@ -38,16 +39,18 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0) -
         folder: Where the files lie.
         undirected: Let every node also attend to those that attend to it.
         fold: Seed of the random cut: another number, another cut.
+        ignore: Columns of both tables that are not read, with commas between them.
 
     Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names the line, the
-                column or the array; a Parquet file without pyarrow is an `EdgewiseError` that names the extra.
+                column or the array, and so are columns of edges.csv that nothing reads and labels that hardly repeat;
+                a Parquet file without pyarrow is an `EdgewiseError` that names the extra.
     """
     place = Path(folder).expanduser()
     tables = {name: find_table(place, name) for name in ("nodes", "edges")}
     if (place / "graph.npz").is_file():
         edges, x, labels, classes, splits = _read_npz(place / "graph.npz")
     elif tables["nodes"] and tables["edges"]:
-        edges, x, labels, classes, splits = _read_tables(tables["nodes"], tables["edges"])
+        edges, x, labels, classes, splits = _read_tables(tables["nodes"], tables["edges"], _columns(ignore))
     else:
         lacking = ", ".join(f"{name}.csv" for name, table in tables.items() if not table)
         raise DataError(f"{place} lacks {lacking} (or .parquet), and it has no graph.npz. Give folder=")
@@ -105,9 +108,13 @@ def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _read_tables(nodes: Path, edges: Path) -> Parts:
+def _columns(ignore: str) -> set[str]:
+    return {name.strip() for name in ignore.split(",")} - {""}
+
+
+def _read_tables(nodes: Path, edges: Path, ignored: set[str]) -> Parts:
     table = read_table(nodes, ("label",), NAMES)
-    features = [name for name in table.columns if name not in NAMES]
+    features = [name for name in table.columns if name not in NAMES and name not in ignored]
     if not features:
         raise DataError(f"{nodes}: it has no column with a feature")
     if len(table) > MAX_NODES:
@@ -122,11 +129,26 @@ def _read_tables(nodes: Path, edges: Path) -> Parts:
     classes = tuple(sorted(set(given) - {""}))
     if not classes:
         raise DataError(f"{nodes}: no node has a label")
+    labelled = len(given) - given.count("")
+    if len(classes) > MAX_CLASSES and 2 * len(classes) > labelled:
+        raise DataError(f"{nodes}: {len(classes)} labels of {labelled} nodes differ: classes are few, and repeat")
     class_of = {name: number for number, name in enumerate(classes)} | {"": -1}
     labels = torch.tensor([class_of[name] for name in given])
     lines = read_table(edges, ENDS, ENDS)
+    unread = [name for name in lines.columns if name not in ENDS and name not in ignored]
+    if unread:
+        raise DataError(
+            f"{edges}: nothing reads {', '.join(unread)}: leave it out, or give ignore={','.join(unread)!r}"
+        )
+    if needed := ignored & {"node", "label", *ENDS}:
+        raise DataError(f"{edges.parent}: the columns {', '.join(sorted(needed))} are needed: they cannot be ignored")
+    if strangers := ignored - {*table.columns, *lines.columns}:
+        raise DataError(
+            f"{edges.parent}: no table has the columns {', '.join(sorted(strangers))} that are to be ignored"
+        )
     ends = [_ends(lines, end, number_of) for end in ENDS]
-    splits = named(table.texts("split"), table.at) if "split" in table.columns else {}
+    has_splits = "split" in table.columns and "split" not in ignored
+    splits = named(table.texts("split"), table.at) if has_splits else {}
     return np.array(ends, dtype=np.int64), x, labels, classes, splits
 
 
