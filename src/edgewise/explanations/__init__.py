@@ -12,3 +12,4 @@ from edgewise.explanations.explained import Target as Target
 from edgewise.explanations.methods import EXPLANATIONS as EXPLANATIONS
 from edgewise.explanations.methods import Explanation as Explanation
 from edgewise.explanations.methods import explain as explain
+from edgewise.explanations.methods import scores as scores

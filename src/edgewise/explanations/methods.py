@@ -101,12 +101,16 @@ def explain(
         >>> why.value, why.edges.tolist(), why.nodes.tolist()  # 2 hears 1 and itself, by 1/2 each
         (2.0, [0.0, 1.0], [0.0, 1.0, 1.0])
     """
+    return scores(Explained(model, (graph, x, *features), target, edges, baseline, node), method, layer, head)
+
+
+def scores(explained: Explained, method: str, layer: int | None = None, head: int | None = None) -> Explanation:
+    """What `explain` returns, for a number that is known already."""
     if method not in EXPLANATIONS:
         known = ", ".join(EXPLANATIONS)
         raise ExplanationError(f"there is no method {method!r}{nearest(method, EXPLANATIONS)}; known are {known}")
     if method != "attention" and (layer, head) != (None, None):
         raise ExplanationError(f"a layer and a head are chosen for the method 'attention' alone, not for {method!r}")
-    explained = Explained(model, (graph, x, *features), target, edges, baseline, node)
     small = around(explained)
     chosen = {} if method != "attention" else {"layer": -1 if layer is None else layer, "head": head}
     near = explained if small is None else small.explained

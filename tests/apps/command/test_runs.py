@@ -28,7 +28,7 @@ def test_a_run_folder_holds_all_that_the_run_was(capsys) -> None:
     run = Path(answer["runs"][0])
     assert run == Path("runs/karate-0")
     assert {path.name for path in run.iterdir()} == {
-        "config.yaml", "metrics.jsonl", "checkpoints", "figures", "report.html",
+        "config.yaml", "metrics.jsonl", "checkpoints", "figures", "report.html", "explanations",
     }  # fmt: skip
     assert {path.name for path in (run / "figures").iterdir()} == {"attention.svg", "confusion.svg", "curves.svg"}
     assert answer["recipe"] == "karate"

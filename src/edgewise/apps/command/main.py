@@ -136,6 +136,15 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     predict.add_argument(
         "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
     )
+    explanation = add("explain", "show why a run predicts what it predicts, on one page", EXPLAIN)
+    explanation.add_argument("run", metavar="RUN", help="a run folder")
+    explanation.add_argument("input", metavar="INPUT", help="an input, as `edgewise predict` reads it")
+    explanation.add_argument("--method", default="integrated-gradients", metavar="METHOD", help=METHODS)
+    number(explanation, "--layer", "N", 0, 10_000, None, "of the method attention: a layer, counted from 0 (the last)")
+    number(explanation, "--head", "N", 0, 10_000, None, "of the method attention: a head, counted from 0 (their mean)")
+    explanation.add_argument("--target", help="a class by its name, or an output's number (default: the likeliest)")
+    explanation.add_argument("--out", metavar="PAGE", help="where to write it (default: in the run's explanations)")
+    explanation.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
     generate.add_argument("--prompt", default="\n", help="the text to continue")
     number(generate, "--steps", "N", 1, 1_000_000, 200, "characters to add")
     generate.add_argument(
@@ -200,6 +209,17 @@ drawn, removed and rewired, and every number is recomputed in the page.
     edgewise explore
     edgewise explore runs/demo-karate-0
     edgewise explore runs/cora-graph-transformer-0 --node 17"""
+
+METHODS = (
+    "attention, rollout, flow, relevance, gradient, integrated-gradients, learned-mask or leave-one-out "
+    "(default: integrated-gradients)"
+)
+
+EXPLAIN = """Show why a run predicts what it predicts for an input, on one page: a score of every edge and node (atom,
+patch, token, particle, tile), and how far to trust it: what becomes of the output as the highest scores go first.
+
+    edgewise explain runs/cora-gat-0 12 --method leave-one-out
+    edgewise explain runs/shakespeare-gpt-cpu-0 "ROMEO: " --method attention --layer 0"""
 
 PLAN = """Show which backend would run an attention on a graph: candidates by predicted time, then the refusals.
 
@@ -292,6 +312,11 @@ def run(args: argparse.Namespace) -> Summary:
 
             drawn = {name: getattr(args, name) for name in ("prompt", "steps", "count", "temperature", "top_k", "seed")}
             return generate(args.run, Sampling(**drawn, cache=not args.no_cache), args.accept)
+        case "explain":
+            from edgewise.apps.command.explanation import explain
+
+            where = {"layer": args.layer, "head": args.head, "target": args.target, "out": args.out}
+            return explain(args.run, args.input, args.method, **where, accept=args.accept)
         case "doctor":
             from edgewise.apps.command.doctor import doctor
 

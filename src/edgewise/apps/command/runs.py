@@ -119,7 +119,10 @@ def write_report(run: Path, accept: bool) -> None:
     from edgewise.apps.report.report import report
 
     try:
+        from edgewise.apps.report.explanations import write_list
+
         problems = report(run, accept)
+        write_list(run)
     except Exception as error:  # the run is worth more than its report
         problems = [f"the report of {run} could not be written: {type(error).__name__}: {error}"]
     for problem in problems:

@@ -25,7 +25,7 @@ PAPER, INK, MUTED, RULE, ACCENT, WARM = PAGE.values()
 # Classes: mid-tones that stand out on light paper and on dark.
 CLASSES = ("#3f7fe8", "#e2622f", "#22a08d", "#dba12a", "#9a67e6", "#d9518f", "#74a341", "#1ba6c9", "#a7795a", "#8390a3")
 # Pictures carry their own ground and heat, because a picture's pixels cannot follow the page.
-GROUND, LIT, HEAT, MATRIX = "#1d2026", "#f2f2ee", "#ff8a3d", CLASSES[0]
+GROUND, LIT, HEAT, COLD, MATRIX = "#1d2026", "#f2f2ee", "#ff8a3d", "#3d9bff", CLASSES[0]
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -256,7 +256,10 @@ def _draw_image(axes: Axes, image: Array, heat: Array | None = None) -> None:
     ground, lit = np.array(to_rgb(GROUND)), np.array(to_rgb(LIT))
     axes.imshow(ground + image[..., None] * (lit - ground), extent=extent)
     if heat is not None:
-        axes.imshow(shades(heat / max(float(heat.max()), 1e-12), HEAT, 0.85), extent=extent)
+        relative = heat / max(float(np.abs(heat).max()), 1e-12)
+        axes.imshow(shades(relative.clip(0), HEAT, 0.85), extent=extent)
+        if (relative < 0).any():
+            axes.imshow(shades((-relative).clip(0), COLD, 0.85), extent=extent)
     axes.set(xlim=(0, width), ylim=(height, 0))
     bare(axes)
 

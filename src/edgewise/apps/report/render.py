@@ -6,11 +6,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from edgewise.apps.report import figures, films, networks, pages
+from edgewise.apps.report import figures, films, networks, pages, scores
 from edgewise.apps.report.pages import Markup, element
 from edgewise.files import write_file
 from edgewise.tasks.core.drawing import (
+    Alignment,
     Animation,
+    Coloured,
     Confusion,
     Content,
     Curves,
@@ -22,11 +24,13 @@ from edgewise.tasks.core.drawing import (
     Parity,
     Passage,
     Pictures,
+    Scores,
     Strip,
     TextTable,
 )
 
 FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
+    Alignment: scores.alignment,
     Animation: films.animation,
     Confusion: figures.confusion,
     Curves: figures.curves,
@@ -36,6 +40,7 @@ FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
     Network: networks.network,
     Networks: networks.networks,
     Parity: figures.parity,
+    Scores: scores.graph_scores,
     Strip: films.strip,
 }
 
@@ -68,4 +73,13 @@ def _passage(passage: Passage, run: Path) -> Markup:
     return pages.join([text, element("figcaption", passage.caption)])
 
 
-PARTS: dict[type, Callable[[Any, Path], Markup]] = {Drawing: _figure, TextTable: _table, Passage: _passage}
+def _coloured(text: Coloured, run: Path) -> Markup:
+    return scores.coloured(text)
+
+
+PARTS: dict[type, Callable[[Any, Path], Markup]] = {
+    Drawing: _figure,
+    TextTable: _table,
+    Passage: _passage,
+    Coloured: _coloured,
+}

@@ -173,7 +173,7 @@ def training_curves(records: Records, scores: Iterable[str]) -> list[Drawing]:
 def reproduction(page: RunPage) -> list[Markup]:
     """The configuration, and the commands that go on from here."""
     config, run = page.loaded.config, shlex.quote(str(page.run))
-    commands = [f"edgewise evaluate {run}", f"edgewise predict {run} INPUT"]
+    commands = [f"edgewise evaluate {run}", f"edgewise predict {run} INPUT", f"edgewise explain {run} INPUT"]
     if page.loaded.task.generates:
         commands.append(f"edgewise generate {run} {page.loaded.task.generates}")
     if page.packaged:
@@ -182,6 +182,7 @@ def reproduction(page: RunPage) -> list[Markup]:
     return [
         element("h2", "Reproduction"),
         element("pre", "\n".join(commands)),
+        element("p", element("a", "Explanations of its predictions", href="explanations/index.html")),
         element("details", element("summary", "All options of this run"), element("pre", written)),
     ]
 

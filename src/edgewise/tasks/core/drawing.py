@@ -84,8 +84,33 @@ class Matrix(NamedTuple):
     labels: Sequence[str]
 
 
+class Scores(NamedTuple):
+    """A graph with scores of its E edges, where there are any, and of its N named nodes, positive or negative.
+
+    Nodes lie at their places [N, 2] where they have some; orders [E] are how many lines an edge has, as bonds do; the
+    centre is circled."""
+
+    graph: Graph
+    edges: Array | None
+    nodes: Array
+    names: Sequence[str]
+    places: Array | None = None
+    orders: Labels | None = None
+    centre: int | None = None
+
+
+class Alignment(NamedTuple):
+    """Scores [I, J] of each sender (column) for each receiver (row), positive or negative."""
+
+    scores: Array
+    rows: Sequence[str]
+    columns: Sequence[str]
+
+
 class Heat(NamedTuple):
-    """A row of heat maps [P, a, b] over P images, and in each the cell to outline, where there is one."""
+    """A row of heat maps [P, a, b] over P images, and in each the cell to outline, where there is one.
+
+    What is below 0 has another colour."""
 
     label: str
     values: Array
@@ -146,7 +171,8 @@ class Animation(NamedTuple):
     films: Films
 
 
-Figure = Curves | Parity | Confusion | Network | Networks | Matrix | Pictures | HeatMaps | Strip | Animation
+Graphs = Network | Networks | Scores | Matrix | Alignment
+Figure = Graphs | Curves | Parity | Confusion | Pictures | HeatMaps | Strip | Animation
 
 
 class Drawing(NamedTuple):
@@ -172,7 +198,15 @@ class Passage(NamedTuple):
     caption: str
 
 
-Content = Drawing | TextTable | Passage
+class Coloured(NamedTuple):
+    """A text in pieces, each coloured by its score, positive or negative."""
+
+    pieces: Sequence[str]
+    scores: Array
+    caption: str
+
+
+Content = Drawing | TextTable | Passage | Coloured
 
 
 class Section(NamedTuple):

@@ -24,6 +24,7 @@ from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.splits import Split, sizes
+from edgewise.tasks.core.subject import Subject, captured, only_row
 
 T = TypeVar("T")
 Pattern = Callable[..., Graph] | None
@@ -166,6 +167,12 @@ class Task(ABC):
     def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
         """What `predict` gives, and drawings of it where the task has some."""
         return Output(self.predict(model, pattern, request, device), {})
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """What is explained of an input that `predict` reads, of a model on the CPU: by default the first row of what
+        the model gives for it, which is all of a whole graph's outputs."""
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        return Subject(inputs, only_row(model, inputs), getattr(self, "classes", ()))
 
     def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
         """Let a model write something new; by default a ConfigError, since most tasks have nothing to write."""

@@ -17,8 +17,9 @@ from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
+from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Networks, Output, Section, TextTable
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
@@ -194,6 +195,20 @@ class GraphGeneration(Classification):
             raise DataError(f"{request!r} is no seed: give a whole number, by which the graph is drawn")
         (graph,) = self.sample(model, 1, pattern, device, seed=int(request))
         return self.described(graph)
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The last token of a test graph's sequence, by its number: what the model reads in those before it."""
+        graph = self.example(request)
+        sequence = self._write(graph, torch.Generator().manual_seed(0))
+        batch = self._batch([sequence[:-1]], pattern)
+        names = [str(token) for token in sequence[:-2]]
+        classes = [str(token) for token in range(self.signature.outputs)]
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            text = Coloured([f"{name} " for name in names], nodes.double().numpy(), "The tokens of the sequence.")
+            return [text, *on_matrix(batch_of(NodeTargets, batch).graph, edges, names, names)]
+
+        return Subject(batch.inputs, (len(names) - 1,), classes, names=names, draw=draw)
 
     def described(self, graph: Graph | None) -> dict[str, Any]:
         """A drawn graph as JSON can hold it."""

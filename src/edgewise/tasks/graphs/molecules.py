@@ -1,22 +1,29 @@
 """Molecules as graphs: atoms attend to the atoms that they are bonded to; read from SMILES by RDKit."""
 
 import csv
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
+from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.table import lines_of
+from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 
 T = TypeVar("T")
@@ -198,7 +205,37 @@ def molecules(
     u = standardised(torch.stack(read_each(path, texts, _descriptors)), splits["train"]) if whole else None
     known = torch.cat(e) if bonds else None
     graphs = Graphs(members, torch.cat(x), torch.tensor(values), splits, names=tuple(texts), e=known, u=u)
-    return GraphRegression(path.stem, graphs)
+    return Molecules(path.stem, graphs)
+
+
+class Molecules(GraphRegression):
+    """A value of each molecule; the graphs' names are SMILES."""
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The value of a molecule, whose atoms and bonds are drawn as chemists draw them."""
+        read = parse(self.graphs.names[int(self.example(request))])
+        graph = self.members(pattern)[int(self.example(request))]
+        subject = super().subject(model, pattern, request)
+        names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in read.GetAtoms()]
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            ends = zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True)
+            bonds = [read.GetBondBetweenAtoms(i, j) if i != j else None for i, j in ends]
+            orders = np.array([1 if bond is None else math.ceil(bond.GetBondTypeAsDouble()) for bond in bonds])
+            given = None if edges is None else edges.double().numpy()
+            symbols = [atom.GetSymbol() for atom in read.GetAtoms()]
+            scores = Scores(graph, given, nodes.double().numpy(), symbols, plane(read), orders)
+            return [Drawing("explanation", scores, "Atoms as circles, bonds as lines; an aromatic bond as two.")]
+
+        return replace(subject, names=names, draw=draw)
+
+
+def plane(read: Any) -> NDArray[np.float64]:
+    """Where RDKit draws the atoms of a molecule: [N, 2]."""
+    from rdkit.Chem import rdDepictor
+
+    rdDepictor.Compute2DCoords(read)
+    return np.array(read.GetConformer().GetPositions()[:, :2], dtype=np.float64)
 
 
 _molecule = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules

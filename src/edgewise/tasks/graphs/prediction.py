@@ -1,7 +1,7 @@
 """Graph classification and regression: many graphs, one output each; a batch of them is one disjoint graph."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
@@ -163,6 +164,15 @@ class GraphRegression(GraphClassification):
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         """The root is taken of the mean over the whole split, not batch by batch."""
         return means | {"rmse": means["rmse"] ** 0.5}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The value of a graph, in the data's unit."""
+        subject = super().subject(model, pattern, request)
+
+        def value(outputs: Tensor) -> Tensor:
+            return self.mean + self.deviation * outputs[subject.row][0]
+
+        return replace(subject, number=value, what="the value")
 
     def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
         return {"value": self.mean + self.deviation * float(output[0]), "measured": float(target)}

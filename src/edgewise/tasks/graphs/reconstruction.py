@@ -7,12 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern, Task, given
 from edgewise.tasks.graphs.families import draw_splits, family_named
 from edgewise.tasks.links.prediction import PairBatch
@@ -114,6 +115,20 @@ class GraphReconstruction(Task):
         z, pairs = model.eval()(batch.graph, batch.x), batch_of(PairBatch, batch).pairs
         predicted = pairs[:, distance_logit(z, pairs) > 0]
         return {"graph": request, "links": links_of(graph).T.tolist(), "predicted": predicted.T.tolist()}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """How likely the first link of a graph is in its reconstruction."""
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        links = links_of(self.example(request))
+        if not links.shape[1]:
+            raise DataError(f"{request}: the graph has no link whose reconstruction could be explained")
+        pair = links[:, :1]
+
+        def logit(outputs: Tensor) -> Tensor:
+            return distance_logit(outputs, pair)
+
+        what = f"the link of {int(pair[0])} and {int(pair[1])}"
+        return Subject(inputs, number=logit, shown=lambda outputs: logit(outputs).sigmoid(), what=what)
 
 
 def graph_reconstruction(

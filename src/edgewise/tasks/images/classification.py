@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +19,10 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.drawing import Drawing, Heat, Pictures, Section
+from edgewise.tasks.core.drawing import Content, Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 
 MAX_BYTES = 1 << 24
@@ -161,6 +162,24 @@ class ImageClassification(NumberedExamples, Classification):
         logits = batch.read(model.eval()(batch.graph, batch.x))[0].cpu()
         probabilities = class_probabilities(logits, self.images.classes)
         return {"image": request, "class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The class of an image, whose patches are drawn in the colour of their scores."""
+        pixels = self.read(request)[0].double()
+        grey = (pixels / pixels.max().clamp(min=1)).numpy()[None]
+        rows, columns = self.layout
+        names = [f"row {row + 1}, column {column + 1}" for row in range(rows) for column in range(columns)]
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            parts = [("of the patches", nodes)]
+            if edges is not None:
+                graph = self.graph(pattern)
+                sent = torch.zeros(graph.num_senders).index_add(0, graph.senders, edges.float())
+                parts.append(("of all that a patch sends", sent))
+            heat = [Heat(f"scores {what}", part.double().numpy().reshape(1, rows, columns)) for what, part in parts]
+            return [Drawing("explanation", Pictures(grey, ["the image"], [False], heat), "The image and its patches.")]
+
+        return replace(super().subject(model, pattern, request), names=names, draw=draw)
 
     def read(self, request: str) -> tuple[Tensor, str | None]:
         """The grey values [height, width] that a request names, and their class where it is known."""

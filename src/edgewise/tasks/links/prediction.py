@@ -16,6 +16,7 @@ from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.splits import SPLITS, Split
+from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern, Task, given
 from edgewise.tasks.nodes.citation import citation
 
@@ -151,6 +152,20 @@ class LinkPrediction(Task):
         chances = (z @ z[nodes[0]]).sigmoid()
         new = [j for j in chances.argsort(descending=True).tolist() if j != nodes[0] and not self._linked(nodes[0], j)]
         return {"node": nodes[0], "links": [{"node": j, "probability": chances[j].item()} for j in new[:10]]}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """How likely two nodes are linked: the logit z_iᵀ z_j."""
+        nodes = self._parse(request)
+        if len(nodes) != 2:
+            raise DataError(f"{request!r} names one node: a link has two, as in '12,80'")
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        pair = torch.tensor(nodes)[:, None]
+
+        def logit(outputs: Tensor) -> Tensor:
+            return inner_product(self.embeddings(outputs), pair)
+
+        what = f"the link of {nodes[0]} and {nodes[1]}"
+        return Subject(inputs, number=logit, shown=lambda outputs: logit(outputs).sigmoid(), what=what)
 
     def _linked(self, i: int, j: int) -> bool:
         graph = self.cut.graph

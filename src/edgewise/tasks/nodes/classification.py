@@ -22,6 +22,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.examples import OneGraph
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern
 
 MAX_BYTES = 1 << 27  # of a .npz file, packed and unpacked
@@ -142,6 +143,14 @@ class NodeClassification(OneGraph, Classification):
             prediction = {"node": node, "class": next(iter(probabilities)), "label": known}
             predictions.append(prediction | {"probabilities": probabilities})
         return {"nodes": predictions}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The class of one node."""
+        nodes = self._parse(request)
+        if len(nodes) != 1:
+            raise DataError(f"{request!r} names {len(nodes)} nodes: one is explained at a time")
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        return Subject(inputs, (nodes[0],), self.nodes.classes)
 
     def _parse(self, request: str) -> list[int]:
         count = self.nodes.graph.num_receivers

@@ -19,9 +19,10 @@ from edgewise.models.signature import Atoms
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.cache import Tensors
 from edgewise.tasks.core.cache import cached as stored
-from edgewise.tasks.core.drawing import Drawing, Parity, Section
+from edgewise.tasks.core.drawing import Content, Drawing, Parity, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split, fixed
+from edgewise.tasks.core.subject import Subject, captured, on_graph
 from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.particles.atoms import FRICTION, STEP, Ase, Frames, import_ase, simulate
 
@@ -221,6 +222,18 @@ class EnergiesAndForces(NumberedExamples):
         """A frame, named as in "test:7", as ASE's `Atoms` with its velocities."""
         number = self.frame(request)
         return self.frames.atoms(*divmod(number, self.frames.energies.shape[1]))
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The energy of a frame, by what its atoms send to one another."""
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            return on_graph(inputs[0], edges, nodes, places=inputs[1][:, :2].double().numpy())
+
+        def energy(outputs: Tensor) -> Tensor:
+            return outputs[:, 0].sum()
+
+        return Subject(inputs, number=energy, what="the energy in eV", draw=draw, baseline=None)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Forces", lambda: [self.forces(model, pattern)])

@@ -20,6 +20,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split, fixed
+from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import Pattern, check_range
 
 Floats = NDArray[np.float64]
@@ -182,6 +183,10 @@ class Forecast(NumberedExamples):
     def graph(self, pattern: Pattern = None) -> Graph:
         """A pattern over the particles; the data's own graph lets every particle attend to all others."""
         return self.laid(pattern, _all_others, self.x.shape[1])
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """How far a particle is expected to move, by what the others send to it."""
+        return movement(captured(model, lambda: self.predict(model, pattern, request, "cpu")), model, SPACE)
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
         now, target = self.x[numbers], self.target[numbers]

@@ -16,6 +16,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.particles.rollout import Rollout, Scene
 
@@ -125,6 +126,11 @@ class Simulation(NumberedExamples):
             frames.append(model(graph, x).double().cpu().view_as(frames[-1]))
         forecast = torch.stack(frames, 1) * self.scene.reach
         return Rollout(self.scene, forecast, self.scene.positions[films, : start + steps], start)
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """How far a particle moves in the first step of a roll-out, by what its neighbours send to it."""
+        inputs = captured(model, lambda: self.roll_out(model, self.example(request, "films")[None], steps=1))
+        return movement(inputs, model, self.signature.space)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Roll-out", lambda: self.roll_out(model, self.splits["test"]).drawings())

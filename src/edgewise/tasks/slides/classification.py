@@ -18,8 +18,9 @@ from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
-from edgewise.tasks.core.drawing import Drawing, HeatMaps, Output, Section
+from edgewise.tasks.core.drawing import Content, Drawing, HeatMaps, Output, Section
 from edgewise.tasks.core.splits import SPLITS, Split, by_class, cut, named
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.table import lines_of
 from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
@@ -139,6 +140,20 @@ class SlideClassification(GraphClassification):
         """What `predict` gives, and the heat map of the predicted class."""
         examined = self.examine_slide(model, pattern, request, device)
         return Output(examined.values, examined.drawings(self.tiling))
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The class of a slide, whose tiles are drawn under their scores."""
+        examined = self.examine_slide(model, pattern, request, "cpu")
+        places = (examined.layout.places * round(examined.layout.side)).tolist()
+        names = [f"x {round(column)}, y {round(row)}" for row, column in places]
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            title = f"{examined.layout.path.name}: {examined.values['class']}"
+            heat = replace(examined, heat=nodes).map(self.tiling, title)
+            caption = "The slide, and below it the tiles that speak for the class; what speaks against it is left grey."
+            return [Drawing("explanation", HeatMaps([heat]), caption)]
+
+        return replace(super().subject(model, pattern, request), names=names, draw=draw)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if isinstance(model, Attribution):

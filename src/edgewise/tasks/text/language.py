@@ -22,9 +22,10 @@ from edgewise.models.text.generation import generate
 from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
+from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject, captured, on_matrix
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
 
 SHAKESPEARE = Remote(
@@ -37,6 +38,8 @@ MAX_BYTES = 100 << 20  # enwik8 has 100 MB
 CHUNK = 1 << 20  # characters that are numbered at once: numpy takes four bytes for each
 DRAWN, ADDED = 40, 300  # characters in a report: whose attention it draws, and that a model adds
 TEMPERATURE = 0.8  # a little more certain than the model itself
+
+SEEN = {" ": "␣", "\n": "↵", "\t": "⇥"}  # how white space is shown
 
 
 class Text(Classification):
@@ -135,7 +138,7 @@ class Text(Classification):
         if call is None:
             return []
         weights = matrices(call.graph, call.weights[0].double().T)
-        characters = [{" ": "␣", "\n": "↵", "\t": "⇥"}.get(c, c) for c in self.decode(tokens[0])]
+        characters = [SEEN.get(c, c) for c in self.decode(tokens[0])]
         caption = (
             f"{length} characters of the validation text: the attention of each (row) to the others (columns) relative "
             f"to the largest weight of its row. Last attention layer; heads: {len(weights)}."
@@ -189,6 +192,20 @@ class Text(Classification):
         likely = zip(top.indices.tolist(), top.values.tolist(), strict=True)
         next_characters = [{"character": self.shown(c), "probability": p} for c, p in likely]
         return {"prompt": request, "read": len(tokens), "loss": loss, "next": next_characters}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The character after a prompt, by default the likeliest."""
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        graph, tokens = inputs[0], inputs[1][0].tolist()
+        pieces = [self.shown(token) for token in tokens]
+        names = [SEEN.get(piece, piece) for piece in pieces]
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            text = Coloured(names, nodes.double().numpy(), "The characters of the prompt that are read.")
+            return [text, *on_matrix(graph, edges, names, names)]
+
+        classes = [SEEN.get(piece, piece) for piece in map(self.shown, range(len(self.vocabulary)))]
+        return Subject(inputs, (0, len(tokens) - 1), classes, names=names, draw=draw, node=len(tokens) - 1)
 
 
 class TextInBytes(Text):

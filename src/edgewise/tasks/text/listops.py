@@ -2,17 +2,20 @@
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.drawing import Coloured, Content
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
@@ -88,6 +91,15 @@ class ListOps(Classification):
         batch = self._batch([tokens], pattern).to(device)
         probabilities = class_probabilities(model.eval()(batch.graph, batch.x)[0].cpu(), DIGITS)
         return {"value": int(next(iter(probabilities))), "right": right, "probabilities": probabilities}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The value of an expression."""
+        names = request.split()
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            return [Coloured([f"{name} " for name in names], nodes.double().numpy(), "The tokens of the expression.")]
+
+        return replace(super().subject(model, pattern, request), classes=DIGITS, names=names, draw=draw)
 
 
 def expression(choice: random.Random, lengths: range, depth: int, arguments: int) -> list[str]:

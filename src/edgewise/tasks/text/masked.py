@@ -15,7 +15,9 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch, DisjointBatch, evenly
 from edgewise.tasks.core.classification import Classification
+from edgewise.tasks.core.drawing import Coloured, Content
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject, captured, on_matrix
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.text.noise import mask_tokens
 from edgewise.tasks.text.tokenization import BEGIN, END, HOLE, MASK, SPECIAL, Tokenizer, with_masks
@@ -126,6 +128,19 @@ class MaskedTokens(Classification):
         name = self.tokenizer.decode
         guesses = [{name([SPECIAL + t]): p for t, p in zip(*pair, strict=True)} for pair in likely]
         return {"text": request, "guesses": guesses}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The token in place of the first "<mask>" of a text."""
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        tokens = inputs[1].tolist()
+        classes = [self.tokenizer.decode([token]) for token in range(self.tokenizer.size)]
+        names = [{BEGIN: "⟨begin⟩", END: "⟨end⟩", MASK: HOLE}.get(token, classes[token]) for token in tokens]
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            text = Coloured(names, nodes.double().numpy(), "The tokens of the text.")
+            return [text, *on_matrix(inputs[0], edges, names, names)]
+
+        return Subject(inputs, (tokens.index(MASK),), classes, names=names, draw=draw)
 
 
 @lru_cache(maxsize=4096)

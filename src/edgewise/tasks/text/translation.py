@@ -16,9 +16,10 @@ from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import EncoderDecoder, Hypothesis, TokenPairs, translate
 from edgewise.tasks.core.batch import Batch, evenly
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.drawing import Section, TextTable
+from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
 
@@ -203,11 +204,39 @@ class Translation(Classification):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The translation of a sentence."""
+        ((text, score),) = self.translate(model, [self._sentence(request)], pattern, device)
+        return {"source": request, "translation": text, "score": score}
+
+    def _sentence(self, request: str) -> str:
         source = request.strip().lower() if self.manner.lowercase else request.strip()
         if not source:
             raise DataError("the sentence is empty: give at least one word")
-        ((text, score),) = self.translate(model, [source], pattern, device)
-        return {"source": request, "translation": text, "score": score}
+        return source
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """How likely the model's own translation is, as a whole: log p(Y | X), by what each of its tokens reads of the
+        source's."""
+        source = self._sentence(request)
+        ((text, _),) = self.translate(model, [source], pattern, "cpu")
+        x, (y,) = self._source(self.read([source])[0]), self.tokenizer.encode([text])
+        batch = PairBatch.of([(x, torch.tensor([BEGIN, *y, END]))], partial(self.source_graph, pattern))
+        read, written = (self._names(tokens) for tokens in (x.tolist(), batch.target.tolist()))
+
+        def likelihood(outputs: Tensor) -> Tensor:
+            return -functional.cross_entropy(outputs, batch.target, reduction="sum")
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            scores = nodes.double().numpy()
+            pieces = Coloured([f"{name} " for name in read], scores[: len(read)], "The source's tokens.")
+            return [pieces, *on_matrix(batch.graph.cross, edges, written, read)]
+
+        names = [*read, *(f"⟨{name}⟩" for name in self._names([BEGIN, *y]))]
+        what = f"log p of the translation {text!r}"
+        return Subject(batch.inputs, number=likelihood, what=what, names=names, draw=draw)
+
+    def _names(self, tokens: Sequence[int]) -> list[str]:
+        special = {BEGIN: "begin", END: "end"}
+        return [special.get(token) or self.tokenizer.decode([token]) for token in tokens]
 
 
 def bleu(written: Sequence[str], references: Sequence[str], lowercase: bool) -> float:

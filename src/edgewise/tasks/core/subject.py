@@ -1,0 +1,192 @@
+"""What can be explained of an input: what the model reads, which number of its outputs, and how scores are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgewise.configuration import known
+from edgewise.errors import ConfigError, ExplanationError
+from edgewise.explanations import Explained
+from edgewise.graphs import Graph
+from edgewise.tasks.core.drawing import Alignment, Array, Content, Drawing, Scores
+
+Number = Callable[[Tensor], Tensor]
+DRAWN = 48  # nodes of a large graph that are drawn: those of the highest scores
+SQUARE = 48  # positions whose edges are drawn as a matrix, at most
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An input as a model reads it, and what is explained of its outputs.
+
+    Args:
+        inputs: What the model is called with.
+        row: Which row of the outputs is explained, an index; not read where there is a `number`.
+        classes: The names of the outputs of a row, where they are logits of classes.
+        number: What is explained instead of an output of a row, as a function of the outputs.
+        shown: What curves show, where it is neither a probability nor the explained number itself.
+        what: The number in words.
+        names: Those of the nodes.
+        draw: Drawings of scores of the edges [E], where there are any, and of the nodes [J].
+        edges: Whose edges are explained; None: the model's own graph.
+        baseline: The features that stand for "not there"; None where none do.
+        node: The node whose output it is, where that does not follow from the row.
+    """
+
+    inputs: tuple[Any, ...]
+    row: tuple[int, ...] = ()
+    classes: Sequence[str] = ()
+    number: Number | None = None
+    shown: Number | None = None
+    what: str = "the output"
+    names: Sequence[str] = ()
+    draw: Callable[[Tensor | None, Tensor], list[Content]] | None = None
+    edges: Graph | None = None
+    baseline: float | Tensor | None = 0.0
+    node: int | None = None
+
+    def explained(self, model: nn.Module, wanted: str | None = None) -> tuple[Explained, Number, str]:
+        """The number that is explained, the one that curves show, and it in words.
+
+        Symbols     wanted = a class by its name, or an output of the row by its number; None: the likeliest
+        Equation    of a class log p / (1 - p), which does not saturate where p is nearly 1; curves show p
+        Errors      ConfigError for a class or an output that is not there
+        """
+        where: dict[str, Any] = {"edges": self.edges, "baseline": self.baseline, "node": self.node}
+        if self.number is not None:
+            if wanted is not None:
+                raise ConfigError(f"{self.what} is one number: there is no target {wanted!r} to choose")
+            return Explained(model, self.inputs, self.number, **where), self.shown or self.number, self.what
+        whole = Explained(model, self.inputs, lambda outputs: outputs[self.row].amax(), **where)
+        with torch.no_grad():
+            row = whole.outputs()[self.row]
+        column = self._column(row, wanted)
+        index = (*self.row, column)
+        if not self.classes:
+            name = self.what if len(row) == 1 else f"{self.what} {column}"
+            return Explained(model, self.inputs, index, **where), self.shown or (lambda y: y[index]), name
+        if where["node"] is None:
+            where["node"] = Explained(model, self.inputs, index, edges=self.edges).node
+
+        def odds(outputs: Tensor) -> Tensor:
+            logits = outputs[self.row]
+            others = torch.cat([logits[:column], logits[column + 1 :]])
+            return logits[column] - others.logsumexp(-1) if len(others) else logits[column]
+
+        def chance(outputs: Tensor) -> Tensor:
+            return outputs[self.row].softmax(-1)[column]
+
+        return Explained(model, self.inputs, odds, **where), chance, repr(self.classes[column])
+
+    def _column(self, row: Tensor, wanted: str | None) -> int:
+        if wanted is None:
+            return int(row.argmax()) if self.classes else 0
+        if wanted in self.classes:
+            return list(self.classes).index(wanted)
+        if wanted.isascii() and wanted.isdigit() and len(wanted) < 9 and int(wanted) < len(row):
+            return int(wanted)
+        if self.classes:
+            known("target", wanted, list(self.classes))
+        raise ConfigError(f"target: {wanted!r} is no output of this model: give a number from 0 to {len(row) - 1}")
+
+    def drawings(self, edges: Tensor | None, nodes: Tensor, node: int | None) -> list[Content]:
+        """The scores as the task draws them, else on the graph."""
+        if self.draw is not None:
+            return self.draw(edges, nodes)
+        graph = self.inputs[0] if self.edges is None else self.edges
+        return on_graph(graph, edges, nodes, self.names, node)
+
+
+def captured(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, ...]:
+    """What a model is called with inside a function: at its first call, on the CPU."""
+    seen: list[tuple[Any, ...]] = []
+
+    def look(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        seen.append(arguments)
+
+    hook = model.register_forward_pre_hook(look)
+    try:
+        run()
+    finally:
+        hook.remove()
+    if not seen or not isinstance(seen[0][0], Graph):
+        what = "is not evaluated on a graph" if not seen else f"reads a {type(seen[0][0]).__name__}"
+        raise ExplanationError(f"{type(model).__name__} {what} for this input: what it reads cannot be explained")
+    return seen[0]
+
+
+def on_graph(
+    graph: Graph,
+    edges: Tensor | None,
+    nodes: Tensor,
+    names: Sequence[str] = (),
+    centre: int | None = None,
+    places: Array | None = None,
+) -> list[Content]:
+    """Scores on a graph, of a large one on the nodes that matter most."""
+    shown = torch.arange(graph.num_senders)
+    if graph.num_senders > DRAWN:
+        weight = nodes.abs() / nodes.abs().max().clamp(min=1e-30)
+        if edges is not None and graph.num_edges:
+            strong = edges.abs() / edges.abs().max().clamp(min=1e-30)
+            weight = weight.scatter_reduce(0, graph.senders, strong, "amax")
+            weight = weight.scatter_reduce(0, graph.receivers, strong, "amax")
+        if centre is not None:
+            weight[centre] = 2.0
+        shown = weight.topk(DRAWN).indices.sort().values
+    inside = torch.isin(graph.receivers, shown) & torch.isin(graph.senders, shown)
+    labels = names or [str(node) for node in range(graph.num_senders)]
+    scores = Scores(
+        graph.subgraph(shown),
+        None if edges is None else edges[inside].double().numpy(),
+        nodes[shown].double().numpy(),
+        [labels[node] for node in shown.tolist()],
+        None if places is None else places[shown.numpy()],
+        centre=None if centre is None else shown.tolist().index(centre),
+    )
+    count = graph.num_senders
+    what = f"The {len(shown)} of {count:,} nodes that matter most" if count > len(shown) else f"All {count} nodes"
+    ring = "" if centre is None else " A ring marks the explained node."
+    return [Drawing("explanation", scores, f"{what}.{ring}")]
+
+
+def on_matrix(graph: Graph, edges: Tensor | None, rows: Sequence[str], columns: Sequence[str]) -> list[Content]:
+    """Scores of the edges as a matrix with a row for each receiver, where it is small enough to be read."""
+    if edges is None or max(len(rows), len(columns)) > SQUARE:
+        return []
+    matrix = np.zeros((len(rows), len(columns)))
+    np.add.at(matrix, (graph.receivers.numpy(), graph.senders.numpy()), edges.double().numpy())
+    return [Drawing("edges", Alignment(matrix, rows, columns), "A row for each receiver, a column for each sender.")]
+
+
+def movement(inputs: tuple[Any, ...], model: nn.Module, space: int) -> Subject:
+    """How far the particle that is expected to move furthest moves, along its own way."""
+    graph, x = inputs
+    with torch.no_grad():
+        moves = model.eval()(graph, x) - x[..., :space]
+    flat = moves.reshape(-1, space)
+    node = int(flat.norm(dim=-1).argmax())
+    way, start = flat[node] / flat[node].norm().clamp(min=1e-30), x.reshape(-1, x.shape[-1])[node, :space]
+
+    def number(outputs: Tensor) -> Tensor:
+        return (outputs.reshape(-1, space)[node] - start) @ way
+
+    places = x.reshape(-1, x.shape[-1])[:, :2].double().numpy()
+
+    def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+        return on_graph(graph, edges, nodes, (), node, places)
+
+    return Subject(inputs, number=number, what=f"how far particle {node} moves", draw=draw, baseline=None, node=node)
+
+
+def only_row(outputs_of: nn.Module, inputs: tuple[Any, ...]) -> tuple[int, ...]:
+    """The index of the first row of a model's outputs: of a graph's, the only one."""
+    with torch.no_grad():
+        outputs: Tensor = outputs_of.eval()(*inputs)
+    return (0,) * (outputs.ndim - 1)

@@ -1,0 +1,39 @@
+"""Scores as figures: signs have two colours, and what is largest is drawn the strongest."""
+
+import numpy as np
+
+from edgewise import Graph
+from edgewise.apps.report.figures import svg
+from edgewise.apps.report.scores import alignment, coloured, graph_scores
+from edgewise.tasks.core.drawing import Alignment, Coloured, Scores
+
+PAIR = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+
+
+def test_a_graph_has_both_colours_and_its_names() -> None:
+    drawn = svg(graph_scores(Scores(PAIR, np.array([1.0, -1.0]), np.array([0.5, -0.5]), ["first", "second"])), "x")
+    assert "first" in drawn and "second" in drawn
+    assert "var(--accent)" in drawn and "var(--warm)" in drawn
+
+
+def test_double_bonds_are_two_lines_and_places_are_kept() -> None:
+    places = np.array([[0.0, 0.0], [1.0, 0.0]])
+    one, two = (
+        svg(graph_scores(Scores(PAIR, None, np.zeros(2), ["C", "O"], places, np.array([n, n]))), "x") for n in (1, 2)
+    )
+    assert two.count("<path") > one.count("<path")
+
+
+def test_a_matrix_has_its_labels_and_both_colours() -> None:
+    drawn = svg(alignment(Alignment(np.array([[1.0, -0.5, 0.0]]), ["row"], ["p", "q", "r"])), "x")
+    assert "row" in drawn and "var(--accent)" in drawn and "var(--warm)" in drawn
+
+
+def test_a_text_is_coloured_by_sign_and_strength() -> None:
+    text = coloured(Coloured(["good ", "<b>bad</b>"], np.array([2.0, -1.0]), "words"))
+    assert "var(--accent) 60%" in text and "var(--warm) 30%" in text
+    assert "&lt;b&gt;bad&lt;/b&gt;" in text and "<b>" not in text
+
+
+def test_nothing_is_drawn_of_scores_that_are_all_0() -> None:
+    assert "nan" not in svg(graph_scores(Scores(PAIR, np.zeros(2), np.zeros(2), ["a", "b"])), "x").lower()
