@@ -17,8 +17,10 @@ from edgewise.training.checkpoint import (
     clean,
     load_weights,
     newest,
+    read_state,
     save_checkpoint,
     verified,
+    write_state,
 )
 
 PARTS = {
@@ -212,3 +214,15 @@ def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
 def test_tensors_of_a_vanished_checkpoint_are_an_error(tmp_path):
     with pytest.raises(CheckpointError, match="cannot read"):
         Checkpoint(tmp_path, {}).tensors("model")
+
+
+def test_a_state_that_cannot_be_replaced_says_why_and_leaves_the_one_before(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    save(tmp_path, 1)
+    before, _ = read_state(tmp_path / "step-00000001")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CheckpointError, match=r"cannot write .*step-00000001: No space left on device$"):
+        write_state(tmp_path / "step-00000001", {**before, "step": 9})
+    assert read_state(tmp_path / "step-00000001")[0] == before

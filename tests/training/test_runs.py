@@ -16,10 +16,11 @@ from edgewise.training import (
     finished,
     load_run,
     read_metrics,
+    runs,
     train,
 )
 from edgewise.training.checkpoint import newest
-from edgewise.training.runs import take_over
+from edgewise.training.runs import create, take_over
 from training.tiny import Tiny, TwoMaps, TwoMapsSettings, configured, records, tiny, weights
 
 
@@ -214,3 +215,12 @@ def test_an_adapted_run_saves_its_additions_alone(run, tmp_path):
         take_over(load_run(run).model, tmp_path / "adapted")
     with pytest.raises(ConfigError, match=r"name a run with start\.run"):
         StartSettings(rank=2)
+
+
+def test_what_a_task_keeps_is_in_the_run_folder_and_on_the_disk(tmp_path, monkeypatch):
+    flushed, task = [], tiny()
+    task.kept = ("tokens.json",)
+    monkeypatch.setattr(task, "keep", lambda folder: (folder / "tokens.json").write_text("{}", encoding="utf-8"))
+    monkeypatch.setattr(runs, "flush", flushed.append)
+    create(tmp_path / "run", configured(), task)
+    assert (tmp_path / "run" / "tokens.json").is_file() and flushed == [tmp_path / "run" / "tokens.json"]

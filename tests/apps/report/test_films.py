@@ -23,6 +23,7 @@ def test_the_animation_shows_every_disc_where_it_was(shown) -> None:
     drawn = ElementTree.fromstring(films.animation(Animation(shown)))  # noqa: S314 (ours)
     circles = list(drawn.iter(f"{SVG}circle"))
     assert len(circles) == 16
+    assert drawn.get("viewBox") == f"-1 0 {2 * films.PANEL + films.GAP + 2} {films.PANEL + films.TOP + 1}"
     for number, circle in enumerate(circles):
         across, down = circle.findall(f"{SVG}animate")
         assert (across.get("attributeName"), down.get("attributeName")) == ("cx", "cy")

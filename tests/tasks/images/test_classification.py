@@ -1,6 +1,7 @@
 """Image classification, on the digits."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,12 @@ def test_patch_lays_the_image_out(patch: int, layout: tuple[int, int], channels:
     batch = next(task.batches("test", 5))
     assert batch.x.shape == (5, layout[0] * layout[1], channels)
     assert batch.graph.num_receivers == layout[0] * layout[1]
+
+
+def test_an_image_that_is_no_square_is_described_by_both_sides(task) -> None:
+    images = replace(task.images, pixels=task.images.pixels[:, :4])
+    wide = ImageClassification("wide", images, patch=0)
+    assert wide.describe().startswith("wide: 4 × 8 pixels in patches of 4 × 8")
 
 
 @pytest.mark.parametrize("patch", [3, -1, 16])

@@ -87,6 +87,8 @@ def test_the_box_of_atoms():
     assert box(ase.Atoms("Cu", cell=[4, 5, 6], pbc=[True, False, True])).tolist() == [4, 0, 6]
     assert box(ase.Atoms("Cu")).tolist() == [0, 0, 0]
     assert box(ase.Atoms("Cu", cell=[[4, 1, 0], [0, 5, 0], [0, 0, 6]])).tolist() == [0, 0, 0]
+    rounded = ase.Atoms("Cu", cell=[[4e6, 1e-4, 0], [0, 5e6, 0], [0, 0, 6e6]], pbc=True)
+    assert box(rounded).tolist() == [4e6, 5e6, 6e6]
     for atoms in (ase.Atoms("Cu", cell=[[4, 1, 0], [0, 5, 0], [0, 0, 6]], pbc=True), ase.Atoms("Cu", pbc=True)):
         with pytest.raises(ConfigError, match="box along the axes"):
             box(atoms)
