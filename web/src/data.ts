@@ -47,6 +47,7 @@ export interface GraphChoice {
   names: string[] | null; // of the nodes, where the graph has its own
   edges: Packed | null; // int32 pairs: receiver, sender, ...; null: `rule`
   rule: Rule | null;
+  places: number[] | null; // of the nodes: x, y, ...; null: found by the page
   plan: Candidate[];
 }
 

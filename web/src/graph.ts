@@ -45,6 +45,13 @@ export class Graph {
     }
     return new Graph(this.nodes, lists);
   }
+
+  /** The same nodes with every edge in both directions. */
+  symmetric(): Graph {
+    const lists = Array.from({ length: this.nodes }, (_, i) => new Set(this.sendersOf(i)));
+    for (let i = 0; i < this.nodes; i++) for (const j of this.sendersOf(i)) lists[j].add(i);
+    return new Graph(this.nodes, lists.map((list) => [...list]));
+  }
 }
 
 /** The graph of a choice, before any edit. */

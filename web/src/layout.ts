@@ -19,7 +19,10 @@ export class Layout {
     const { nodes } = graph;
     this.places = Array.from({ length: nodes }, (_, i) => onCircle(i, nodes));
     this.simulation = null;
-    if (choice.rule?.kind === "grid") {
+    if (choice.places !== null) {
+      const drawn = choice.places;
+      this.places.forEach((place, i) => Object.assign(place, { x: drawn[2 * i] * FAR, y: drawn[2 * i + 1] * FAR }));
+    } else if (choice.rule?.kind === "grid") {
       const { columns } = choice.rule;
       this.places.forEach((place, i) => {
         place.x = (i % columns) * FAR;

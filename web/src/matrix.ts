@@ -1,12 +1,13 @@
 /** The same graph as a matrix: row i, column j, the shade p_ij. */
-import { palette, rgb } from "./colours.js";
+import { mixed, palette } from "./colours.js";
 import type { Explorer, Pair } from "./explorer.js";
 
 const RULED = 40; // nodes up to which cells have borders
+const SMALLEST = 1.5; // pixels of a cell
+const SHADES = 32;
 
 export class MatrixView {
   private readonly context: CanvasRenderingContext2D;
-  private readonly cells = document.createElement("canvas");
   private readonly scaled = document.createElement("canvas"); // the cells at the size of the screen
 
   constructor(
@@ -24,22 +25,25 @@ export class MatrixView {
   }
 
   refresh(): void {
+    this.scaled.width = 0;
+  }
+
+  /** Every edge as a cell, of a large graph no smaller than can be seen. */
+  private paint(size: number): void {
     const { graph } = this.explorer;
-    const n = Math.max(graph.nodes, 1);
     const paint = palette();
-    const [none, weak, strong] = [rgb(paint.paper), rgb(paint.rule), rgb(paint.accent)];
-    this.cells.width = this.cells.height = n;
-    const context = this.cells.getContext("2d")!;
-    const image = context.createImageData(n, n);
-    for (let k = 0; k < n * n; k++) image.data.set([none[0], none[1], none[2], 255], 4 * k);
+    this.scaled.width = this.scaled.height = size;
+    const context = this.scaled.getContext("2d")!;
+    context.fillStyle = paint.paper;
+    context.fillRect(0, 0, size, size);
+    const cell = size / Math.max(graph.nodes, 1);
+    const side = Math.max(cell, SMALLEST);
+    const shades = Array.from({ length: SHADES + 1 }, (_, k) => mixed(paint.rule, paint.accent, k / SHADES));
     for (let i = 0; i < graph.nodes; i++)
       for (let e = graph.offsets[i]; e < graph.offsets[i + 1]; e++) {
-        const share = Math.sqrt(this.explorer.weight(e));
-        const at = 4 * (i * n + graph.senders[e]);
-        for (let c = 0; c < 3; c++) image.data[at + c] = weak[c] + share * (strong[c] - weak[c]);
+        context.fillStyle = shades[Math.round(SHADES * Math.sqrt(this.explorer.weight(e)))];
+        context.fillRect(graph.senders[e] * cell, i * cell, side, side);
       }
-    context.putImageData(image, 0, 0);
-    this.scaled.width = 0;
   }
 
   draw(): void {
@@ -48,12 +52,7 @@ export class MatrixView {
     const size = canvas.clientWidth;
     if (canvas.width !== Math.round(size * ratio)) canvas.width = canvas.height = Math.round(size * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    if (this.scaled.width !== canvas.width) {
-      this.scaled.width = this.scaled.height = canvas.width;
-      const scaling = this.scaled.getContext("2d")!;
-      scaling.imageSmoothingEnabled = explorer.graph.nodes > canvas.width;
-      scaling.drawImage(this.cells, 0, 0, canvas.width, canvas.width);
-    }
+    if (this.scaled.width !== canvas.width) this.paint(canvas.width);
     context.drawImage(this.scaled, 0, 0, size, size);
     const paint = palette();
     const n = Math.max(explorer.graph.nodes, 1);

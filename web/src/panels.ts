@@ -39,11 +39,12 @@ export function drawOutput(explorer: Explorer, place: HTMLElement): void {
 export function drawDepth(explorer: Explorer, place: HTMLElement): void {
   const { graph, result, weights, state } = explorer;
   const W = weights.width;
+  const bothWays = graph.symmetric(); // where edges go one way the quadratic form has no sign
   const states = [...result.traces.map(({ x }) => x), result.traces[result.traces.length - 1].result];
-  const model = states.map((x) => dirichletEnergy(graph, x, W));
+  const model = states.map((x) => dirichletEnergy(bothWays, x, W));
   const affordable = graph.edges * W * REPEATS < MEASURED;
   const repeated = affordable
-    ? averaged(graph, explorer.trace.p, weights.heads, states[0], W, REPEATS).map((x) => dirichletEnergy(graph, x, W))
+    ? averaged(graph, explorer.trace.p, weights.heads, states[0], W, REPEATS).map((x) => dirichletEnergy(bothWays, x, W))
     : [];
   const steps = Math.max(model.length, repeated.length) - 1;
   const most = Math.max(1e-9, ...model, ...repeated);
@@ -67,7 +68,7 @@ export function drawDepth(explorer: Explorer, place: HTMLElement): void {
     drawn,
     element("p", {}, element("b", {}, "Solid: "), "this model, ", values, "."),
     element("p", {}, element("b", {}, "Dashed: "), `attention of layer ${state.layer + 1} alone, repeated without residuals.`),
-    element("p", { class: "hint" }, "Relative Dirichlet energy tr(Xᵀ(I − Â)X) / ‖X‖²: 0 where neighbours are alike up to their degrees."),
+    element("p", { class: "hint" }, "Relative Dirichlet energy tr(Xᵀ(I − Â)X) / ‖X‖²: edges taken both ways; 0 where neighbours are alike up to their degrees."),
   );
 }
 

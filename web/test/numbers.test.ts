@@ -26,6 +26,8 @@ describe("a graph", () => {
     expect(edited.toggled([[0, 3], [1, 2]]).senders).toEqual(path.senders);
     expect([edited.edge(0, 3) >= 0, edited.edge(1, 2)]).toEqual([true, -1]);
   });
+  test("has every edge both ways", () =>
+    expect(new Graph(3, [[0, 1], [], [1]]).symmetric().toggled([]).senders).toEqual(Int32Array.of(0, 1, 0, 2, 1)));
   test("has distances along its senders", () => expect([...hops(new Graph(3, [[1], [], [0]]), 0)]).toEqual([0, 1, -1]));
   test("is refined until no class splits", () =>
     expect(refine(path).map((colours) => [...colours])).toEqual([[0, 0, 0, 0], [0, 1, 1, 0]]));

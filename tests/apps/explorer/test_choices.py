@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import pytest
 import torch
@@ -6,7 +7,7 @@ from torch import nn
 
 import edgewise
 from apps.explorer.peer import content_of, edited, in_node, node_needed, random_edits
-from edgewise.apps.explorer.choices import Shape, caffeine, choices, predictions, short_grid
+from edgewise.apps.explorer.choices import BONDS, CAFFEINE, PLACES, Shape, caffeine, choices, predictions, short_grid
 from edgewise.graphs import Graph, causal, complete, grid, window
 from edgewise.models import MODELS
 from edgewise.models.signature import Features
@@ -32,7 +33,9 @@ def test_a_full_grid_is_the_pattern() -> None:
 def test_caffeine_has_its_bonds() -> None:
     bonds = caffeine().in_degrees() - 1
     assert sorted(bonds.tolist()) == [1] * 5 + [2] * 2 + [3] * 7
-    assert sorted("CNCNCCCONCONCC").count("N") == 4
+    assert CAFFEINE.count("N") == 4
+    lengths = [math.dist(PLACES[a], PLACES[b]) for a, b in BONDS]
+    assert min(lengths) > 0.98 and max(lengths) < 1.02  # all bonds are drawn alike
 
 
 @node_needed

@@ -56,6 +56,12 @@ def test_a_node_that_is_not_there_is_refused() -> None:
         pieces(loaded.model, loaded.task, loaded.pattern, 34)
 
 
+def test_a_node_of_one_of_many_examples_is_refused(trained: Runs) -> None:
+    loaded = load_run(trained("digits"), device="cpu")
+    with pytest.raises(ConfigError, match="--node 3: digits has many examples"):
+        pieces(loaded.model, loaded.task, loaded.pattern, 3)
+
+
 def test_a_neighbourhood_grows_hop_by_hop_and_ends_with_the_component() -> None:
     star = Graph.from_edge_index([[1, 2, 3, 4, 0], [0, 0, 0, 1, 5]], num_nodes=6)
     assert neighbourhood(star, 0, 10).tolist() == [0, 1, 2, 3, 4]

@@ -1,6 +1,7 @@
 """The graphs that an example can be put on, and what the planner says of each."""
 
 from dataclasses import asdict, dataclass
+from itertools import chain
 from math import isqrt
 from typing import Any
 
@@ -18,6 +19,13 @@ BONDS = (
     (0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 1), (5, 6), (6, 7), (6, 8), (8, 9), (9, 10), (9, 11), (11, 4),
     (11, 12), (8, 13),
 )  # fmt: skip
+PLACES = (  # of those atoms, as the formula is drawn
+    (2.13, -1.76), (1.82, -0.81), (2.41, 0.0), (1.82, 0.81), (0.87, 0.5), (0.87, -0.5), (0.0, -1.0), (0.0, -2.0),
+    (-0.87, -0.5), (-0.87, 0.5), (-1.73, 1.0), (0.0, 1.0), (0.0, 2.0), (-1.73, -1.0),
+)  # fmt: skip
+
+
+Named = tuple[str, Graph, list[str], list[float] | None]  # title, graph, names and places of nodes
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,8 @@ def choices(graph: Graph, title: str, shape: Shape) -> list[dict[str, Any]]:
     for name, (label, rule) in rules.items():
         known = {"kind": name, "radius": RADIUS, "columns": columns}
         made.append(_entry(name, label, rule, shape) | {"rule": known, "edges": None})
-    for name, (label, other, names) in _named(n, title).items():
-        made.append(_listed(name, label, other, shape) | {"names": names})
+    for name, (label, other, names, places) in _named(n, title).items():
+        made.append(_listed(name, label, other, shape) | {"names": names, "places": places})
     same = [one for one in made[1:5] if _edges_of(graph) == _edges_of(rules[one["name"]][1])]
     if same:  # the example's own graph is one of the patterns: listed once, first
         own = min(same, key=lambda one: one["name"] != title)  # patterns agree on a few nodes
@@ -81,16 +89,21 @@ def caffeine() -> Graph:
     return Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), len(CAFFEINE)).add_self_loops()
 
 
-def _named(n: int, title: str) -> dict[str, tuple[str, Graph, list[str] | None]]:
+def _named(n: int, title: str) -> dict[str, Named]:
     """Graphs of a fixed size."""
-    made: dict[str, tuple[str, Graph, list[str] | None]] = {}
+    made: dict[str, Named] = {}
     if n >= len(CAFFEINE):
-        made["molecule"] = ("molecule", caffeine(), [f"{atom}{k}" for k, atom in enumerate(CAFFEINE)])
+        made["molecule"] = (
+            "molecule",
+            caffeine(),
+            [f"{atom}{k}" for k, atom in enumerate(CAFFEINE)],
+            list(chain(*PLACES)),
+        )
     if n >= 34 and title != "friendship":
         from edgewise.tasks import TASKS
 
         karate: Any = TASKS["karate"](loops=True)
-        made["friendship"] = ("friendship", karate.graph(), [f"member {k}" for k in range(34)])
+        made["friendship"] = ("friendship", karate.graph(), [f"member {k}" for k in range(34)], None)
     return made
 
 
@@ -112,6 +125,7 @@ def _entry(name: str, title: str, graph: Graph, shape: Shape) -> dict[str, Any]:
         "title": title,
         "nodes": graph.num_receivers,
         "names": None,
+        "places": None,
         "plan": [{key: one[key] for key in ("backend", "seconds", "refusal")} for one in kept],
     }
 

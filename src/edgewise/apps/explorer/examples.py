@@ -67,6 +67,8 @@ def pieces(model: Any, task: Task, pattern: Pattern, node: int | None) -> list[P
             if part.rows is not None:
                 targets[part.rows] = part.target.long()
         return [_around(task, graph, features, targets, node)]
+    if node is not None:
+        raise ConfigError(f"--node {node}: {task.name} has many examples: the option is for one large graph")
     if features.ndim == 3:
         rows: Any = batch.x
         return [
