@@ -86,3 +86,8 @@ def test_rotary_cross_attention_equals_self_attention_on_the_same_positions():
 def test_odd_channels_are_refused(layer):
     with pytest.raises(ConfigError, match="even"):
         layer(5)
+
+
+def test_positions_are_counted_once_for_a_graph():
+    graph = causal(5)
+    assert positions(graph) is positions(graph)

@@ -219,6 +219,12 @@ def test_a_pattern_cannot_have_the_features_of_other_edges(bonds: GraphRegressio
         next(bonds.batches("train", 2, PatternChoice("complete")))
 
 
+def test_targets_that_are_all_equal_are_standardised_by_one(bonds: GraphRegression) -> None:
+    equal = replace(bonds.graphs, targets=torch.full_like(bonds.graphs.targets, 3.0))
+    task = GraphRegression("equal", equal)
+    assert (task.mean, task.deviation) == (3.0, 1.0)
+
+
 def test_edge_features_reach_the_model_in_training_evaluation_and_prediction(bonds: GraphRegression) -> None:
     model = GNN(GNNSettings("gine", 4, dropout=0.0, readout="sum"), bonds.signature).double()
     answer = bonds.predict(model, None, "test:0", "cpu")
