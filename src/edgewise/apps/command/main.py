@@ -187,9 +187,10 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         "--calibrate", action="store_true", help="first measure the device's speeds (3 to 5 s) and keep them"
     )
 
-    check = add("check", "measure what a model can tell apart", CHECK)
-    check.add_argument("what", metavar="WHAT", choices=("expressiveness",), help="expressiveness")
-    check.add_argument("model", metavar="MODEL", help="a name of `edgewise list models`")
+    check = add("check", "measure what a model can tell apart, or what explanations find", CHECK)
+    what = ("expressiveness", "explanations")
+    check.add_argument("what", metavar="WHAT", choices=what, help=" or ".join(what))
+    check.add_argument("model", metavar="MODEL", nargs="?", help="of expressiveness: a name of `edgewise list models`")
     check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
     add("doctor", "show what is installed and what runs here", DOCTOR)
     return parser, made
@@ -231,7 +232,12 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
 
 CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
 
-    edgewise check expressiveness gnn layer=gin depth=5"""
+    edgewise check expressiveness gnn layer=gin depth=5
+
+Or what each method of explanation finds of motifs planted in graphs and of words planted in texts: ROC AUC, fidelity
+above random orders, seconds.
+
+    edgewise check explanations"""
 
 
 DOCTOR = """Show what is installed and what runs here, on one page to attach to a report of something that fails:
@@ -326,8 +332,16 @@ def run(args: argparse.Namespace) -> Summary:
 
             return explore(args.run, args.out, args.node, args.accept)
         case "check":
+            if args.what == "explanations":
+                from edgewise.apps.command.planted import check as check_explanations
+
+                if args.model is not None:
+                    raise ConfigError(f"check explanations trains models of its own: it takes no {args.model!r}")
+                return check_explanations()
             from edgewise.apps.command.expressiveness import check
 
+            if args.model is None:
+                raise ConfigError("check expressiveness needs a MODEL; `edgewise list models` names them")
             return check(args.model, args.options)
         case _:
             from edgewise.apps.command.planning import plan

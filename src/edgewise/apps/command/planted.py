@@ -1,0 +1,164 @@
+"""`edgewise check explanations`: do the methods find what was planted in graphs and in texts, and how fast?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.apps.command.listing import columns
+from edgewise.configuration import build
+from edgewise.errors import ExplanationError
+from edgewise.explanations import EXPLANATIONS, Explained, fidelity, scores
+from edgewise.explanations.removal import within_reach
+from edgewise.graphs import Graph, complete
+from edgewise.models import Features, Tokens, model_named
+
+HOUSE = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (1, 4)]
+WHEEL = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 0), (4, 1), (4, 2), (4, 3)]
+CLIQUE = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)]
+MOTIFS = {"houses": HOUSE, "wheels": WHEEL, "cliques": CLIQUE}
+BASE, PLANTED, SIZE = 100, 20, 5  # nodes that attach one after the other (Barabási & Albert), motifs, nodes of each
+DEGREES = 10  # that nodes tell apart
+WORDS, LENGTH, SENTENCES = 30, 12, 256
+STEPS, RATE, EXPLAINED = 300, 0.01, 6  # of training; how many nodes or texts are explained
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trained model, what of it is explained, and the truth: which edges or nodes were planted."""
+
+    name: str
+    of: str
+    subjects: Sequence[tuple[Explained, Tensor]]
+    accuracy: float
+
+
+def motifs(name: str, seed: int = 0) -> tuple[Graph, Tensor, Tensor]:
+    """A random tree with motifs attached by one edge each: the graph, which nodes and which edges are a motif's."""
+    generator = torch.Generator().manual_seed(seed)
+    ends = [0]
+    pairs: list[tuple[int, int]] = []
+    for node in range(1, BASE):
+        other = ends[int(torch.randint(len(ends), (), generator=generator))]
+        pairs.append((node, other))
+        ends += [node, other]
+    for number in range(PLANTED):
+        first = BASE + number * SIZE
+        pairs += [(first + i, first + j) for i, j in MOTIFS[name]]
+        pairs.append((first + 2, int(torch.randint(BASE, (), generator=generator))))
+    graph = Graph.from_edge_index(torch.tensor(pairs).T, BASE + PLANTED * SIZE).symmetrise()
+    inside = (torch.arange(graph.num_receivers) >= BASE).long()
+    block = (torch.arange(graph.num_receivers) - BASE) // SIZE
+    same = block[graph.receivers] == block[graph.senders]
+    return graph, inside, same & (inside[graph.receivers] > 0) & (inside[graph.senders] > 0)
+
+
+def trained(model: nn.Module, loss: Callable[[], Tensor]) -> nn.Module:
+    """The model after some steps of Adam."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=RATE)
+    model.train()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    return model.eval()
+
+
+def planted_motifs(name: str) -> Case:
+    """A graph convolution learns which nodes belong to a motif; the motif's edges are the truth."""
+    graph, inside, edges = motifs(name)
+    x = functional.one_hot(graph.in_degrees().clamp(max=DEGREES - 1), DEGREES).float()
+    settings, built = model_named("gnn")
+    options = {"layer": {"name": "gcn"}, "width": 16, "depth": 3, "norm": "none"}
+    torch.manual_seed(0)
+    model = built(build(settings, options, "gnn"), Features(DEGREES, 2))
+    trained(model, lambda: functional.cross_entropy(model(graph, x), inside))
+    y = model(graph, x)
+    right = (y.argmax(-1) == inside) & (inside > 0)
+    nodes = right.nonzero()[:, 0][:: max(1, int(right.sum()) // EXPLAINED)][:EXPLAINED].tolist()
+
+    def margin(node: int) -> Callable[[Tensor], Tensor]:
+        return lambda outputs: outputs[node, 1] - outputs[node, 0]
+
+    subjects = [(Explained(model, (graph, x), margin(node), node=node), edges) for node in nodes]
+    return Case(name, "edges", subjects, float((y.argmax(-1) == inside).double().mean()))
+
+
+def planted_words() -> Case:
+    """A transformer learns whether two words are both in a text; these are the truth."""
+    generator = torch.Generator().manual_seed(0)
+    texts = torch.randint(3, WORDS, (SENTENCES, LENGTH), generator=generator)
+    both = torch.rand(SENTENCES, generator=generator) < 0.5
+    where = torch.rand(SENTENCES, LENGTH, generator=generator).argsort(-1)[:, :2]
+    rows = torch.arange(SENTENCES)
+    texts[rows[both], where[both, 0]], texts[rows[both], where[both, 1]] = 0, 1
+    settings, built = model_named("transformer")
+    options = {"width": 16, "depth": 2, "heads": 2, "readout": "mean", "positions": "none"}
+    torch.manual_seed(0)
+    model = built(build(settings, options, "transformer"), Tokens(WORDS, 2, length=LENGTH, whole_graph=True))
+    graph, target = complete(LENGTH), both.long()
+    trained(model, lambda: functional.cross_entropy(model(graph, texts).reshape(SENTENCES, 2), target))
+    y = model(graph, texts).reshape(SENTENCES, 2)
+    chosen = ((y.argmax(-1) == target) & both).nonzero()[:EXPLAINED, 0].tolist()
+
+    def margin(outputs: Tensor) -> Tensor:
+        return outputs.reshape(2)[1] - outputs.reshape(2)[0]
+
+    subjects = [(Explained(model, (graph, texts[n][None]), margin), texts[n] < 2) for n in chosen]
+    return Case("words", "nodes", subjects, float((y.argmax(-1) == target).double().mean()))
+
+
+def roc_auc(truth: Tensor, found: Tensor) -> float:
+    """The chance that a planted score is above another, equal ones count half.
+
+    Example
+        >>> roc_auc(torch.tensor([True, True, False]), torch.tensor([3.0, 1.0, 2.0]))
+        0.5
+    """
+    above = found[truth][:, None] - found[~truth][None]
+    return float(((above > 0).double() + 0.5 * (above == 0).double()).mean())
+
+
+def judge(case: Case, method: str) -> dict[str, float]:
+    """The mean ROC AUC of a method over a case's subjects, its fidelity above random orders, seconds for each."""
+    aucs, margins, seconds = [], [], 0.0
+    for explained, truth in case.subjects:
+        started = time.perf_counter()
+        why = scores(explained, method)
+        seconds += time.perf_counter() - started
+        found = why.nodes if case.of == "nodes" else why.edges
+        assert found is not None
+        reach = within_reach(explained)[0 if case.of == "edges" else 1]
+        if truth[reach].any() and not truth[reach].all():
+            aucs.append(roc_auc(truth[reach], found[reach]))
+        margins.append(fidelity(why, "nodes" if case.of == "nodes" else "edges", orders=2).margin)
+    count = len(case.subjects)
+    return {"auc": sum(aucs) / max(len(aucs), 1), "fidelity": sum(margins) / count, "seconds": seconds / count}
+
+
+def check() -> dict[str, Any]:
+    """Print what each method finds of what was planted."""
+    found: dict[str, Any] = {}
+    for case in (*map(planted_motifs, MOTIFS), planted_words()):
+        results = {}
+        for method in EXPLANATIONS:
+            try:
+                results[method] = judge(case, method)
+            except ExplanationError:  # without attention
+                continue
+        found[case.name] = {"accuracy": case.accuracy} | results
+        rows = [
+            {"method": name, "AUC": f"{r['auc']:.3f}", "fidelity": f"{r['fidelity']:+.0%}", "s": f"{r['seconds']:.3f}"}
+            for name, r in results.items()
+        ]
+        title = f"{case.name} ({case.accuracy:.0%} right)"
+        heading = {"method": title, "AUC": "ROC AUC", "fidelity": "fidelity", "s": "s"}
+        print(columns([heading, *rows]))
+    print("fidelity: area between insertion and deletion above that of random orders, of the output's range")
+    return found

@@ -1,0 +1,52 @@
+"""Planted motifs and words: what is planted is there, and a method that reads it finds it."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import Graph, aggregate
+from edgewise.apps.command import planted
+from edgewise.apps.command.main import main
+from edgewise.explanations import Explained
+
+
+@pytest.mark.parametrize("name", planted.MOTIFS)
+def test_motifs_are_attached_to_a_tree(name: str) -> None:
+    graph, inside, edges = planted.motifs(name)
+    assert int(inside.sum()) == planted.PLANTED * planted.SIZE
+    assert int(edges.sum()) == 2 * planted.PLANTED * len(planted.MOTIFS[name])
+    tree = int((inside[graph.receivers] + inside[graph.senders] == 0).sum())
+    assert tree == 2 * (planted.BASE - 1)
+    assert graph.num_edges == tree + int(edges.sum()) + 2 * planted.PLANTED
+
+
+def test_a_method_finds_the_edges_that_a_model_reads() -> None:
+    class Reads(nn.Module):
+        def forward(self, graph: Graph, x: Tensor) -> Tensor:
+            return aggregate(graph, x)
+
+    star = Graph.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 0]], num_nodes=5)
+    explained = Explained(Reads(), (star, torch.tensor([[0.0], [1.0], [0.0], [1.0], [0.0]])), (0, 0))
+    case = planted.Case("star", "edges", [(explained, torch.tensor([True, False, True, False]))], 1.0)
+    judged = planted.judge(case, "leave-one-out")
+    assert judged["auc"] == 1.0 and judged["fidelity"] > 0
+
+
+def test_the_command_prints_every_case(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planted, "STEPS", 40)
+    monkeypatch.setattr(planted, "EXPLAINED", 1)
+    monkeypatch.setattr(planted, "EXPLANATIONS", {"attention": None, "leave-one-out": None})
+    assert main(["check", "explanations", "--json"]) == 0
+    summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(summary) == {*planted.MOTIFS, "words"}
+    assert set(summary["words"]) == {"accuracy", "attention", "leave-one-out"}
+    assert set(summary["houses"]) == {"accuracy", "leave-one-out"}
+
+
+@pytest.mark.parametrize("words", [["explanations", "gnn"], ["expressiveness"]])
+def test_each_check_takes_its_own_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *words]) == 2
+    assert "check" in capsys.readouterr().err
