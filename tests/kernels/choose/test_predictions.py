@@ -3,8 +3,6 @@
 Predictions are sums of counted operations and bytes; a term that is lost changes choices without any error.
 """
 
-from unittest import mock
-
 import pytest
 import torch
 
@@ -24,10 +22,7 @@ from edgewise import (
     window,
 )
 from edgewise.kernels import Plan
-from edgewise.kernels.backends.cuda import programs, selfcheck
-from edgewise.kernels.backends.torch import dense
 from edgewise.layers import EGNN, TFN, AttentionEGNN, SchNet
-from pretend import Card
 from recorded import check_recorded, shown
 
 pytestmark = pytest.mark.skipif(
@@ -72,15 +67,3 @@ def test_the_predictions_for_messages_are_those_on_record() -> None:
         for layer, *shapes in NETWORKS:
             layer(RANDOM, *(torch.zeros(NODES, *shape) for shape in shapes))
     check_recorded("predictions/messages", (line for one in made for line in lines(one)))
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-def test_the_predictions_for_a_gpu_are_those_on_record(name: str) -> None:
-    passed = mock.patch.object(selfcheck, "verdict", return_value="")
-    flash = mock.patch.object(dense, "_runs_flash", return_value=False)  # which only a card can say
-    with Card(), passed, flash, mock.patch.object(programs, "INSTALLED", True):
-        graph = GRAPHS[name].to("cuda")
-        made = [plan(graph, score, heads=4, channels=16) for score in (Dot(), Additive(), Gaussian())]
-        made += [plan(graph, heads=2, channels=64, batch=(3,), dtype=torch.bfloat16)]
-        made += [plan(graph, verb=verb, reduce=reduce, channels=48) for verb in VERBS for reduce in ("sum", "max")]
-        check_recorded(f"predictions/card-{name}", (line for one in made for line in lines(one)))
