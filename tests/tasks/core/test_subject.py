@@ -19,7 +19,7 @@ def test_of_classes_the_odds_are_explained_and_the_chance_is_shown() -> None:
     explained, shown, what = subject.explained(layer, "b")
     p = layer(RING, X)[1].softmax(-1)[1]
     assert what == "'b'" and explained.node == 1
-    assert float(shown(explained.outputs())) == pytest.approx(p.item(), abs=1e-6)
+    assert shown(explained.outputs()).item() == pytest.approx(p.item(), abs=1e-6)
     assert explained.value == pytest.approx((p / (1 - p)).log().item(), abs=1e-5)
     best = int(layer(RING, X)[1].argmax())
     assert subject.explained(layer)[2] == repr("abc"[best])
