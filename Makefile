@@ -15,7 +15,7 @@ WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint check docs bench extras wheel sanitize fuzz mutants web lock clean
+.PHONY: demo test lint check docs bench extras wheel sanitize fuzz mutants web browsers lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -82,13 +82,15 @@ mutants: $(TOOLS)
 	$(INSTALL) cosmic-ray
 	$(BIN)/python tests/mutants.py --count $(COUNT)
 
-# The explorer's page: its types, its tests, its build into the package, and the page in the browsers that are here.
-# It needs node and npm; Chromium and Firefox are tested where they are installed.
-web: $(TOOLS)
+# The explorer's page: its types, its tests, its build into the package. It needs node and npm.
+web:
 	npm --prefix web ci --ignore-scripts --no-audit --no-fund
 	npm --prefix web run check
 	npm --prefix web test
 	npm --prefix web run build
+
+# The page in the browsers that are here, Chromium and Firefox; frames in a second are measured, so on a quiet machine.
+browsers: $(TOOLS)
 	$(BIN)/python -m pytest -m browser tests/apps/explorer
 
 # torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
