@@ -1,4 +1,4 @@
-"""The explorer's page in headless browsers, every request aborted: `make web`, or
+"""The explorer's page in headless browsers, every request aborted: `make browsers`, or
 
 npm --prefix web ci --ignore-scripts && python -m pytest -m browser tests/apps/explorer
 """
