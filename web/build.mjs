@@ -1,4 +1,4 @@
-// Builds src/ into the package: page.html, page.css and page.js, whose first line has the hash of the sources.
+// Builds src/ into the package, beside its page.html: page.css and page.js, whose first line has the hash of the sources.
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -20,4 +20,3 @@ const script = await build({ ...options, entryPoints: [`${here}src/main.ts`], fo
 const style = await build({ ...options, entryPoints: [`${here}src/page.css`] });
 writeFileSync(`${out}/page.js`, `/* ${banner} */\n/* With d3-force, d3-quadtree, d3-selection and d3-zoom:\n${licence} */\n${script.outputFiles[0].text}`);
 writeFileSync(`${out}/page.css`, style.outputFiles[0].text);
-writeFileSync(`${out}/page.html`, readFileSync(`${here}src/page.html`));

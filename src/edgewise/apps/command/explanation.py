@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -34,8 +34,8 @@ def explain(
     explanation = scores(explained, method, layer, head)
     with torch.no_grad():
         value = float(shown(explained.outputs()))
-    of = ("nodes",) if explanation.edges is None else ("edges", "nodes")
-    fidelities = [fidelity(explanation, part, shown) for part in of]  # type: ignore[arg-type]
+    of: list[Literal["edges", "nodes"]] = ["nodes"] if explanation.edges is None else ["edges", "nodes"]
+    fidelities = [fidelity(explanation, part, shown) for part in of]
     drawings = subject.drawings(explanation.edges, explanation.nodes, explained.node)
     chosen = {"method": method, "layer": layer, "head": head, "target": target}
     options = " ".join(f"--{name} {value}" for name, value in chosen.items() if value is not None)

@@ -1,4 +1,4 @@
-/* sources sha256:80b0c8b35e904df980437ebfb43fe5da1f762c912f953f9b0e03c59b73d3c5e1 */
+/* sources sha256:fd6fd720411b6ef0c94180173e07a04b78037e56a76adff1aeb510a8a205fded */
 /* With d3-force, d3-quadtree, d3-selection and d3-zoom:
 Copyright 2010-2026 Mike Bostock
 
