@@ -131,7 +131,10 @@ ROWS = "tests/layers/test_conformance.py::test_layer_conforms"
 KERNELS = [f"tests/kernels/test_{name}.py" for name in ("random_calls", "extremes", "numerics", "transforms")]
 RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
 SUITES = dict.fromkeys(("models", "tasks", "training", "apps", "configuration", "layers"), RUNS)
-SUITES |= {"graphs": [*KERNELS, ROWS], "kernels": ["tests/kernels/choose/test_predictions.py", *KERNELS, ROWS]}
+COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]
+OUTPUTS = "tests/layers/test_first_output.py"
+SUITES["layers"] = [OUTPUTS, *RUNS]
+SUITES |= {"graphs": [*KERNELS, OUTPUTS, ROWS], "kernels": [*COSTS, *KERNELS, OUTPUTS, ROWS]}
 FEW = 6  # modules that import a file: then their tests are close to it as well
 
 
