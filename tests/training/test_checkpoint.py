@@ -226,3 +226,15 @@ def test_a_state_that_cannot_be_replaced_says_why_and_leaves_the_one_before(tmp_
     with pytest.raises(CheckpointError, match=r"cannot write .*step-00000001: No space left on device$"):
         write_state(tmp_path / "step-00000001", {**before, "step": 9})
     assert read_state(tmp_path / "step-00000001")[0] == before
+
+
+def test_a_checkpoint_that_cannot_be_set_aside_is_a_named_error(tmp_path, monkeypatch):
+    first = save(tmp_path, 1)
+    save(tmp_path, 2)
+
+    def fail(path, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(tmp_path), "rename", fail)
+    with pytest.raises(CheckpointError, match="cannot set aside the damaged checkpoints of .*: No space left"):
+        clean(tmp_path, Checkpoint(first, {}))

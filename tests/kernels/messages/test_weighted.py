@@ -154,3 +154,10 @@ def test_its_plan_names_the_network_of_the_weight():
     product, h, record = product_case(graph, channels=16)
     made = plan(graph, record(product.network, h))
     assert made.choice == "native" and "TensorProduct" in made.what
+
+
+def test_a_message_equals_itself_alone():
+    """Its tensors have no equality that is true or false."""
+    weight, x = torch.ones(2, 3), torch.ones(2, 3)
+    one, other = Filter(weight, x), Filter(weight, x)
+    assert one == one and one != other and len({one, other}) == 2

@@ -52,3 +52,9 @@ def test_a_tile_of_any_size_becomes_a_vector_and_tiles_do_not_mix():
 def test_what_is_no_tile_is_refused(tiles):
     with pytest.raises(ShapeError, match="must be bytes"):
         ResNet(8)(tiles)
+
+
+def test_blocks_have_a_quarter_a_half_and_all_of_the_width_and_never_no_channel():
+    for width, expected in ((1, (1, 1, 1)), (2, (1, 1, 2)), (3, (1, 1, 3)), (64, (16, 32, 64))):
+        assert tuple(block.second.out_channels for block in ResNet(width).blocks) == expected
+    assert ResNet().width == 64

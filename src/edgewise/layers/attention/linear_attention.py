@@ -87,7 +87,7 @@ def projections(
     if not orthogonal:
         return gaussian.flatten(1, 2)[:, :count]
     q, r = torch.linalg.qr(gaussian)
-    q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # without this the rotations are not uniform
+    q = q * torch.linalg.diagonal(r).sign().unsqueeze(-2)  # without this the rotations are not uniform
     length = torch.randn(draws, blocks, channels, channels, dtype=torch.float64, generator=generator).norm(dim=-1)
     return (q.mT * length.unsqueeze(-1)).flatten(1, 2)[:, :count]
 

@@ -7,6 +7,7 @@ from edgewise import Graph, aggregate, collect, complete
 from edgewise.errors import BackendRefusal
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda.programs import building
+from edgewise.kernels.backends.cuda.programs.products import aligned
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate
 from edgewise.kernels.choose.machines import MACHINES
@@ -110,6 +111,14 @@ def laid_out(x, how):
     if how == "off by one":
         return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
     return x[:1].expand(x.shape)
+
+
+def test_what_kernels_read_lies_at_multiples_of_16_bytes_and_is_copied_only_where_it_must_be():
+    numbers = torch.randn(64, device=DEVICE)
+    for first in range(9):
+        x = numbers[first:]
+        assert aligned(x).data_ptr() % 16 == 0
+        assert (aligned(x) is x) == (x.data_ptr() % 16 == 0) and torch.equal(aligned(x), x)
 
 
 @pytest.mark.parametrize("how", ["transposed", "sliced", "every other row", "off by one", "expanded"])

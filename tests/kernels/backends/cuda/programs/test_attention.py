@@ -21,6 +21,28 @@ def on_device(leaves):
     return {name: leaf.to(DEVICE, torch.float32).requires_grad_() for name, leaf in leaves.items()}
 
 
+def test_rows_are_copied_only_where_16_bytes_at_a_time_cannot_read_them():
+    x = torch.randn(2, 6, 3, 8, device=DEVICE)
+    flat = torch.randn(1000, device=DEVICE)
+    odd = flat.as_strided((2, 6, 3, 6), (6 * 18, 18, 6, 1))  # rows of 18 numbers are read two at a time
+    as_they_are = [x, x[:1], x[:, :, :1], x[:, ::2], odd, flat[4:].as_strided((1, 6, 1, 8), (0, 20, 3, 1))]
+    to_copy = [
+        x[:, :3],  # the second member does not follow the first
+        x[..., ::2],
+        x.transpose(1, 2),
+        x[:, :, ::2],
+        x[:1, :, :2, :6],
+        flat[1:].as_strided((1, 6, 1, 8), (0, 20, 8, 1)),
+        flat.as_strided((1, 6, 1, 8), (0, 21, 8, 1)),
+    ]
+    for rows in as_they_are:
+        assert triton_attention._rows(rows) is rows
+    for rows in to_copy:
+        copied = triton_attention._rows(rows)
+        assert copied is not rows and copied.is_contiguous() and torch.equal(copied, rows)
+    assert triton_attention._rows(None) is None
+
+
 # As operators of PyTorch's library
 
 
