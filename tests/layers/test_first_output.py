@@ -1,6 +1,8 @@
 """What each layer's example is and computes, in training and after, and what it makes of inputs that do not fit."""
 
+import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -65,3 +67,54 @@ def made_of_misfits(name: str) -> Iterator[str]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_made_of_misfits_is_on_record(family: str) -> None:
     check_recorded(f"layers/misfits-{family}", (line for name in FAMILIES[family] for line in made_of_misfits(name)))
+
+
+def given_to(layer: type[torch.nn.Module], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the example's constructor is given, by name, and its defaults."""
+    seen: list[dict[str, Any]] = []
+    original, signature = layer.__init__, inspect.signature(layer.__init__)
+
+    def noting(self: Any, *arguments: Any, **options: Any) -> None:
+        bound = signature.bind(self, *arguments, **options)
+        bound.apply_defaults()
+        seen.append({name: value for name, value in bound.arguments.items() if name != "self"})
+        original(self, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(layer, "__init__", noting)
+        layer.example()
+    return seen[0]
+
+
+def others(value: Any) -> list[Any]:
+    """Other values of an argument, of which some are none."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int | float):
+        return [-1, 0, value + 1, *([1.5, float("nan")] if isinstance(value, float) else [])]
+    if isinstance(value, str):
+        return ["unheard-of"]
+    return [1] if value is None else []
+
+
+def made_of_others(name: str, given: dict[str, Any]) -> Iterator[str]:
+    for option, value in given.items():
+        for other in others(value):
+            torch.manual_seed(0)
+            _, graph, inputs = LAYERS[name].example()
+            try:
+                layer = LAYERS[name](**given | {option: other})
+                result = f"{sum(weight.numel() for weight in layer.parameters())} weights"
+                result += f", {summary(joined(layer.eval()(graph, *inputs)))}"
+            except EdgewiseError as error:
+                result = f"{type(error).__name__}: {error}"
+            except Exception as error:
+                result = f"an error of Python's or PyTorch's: {type(error).__name__}"
+            yield f"{name}({option}={other}): {result}"
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_other_options_make_is_on_record(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (line for name in FAMILIES[family] for line in made_of_others(name, given_to(LAYERS[name], monkeypatch)))
+    check_recorded(f"layers/options-{family}", lines)

@@ -236,5 +236,5 @@ def test_a_checkpoint_that_cannot_be_set_aside_is_a_named_error(tmp_path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(type(tmp_path), "rename", fail)
-    with pytest.raises(CheckpointError, match="cannot set aside the damaged checkpoints of .*: No space left"):
+    with pytest.raises(CheckpointError, match=r"cannot set aside the damaged checkpoints of .*: No space left"):
         clean(tmp_path, Checkpoint(first, {}))
