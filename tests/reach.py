@@ -134,7 +134,10 @@ SUITES = dict.fromkeys(("models", "tasks", "training", "apps", "configuration", 
 COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]
 OUTPUTS = "tests/layers/test_first_output.py"
 SUITES["layers"] = [OUTPUTS, *RUNS]
-SUITES |= {"graphs": [*KERNELS, OUTPUTS, ROWS], "kernels": [*COSTS, *KERNELS, OUTPUTS, ROWS]}
+SUITES |= {
+    "graphs": ["tests/graphs/test_results.py", *KERNELS, OUTPUTS, ROWS],
+    "kernels": [*COSTS, *KERNELS, OUTPUTS, ROWS],
+}
 FEW = 6  # modules that import a file: then their tests are close to it as well
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from edgewise import LAYERS
-from edgewise.errors import EdgewiseError
 from edgewise.testing import joined
 from recorded import check_recorded, shown, summary
+from variations import misfits, outcome, outcomes
 
 FAMILIES: dict[str, list[str]] = {}
 for layer_name in LAYERS:
@@ -40,27 +40,14 @@ def test_first_outputs_are_those_on_record(family: str) -> None:
     check_recorded(f"layers/{family}", (line for name in FAMILIES[family] for line in lines(name)))
 
 
-def misfits(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    yield "less an axis", x[0]
-    yield "a row more", torch.cat([x, x[-1:]])
-    if x.ndim > 1:
-        yield "a channel more", torch.cat([x, x[..., -1:]], -1)
-        yield "a channel fewer", x[..., :-1]
-    yield "in a batch", torch.stack([x, x])
-
-
 def made_of_misfits(name: str) -> Iterator[str]:
     torch.manual_seed(0)
     layer, graph, inputs = LAYERS[name].example()
     layer.eval()
     for number, given in enumerate(inputs):
         for what, misfit in misfits(given):
-            try:
-                result = summary(joined(layer(graph, *inputs[:number], misfit, *inputs[number + 1 :])))
-            except EdgewiseError as error:
-                result = f"{type(error).__name__}: {error}"
-            except (RuntimeError, IndexError):
-                result = "an error of PyTorch's"
+            arguments = [*inputs[:number], misfit, *inputs[number + 1 :]]
+            result = outcome(lambda arguments=arguments: joined(layer(graph, *arguments)))
             yield f"{name}, input {number} {what}: {result}"
 
 
@@ -86,31 +73,14 @@ def given_to(layer: type[torch.nn.Module], monkeypatch: pytest.MonkeyPatch) -> d
     return seen[0]
 
 
-def others(value: Any) -> list[Any]:
-    """Other values of an argument, of which some are none."""
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int | float):
-        return [-1, 0, value + 1, *([1.5, float("nan")] if isinstance(value, float) else [])]
-    if isinstance(value, str):
-        return ["unheard-of"]
-    return [1] if value is None else []
-
-
 def made_of_others(name: str, given: dict[str, Any]) -> Iterator[str]:
-    for option, value in given.items():
-        for other in others(value):
-            torch.manual_seed(0)
-            _, graph, inputs = LAYERS[name].example()
-            try:
-                layer = LAYERS[name](**given | {option: other})
-                result = f"{sum(weight.numel() for weight in layer.parameters())} weights"
-                result += f", {summary(joined(layer.eval()(graph, *inputs)))}"
-            except EdgewiseError as error:
-                result = f"{type(error).__name__}: {error}"
-            except Exception as error:
-                result = f"an error of Python's or PyTorch's: {type(error).__name__}"
-            yield f"{name}({option}={other}): {result}"
+    def made(**options: Any) -> list[Any]:
+        torch.manual_seed(0)
+        _, graph, inputs = LAYERS[name].example()
+        layer = LAYERS[name](**options).eval()
+        return [sum(weight.numel() for weight in layer.parameters()), joined(layer(graph, *inputs))]
+
+    return outcomes(name, made, given)
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")

@@ -150,7 +150,12 @@ class Algebra(Adjacency):
         return self._of(stop - start, self.num_senders, self.offset + start, self.device, **forms)
 
     def keep_edges(self, mask: Tensor) -> Self:
-        """The graph of those edges for which a bool mask [E], in the graph's order, is true."""
+        """The graph of those edges for which a bool mask [E], in the graph's order, is true.
+
+        Errors      another shape or dtype
+        """
+        if mask.shape != (self.num_edges,) or mask.dtype != torch.bool:
+            raise GraphError(f"mask is {list(mask.shape)} of {mask.dtype}, but must be bool [{self.num_edges}]")
         degrees = lowering.counts(self.receivers[mask], self.num_receivers)
         return self._with(self.sizes, offsets=lowering.offsets_of(degrees), senders=self.senders[mask])
 

@@ -92,9 +92,9 @@ def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generato
     """
     links = links_of(graph)
     total = links.shape[1]
+    if not 0 <= min(valid, test) <= valid + test < 1:
+        raise GraphError(f"shares of {valid} and {test} of {total} links leave none to train on, or are none")
     held_valid, held_test = int(valid * total), int(test * total)
-    if min(valid, test) < 0 or held_valid + held_test >= max(total, 1):
-        raise GraphError(f"shares of {valid} and {test} of {total} links leave none to train on")
     drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}
     order = torch.randperm(total, **drawn).to(graph.device)
     parts = links[:, order].split([held_valid, held_test, total - held_valid - held_test], 1)

@@ -145,3 +145,9 @@ def test_weights_serve_both_directions(width, batch):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
     if prod(batch) * width < 9:
         assert gradgradcheck(both, (x, w), fast_mode=True)
+    seconds = []
+    for backend in ("native", "segment"):
+        firsts = torch.autograd.grad(both(x, w, backend), [x, w], dy, create_graph=True)
+        seconds.append([*firsts, *torch.autograd.grad(sum(first.square().sum() for first in firsts), [x, w])])
+    for one, other in zip(*seconds, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)

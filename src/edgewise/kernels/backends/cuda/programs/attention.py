@@ -177,12 +177,13 @@ def attend(
         if seed is not None:
             p = tl.where(survives(bits, (b * edges + e)[None] * H + head, threshold), p, 0.0)
         sums = sums * fade[:, :, None] + tl.sum(p[:, :, :, None] * v_j, 2)
-    y_i = sums * (keep / tl.where(total == 0, 1.0, total))[:, :, None]
+    divisor = tl.where(total == 0, 1.0, total)
+    y_i = sums * (keep / divisor)[:, :, None]
     _store_row(y, part_y, row, item, chunks, live, inside_v, there_v, y_i, H * D, b, receivers)
     if rest is not None:
         whole = live & (item >= chunks)
         _store_rest(y, rest, b * receivers + row, H * D, whole, inside_v, there_v, y_i[:, :, None, :])
-    log_sum = (top + tl.log(tl.where(total == 0, 1.0, total)))[:, :, None]
+    log_sum = (top + tl.log(divisor))[:, :, None]
     whole, at = live[None] & (head < H), (b * receivers + row)[None] * H + head
     if part_lse is not None:
         tl.store(part_lse + ((b * chunks + item)[None] * H + head), log_sum, whole & (item < chunks)[None])
