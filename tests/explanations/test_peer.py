@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.apps.command import planted
-from edgewise.explanations.removal import within_reach
 from edgewise.layers import GCN
 
 
-@pytest.mark.parametrize("name", ["wheels", "cliques"])
+@pytest.mark.parametrize("name", planted.MOTIFS)
 def test_planted_motifs_are_found_better_and_faster(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
     from torch_geometric.explain import Explainer, GNNExplainer
@@ -33,22 +32,19 @@ def test_planted_motifs_are_found_better_and_faster(name: str, monkeypatch: pyte
             return self.layers[-1](x, edges)
 
     monkeypatch.setattr(planted, "EXPLAINED", 2)
-    case = planted.planted_motifs(name)
+    case = planted.planted_motifs(name, 200)
     first = case.subjects[0][0]
     peer = Peer([layer for layer in first.model.modules() if isinstance(layer, GCN)]).eval()
     x, edges = first.x, torch.stack([first.edges.senders, first.edges.receivers])
     torch.testing.assert_close(peer(x, edges), first.outputs(), atol=1e-4, rtol=1e-4)
     config: dict[str, Any] = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
     options: dict[str, Any] = {"explanation_type": "model", "edge_mask_type": "object", "node_mask_type": None}
-    explainer = Explainer(peer, GNNExplainer(epochs=200, lr=0.01), model_config=config, **options)
-    torch.manual_seed(0)
-    aucs, seconds = [], 0.0
-    for explained, truth in case.subjects:
-        started = time.perf_counter()
-        mask = explainer(x, edges, index=explained.node).edge_mask
-        seconds += time.perf_counter() - started
-        reach = within_reach(explained)[0]
-        aucs.append(planted.roc_auc(truth[reach], mask[reach]))
     mine = planted.judge(case, "gradient")
-    assert mine["auc"] >= sum(aucs) / len(aucs)
-    assert 5 * mine["seconds"] * len(case.subjects) <= seconds
+    for rate in (0.01, 0.1):  # PyG's default, and the best of three on the seeds 100 and 101
+        explainer = Explainer(peer, GNNExplainer(epochs=100, lr=rate), model_config=config, **options)
+        torch.manual_seed(0)
+        started = time.perf_counter()
+        masks = [explainer(x, edges, index=explained.node).edge_mask for explained, _ in case.subjects]
+        seconds = time.perf_counter() - started
+        assert mine["auc"] >= max(0.95, planted.agreement(case, masks))
+        assert 5 * mine["seconds"] * len(case.subjects) <= seconds

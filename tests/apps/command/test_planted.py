@@ -11,6 +11,7 @@ from edgewise import Graph, aggregate
 from edgewise.apps.command import planted
 from edgewise.apps.command.main import main
 from edgewise.explanations import Explained
+from edgewise.layers import GCN
 
 
 @pytest.mark.parametrize("name", planted.MOTIFS)
@@ -35,9 +36,26 @@ def test_a_method_finds_the_edges_that_a_model_reads() -> None:
     assert judged["auc"] == 1.0 and judged["fidelity"] > 0
 
 
+def test_both_directions_of_a_link_count_as_one() -> None:
+    link = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+    explained = Explained(GCN(1, 1), (link, torch.ones(3, 1)), torch.sum)
+    towards = link.receivers == 0
+    inside = (link.receivers < 2) & (link.senders < 2)
+    case = planted.Case("path", "edges", [(explained, inside)], 1.0)
+    assert planted.agreement(case, [towards.float()]) == 1.0
+
+
+def test_several_seeds_are_one_case() -> None:
+    explained = Explained(GCN(1, 1), (Graph.from_edge_index([[0], [1]], num_nodes=2), torch.ones(2, 1)), (0, 0))
+    parts = [planted.Case("pair", "edges", [(explained, torch.tensor([True]))] * n, n / 2) for n in (1, 2)]
+    whole = planted.together(parts)
+    assert (len(whole.subjects), whole.accuracy, whole.name) == (3, 0.75, "pair")
+
+
 def test_the_command_prints_every_case(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, "STEPS", 40)
     monkeypatch.setattr(planted, "EXPLAINED", 1)
+    monkeypatch.setattr(planted, "SEEDS", (0,))
     monkeypatch.setattr(planted, "EXPLANATIONS", {"attention": None, "leave-one-out": None})
     assert main(["check", "explanations", "--json"]) == 0
     summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
