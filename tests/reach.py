@@ -128,7 +128,9 @@ CONFORMANCE = tuple(
 
 
 ROWS = "tests/layers/test_conformance.py::test_layer_conforms"
-KERNELS = [f"tests/kernels/test_{name}.py" for name in ("random_calls", "extremes", "numerics", "transforms")]
+KERNELS = [
+    f"tests/kernels/test_{name}.py" for name in ("results", "random_calls", "extremes", "numerics", "transforms")
+]
 RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
 SUITES = dict.fromkeys(("models", "tasks", "training", "apps", "configuration", "layers"), RUNS)
 COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]

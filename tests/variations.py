@@ -29,9 +29,13 @@ def others(value: Any) -> Iterator[tuple[str, Any]]:
             yield "negative", -value.abs() - 1
     elif isinstance(value, Graph):
         yield "no edges", value.keep_edges(torch.zeros(value.num_edges, dtype=torch.bool))
-        yield "not square", value.rows(0, value.num_receivers - 1)
-        yield "parallel edges", Graph.from_edge_index(value.edge_index().repeat(1, 2), value.num_senders)
-        yield "loops", value.add_self_loops()
+        yield "a receiver less", value.rows(0, value.num_receivers - 1)
+        yield (
+            "parallel edges",
+            Graph.from_edge_index(value.edge_index().repeat(1, 2), value.num_senders, value.num_receivers),
+        )
+        if value.is_square:
+            yield "loops", value.add_self_loops()
     elif isinstance(value, bool):
         yield str(not value), not value
     elif isinstance(value, int | float):
