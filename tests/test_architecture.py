@@ -31,6 +31,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FLOORS = {
     "errors": 0,
     "files": 0,
+    "tables": 0,
     "memory": 0,
     "configuration": 0,
     "native": 0,

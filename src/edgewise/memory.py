@@ -1,10 +1,11 @@
 """How much memory there is, and a refusal before more of it is asked for."""
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 
-from edgewise.errors import GraphError
+from edgewise.errors import ConfigError, GraphError
 
 SHARE = 0.5  # of the machine's memory, beyond which one value is refused
 LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container, in bytes
@@ -48,3 +49,18 @@ def in_words(size: float) -> str:
             break
         size, unit = size / 1000, larger
     return f"{size:.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
+
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """The number of bytes that a person writes.
+
+    >>> parse_size("2GB"), parse_size("1.5 kB"), parse_size("0")
+    (2000000000, 1500, 0)
+    """
+    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kKMGT]?)B?\s*", text, re.ASCII)
+    if found is None:
+        raise ConfigError(f"{text[:40]!r} is no size: write it as 500MB or 2GB")
+    return int(float(found[1]) * UNITS[found[2].upper()])

@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from safetensors.torch import save
 
 from edgewise.configuration import read_yaml
+from edgewise.graphs import build_store
+from edgewise.graphs.store.layout import check_store
 from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
-from edgewise.tasks.core.table import read_table
+from edgewise.tables.table import pieces, read_table
 from edgewise.tasks.graphs.molecules import molecule
 from edgewise.tasks.graphs.molecules import read_table as read_molecules
 from edgewise.tasks.graphs.musk import read_bags
@@ -122,6 +126,34 @@ def read_columns(path: Path) -> None:
     table.numbers("size")
     for name in table.columns:
         table.texts(name)
+
+
+def read_pieces(path: Path) -> None:
+    for table in pieces(path, ["size"], ["node"], rows=2):
+        table.numbers("size")
+
+
+def read_store(path: Path) -> None:
+    """A store of the file's edges, or with the file as one of its own."""
+    build_store(path.parent / "store", [path])
+
+
+def store_files(folder: Path) -> None:
+    build_store(folder / "store", [([0, 1, 2], [1, 2, 0], None)])
+
+
+def open_store(name: str) -> Callable[[Path, bytes], Any]:
+    def write_and_open(folder: Path, content: bytes) -> Any:
+        (folder / "store" / name).write_bytes(content)
+        return check_store(folder / "store")
+
+    return write_and_open
+
+
+def stored(name: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        store_files(Path(folder))
+        return (Path(folder) / "store" / name).read_bytes()
 
 
 def matlab() -> list[bytes]:
@@ -252,6 +284,18 @@ HARNESSES = {
         file("a.parquet", read_columns),
         lambda: [parquet(kind, size=[1.0, 2.0], node=["a", None]) for kind in ("none", "snappy", "gzip", "zstd")],
     ),
+    "pieces-csv": Harness(file("a.csv", read_pieces), lambda: [b'node,size\n"a, b",1\n\n c ,2.5\n"d",3\n']),
+    "pieces-parquet": Harness(
+        file("a.parquet", read_pieces),
+        lambda: [parquet(kind, size=[1.0, 2.0, 3.0], node=["a", None, "b"]) for kind in ("none", "snappy")],
+    ),
+    "edges-npy": Harness(file("a.npy", read_store), lambda: [npy(np.array([[0, 1, 2], [1, 2, 0]]))]),
+    "edges-safetensors": Harness(
+        file("a.safetensors", read_store),
+        lambda: [save({"edge_index": torch.tensor([[0, 1], [1, 0]]), "edge_attr": torch.ones(2, 3)})],
+    ),
+    "store-manifest": Harness(open_store("manifest.json"), lambda: [stored("manifest.json")], store_files),
+    "store-array": Harness(open_store("senders.safetensors"), lambda: [stored("senders.safetensors")], store_files),
     "nodes": Harness(folder_of(("nodes.csv", "edges.csv"), lambda folder: node_folder(str(folder))), lambda: [NODES]),
     "pickle": Harness(lambda _, content: read_pickle(content, "a.pickle"), pickles),
     "planetoid": Harness(planetoid, graph_pickle, citations),

@@ -36,6 +36,8 @@ from edgewise.graphs.patterns.plane import disc as disc
 from edgewise.graphs.patterns.plane import grid as grid
 from edgewise.graphs.patterns.plane import squares as squares
 from edgewise.graphs.rule import Rule as Rule
+from edgewise.graphs.store.building import build_store as build_store
+from edgewise.graphs.store.opening import Store as Store
 
 PATTERNS: dict[str, Callable[..., Graph]] = {
     name: pattern

@@ -29,6 +29,7 @@ class Adjacency:
     rule: Rule | None
     is_complete: bool  # the rule says that everyone listens to everyone
     is_square: bool  # receivers and senders are the same nodes
+    _compact: tuple[Tensor, Tensor]  # (offsets, senders) of a store, mapped; the senders in as many bits as they need
     _order: Tensor | None  # edge e is edge _order[e] of the caller's
     _definition: tuple[str, ...]  # the names of the fields that were not derived
     _memo: dict[Hashable, Any]
@@ -126,7 +127,7 @@ class Adjacency:
     def _of(
         cls, num_receivers: int, num_senders: int, offset: int = 0, device: torch.device | str = "cpu", **forms: Any
     ) -> Self:
-        """A graph from forms that are known to be right: `rule`, `_ranges`, or `offsets` and `senders`; and `sizes`."""
+        """A graph from forms that are known to be right: `rule`, `_ranges`, `offsets` with `senders` or `_compact`."""
         graph = cls.__new__(cls)
         graph._define(num_receivers, num_senders, offset, device, **forms)
         return graph
@@ -162,6 +163,12 @@ class Adjacency:
     def _has_edges(self) -> bool:
         return "senders" in self.__dict__
 
+    def _check_listing(self) -> None:
+        what = f"listing {self.num_edges:,} edges"
+        if "_compact" in self.__dict__:
+            what += " of a store, whose rows `sample_neighbors` and `rows` read where they lie,"
+        check_fits(LISTED * self.num_edges, what)
+
     @derived
     def offsets(self) -> Tensor:
         """Row offsets [I + 1]: the edges of receiver i are offsets[i], ..., offsets[i + 1] - 1."""
@@ -170,7 +177,9 @@ class Adjacency:
     @derived
     def senders(self) -> Tensor:
         """The sender of each edge [E], ascending inside a receiver's row."""
-        check_fits(LISTED * self.num_edges, f"listing {self.num_edges:,} edges")
+        self._check_listing()
+        if "_compact" in self.__dict__:
+            return self._compact[1].to(torch.int64)
         if self._ranges is not None:
             return lowering.senders_of(*self._ranges, self.num_edges)
         return torch.cat([lowering.senders_of(starts, stops) for starts, stops in self._intervals()])
@@ -178,6 +187,8 @@ class Adjacency:
     @derived
     def receivers(self) -> Tensor:
         """The receiver of each edge [E]."""
+        if "_compact" in self.__dict__:
+            self._check_listing()
         return lowering.receivers_of(self.offsets, self.num_edges)
 
     @derived
@@ -187,6 +198,8 @@ class Adjacency:
             return self.num_receivers * self.num_senders
         if self._has_edges():
             return int(self.senders.shape[0])
+        if "_compact" in self.__dict__:
+            return int(self._compact[1].shape[0])
         if self.rule is not None:
             return lowering.count_edges(self.rule, self.num_receivers, self.num_senders, self.offset)
         return int(self.in_degrees().sum())

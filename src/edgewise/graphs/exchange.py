@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy
@@ -11,6 +12,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError, GraphError, ShapeError, installing
 from edgewise.graphs import checks
 from edgewise.graphs.adjacency import Adjacency
+from edgewise.graphs.store.layout import mapped_edges
 
 if TYPE_CHECKING:
     import networkx
@@ -20,6 +22,32 @@ if TYPE_CHECKING:
 
 class Exchange(Adjacency):
     """Graphs from other libraries, and to them."""
+
+    @classmethod
+    def open(cls, store: Path | str) -> Self:
+        """The graph of a store, mapped: its edges are read where they lie on the disk, when they are needed.
+
+        Errors      DataError: a folder that is no store, or a file of it that is missing or cut short; what would list
+                    all edges of a graph for which there is too little memory is a GraphError
+        Cost        milliseconds, whatever the size; `sample_neighbors` and `rows` read the rows that they need
+        Edge cases  a pickled graph holds the store's path alone
+
+        >>> import tempfile
+        >>> from edgewise.graphs import Graph, build_store
+        >>> store = Path(tempfile.mkdtemp()) / "ring"
+        >>> manifest = build_store(store, [([0, 1, 2], [1, 2, 0], None)])
+        >>> Graph.open(store)
+        Graph(3 receivers, 3 senders, 3 edges)
+        """
+        nodes, offsets, senders = mapped_edges(store)
+        return cls._of(nodes, nodes, offsets=offsets, _compact=(offsets, senders), _store=str(store))
+
+    def __getstate__(self) -> dict[str, Any]:
+        stored = vars(self).get("_store")
+        return super().__getstate__() if stored is None else {"_store": stored}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(vars(self.open(state["_store"])) if "_store" in state and "device" not in state else state)
 
     @classmethod
     def from_networkx(cls, graph: networkx.Graph[Any]) -> Self:

@@ -10,6 +10,7 @@ from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from edgewise import __version__
+from edgewise.apps.command.store import STORE, add_options, store
 from edgewise.errors import ConfigError, EdgewiseError, nearest
 
 Summary = dict[str, Any]  # what --json prints
@@ -192,6 +193,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     check.add_argument("what", metavar="WHAT", choices=what, help=" or ".join(what))
     check.add_argument("model", metavar="MODEL", nargs="?", help="of expressiveness: a name of `edgewise list models`")
     check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
+    add_options(add("store", "build, show or check a graph on disk, larger than memory", STORE))
     add("doctor", "show what is installed and what runs here", DOCTOR)
     return parser, made
 
@@ -323,6 +325,8 @@ def run(args: argparse.Namespace) -> Summary:
 
             where = {"layer": args.layer, "head": args.head, "target": args.target, "out": args.out}
             return explain(args.run, args.input, args.method, **where, accept=args.accept)
+        case "store":
+            return store(args)
         case "doctor":
             from edgewise.apps.command.doctor import doctor
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
+from edgewise.tables.table import lines_of
 from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.table import lines_of
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Graph
+from edgewise.tables.table import Table, find_table, read_table
 from edgewise.tasks.core.splits import SPLITS, Splits, named, shuffled
-from edgewise.tasks.core.table import Table, find_table, read_table
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 
 ARRAYS = ("edge_index", "x", "labels")

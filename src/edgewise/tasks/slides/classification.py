@@ -16,12 +16,12 @@ from edgewise.errors import DataError
 from edgewise.files import cache_path, check_header, read_bytes, reading
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
+from edgewise.tables.table import lines_of
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, HeatMaps, Output, Section
 from edgewise.tasks.core.splits import SPLITS, Split, by_class, cut, named
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.table import lines_of
 from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores

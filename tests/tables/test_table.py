@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgewise.errors import DataError, EdgewiseError, installing
-from edgewise.tasks.core import table
-from edgewise.tasks.core.table import find_table, read_table
+from edgewise.tables import table
+from edgewise.tables.table import find_table, read_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

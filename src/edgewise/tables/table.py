@@ -1,25 +1,29 @@
-"""A table of named columns from a CSV or a Parquet file; what is wrong with it is named by line or row."""
+"""A table of named columns from a CSV or a Parquet file, whole or in pieces; what is wrong is named by line or row."""
 
 import csv
 import io
+import mmap
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import read_bytes, reading
-from edgewise.tasks.core.pages import check_pages
+from edgewise.tables.pages import check_pages
 
 MAX_BYTES = 1 << 28
 MAX_CELLS = 1 << 25  # 8 bytes each; a Parquet file of a few bytes can claim any number of rows
 MAX_ROWS = 1 << 23
 MAX_TEXTS = 1 << 28  # bytes in memory of all texts that differ
 PART = 1 << 16  # numbers that are Python objects at once
+PIECE = 1 << 16  # rows
 ENTRY = 100  # bytes that a text takes beside itself where it is looked up
 LARGEST = float(np.finfo(np.float32).max)
 LONGEST = 1000  # characters of a number
@@ -98,6 +102,24 @@ def read_table(path: Path, needed: Sequence[str], texts: Collection[str] = ()) -
     )
 
 
+def pieces(path: Path, needed: Sequence[str], texts: Collection[str] = (), rows: int = PIECE) -> Iterator[Table]:
+    """The rows of a file of any length, at most so many at a time; columns and errors are those of `read_table`.
+
+    Errors      DataError, too, for a group of rows of a Parquet file that unpacks to more than `check_pages` allows
+    Cost        memory of one piece and, of a Parquet file, of one group of rows
+    """
+    try:
+        with path.open("rb") as file:
+            parts = (
+                _pieces_of_parquet(path, file, needed, rows)
+                if path.suffix == ".parquet"
+                else _pieces_of_csv(path, file, needed, texts, rows)
+            )
+            yield from parts
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
 def _check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:
     if not set(needed) <= set(names) or len(set(names)) < len(names):
         raise DataError(f"{path}: its columns are {', '.join(names)}; expected {', '.join(needed)}, each once")
@@ -116,38 +138,78 @@ def _number(text: str | None) -> float:
         return float("nan")
 
 
-def lines_of(path: Path, content: bytes) -> Iterator[str]:
+def lines_of(path: Path, content: bytes | IO[bytes]) -> Iterator[str]:
     """The lines of a UTF-8 text, each with its end; one that has none for `MAX_LINE` characters is a DataError."""
-    file = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
-    while line := file.readline(MAX_LINE + 1):
-        if len(line) > MAX_LINE:
-            raise DataError(f"{path}: a line is longer than {MAX_LINE:,} characters")
-        yield line
+    file = io.TextIOWrapper(io.BytesIO(content) if isinstance(content, bytes) else content, "utf-8-sig", newline="")
+    try:
+        while line := file.readline(MAX_LINE + 1):
+            if len(line) > MAX_LINE:
+                raise DataError(f"{path}: a line is longer than {MAX_LINE:,} characters")
+            yield line
+    finally:
+        with suppress(ValueError):  # it is closed already
+            file.detach()  # whoever opened the file closes it
 
 
 def _read_csv(path: Path, content: bytes, needed: Sequence[str], texts: Collection[str]) -> Table:
+    parts, rows = list[Table](), 0
+    for part in _pieces_of_csv(path, content, needed, texts, PIECE):
+        parts.append(part)
+        rows += len(part)
+        _check_size(path, rows, len(part.columns))
+    columns: dict[str, Any] = {}
+    for name, first in parts[0].columns.items():
+        of_parts = [part.columns[name] for part in parts]
+        columns[name] = list(chain(*of_parts)) if isinstance(first, list) else np.concatenate(of_parts)
+    lines, wrong = array("q"), dict[str, tuple[int, str]]()
+    for part in parts:
+        for name, (row, cell) in part.wrong.items():
+            wrong.setdefault(name, (len(lines) + row, cell))
+        lines.extend(part.rows[1])
+    return Table(path, columns, ("line", lines), wrong)
+
+
+def _pieces_of_csv(
+    path: Path, content: bytes | IO[bytes], needed: Sequence[str], texts: Collection[str], rows: int
+) -> Iterator[Table]:
+    """At least one table, if only of no rows."""
     with reading(path, "a CSV file"):
         reader = csv.reader(lines_of(path, content), strict=True)
         names = next(reader, [])
         _check_names(path, names, needed)
-        columns: list[Any] = [[] if name in texts else array("d") for name in names]
-        lines, wrong, seen = array("q"), dict[str, tuple[int, str]](), Texts(path)
-        for row in reader:
-            if not row:  # a line with nothing in it is none
-                continue
-            if len(row) != len(names):
-                raise DataError(f"{path}: line {reader.line_num} does not have {len(names)} columns")
-            lines.append(reader.line_num)
-            _check_size(path, len(lines), len(names))
-            for name, column, cell in zip(names, columns, row, strict=True):
-                if isinstance(column, list):
-                    column.append(seen.shared(cell))
+        seen, more, first = Texts(path), True, True
+        while more:
+            cells, lines, more = [], array("q"), False
+            for row in islice(reader, rows):
+                more = True
+                if not row:  # a line with nothing in it is none
                     continue
-                column.append(_number(cell))
-                if not abs(column[-1]) <= LARGEST:
-                    wrong.setdefault(name, (len(lines) - 1, cell))
-    found = {n: c if isinstance(c, list) else np.frombuffer(c) for n, c in zip(names, columns, strict=True)}
-    return Table(path, found, ("line", lines), wrong)
+                if len(row) != len(names):
+                    raise DataError(f"{path}: line {reader.line_num} does not have {len(names)} columns")
+                cells.append(row)
+                lines.append(reader.line_num)
+            if lines or first:
+                columns, wrong = dict[str, Any](), dict[str, tuple[int, str]]()
+                for name, column in zip(names, zip(*cells, strict=True) if cells else [()] * len(names), strict=True):
+                    if name in texts:
+                        columns[name] = list(map(seen.shared, column))
+                        continue
+                    columns[name] = values = _numbers(column)
+                    row_of = np.flatnonzero(~(np.abs(values) <= LARGEST))
+                    if len(row_of):
+                        wrong[name] = int(row_of[0]), column[row_of[0]]
+                yield Table(path, columns, ("line", lines), wrong)
+            first = False
+
+
+def _numbers(cells: Sequence[str]) -> Floats:
+    """The numbers of a CSV file's column, NaN for what is none."""
+    try:
+        if max(map(len, cells), default=0) <= LONGEST:
+            return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        pass
+    return np.fromiter(map(_number, cells), np.float64, len(cells))
 
 
 class Texts:
@@ -174,25 +236,58 @@ def _check_size(path: Path, rows: int, columns: int) -> None:
 
 
 def _read_parquet(path: Path, content: bytes, needed: Sequence[str]) -> Table:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise EdgewiseError(f"{path}: Parquet is read by pyarrow: {installing('parquet')}") from error
     with reading(path, "a Parquet file"):
         check_pages(path, content)
-        file = pq.ParquetFile(pa.BufferReader(content))
-        claimed, names = file.metadata, list(file.schema_arrow.names)
-        _check_names(path, names, needed)
+        kinds, flat, texts, claimed = _checked_parquet(path, content, needed)
         _check_size(path, claimed.num_rows, claimed.num_columns)
-        types = {column.name: column.type for column in file.schema_arrow}
-        # A text that many rows share is in memory once, as in the file; and no list is read.
-        texts = [name for name, kind in types.items() if _is_text(kind)]
-        flat = [name for name, kind in types.items() if kind.num_fields == 0]
-        table = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts).read(flat)
-        columns = {name: str(kind) for name, kind in types.items()}
-        columns |= {name: _values(table[name]) for name in flat}
+        table = _parquet(path).ParquetFile(_buffer(content), read_dictionary=texts).read(flat)
+        columns = kinds | {name: _values(table[name]) for name in flat}
     return Table(path, columns, ("row", range(claimed.num_rows)))
+
+
+def _pieces_of_parquet(path: Path, file: IO[bytes], needed: Sequence[str], rows: int) -> Iterator[Table]:
+    with reading(path, "a Parquet file"), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        check_pages(path, content, by_group=True)
+        kinds, flat, texts, _ = _checked_parquet(path, path, needed)
+        start = 0
+        for batch in _parquet(path).ParquetFile(path, read_dictionary=texts).iter_batches(rows, columns=flat):
+            columns = kinds | {name: _values(_chunked(batch[name])) for name in flat}
+            yield Table(path, columns, ("row", range(start, start + batch.num_rows)))
+            start += batch.num_rows
+
+
+def _checked_parquet(
+    path: Path, content: Any, needed: Sequence[str]
+) -> tuple[dict[str, Any], list[str], list[str], Any]:
+    """Of a file whose pages were checked: its columns' types, those that are no lists, those that are texts, and what
+    it claims to hold."""
+    file = _parquet(path).ParquetFile(_buffer(content))
+    _check_names(path, list(file.schema_arrow.names), needed)
+    types = {column.name: column.type for column in file.schema_arrow}
+    # A text that many rows share is in memory once, as in the file; and no list is read.
+    texts = [name for name, kind in types.items() if _is_text(kind)]
+    flat = [name for name, kind in types.items() if kind.num_fields == 0]
+    return {name: str(kind) for name, kind in types.items()}, flat, texts, file.metadata
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise EdgewiseError(f"{path}: Parquet is read by pyarrow: {installing('parquet')}") from error
+    return pyarrow.parquet
+
+
+def _buffer(content: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.BufferReader(content) if isinstance(content, bytes) else content
+
+
+def _chunked(column: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.chunked_array([column])
 
 
 def _values(column: Any) -> Any:

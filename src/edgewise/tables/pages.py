@@ -1,5 +1,6 @@
 """The headers of a Parquet file's pages: how much they unpack to, before the parser allocates it."""
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ ENCODING, ENCODING_V2 = 2, 4
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 
 Fields = dict[int, Any]
+Bytes = bytes | mmap.mmap
 
 
-def check_pages(path: Path, content: bytes) -> None:
+def check_pages(path: Path, content: Bytes, by_group: bool = False) -> None:
     """Refuse a file whose pages unpack to more than `MAX_UNPACKED`, or are encoded so that texts grow without bound.
 
+    Symbols     by_group = one group of rows is read after the other, so that the bound is that of a group
     Errors      DataError; for what is no Parquet file KeyError, ValueError or IndexError
     Differs     pyarrow's own view of a column is not used: where its statistics are damaged, the process would abort
     Reference   Apache Parquet, parquet.thrift: FileMetaData and PageHeader, in Thrift's compact protocol
@@ -30,8 +33,10 @@ def check_pages(path: Path, content: bytes) -> None:
     if content[-4:] != b"PAR1" or not 0 < length <= min(MAX_FOOTER, len(content) - 8):
         raise ValueError("no footer")
     footer, _ = _struct(content, len(content) - 8 - length, 0)
-    unpacked = 0
-    for about in (column[ABOUT] for group in footer[GROUPS] for column in group[COLUMNS]):
+    unpacked = last = 0
+    for number, about in ((n, column[ABOUT]) for n, group in enumerate(footer[GROUPS]) for column in group[COLUMNS]):
+        if by_group and number != last:
+            last, unpacked = number, 0
         place = min(start for start in (about[FIRST], about.get(DICTIONARY)) if start)
         end = place + about[COMPRESSED]
         while 0 <= place < end:
@@ -44,10 +49,11 @@ def check_pages(path: Path, content: bytes) -> None:
             if DELTA_BYTE_ARRAY in encodings:
                 raise DataError(f"{path}: its size is not known beforehand: write it without DELTA_BYTE_ARRAY")
             if unpacked > MAX_UNPACKED:
-                raise DataError(f"{path}: unpacks to more than the {MAX_UNPACKED:,} bytes that it may have")
+                what = f"its group {number} of rows" if by_group else "it"
+                raise DataError(f"{path}: {what} unpacks to more than the {MAX_UNPACKED:,} bytes that it may have")
 
 
-def _struct(content: bytes, place: int, depth: int) -> tuple[Fields, int]:
+def _struct(content: Bytes, place: int, depth: int) -> tuple[Fields, int]:
     """The numbers, structs and lists of a struct, by field; and where it ends."""
     if depth > MAX_DEPTH:
         raise ValueError(f"more than {MAX_DEPTH} structs in one another")
@@ -63,7 +69,7 @@ def _struct(content: bytes, place: int, depth: int) -> tuple[Fields, int]:
     return fields, place + 1
 
 
-def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
+def _value(content: Bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (TRUE, FALSE):
         return kind == TRUE, place
     if kind == BYTE:
@@ -92,7 +98,7 @@ def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]
     return values, place
 
 
-def _varint(content: bytes, place: int) -> tuple[int, int]:
+def _varint(content: Bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while content[place] & 128:
         value |= (content[place] & 127) << shift
@@ -102,6 +108,6 @@ def _varint(content: bytes, place: int) -> tuple[int, int]:
     return value | content[place] << shift, place + 1
 
 
-def _integer(content: bytes, place: int) -> tuple[int, int]:
+def _integer(content: Bytes, place: int) -> tuple[int, int]:
     value, place = _varint(content, place)
     return (value >> 1) ^ -(value & 1), place

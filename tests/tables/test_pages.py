@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from edgewise.errors import DataError
-from edgewise.tasks.core import pages
-from edgewise.tasks.core.pages import check_pages
+from edgewise.tables import pages
+from edgewise.tables.pages import check_pages
 from fuzz.harnesses import CORPUS
 
 pa = pytest.importorskip("pyarrow")

@@ -1,0 +1,314 @@
+"""What a store is built from: edges and nodes from CSV, Parquet, .npy and safetensors files, some at a time."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import DataError, nearest
+from edgewise.files import check_header, reading
+from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
+from edgewise.tables.table import ENDINGS, Table, pieces
+
+ROWS = 1 << 16  # edges or nodes at once, of a table
+NUMBERS = 1 << 22  # numbers at once, of an array
+ENDS, ABOUT_NODES = ("sender", "receiver"), ("node", "label", "split")
+PARTS = ("train", "valid", "test")
+MAX_CLASSES = 1 << 16
+UNNAMED = "no column 'node' names the nodes, so that the edges' ends are rows, from 0"
+
+
+@dataclass
+class Names:
+    """The nodes' numbers by name: a sorted table of 64-bit hashes, 16 bytes for each node.
+
+    Differs     two different names have one hash with a probability of N² / 2⁶⁵, and are then refused as one
+    """
+
+    parts: list[Array] = field(default_factory=list)
+    hashes: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    numbers: Array = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def add(self, names: Sequence[str]) -> None:
+        self.parts.append(_hashes(names))
+
+    def finish(self) -> int | None:
+        """Sort the table; the number of a node whose name was there before, if there is one."""
+        hashes = np.concatenate([np.empty(0, np.int64), *self.parts])
+        self.parts.clear()
+        self.numbers = hashes.argsort(kind="stable")
+        self.hashes = hashes[self.numbers]
+        twice = np.flatnonzero(self.hashes[1:] == self.hashes[:-1])
+        return int(self.numbers[twice + 1].min()) if len(twice) else None
+
+    def find(self, table: Table, column: str) -> Array:
+        """The nodes that a column names."""
+        names = table.texts(column)
+        hashes = _hashes(names)
+        place = np.searchsorted(self.hashes, hashes).clip(max=max(len(self.hashes) - 1, 0))
+        strange = np.flatnonzero(self.hashes[place] != hashes) if len(self.hashes) else np.arange(len(names))
+        if len(strange):
+            raise DataError(f"{table.at(int(strange[0]))}: there is no node {names[strange[0]][:40]!r}")
+        return self.numbers[place]
+
+
+def _hashes(names: Sequence[str]) -> Array:
+    return np.fromiter(map(hash, names), np.int64, len(names))  # SipHash with a key of this process
+
+
+def edges_of(path: Path, names: Names | None) -> Iterator[tuple[Array, Array, Array | None]]:
+    """(senders, receivers, attributes [*, D]) of a file, some edges at a time.
+
+    A table has the columns `sender` and `receiver`, and its other columns are attributes; an array is [2, E] (senders,
+    receivers) or [E, 2]; a safetensors file has `edge_index` [2, E] and, if there are, `edge_attr` [E, D].
+    """
+    if path.suffix in ENDINGS:
+        for table in pieces(path, ENDS, ENDS if names else (), ROWS):
+            rest = [column for column in table.columns if column not in ENDS]
+            e = np.stack([table.numbers(column) for column in rest], 1).astype(np.float32) if rest else None
+            ends = [names.find(table, end) if names else _numbered(table, end) for end in ENDS]
+            yield ends[0], ends[1], e
+        return
+    if names:
+        raise DataError(f"{path}: an array's ends are numbers, and the nodes have names: leave out their column 'node'")
+    arrays = arrays_of(path)
+    index = arrays.get("edge_index", arrays.get(""))
+    known = [name for name in arrays if name in ("", "edge_index", "edge_attr")]
+    if index is None or index.dtype.is_floating_point or len(index.shape) != 2 or 2 not in index.shape:
+        raise DataError(f"{path}: edges must be integers [2, E] or [E, 2], as `edge_index`; it has {_listed(arrays)}")
+    if len(known) < len(arrays):
+        raise DataError(f"{path}: nothing reads {', '.join(sorted(set(arrays) - set(known)))}: leave it out")
+    attributes = arrays.get("edge_attr")
+    sides = _sides(index)
+    if attributes is not None and attributes.shape[0] != sides[0].shape[0]:
+        raise DataError(f"{path}: edge_attr has {attributes.shape[0]:,} rows for {sides[0].shape[0]:,} edges")
+    step = NUMBERS // (1 if attributes is None else 1 + attributes.row_bytes // 4)
+    for first in range(0, sides[0].shape[0], step):
+        last = min(first + step, sides[0].shape[0])
+        ends = [as_array(side.rows(first, last)) for side in sides]
+        if len(sides) == 1:
+            ends = [ends[0][:, 0], ends[0][:, 1]]
+        e = None if attributes is None else attributes.rows(first, last).float().reshape(last - first, -1).numpy()
+        for end in ends:
+            if (wrong := np.flatnonzero((end < 0) | (end > MAX_NODES))).size:
+                raise DataError(f"{path}: edge {first + wrong[0]:,} has an end {end[wrong[0]]}: nodes count from 0")
+        yield ends[0], ends[1], e
+
+
+def _sides(index: Stored) -> list[Stored]:
+    """Senders and receivers of [2, E] apart; [E, 2] as it is."""
+    if index.shape[0] != 2:
+        return [index]
+    size = index.shape[1] * index.dtype.itemsize
+    return [Stored(index.path, index.dtype, index.shape[1:], index.start + n * size) for n in range(2)]
+
+
+def _numbered(table: Table, column: str) -> Array:
+    numbers = table.numbers(column)
+    wrong = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers > MAX_NODES))
+    if len(wrong):
+        raise DataError(f"{table.at(int(wrong[0]))}: {column} is {numbers[wrong[0]]:g}; {UNNAMED}")
+    return numbers.astype(np.int64)
+
+
+class NodeColumns:
+    """Collects what is known of the nodes: features and names on the disk, labels and parts in memory."""
+
+    def __init__(self, folder: Path, dtype: torch.dtype | None) -> None:
+        self.folder, self.dtype, self.count = folder, dtype, 0
+        self.x: Writer | None = None
+        self.features: tuple[str, ...] = ()
+        self.names: Names | None = None
+        self.texts: tuple[Writer, Writer] | None = None
+        self.text_end = 0
+        self.classes: dict[str, int] = {}
+        self.labels: list[Array] = []
+        self.splits: list[Array] = []
+        self.kinds: set[str] = set()
+
+    def read(self, path: Path) -> None:
+        """All nodes of a file, after those of the files before.
+
+        A table's columns are `node` (names), `label` (empty: unknown), `split` and features; an array is x [N, C]; a
+        safetensors file has `x` and, if there are, `labels` [N] (-1: unknown) and masks `train`, `valid`, `test` [N].
+        """
+        if path.suffix in ENDINGS:
+            for table in pieces(path, (), ABOUT_NODES, ROWS):
+                self._add_rows(table)
+            return
+        arrays = {name or "x": array for name, array in arrays_of(path).items()}
+        if "x" not in arrays or len(arrays["x"].shape) != 2 or {*arrays} - {"x", "labels", *PARTS}:
+            raise DataError(f"{path}: nodes are x [N, C], labels, train, valid and test [N]; it has {_listed(arrays)}")
+        count, width = arrays["x"].shape
+        for name in arrays.keys() - {"x"}:
+            if arrays[name].shape != (count,) or arrays[name].dtype.is_floating_point:
+                raise DataError(f"{path}: {name} must be whole numbers [{count}], not {_listed(arrays)}")
+        step = NUMBERS // max(1, width)
+        for first in range(0, count, step):
+            last = min(first + step, count)
+            self.add({name: array.rows(first, last) for name, array in arrays.items()}, str(path))
+
+    def add(self, rows: Mapping[str, Tensor], where: str) -> None:
+        """The next nodes: their features x [n, C] and, if there are, labels [n] and masks [n] of each part."""
+        self._has({*rows}, where)
+        if not {"x"} <= {*rows} <= {"x", "labels", *PARTS}:
+            raise DataError(f"{where}: nodes are x, labels, train, valid and test, not {', '.join(rows)}")
+        self._add_features(rows["x"], where)
+        if "labels" in rows:
+            self.labels.append(rows["labels"].numpy().clip(min=-1).astype(np.int32))
+        self._add_splits({part: rows[part].numpy() != 0 for part in PARTS if part in rows}, len(rows["x"]), where)
+
+    def _add_features(self, rows: Tensor, where: str) -> None:
+        """Features of the next nodes, which must be finite in the type that is stored."""
+        if self.x is None:
+            self.dtype = self.dtype or (rows.dtype if rows.dtype in STORED_FEATURES else torch.float32)
+            self.x = Writer(self.folder, "x", self.dtype, (rows.shape[1],))
+        if rows.shape[1:] != self.x.row_shape:
+            raise DataError(f"{where}: {rows.shape[1]} features for a node, and {self.x.row_shape[0]} before")
+        stored = rows.to(self.x.dtype)
+        fits = torch.isfinite(stored) if stored.dtype.is_floating_point else stored == rows
+        if not bool(fits.all()):
+            row, column = (~fits).nonzero()[0].tolist()
+            name = str(self.x.dtype).removeprefix("torch.")
+            raise DataError(f"{where}: node {self.count + row:,}, feature {column} is {rows[row, column]:g}: no {name}")
+        self.x.write(stored)
+        self.count += len(rows)
+
+    def _add_rows(self, table: Table) -> None:
+        features = tuple(column for column in table.columns if column not in ABOUT_NODES)
+        self._has({*table.columns} & {*ABOUT_NODES} | {"x" for _ in features}, str(table.path))
+        if features != (self.features or features):
+            raise DataError(f"{table.path}: its features are {', '.join(features)}; before: {', '.join(self.features)}")
+        self.features = features
+        before = self.count
+        if features:
+            numbers = np.stack([table.numbers(column) for column in features], 1).astype(np.float32)
+            self._add_features(torch.from_numpy(numbers), str(table.path))
+        else:
+            self.count += len(table)
+        if "node" in table.columns:
+            self._add_names(table.texts("node"))
+        if "label" in table.columns:
+            self.labels.append(self._classes(table))
+        if "split" in table.columns:
+            self._add_named_splits(table, before)
+
+    def _has(self, kinds: set[str], where: str) -> None:
+        if self.kinds and kinds != self.kinds:
+            raise DataError(
+                f"{where}: it has {', '.join(sorted(kinds))}, and the file before {', '.join(sorted(self.kinds))}"
+            )
+        self.kinds = kinds
+
+    def _add_names(self, names: list[str]) -> None:
+        if self.names is None or self.texts is None:
+            self.names = Names()
+            self.texts = Writer(self.folder, "names", torch.uint8), Writer(self.folder, "name_ends", torch.int64)
+        self.names.add(names)
+        content = [name.encode() for name in names]
+        ends = torch.tensor([len(text) for text in content], dtype=torch.int64).cumsum(0) + self.text_end
+        self.text_end = int(ends[-1]) if len(ends) else self.text_end
+        joined = b"".join(content)
+        self.texts[0].write(torch.frombuffer(bytearray(joined), dtype=torch.uint8) if joined else torch.empty(0))
+        self.texts[1].write(ends)
+
+    def _classes(self, table: Table) -> Array:
+        labels = table.texts("label")
+        for label in set(labels) - {"", *self.classes}:
+            self.classes[label] = len(self.classes)
+        if len(self.classes) > MAX_CLASSES:
+            raise DataError(f"{table.path}: over {MAX_CLASSES:,} labels that differ: classes are few, and repeat")
+        number_of = self.classes | {"": -1}
+        return np.fromiter((number_of[label] for label in labels), np.int32, len(labels))
+
+    def _add_named_splits(self, table: Table, before: int) -> None:
+        code = {"": 0} | {part: number for number, part in enumerate(PARTS, start=1)}
+        given = table.texts("split")
+        for row, name in enumerate(given):
+            if name not in code:
+                raise DataError(
+                    f"{table.at(row)}: the split {name[:40]!r} is none of {', '.join(PARTS)}{nearest(name, PARTS)}"
+                )
+        self.splits.append(np.fromiter((code[name] for name in given), np.int8, len(given)))
+
+    def _add_splits(self, masks: dict[str, Array], count: int, where: str) -> None:
+        if masks and len(masks) < len(PARTS):
+            raise DataError(f"{where}: it has {', '.join(masks)} of the masks train, valid and test: give all or none")
+        if masks:
+            code = np.zeros(count, np.int8)
+            for number, part in enumerate(PARTS, start=1):
+                code[masks[part]] = number
+            self.splits.append(code)
+
+    def finish(self) -> tuple[dict[str, Stored], tuple[str, ...]]:
+        """The arrays that are complete now, and the names of the classes, in order."""
+        done = [writer for writer in (self.x, *(self.texts or ())) if writer is not None]
+        if self.names is not None and (twice := self.names.finish()) is not None:
+            raise DataError(f"node {twice:,}: its name is that of a node before")
+        classes = tuple(sorted(self.classes))
+        if self.labels:
+            labels = torch.from_numpy(np.concatenate(self.labels))
+            if classes:  # in the order of their names, whatever the files' order
+                number_of = {label: number for number, label in enumerate(classes)}
+                place = torch.tensor([*map(number_of.__getitem__, self.classes), -1])
+                labels = place[labels.long()]
+            done.append(Writer(self.folder, "labels", torch.int32))
+            done[-1].write(labels)
+            if not classes:
+                classes = tuple(f"class {number}" for number in range(int(labels.max()) + 1 if len(labels) else 0))
+        if self.splits:
+            code = np.concatenate(self.splits)
+            for number, part in enumerate(PARTS, start=1):
+                done.append(Writer(self.folder, part, torch.int64))
+                done[-1].write(torch.from_numpy(np.flatnonzero(code == number)))
+        return {writer.name: writer.finish() for writer in done}, classes
+
+
+STORED_FEATURES = (torch.float32, torch.float16, torch.bfloat16, torch.int8)
+
+
+def arrays_of(path: Path) -> dict[str, Stored]:
+    """The arrays of a .npy file (under the name "") or of a safetensors file, where they lie.
+
+    Errors      DataError: another kind of file, one that is damaged or promises more than it holds, or objects
+    """
+    with reading(path, "a .npy or safetensors file with numbers"), path.open("rb") as file:
+        size = path.stat().st_size
+        if path.suffix == ".npy":
+            major, _ = np.lib.format.read_magic(file)
+            header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+            shape, by_column, dtype = header(file)
+            kind = torch.from_numpy(np.empty(0, dtype)).dtype
+            if by_column and len(shape) > 1:
+                raise ValueError("its columns lie one after the other: write it in C order")
+            found = {"": Stored(path, kind, shape, file.tell())}
+        elif path.suffix == ".safetensors":
+            start = file.read(8)
+            check_header(start)
+            length = int.from_bytes(start, "little")
+            parts = json.loads(file.read(length))
+            parts.pop("__metadata__", None)
+            found = {name: _part(path, known, 8 + length) for name, known in parts.items()}
+        else:
+            raise DataError(f"{path}: files end in .csv, .parquet, .npy or .safetensors")
+        for name, array in found.items():
+            if array.start + array.nbytes > size:
+                raise ValueError(f"{name} promises {list(array.shape)} in {size:,} bytes")
+    return found
+
+
+def _part(path: Path, known: dict[str, Any], start: int) -> Stored:
+    shape, (first, last) = tuple(map(int, known["shape"])), known["data_offsets"]
+    array = Stored(path, TYPES[known["dtype"]], shape, start + int(first))
+    if min(shape, default=0) < 0 or first < 0 or last - first != array.nbytes:
+        raise ValueError(f"an array of shape {shape} in {last - first} bytes")
+    return array
+
+
+def _listed(arrays: dict[str, Stored]) -> str:
+    return ", ".join(f"{name} {list(array.shape)} {array.dtype}".strip() for name, array in arrays.items()) or "nothing"

@@ -1,0 +1,37 @@
+"""Small graphs on disk for tests: edges in any order, with hubs, parallel edges and nodes without any."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgewise import Graph
+from edgewise.graphs import build_store
+
+NODES, EDGES = 500, 3000
+
+
+def edge_list(seed: int = 0) -> tuple[Any, Any, Any]:
+    """senders, receivers, and two numbers for each edge."""
+    draw = np.random.default_rng(seed)
+    senders, receivers = draw.integers(0, NODES, EDGES), (draw.random(EDGES) ** 3 * NODES).astype(np.int64)
+    return senders, receivers, draw.random((EDGES, 2), dtype=np.float32)
+
+
+def in_memory(seed: int = 0) -> Graph:
+    senders, receivers, _ = edge_list(seed)
+    return Graph.from_edge_index(np.stack([senders, receivers]), NODES)
+
+
+def labelled(folder: Path, dtype: torch.dtype | None = None) -> Path:
+    """A store with features, labels, parts and attributes of edges."""
+    senders, receivers, e = edge_list()
+    draw = torch.Generator().manual_seed(1)
+    nodes = {
+        "x": torch.randn(NODES, 6, generator=draw),
+        "labels": torch.arange(NODES) % 3,
+        **{part: torch.arange(NODES) % 4 == n for n, part in enumerate(("train", "valid", "test"))},
+    }
+    build_store(folder, [(senders, receivers, e)], [nodes], features=dtype)
+    return folder

@@ -1,0 +1,208 @@
+"""Stores built from every kind of file against graphs in memory; what is refused; a build that is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from edgewise import Graph
+from edgewise.errors import DataError
+from edgewise.graphs import Store, build_store
+from edgewise.graphs.store import sorting
+from edgewise.graphs.store.layout import check_store
+from graphs.store.stores import EDGES, NODES, edge_list, in_memory
+
+
+@pytest.fixture
+def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges go through the disk, a few hundred at a time."""
+
+    class Small(sorting.EdgeSorter):
+        def __init__(self, folder: Path, memory: int, width: int = 0) -> None:
+            super().__init__(folder, 0, width)
+
+    monkeypatch.setattr(sorting, "LEAST", 400)
+    monkeypatch.setattr("edgewise.graphs.store.building.EdgeSorter", Small)
+
+
+def written(folder: Path, kind: str) -> list[Path]:
+    """The edges in two files of a kind."""
+    senders, receivers, e = edge_list()
+    paths = []
+    for number, part in enumerate((slice(0, 1000), slice(1000, None))):
+        path = folder / f"edges-{number}.{kind.removeprefix('columns-')}"
+        paths.append(path)
+        index = np.stack([senders[part], receivers[part]])
+        if kind == "npy":
+            np.save(path, index)
+        elif kind == "columns-npy":
+            np.save(path, np.ascontiguousarray(index.T, np.int32))
+        elif kind == "safetensors":
+            save_file({"edge_index": torch.tensor(index), "edge_attr": torch.tensor(e[part])}, path)
+        elif kind == "csv":
+            rows = zip(*index.tolist(), *e[part].T.tolist(), strict=True)
+            path.write_text("sender,receiver,a,b\n" + "".join(f"{s},{r},{a!r},{b!r}\n" for s, r, a, b in rows))
+        else:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            columns = {"sender": index[0], "receiver": index[1], "a": e[part, 0], "b": e[part, 1]}
+            pq.write_table(pa.table(columns), path, row_group_size=300)
+    return paths
+
+
+@pytest.mark.usefixtures("small_runs")
+@pytest.mark.parametrize("kind", ["npy", "columns-npy", "safetensors", "csv", "parquet"])
+def test_edges_of_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    manifest = build_store(tmp_path / "store", written(tmp_path, kind), NODES)
+    assert manifest == check_store(tmp_path / "store")
+    store, expected = Store.open(tmp_path / "store"), in_memory()
+    assert store.graph == expected
+    assert ("e" in manifest.arrays) == (kind not in ("npy", "columns-npy"))
+    if store.e is not None:
+        torch.testing.assert_close(store.e.rows(0, EDGES), expected.sort_edges(torch.tensor(edge_list()[2])))
+    assert not list(tmp_path.glob(".writing*")) and not list((tmp_path / "store").glob("*.part"))
+
+
+@pytest.mark.usefixtures("small_runs")
+def test_both_ways_each_once(tmp_path: Path) -> None:
+    senders, receivers, _ = edge_list()
+    build_store(tmp_path / "store", [(senders, receivers, None)], NODES + 9, undirected=True)
+    expected = Graph.from_edge_index(np.stack([senders, receivers]), NODES + 9).symmetrise()
+    assert Graph.open(tmp_path / "store") == expected
+
+
+def test_the_arrays_are_plain_safetensors(tmp_path: Path) -> None:
+    senders, receivers, _ = edge_list()
+    build_store(tmp_path / "store", [(senders, receivers, None)])
+    offsets = load_file(tmp_path / "store" / "offsets.safetensors")["offsets"]
+    assert offsets.equal(Graph.from_edge_index(np.stack([senders, receivers]), len(offsets) - 1).offsets)
+
+
+def test_nodes_with_names_labels_parts_and_features(tmp_path: Path) -> None:
+    (tmp_path / "n1.csv").write_text("node,label,split,size,age\nzoë,b,train,1,2\n7,,,3,4\n")
+    (tmp_path / "n2.csv").write_text('node,label,split,size,age\n"a, b",a,test,5,6\n')
+    (tmp_path / "e.csv").write_text('sender,receiver\n"a, b",7\nzoë,7\n7,zoë\n')
+    build_store(tmp_path / "store", [tmp_path / "e.csv"], [tmp_path / "n1.csv", tmp_path / "n2.csv"])
+    store = Store.open(tmp_path / "store")
+    assert store.graph.edge_index().tolist() == [[1, 0, 2], [0, 1, 1]]
+    assert store.x is not None and store.x.rows(1, 3).tolist() == [[3, 4], [5, 6]]
+    labels, test = store.labels(), store.nodes_of("test")
+    assert labels is not None and labels.tolist() == [1, -1, 0]
+    assert test is not None and test.tolist() == [2]
+    assert (store.manifest.classes, store.manifest.features) == (("a", "b"), ("size", "age"))
+    assert [store.name(node) for node in range(3)] == ["zoë", "7", "a, b"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8])
+def test_features_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
+    x = torch.randint(-99, 99, (40, 3), generator=torch.Generator().manual_seed(0)).float()
+    save_file({"x": x, "labels": torch.arange(40)}, tmp_path / "nodes.safetensors")
+    build_store(tmp_path / "store", [([0], [1], None)], [tmp_path / "nodes.safetensors"], features=dtype)
+    store = Store.open(tmp_path / "store")
+    assert store.x is not None and store.x.dtype == dtype
+    assert store.x.rows(0, 40).equal(x.to(dtype))
+    assert store.x.mapped().equal(x.to(dtype))
+    assert store.manifest.classes[-1] == "class 39"
+
+
+WRONG: list[tuple[dict[str, str], str]] = [
+    ({"e.csv": "sender,receiver\n0,9\n"}, "edge 0: receiver 9 is out of range: there are 3 nodes"),
+    ({"e.csv": "sender,receiver\n0,1\n0.5,1\n"}, "e.csv: line 3: sender is 0.5; no column 'node' names"),
+    ({"e.csv": "sender\n0\n"}, "e.csv: its columns are sender; expected sender, receiver"),
+    ({"e.csv": "sender,receiver\n0,1\n", "f.csv": "sender,receiver,w\n0,1,2\n"}, "edge 1: 1 attributes, and 0 before"),
+    ({"n.csv": "size\n1\nx\n3\n"}, "n.csv: line 3: size is 'x', not a finite number"),
+    ({"n.csv": "size\n1\n2\n3\n", "o.csv": "size,age\n1,2\n"}, "o.csv: its features are size, age; before: size"),
+    ({"n.csv": "node\na\nb\nc\n"}, "e.csv: line 2: there is no node '0'"),
+    ({"n.csv": "node\na\nb\na\n"}, "node 2: its name is that of a node before"),
+    ({"n.csv": "label,split\nu,train\nv,trian\nw,\n"}, "n.csv: line 3: the split 'trian' is none of"),
+    ({"e.txt": ""}, "e.txt: files end in .csv, .parquet, .npy or .safetensors"),
+    ({"missing": "e.npy"}, "e.npy: not a .npy or safetensors file with numbers"),
+]
+
+
+@pytest.mark.parametrize(("files", "message"), WRONG, ids=[message[:30] for _, message in WRONG])
+def test_what_is_refused(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    absent = files.get("missing")
+    files = {"e.csv": "sender,receiver\n0,1\n", "n.csv": "size\n1\n2\n3\n"} | files
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    edges = [tmp_path / name for name in ("e.csv", "f.csv", "e.txt") if name in files]
+    nodes = [tmp_path / name for name in ("n.csv", "o.csv") if name in files]
+    with pytest.raises(DataError) as caught:
+        build_store(tmp_path / "store", edges if absent is None else [tmp_path / absent], nodes)
+    assert message in str(caught.value)
+    assert {path.name for path in tmp_path.iterdir()} == {*files}  # nothing is left behind
+
+
+def test_a_store_is_not_overwritten_and_features_must_fit_their_type(tmp_path: Path) -> None:
+    build_store(tmp_path / "store", [([0], [1], None)])
+    with pytest.raises(DataError, match="is there already"):
+        build_store(tmp_path / "store", [([0], [1], None)])
+    nodes = [{"x": torch.tensor([[1.0], [1e6]])}]
+    with pytest.raises(DataError, match=r"nodes\[0\]: node 1, feature 0 is 1e\+06: no float16"):
+        build_store(tmp_path / "other", [([0], [1], None)], nodes, features=torch.float16)
+    with pytest.raises(DataError, match="no int8"):
+        build_store(tmp_path / "other", [([0], [1], None)], [{"x": torch.tensor([[0.5]] * 2)}], features=torch.int8)
+    with pytest.raises(DataError, match="64 MB or more"):
+        build_store(tmp_path / "other", [([0], [1], None)], memory=1000)
+
+
+def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("edgewise.graphs.store.layout.Writer.finish", full)
+    with pytest.raises(DataError, match=r"cannot write the store .*: No space left on device"):
+        build_store(tmp_path / "store", [([0], [1], None)])
+    assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import sys, numpy as np
+from edgewise.graphs import build_store
+def edges():
+    for number in range(40):
+        yield np.arange(20000) % 997, np.arange(20000) * 31 % 1000, None
+print("ready", flush=True)
+build_store(sys.argv[1], edges(), 1000, memory=64 << 20)
+"""
+
+
+def kill_builds(folder: Path, times: int, seed: int) -> set[bool]:
+    """Kill a build at random moments; each leaves no store or a whole one. Which of the two there were."""
+    draw, found = np.random.default_rng(seed), set()
+    for number in range(times):
+        store = folder / f"store-{number}"
+        process = subprocess.Popen([sys.executable, "-c", KILLED, store], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(draw.uniform(0, 0.25))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        found.add(store.exists())
+        if store.exists():
+            assert check_store(store).edges == 800_000
+        else:
+            build_store(store, [([0], [1], None)])  # what was left half does not stand in the way
+    return found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_build_that_is_killed_leaves_no_store_or_a_whole_one(tmp_path: Path) -> None:
+    kill_builds(tmp_path, 1, seed=0)
+
+
+@pytest.mark.endurance
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_twenty_builds_that_are_killed(tmp_path: Path) -> None:
+    assert kill_builds(tmp_path, 20, seed=1)

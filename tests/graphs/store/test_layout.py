@@ -1,0 +1,124 @@
+"""A store that was cut short, changed or written by somebody else is an error that names the file."""
+
+import json
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import Graph
+from edgewise.errors import DataError, GraphError
+from edgewise.graphs.store.layout import START, check_store
+from graphs.store.stores import in_memory, labelled
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return labelled(tmp_path / "store")
+
+
+def changed(path: Path, place: int, content: bytes) -> None:
+    before = path.read_bytes()
+    path.write_bytes(before[:place] + content + before[place + len(content) :])
+
+
+def test_a_graph_is_mapped_and_pickled_by_its_path(store: Path) -> None:
+    graph = Graph.open(store)
+    assert graph == in_memory()
+    state = pickle.dumps(Graph.open(store))
+    assert len(state) < 1000
+    assert pickle.loads(state) == graph  # noqa: S301 - our own
+    assert graph.rows(3, 8) == in_memory().rows(3, 8)
+
+
+def test_opening_reads_no_edges(store: Path) -> None:
+    began = time.perf_counter()
+    graph = Graph.open(store)
+    assert graph.num_edges == 3000
+    assert "senders" not in vars(graph)
+    assert time.perf_counter() - began < 0.5
+
+
+def test_what_lists_all_edges_of_a_huge_graph_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgewise.memory.machine", lambda: 100_000)
+    for verb in (Graph.edge_index, Graph.symmetrise, Graph.transpose, Graph.dense_mask, Graph.out_degrees):
+        graph = Graph.open(store)
+        with pytest.raises(GraphError, match=r"3,000 edges of a store|a mask of"):
+            verb(graph)
+    assert Graph.open(store).rows(0, 2).num_edges > 0
+    assert int(Graph.open(store).in_degrees().sum()) == 3000
+
+
+def test_a_write_is_noticed_and_stays_in_this_process(store: Path) -> None:
+    graph = Graph.open(store)
+    graph.offsets[3] += 1
+    with pytest.raises(GraphError, match="written in place"):
+        graph.check_unwritten()
+    check_store(store)
+
+
+def test_what_is_damaged_is_named(store: Path) -> None:
+    path = store / "senders.safetensors"
+    content = path.read_bytes()
+    for broken, message in {
+        content[:-4]: r"senders\.safetensors: .* bytes instead of",
+        content[:100]: "its header is not what the manifest says",
+        b"\0" * len(content): "its header is not what the manifest says",
+    }.items():
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=message):
+            Graph.open(store)
+    path.write_bytes(content)
+    changed(path, START + 8, b"\x01")
+    Graph.open(store)  # only `check` reads it all
+    with pytest.raises(DataError, match=r"senders\.safetensors is damaged"):
+        check_store(store)
+    changed(path, START + 8, (500).to_bytes(4, "little"))
+    with pytest.raises(DataError, match="a sender that is none of 500 nodes"):
+        check_store(store)
+    path.write_bytes(content)
+    changed(store / "offsets.safetensors", START + 8, (2999).to_bytes(8, "little"))
+    with pytest.raises(DataError, match="offsets that fall"):
+        check_store(store)
+    changed(store / "offsets.safetensors", START, (1).to_bytes(8, "little"))
+    with pytest.raises(DataError, match="lead from 1 to 3000"):
+        Graph.open(store)
+    path.unlink()
+    with pytest.raises(DataError, match=r"senders\.safetensors: not an array of this store"):
+        Graph.open(store)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layout": 9}, "its layout is 9, and this version reads 1"),
+        ({"format": "other"}, "this version reads"),
+        ({"nodes": 3}, "its offsets do not fit 3 nodes"),
+        ({"edges": "many"}, "invalid literal"),
+        ({"arrays": {}}, "its offsets do not fit"),
+        ({"arrays": {"../x": {"dtype": "I64", "shape": [1], "sha256": ""}}}, "an array '../x'"),
+        ({"arrays": {"x": {"dtype": "I64", "shape": [-1], "sha256": ""}}}, "an array 'x' of shape"),
+        ({"arrays": {"x": {"dtype": "I65", "shape": [1], "sha256": ""}}}, "I65"),
+    ],
+)
+def test_a_manifest_of_somebody_else(store: Path, change: dict[str, object], message: str) -> None:
+    path = store / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=message):
+        Graph.open(store)
+
+
+def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is no store: it has no manifest\.json"):
+        Graph.open(tmp_path)
+
+
+def test_a_store_without_edges(tmp_path: Path) -> None:
+    from edgewise.graphs import build_store
+
+    build_store(tmp_path / "store", [], 4)
+    graph = Graph.open(tmp_path / "store")
+    assert (graph.num_receivers, graph.num_edges) == (4, 0)
+    assert graph.edge_index().equal(torch.empty(2, 0, dtype=torch.int64))
