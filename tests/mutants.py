@@ -4,8 +4,8 @@ Draws mutants of src/edgewise with cosmic-ray, writes each into a copy of the tr
 mirrored test file (the folder's tests where there is none), those that import the module by name or mirror one that
 does, the docstrings' examples, and the suites of its part. A mutant that fails a test, crashes or hangs is killed.
 Prints each survivor as a diff, and the score of each part. Each mutant runs in a fork of this process, which has
-imported PyTorch and nothing of Edgewise. Not drawn, as no test can tell: annotations, `strict=True`, `is` for `==`.
-Needs cosmic-ray.
+imported PyTorch and nothing of Edgewise. Not drawn, as no test can tell: annotations, `strict=True`, `is` for `==`, and
+`@staticmethod` of an autograd function, which PyTorch reads from the class. Needs cosmic-ray.
 """
 
 import argparse
@@ -43,6 +43,11 @@ SAME = (
 SWAPS = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_FloorDiv Pow_Mul BitAnd_BitOr BitOr_BitAnd LShift_RShift"
 
 
+def last_name(node: ast.expr) -> str:
+    """What follows the last dot."""
+    return ast.unparse(node).rpartition(".")[2]
+
+
 @cache
 def places(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
     """The mutations at each place: the name of cosmic-ray's operator, and which of its occurrences."""
@@ -50,9 +55,13 @@ def places(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
     from cosmic_ray.operators.provider import OperatorProvider
 
     text, operators, found = path.read_text(encoding="utf-8"), OperatorProvider(), {}
-    left_out = [getattr(node, name, None) for node in ast.walk(ast.parse(text)) for name in ("annotation", "returns")]
-    left_out += [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.keyword) and n.arg == "strict"]
+    every = list(ast.walk(ast.parse(text)))
+    left_out = [getattr(node, name, None) for node in every for name in ("annotation", "returns")]
+    left_out += [node.value for node in every if isinstance(node, ast.keyword) and node.arg == "strict"]
+    functions = [node for node in every if isinstance(node, ast.ClassDef) and "Function" in map(last_name, node.bases)]
+    decorators = [d for node in functions for method in ast.walk(node) for d in getattr(method, "decorator_list", [])]
     spans = [((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)) for node in left_out if node]
+    spans += [((d.lineno, d.col_offset - 1), (d.end_lineno, d.end_col_offset)) for d in decorators]  # with the @
     nodes = list(ast_nodes(get_ast(text)))
     for name in operators:
         kind, _, swap = name.partition("_")

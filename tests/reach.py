@@ -140,6 +140,7 @@ SUITES |= {
     "graphs": ["tests/graphs/test_results.py", *KERNELS, OUTPUTS, ROWS],
     "kernels": [*COSTS, *KERNELS, OUTPUTS, ROWS],
 }
+CARD = SOURCE / "edgewise" / "kernels" / "backends" / "cuda"
 FEW = 6  # modules that import a file: then their tests are close to it as well
 
 
@@ -159,6 +160,8 @@ def closest(path: Path) -> list[str]:
     sources = [one for one in sorted((SOURCE / "edgewise").rglob("*.py")) if one.name != "__init__.py"]
     importers = [mirror(one) for one in sources if name in imports(one)]
     chosen += [test for test in importers if len(importers) <= FEW and test.is_file()]
+    if CARD in path.parents:  # whose kernels the tests of every backend on a GPU run
+        chosen += sorted((TESTS / "kernels" / "backends" / "cuda").glob("test_*.py"))
     rows = [f"{ROWS}[{layer}]" for layer in layers_of(path) if layer in exports("edgewise.layers")]
     files = [str(one.relative_to(ROOT)) for one in (*chosen, path)]
     return list(dict.fromkeys([*files, *rows, *SUITES.get(part(path), [])]))

@@ -96,7 +96,7 @@ def save(device: str, measured: dict[str, Machine]) -> None:
     MACHINES.update(measured)
     content = {kind: asdict(machine) for kind, machine in measured.items()}
     with suppress(OSError), whole(file_of(device)) as part:  # what cannot be cached is measured again
-        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(content), encoding="utf-8")
 
 
 def load(device: str = "cpu") -> None:

@@ -163,3 +163,30 @@ def test_it_gathers_less_where_neighbours_share_neighbours():
 def test_on_the_cpu_it_runs_only_by_name():
     assert BACKENDS["bitmap"].devices == ("cuda",)
     assert plan(complete(64), heads=1, channels=16).choice != "bitmap"
+
+
+@pytest.mark.parametrize(
+    "graph", [random_graph(200, 150, 900).coalesce(), window(200, 3), complete(70, 50), complete(9)]
+)
+def test_distinct_senders_of_few_windows_are_counted_and_those_of_like_windows_foretold(graph, monkeypatch):
+    pairs = graph.receivers // 16 * graph.num_senders + graph.senders
+    assert bitmap.columns_of(graph) == len(pairs.unique())
+    monkeypatch.setattr(bitmap, "FEW", 1)  # then one window stands for all
+    whole = complete(16 * 5, 20)
+    assert bitmap.columns_of(whole) == 5 * 20
+
+
+@pytest.mark.parametrize("senders", [1, 2, 40])
+def test_the_columns_of_windows_are_their_senders(senders):
+    graph = random_graph(40, senders, 100).coalesce()
+    starts, column, bits, *_ = building.windows(graph.offsets, graph.senders.to(torch.int32), senders)
+    window_of = torch.repeat_interleave(torch.arange(3), starts.diff())
+    edges = [
+        (int(w) * 16 + row, int(j))
+        for w, j, word in zip(window_of, column, bits, strict=True)
+        for row in range(16)
+        if int(word) >> row & 1
+    ]
+    assert sorted(edges) == sorted(zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True))
+    nothing = graph.keep_edges(graph.senders < 0)
+    assert len(building.windows(nothing.offsets, nothing.senders.to(torch.int32), 0)[1]) == 0

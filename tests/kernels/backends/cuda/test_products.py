@@ -7,7 +7,7 @@ from edgewise import Graph, aggregate, collect, complete
 from edgewise.errors import BackendRefusal
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda.programs import building
-from edgewise.kernels.backends.cuda.programs.products import aligned
+from edgewise.kernels.backends.cuda.programs import products as programs
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate
 from edgewise.kernels.choose.machines import MACHINES
@@ -92,10 +92,13 @@ def test_nothing_to_add_up_gives_0(senders, receivers, edges):
     assert torch.equal(x.grad, torch.zeros_like(x))
 
 
-def test_more_channels_than_a_tile_and_more_heads_than_lanes():
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_more_channels_than_a_tile_and_more_heads_than_lanes(reduce, monkeypatch):
+    monkeypatch.setattr(programs, "WARPS", 4)  # as on a GPU
+    monkeypatch.setattr(programs, "LANES", 128)
     graph = on_device(random_graph(4, 4, 9))
     for weight, heads, channels in (("edge", 1, 700), ("heads", 2, 600), ("heads", 160, 2), ("heads", 600, 1)):
-        leaves, call = product(graph, "sum", weight, heads, channels)
+        leaves, call = product(graph, reduce, weight, heads, channels)
         leaves = moved(leaves)
         same(results(call, leaves, NAME, torch.float32), results(call, leaves, "reference"), 1e-5, (heads, channels))
 
@@ -117,8 +120,8 @@ def test_what_kernels_read_lies_at_multiples_of_16_bytes_and_is_copied_only_wher
     numbers = torch.randn(64, device=DEVICE)
     for first in range(9):
         x = numbers[first:]
-        assert aligned(x).data_ptr() % 16 == 0
-        assert (aligned(x) is x) == (x.data_ptr() % 16 == 0) and torch.equal(aligned(x), x)
+        assert programs.aligned(x).data_ptr() % 16 == 0
+        assert (programs.aligned(x) is x) == (x.data_ptr() % 16 == 0) and torch.equal(programs.aligned(x), x)
 
 
 @pytest.mark.parametrize("how", ["transposed", "sliced", "every other row", "off by one", "expanded"])

@@ -83,5 +83,4 @@ def windows(offsets: Tensor, index: Tensor, columns: int) -> list[Tensor]:
     bits = torch.zeros_like(ordered).index_add_(0, place, bit)  # whole numbers: any order of adding gives the same
     first = torch.arange(-(-rows // WINDOW) + 1, device=offsets.device) * columns
     starts = torch.searchsorted(ordered, first)
-    column = ordered % max(1, columns)
-    return [starts, column.to(torch.int32), bits.to(torch.int32), *schedule(starts)]
+    return [starts, (ordered % columns).to(torch.int32), bits.to(torch.int32), *schedule(starts)]

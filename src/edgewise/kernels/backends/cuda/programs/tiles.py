@@ -148,4 +148,4 @@ def _cached(path: Path) -> dict[str, Tile]:
 
 def _cache(path: Path, tiles: dict[str, Tile]) -> None:
     with suppress(OSError), whole(path) as part:  # what cannot be cached is timed again
-        part.write_text(json.dumps({key: [tile.edges, tile.warps] for key, tile in tiles.items()}, indent=1), "utf-8")
+        part.write_text(json.dumps({key: [tile.edges, tile.warps] for key, tile in tiles.items()}), "utf-8")
