@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgewise import Graph, aggregate, collect, complete
+from edgewise import Graph, aggregate, collect, complete, window
 from edgewise.errors import BackendRefusal
 from edgewise.kernels.backends.cuda import products as triton_products
 from edgewise.kernels.backends.cuda.programs import building
@@ -101,6 +101,15 @@ def test_more_channels_than_a_tile_and_more_heads_than_lanes(reduce, monkeypatch
         leaves, call = product(graph, reduce, weight, heads, channels)
         leaves = moved(leaves)
         same(results(call, leaves, NAME, torch.float32), results(call, leaves, "reference"), 1e-5, (heads, channels))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_rows_of_one_length_stay_in_their_own_order(reduce):
+    graph = on_device(window(9, 1).rows(1, 8))  # three senders each: there is no schedule
+    assert building.schedule(graph.offsets) == []
+    leaves, call = product(graph, reduce, "heads", 2, 3)
+    leaves = moved(leaves)
+    same(results(call, leaves, NAME, torch.float32), results(call, leaves, "reference"), 1e-5)
 
 
 def laid_out(x, how):
