@@ -249,3 +249,12 @@ def test_the_graph_transformer_of_torch_geometric_is_attention_with_vectors_of_e
     e_ij = layer.lin_edge(graph.sort_edges(features)).view(20, 3, 4)
     y = attend(graph, q, k, v, Dot() + EdgeVectors(e_ij, e_ij))
     torch.testing.assert_close(y.flatten(1), layer(x, edge_index, features))
+
+
+def test_the_examples_of_scores_fit_any_heads():
+    for score in (Dot, Additive, GatedAdditive, Gaussian, Kernel, Uniform):
+        made = score.example(2, 4)
+        v = torch.randn(3, 2, 4)
+        width = made.end_width or 4
+        q = torch.randn(3, 2, width) if made.needs_ends else None
+        assert attend(causal(3), q, q, v, made).shape == (3, 2, 4)

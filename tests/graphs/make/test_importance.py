@@ -115,3 +115,12 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         sample_layers(graph, weight, chance, [0], [0])
     with pytest.raises(GraphError, match="same nodes"):
         sample_layers(Graph.from_edge_index([[0], [0]], 2, 1), torch.ones(1), torch.ones(2), [0], [1])
+
+
+def test_a_sample_moves_to_a_device_whole() -> None:
+    graph, weight, chance = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], 3), torch.ones(3), torch.ones(3)
+    sample = sample_layers(graph, weight, chance, [0], [2, 2], torch.Generator().manual_seed(0))
+    moved = sample.to("cpu")
+    assert torch.equal(moved.nodes, sample.nodes) and len(moved.graphs) == len(moved.weights) == 2
+    for part in zip(moved.graphs, sample.graphs, moved.weights, sample.weights, strict=True):
+        assert torch.equal(part[0].edge_index(), part[1].edge_index()) and torch.equal(part[2], part[3])

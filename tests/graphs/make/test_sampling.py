@@ -233,3 +233,14 @@ def test_what_is_refused(either: str, wrong: dict[str, Any], message: str) -> No
     with pytest.raises((GraphError, ShapeError), match=re.escape(message)):
         sample_neighbors(**arguments)
     check(RING, torch.tensor([2]), [1, 1], sample_neighbors(RING, [2], [1, 1]))  # the next sample is right again
+
+
+def test_a_sample_moves_to_a_device_whole() -> None:
+    sample = sample_neighbors(complete(5), [0, 3], [2, 2], seeded(0))
+    assert equal(sample.to("cpu"), sample)
+
+
+def test_weights_are_a_tensor_where_the_graph_is() -> None:
+    for weight, message in (([1.0] * 25, "must be a tensor"), (torch.ones(25, device="meta"), "weight is on meta")):
+        with pytest.raises(GraphError, match=message):
+            sample_neighbors(complete(5), [0], [2], weight=weight)  # type: ignore[arg-type]

@@ -261,3 +261,9 @@ def test_what_has_no_spectrum_is_refused():
             function(complete(2, 3), 2)
     with pytest.raises(GraphError, match="count"):
         laplacian_spectrum(grid(2, 2), 0)
+
+
+def test_eigenvectors_that_did_not_converge_are_refused(monkeypatch):
+    monkeypatch.setattr(spectral, "RESIDUAL", 1e-30)
+    with pytest.raises(GraphError, match=r"did not converge: the residual is \d\.\de-1\d"):
+        laplacian_spectrum(grid(3, 4), 4)

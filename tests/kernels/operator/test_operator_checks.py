@@ -87,3 +87,12 @@ def test_offsets_that_lie_where_right_ones_lay_are_checked():
     place[-1] = 99
     with pytest.raises(ShapeError, match="offsets must ascend"):
         call("attend_edges", arguments | {"structure": [torch.from_numpy(place), index, *more]})
+
+
+def test_numbers_of_edges_are_as_many_as_edges():
+    offsets, index = torch.tensor([0, 1, 3]), torch.tensor([0, 1, 0], dtype=torch.int32)
+    x, weight = torch.ones(1, 2, 1, 3), torch.ones(1, 3, 1)
+    for number in (index[:0], torch.tensor([2, 1, 0], dtype=torch.int32)):
+        assert torch.ops.edgewise.product(x, weight, [offsets, index, number], [], 0).shape == (1, 2, 1, 3)
+    with pytest.raises(ShapeError, match="edge has 1 numbers for 3 edges"):
+        torch.ops.edgewise.product(x, weight, [offsets, index, index[:1].clone()], [], 0)

@@ -188,3 +188,7 @@ def test_what_cannot_be_is_refused():
         LSHAttention(8, 2, size=0)
     with pytest.raises(ShapeError, match="takes no senders"):
         layer_of()(complete(3, 4), leaf(3, 8), leaf(4, 8))
+
+
+def test_unless_given_the_hash_has_the_channels_of_a_head():
+    assert LSHAttention(8, 2, size=2).grouping.rotations.shape == AngularHash(4).rotations.shape

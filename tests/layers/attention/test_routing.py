@@ -178,3 +178,8 @@ def test_what_cannot_be_is_refused():
             Centroids(2, 4, **options)
     with pytest.raises(ConfigError, match="size=0"):
         RoutingAttention(8, 2, size=0)
+
+
+def test_unless_given_there_are_centroids_for_every_head_of_its_channels():
+    grouping = RoutingAttention(8, 2, size=2).grouping
+    assert grouping.means.shape == Centroids(2, 4).means.shape == (2, 8, 4) and grouping.decay == 0.999
