@@ -79,6 +79,15 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
+def modules_named(path: Path) -> frozenset[str]:
+    """The modules that a file imports from by their names, or as modules."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    return frozenset({f"{node.module}.{alias.name}" for node in nodes for alias in node.names}).union(
+        str(node.module) for node in nodes
+    )
+
+
 def layers_of(path: Path) -> list[str]:
     """The classes of a file that have an example."""
     classes = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)]
@@ -127,7 +136,8 @@ CONFORMANCE = tuple(
 )
 
 
-ROWS = "tests/layers/test_conformance.py::test_layer_conforms"
+CONFORMING = "tests/layers/test_conformance.py"
+ROWS = f"{CONFORMING}::test_layer_conforms"
 KERNELS = [
     f"tests/kernels/test_{name}.py" for name in ("results", "random_calls", "extremes", "numerics", "transforms")
 ]
@@ -141,7 +151,7 @@ SUITES |= {
     "kernels": [*COSTS, *KERNELS, OUTPUTS, ROWS],
 }
 CARD = SOURCE / "edgewise" / "kernels" / "backends" / "cuda"
-FEW = 6  # modules that import a file: then their tests are close to it as well
+FEW = 6  # modules that import a file, or tests beside it: then these are close to it as well
 
 
 def part(path: Path) -> str:
@@ -155,14 +165,16 @@ def closest(path: Path) -> list[str]:
     while not list(folder.glob("test_*.py")):
         folder = folder.parent
     chosen = [mirror(path)] if mirror(path).is_file() else sorted(folder.glob("test_*.py"))
-    every = sorted(TESTS.rglob("test_*.py"))
-    chosen += [test for test in every if f"from {name} import" in test.read_text(encoding="utf-8")]
+    beside = sorted((TESTS / path.relative_to(SOURCE / "edgewise").parent).glob("test_*.py"))
+    chosen += beside if len(beside) <= FEW else []
+    chosen += [test for test in sorted(TESTS.rglob("test_*.py")) if name in modules_named(test)]
     sources = [one for one in sorted((SOURCE / "edgewise").rglob("*.py")) if one.name != "__init__.py"]
     importers = [mirror(one) for one in sources if name in imports(one)]
     chosen += [test for test in importers if len(importers) <= FEW and test.is_file()]
     if CARD in path.parents:  # whose kernels the tests of every backend on a GPU run
         chosen += sorted((TESTS / "kernels" / "backends" / "cuda").glob("test_*.py"))
-    rows = [f"{ROWS}[{layer}]" for layer in layers_of(path) if layer in exports("edgewise.layers")]
+    own = [layer for layer in layers_of(path) if layer in exports("edgewise.layers")]
+    rows = [f"{CONFORMING}::{test}[{layer}]" for layer in own for test in CONFORMANCE]
     files = [str(one.relative_to(ROOT)) for one in (*chosen, path)]
     return list(dict.fromkeys([*files, *rows, *SUITES.get(part(path), [])]))
 

@@ -69,3 +69,16 @@ def test_records_are_frozen_but_for_those_on_record() -> None:
     own = {one for one in classes if one.__module__.startswith("edgewise.") and dataclasses.is_dataclass(one)}
     changing = {f"{one.__module__}.{one.__qualname__}" for one in own if not one.__dataclass_params__.frozen}
     check_recorded("unfrozen", sorted(changing))
+
+
+def test_limits_of_what_is_read_are_those_on_record() -> None:
+    """SECURITY.md promises that there are some: a file or a field beyond them is refused."""
+    modules = [module.name for module in pkgutil.walk_packages(edgewise.__path__, "edgewise.")]
+    limits = {
+        f"{name}.{limit}": value
+        for name in modules
+        if not name.endswith(("__main__", "_native"))
+        for limit, value in vars(importlib.import_module(name)).items()
+        if limit.startswith("MAX_") and isinstance(value, int | float)
+    }
+    check_recorded("limits", (f"{name} = {value}" for name, value in limits.items()))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from edgewise import Graph
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, standardised
@@ -207,3 +208,22 @@ def test_esol_is_what_its_paper_says(data) -> None:
     task = molecules()
     assert len(task.graphs.members) == 1128
     assert task.graphs.targets.mean().item() == pytest.approx(-3.0501, abs=1e-3)
+
+
+class Mean(torch.nn.Module):
+    def forward(self, graph: Graph, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(graph.sizes), 1)
+
+
+def test_an_explanation_is_drawn_as_chemists_draw_the_molecule(tmp_path) -> None:
+    (tmp_path / "mine.csv").write_text("smiles,melts\n" + "".join(f"CC=O,{n}\n" for n in range(20)), "utf-8")
+    task = molecules("mine.csv", value="melts", folder=str(tmp_path))
+    subject = task.subject(Mean(), None, "test:0")
+    assert list(subject.names) == ["C0", "C1", "O2"]
+    for given in (None, torch.tensor([0.5, -1.0, 2.0, 0.25])):
+        (drawing,) = subject.draw(given, torch.tensor([1.0, 2.0, 3.0]))
+        graph, edges, nodes, names, places, orders, _ = drawing.figure
+        assert (edges is None) if given is None else edges.tolist() == given.tolist()
+        assert nodes.tolist() == [1, 2, 3] and list(names) == ["C", "C", "O"] and places.shape == (3, 2)
+        double = [{i, j} == {1, 2} for i, j in zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True)]
+        assert orders.tolist() == [2 if both else 1 for both in double]
