@@ -38,6 +38,7 @@ from edgewise.graphs.patterns.plane import squares as squares
 from edgewise.graphs.rule import Rule as Rule
 from edgewise.graphs.store.building import build_store as build_store
 from edgewise.graphs.store.opening import Store as Store
+from edgewise.graphs.store.rows import StoredRows as StoredRows
 
 PATTERNS: dict[str, Callable[..., Graph]] = {
     name: pattern

@@ -163,9 +163,14 @@ class Adjacency:
     def _has_edges(self) -> bool:
         return "senders" in self.__dict__
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether its edges lie in a store, where `sample_neighbors` and `rows` read them."""
+        return "_compact" in self.__dict__
+
     def _check_listing(self) -> None:
         what = f"listing {self.num_edges:,} edges"
-        if "_compact" in self.__dict__:
+        if self.is_mapped:
             what += " of a store, whose rows `sample_neighbors` and `rows` read where they lie,"
         check_fits(LISTED * self.num_edges, what)
 
@@ -178,7 +183,7 @@ class Adjacency:
     def senders(self) -> Tensor:
         """The sender of each edge [E], ascending inside a receiver's row."""
         self._check_listing()
-        if "_compact" in self.__dict__:
+        if self.is_mapped:
             return self._compact[1].to(torch.int64)
         if self._ranges is not None:
             return lowering.senders_of(*self._ranges, self.num_edges)
@@ -187,7 +192,7 @@ class Adjacency:
     @derived
     def receivers(self) -> Tensor:
         """The receiver of each edge [E]."""
-        if "_compact" in self.__dict__:
+        if self.is_mapped:
             self._check_listing()
         return lowering.receivers_of(self.offsets, self.num_edges)
 
@@ -198,7 +203,7 @@ class Adjacency:
             return self.num_receivers * self.num_senders
         if self._has_edges():
             return int(self.senders.shape[0])
-        if "_compact" in self.__dict__:
+        if self.is_mapped:
             return int(self._compact[1].shape[0])
         if self.rule is not None:
             return lowering.count_edges(self.rule, self.num_receivers, self.num_senders, self.offset)

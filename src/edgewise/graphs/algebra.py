@@ -146,7 +146,7 @@ class Algebra(Adjacency):
             forms["_ranges"] = tuple(bounds[start:stop] for bounds in self._ranges)
         elif self.rule is None:
             offsets = self.offsets[start : stop + 1]
-            senders = self._compact[1] if "_compact" in vars(self) else self.senders
+            senders = self._compact[1] if self.is_mapped else self.senders
             here = senders[int(offsets[0]) : int(offsets[-1])].to(torch.int64)
             forms |= {"offsets": offsets - offsets[0], "senders": here}
         return self._of(stop - start, self.num_senders, self.offset + start, self.device, **forms)

@@ -77,7 +77,7 @@ def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> T
 @cached
 def compact_edges(graph: Any) -> tuple[Tensor, Tensor]:
     """(offsets [I + 1] int64, senders [E] int32): the edges as the C++ reads them, in its own memory or in a store."""
-    if "_compact" in vars(graph) and graph._compact[1].dtype == torch.int32:
+    if graph.is_mapped and graph._compact[1].dtype == torch.int32:
         return graph._compact
     return graph.offsets.clone(memory_format=torch.contiguous_format), graph.senders.to(torch.int32)
 

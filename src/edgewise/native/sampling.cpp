@@ -13,6 +13,7 @@
 #include "memory.hpp"
 #include "parallel.hpp"
 #include "random.hpp"
+#include "reading.hpp"
 
 namespace nb = nanobind;
 
@@ -25,12 +26,15 @@ struct Hop {
   const void* weight;                // [E] or null
   bool doubles;                      // the weights are float64, not float32
   int64_t fanout;                    // -1: all
+  int64_t edges;                     // of the graph: what a damaged store says beyond them is not followed
+  int readers;                       // threads that wait for the pages of a mapped graph; 0: it is in memory
 };
 
 constexpr int64_t SCANNED = 48;      // picks that are compared one by one; beyond, a bit for each neighbour
 constexpr int64_t WHOLE = 12;        // edges of a row that are written whether it has so many or not
 constexpr int64_t BLOCK = 32;        // receivers that go through the stages together: far enough ahead to hide memory
 constexpr int64_t SHARED = 1 << 14;  // edges that are worth a second thread: placing them is the work of one
+constexpr int64_t WRONG = std::numeric_limits<int64_t>::min();  // offsets or senders of a damaged store
 constexpr int64_t AHEAD = 128;       // edges whose places are prefetched together
 
 // What one thread needs beside the output.
@@ -63,7 +67,7 @@ class Sampler {
     return -1;
   }
 
-  // Writes the sample's offsets [rows + 1]; how many edges the hop has, or -1 - e where edge e has no legal weight.
+  // Writes the sample's offsets [rows + 1]; how many edges the hop has, -1 - e where edge e has no legal weight, or WRONG.
   int64_t count(const Hop& hop, int64_t* offsets) {
     const int64_t most = hop.fanout < 0 ? std::numeric_limits<int64_t>::max() : hop.fanout;
     rows_ = count_;
@@ -71,10 +75,12 @@ class Sampler {
     first_.resize(rows_);
     degree_.resize(rows_);
     offsets[0] = 0;
+    if (hop.readers > 0) touch(hop.readers, hop.offsets, rows_, [&](int64_t r) { return int64_t(nodes_[r]); });
     for (int64_t r = 0; r < rows_; ++r) {
       if (r + BLOCK < rows_) prefetch(&hop.offsets[nodes_[r + BLOCK]]);
       first_[r] = hop.offsets[nodes_[r]];
       degree_[r] = hop.offsets[nodes_[r] + 1] - first_[r];
+      if (first_[r] < 0 || degree_[r] < 0 || degree_[r] > hop.edges - first_[r]) return WRONG;
       most_ = std::max(most_, degree_[r]);
       offsets[r + 1] = offsets[r] + std::min(degree_[r], most);
     }
@@ -87,7 +93,7 @@ class Sampler {
   }
 
   // Writes the edges of a hop that was counted, [E] each: senders by their place in the sample, ascending in each row.
-  // How many nodes the sample has by then.
+  // How many nodes the sample has by then, or WRONG where a sender is no node.
   int64_t draw(const Hop& hop, uint64_t seed, int64_t number, const int64_t* offsets, int64_t* senders, int64_t* edges) {
     const uint64_t hop_seed = hash(seed + STEP * uint64_t(number + 1));
     const int64_t total = offsets[rows_], blocks = (rows_ + BLOCK - 1) / BLOCK;
@@ -97,25 +103,31 @@ class Sampler {
       source_.resize(size_t(total + 1));
       falls_.resize(size_t(total + 1));
     }
-    const bool shared = hop.threads > 1 && (total >= SHARED || hop.weight != nullptr) && usable_threads(hop.threads) > 1;
+    const bool shared = hop.readers > 0 || (hop.threads > 1 && (total >= SHARED || hop.weight != nullptr) && usable_threads(hop.threads) > 1);
     prepare(shared ? hop.threads : 1, hop.fanout < 0 ? most_ : std::min(hop.fanout, most_), hop.weight != nullptr);
     if (!shared) {
       // Three stages, each a block behind the one before: each prefetches the memory that the next one reads.
       for (int64_t block = 0; block < blocks + 2; ++block) {
         pick(hop, hop_seed, row(block), row(block + 1), offsets, total, edges, scratch_[0]);
-        gather(hop, offsets[row(block - 1)], offsets[row(block)], edges);
+        if (!gather(hop, offsets[row(block - 1)], offsets[row(block)], edges)) return WRONG;
         relabel(offsets[row(block - 2)], offsets[row(block - 1)], senders);
         sort(row(block - 2), row(block - 1), offsets, senders, edges, scratch_[0]);
       }
       return count_;
     }
+    std::atomic<bool> right{true};
+    const auto look = [&](int64_t first, int64_t last) {
+      if (!gather(hop, first, last, edges)) right = false;
+    };
     over_items(hop.threads, (blocks + 7) / 8, [&](int64_t piece, int thread) {
       const int64_t start = piece * 8, stop = std::min(start + 8, blocks);
       for (int64_t block = start; block < stop + 1; ++block) {
         if (block < stop) pick(hop, hop_seed, row(block), row(block + 1), offsets, offsets[row(stop)], edges, scratch_[thread]);
-        if (block > start) gather(hop, offsets[row(block - 1)], offsets[row(block)], edges);
+        if (block > start && hop.readers == 0) look(offsets[row(block - 1)], offsets[row(block)]);
       }
     });
+    if (hop.readers > 0) over_readers(hop.readers, total, TOUCHED, look);
+    if (!right) return WRONG;
     // Places are given in the order of the edges, so by one thread.
     for (int64_t e = 0; e < total; e += AHEAD) {
       for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) prefetch(&place_[source_[next]]);
@@ -175,8 +187,7 @@ class Sampler {
         int64_t e = first_[r];
         while (weight[e] >= 0 && weight[e] <= std::numeric_limits<T>::max()) ++e;
         int64_t least = wrong;
-        while (e < least && !wrong.compare_exchange_weak(least, e)) {
-        }
+        while (e < least && !wrong.compare_exchange_weak(least, e)) {}
       }
     });
     return wrong == NONE_WRONG ? -1 : int64_t(wrong);
@@ -272,13 +283,17 @@ class Sampler {
     std::sort(out, out + kept);
   }
 
-  void gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
+  // Whether all senders are nodes: others must not be followed.
+  bool gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
     uint32_t* const source = source_.data();
     const uint32_t* const place = place_.get();
+    uint32_t most = 0;
     for (int64_t e = start; e < stop; ++e) {
       source[e] = uint32_t(hop.senders[edges[e]]);
+      most = std::max(most, source[e]);
       prefetch(&place[source[e]]);
     }
+    return start >= stop || most < uint64_t(size_);
   }
 
   // From nodes to their places in the sample; a node that has none gets the next one. Whether it has one and where a row ends
@@ -354,9 +369,9 @@ void bind_sampling(nb::module_& module);
 void bind_sampling(nb::module_& module) {
   nb::class_<Hop>(module, "Hop")
       .def("__init__", [](Hop* self, int threads, uintptr_t offsets, uintptr_t senders, uintptr_t weight, bool doubles,
-                          int64_t fanout) {
-        new (self) Hop{threads, in(offsets),  reinterpret_cast<const int32_t*>(senders),
-                       reinterpret_cast<const void*>(weight), doubles, fanout};
+                          int64_t fanout, int64_t edges, int readers) {
+        new (self) Hop{threads, in(offsets), reinterpret_cast<const int32_t*>(senders),
+                       reinterpret_cast<const void*>(weight), doubles, fanout, edges, readers};
       });
   nb::class_<Sampler>(module, "Sampler")
       .def(nb::init<int64_t>())

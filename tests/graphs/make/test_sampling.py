@@ -4,7 +4,9 @@ import itertools
 import os
 import re
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ import torch
 from torch import Tensor
 
 from edgewise import native
-from edgewise.errors import GraphError, ShapeError
-from edgewise.graphs import Graph, Sample, causal, complete, sample_neighbors
+from edgewise.errors import DataError, GraphError, ShapeError
+from edgewise.graphs import Graph, Sample, build_store, causal, complete, sample_neighbors
+from edgewise.graphs.store.layout import START, Manifest, Stored
 from graphs.examples import random_graphs
 
 compiled = pytest.mark.skipif(native.library is None, reason="edgewise was installed without its C++ kernels")
@@ -244,3 +247,70 @@ def test_weights_are_a_tensor_where_the_graph_is() -> None:
     for weight, message in (([1.0] * 25, "must be a tensor"), (torch.ones(25, device="meta"), "weight is on meta")):
         with pytest.raises(GraphError, match=message):
             sample_neighbors(complete(5), [0], [2], weight=weight)  # type: ignore[arg-type]
+
+
+@compiled
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sample_of_a_store_has_the_bits_of_one_from_memory(tmp_path: Path, weighted: bool) -> None:
+    graph = large_graph()
+    build_store(tmp_path / "store", [(graph.senders.numpy(), graph.receivers.numpy(), None)], 20_000)
+    stored, seeds = Graph.open(tmp_path / "store"), torch.arange(0, 20_000, 11)
+    weight = torch.rand(graph.num_edges, generator=seeded(1)) if weighted else None
+    for fanouts in ([10, 10], [60, -1], [3], [0, 5]):
+        mine = sample_neighbors(stored, seeds, fanouts, seeded(5), weight)
+        assert equal(mine, sample_neighbors(graph, seeds, fanouts, seeded(5), weight))
+    assert "senders" not in vars(stored)
+
+
+def beyond(folder: Path, rows: int, degree: int, before: int) -> tuple[Path, Tensor]:
+    """A sparse store whose row 0 has `before` edges, and whose other rows lie behind those; their senders."""
+    arrays = {
+        "offsets": Stored(folder / "offsets.safetensors", torch.int64, (rows + 2,)),
+        "senders": Stored(folder / "senders.safetensors", torch.int32, (before + rows * degree,)),
+    }
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), before + degree * torch.arange(rows + 1)])
+    senders = torch.randint(1, rows + 1, (rows, degree), generator=seeded(0)).sort(1).values.int()
+    folder.mkdir()
+    for (name, stored), values, place in zip(arrays.items(), (offsets, senders), (0, 4 * before), strict=True):
+        with stored.path.open("wb") as file:
+            file.write(stored.header(name))
+            file.truncate(START + stored.nbytes)
+            file.seek(START + place)
+            file.write(values.numpy().tobytes())
+    (folder / "manifest.json").write_text(Manifest(rows + 1, before + rows * degree, arrays).to_json())
+    return folder, senders
+
+
+@compiled
+@pytest.mark.skipif(sys.platform == "win32", reason="files are not sparse there unless one asks for it")
+def test_edges_beyond_the_range_of_32_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = 2**31 + 12_345
+    folder, senders = beyond(tmp_path / "store", 300, 20, before)
+    graph = Graph.open(folder)
+    assert graph.num_edges > 2**31
+    sample = sample_neighbors(graph, torch.arange(200, 301), [7, 3], seeded(0))
+    for hop, edges in zip(sample.graphs, sample.edges, strict=True):
+        assert bool((edges >= before).all())
+        assert sample.nodes[hop.senders].equal(senders.flatten()[edges - before].long())
+        assert ((edges - before) // 20 + 1).equal(sample.nodes[hop.receivers])
+    assert graph.rows(300, 301).senders.equal(senders[299].long())
+    monkeypatch.setattr("edgewise.memory.machine", lambda: 8 << 30)
+    with pytest.raises(GraphError, match="listing 2,147,501,993 edges of a store"):
+        graph.edge_index()
+
+
+@compiled
+def test_a_damaged_store_is_not_followed_out_of_memory(tmp_path: Path) -> None:
+    folder, _ = beyond(tmp_path / "store", 50, 4, 0)
+    for name, content in (("senders", 51), ("senders", -1), ("offsets", 10**9), ("offsets", -5)):
+        path = folder / f"{name}.safetensors"
+        before = path.read_bytes()
+        size = 4 if name == "senders" else 8
+        place = START + 6 * size
+        path.write_bytes(before[:place] + content.to_bytes(size, "little", signed=True) + before[place + size :])
+        with pytest.raises(
+            DataError, match=r"store: a row's offsets or senders are out of range; `edgewise store check`"
+        ):
+            sample_neighbors(Graph.open(folder), torch.arange(51), [-1, 2])
+        path.write_bytes(before)
+        assert sample_neighbors(Graph.open(folder), torch.arange(51), [-1]).graphs[0].num_edges == 200

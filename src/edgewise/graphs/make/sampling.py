@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from edgewise import native
-from edgewise.errors import GraphError, ShapeError
+from edgewise.errors import DataError, GraphError, ShapeError
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached
 from edgewise.graphs.graph import Graph
 
 MOST_NODES = 2**31 - 2  # of a graph that the C++ samples: it numbers nodes in 32 bits
+WRONG = -(2**63)  # how the C++ says that a graph's offsets or senders are none
+READERS = 16  # threads that wait for the pages of a mapped graph at once: the queue that a disk works on
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,8 @@ def sample_neighbors(
                 -1; a weight that is negative or not finite, once its receiver is reached: node, hop or edge is named
     Edge cases  a fan-out of the degree or more takes every neighbour once; a fan-out of 0, or no neighbours: no edge;
                 parallel edges count as often as they are there; an edge of weight 0 is never drawn
-    Cost        time O(Σ_l E_l), with `weight` O(all edges of the receivers); cached: 4 bytes for each node and edge
+    Cost        time O(Σ_l E_l), with `weight` O(all edges of the receivers); cached: 4 bytes for each node and edge;
+                a graph from `Graph.open` is read where it lies, by 16 threads at once, and its edges are not copied
     Differs     in Algorithm 2 neighbours are drawn with replacement where a node has too few (§4.2): here it has fewer
     Reference   Hamilton, Ying & Leskovec, 2017; Efraimidis & Spirakis, 2006 (weights)
 
@@ -87,7 +90,7 @@ def sample_neighbors(
     device = "cpu" if generator is None else generator.device
     seed = int(torch.randint(2**63 - 1, (), generator=generator, device=device))
     with torch.inference_mode(False):  # as in `derived`: the sample may serve a backward pass
-        library = lowering.compiled(graph.offsets, graph.senders, seeds)
+        library = lowering.compiled(graph.offsets, seeds)
         if library is not None and graph.num_receivers <= MOST_NODES:
             return _sample_in_c(library, graph, seeds, counts, seed, weight)
         return _sample_in_torch(graph, seeds, counts, seed, weight)
@@ -110,16 +113,19 @@ def _sample_in_c(
     if sampler.begin(seeds.data_ptr(), len(seeds)) >= 0:
         _check_seeds(graph, seeds)
     at = *(t.data_ptr() for t in lowering.compact_edges(graph)), 0 if weight is None else weight.data_ptr()
+    size = graph.num_edges, READERS if graph.is_mapped else 0
     known, graphs, chosen = len(seeds), [], []
     for number, fanout in enumerate(fanouts):
-        hop = library.Hop(native.threads(), *at, weight is not None and weight.dtype == torch.float64, fanout)
+        hop = library.Hop(native.threads(), *at, weight is not None and weight.dtype == torch.float64, fanout, *size)
         offsets = torch.empty(known + 1, dtype=torch.int64)
         count = sampler.count(hop, offsets.data_ptr())
         if count < 0:
-            raise _wrong_weight(weight, -1 - count)
+            raise _damaged(graph) if weight is None or count == WRONG else _wrong_weight(weight, -1 - count)
         senders, edges = torch.empty(count, dtype=torch.int64), torch.empty(count, dtype=torch.int64)
         receivers = known
         known = sampler.draw(hop, seed, number, offsets.data_ptr(), senders.data_ptr(), edges.data_ptr())
+        if known < 0:
+            raise _damaged(graph)
         graphs.append(Graph._of(receivers, known, offsets=offsets, senders=senders))
         chosen.append(edges)
     nodes = torch.empty(known, dtype=torch.int64)
@@ -202,6 +208,13 @@ def _check_seeds(graph: Graph, seeds: Tensor) -> None:
     if len(repeated):
         place = int(repeated.min())
         raise GraphError(f"seed {place}: node {int(seeds[place])} is a seed already: seeds must be distinct")
+
+
+def _damaged(graph: Graph) -> DataError:
+    where = vars(graph).get("_store", "this graph")
+    return DataError(
+        f"{where}: a row's offsets or senders are out of range; `edgewise store check` says what is damaged"
+    )
 
 
 def _wrong_weight(weight: Any, edge: int) -> GraphError:

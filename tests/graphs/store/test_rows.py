@@ -1,0 +1,71 @@
+"""Rows read from disk through a cache of any size against the array itself."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import native
+from edgewise.errors import DataError
+from edgewise.graphs import Store
+from edgewise.graphs.store.rows import StoredRows
+from graphs.store.stores import NODES, labelled
+
+compiled = pytest.mark.skipif(native.library is None, reason="edgewise was installed without its C++ kernels")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("cache", [0, 100, 3000, 10**6])
+@pytest.mark.parametrize("library", [pytest.param(True, marks=compiled), False])
+def test_the_same_rows_whatever_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, cache: int, library: bool
+) -> None:
+    if not library:
+        monkeypatch.setattr(native, "library", None)
+    stored = Store.open(labelled(tmp_path / "store", dtype)).x
+    assert stored is not None
+    rows, draw = StoredRows(stored, cache), torch.Generator().manual_seed(0)
+    expected = stored.rows(0, NODES).float()
+    for _ in range(30):
+        wanted = (torch.rand(200, generator=draw) ** 4 * NODES).long()
+        assert rows[wanted].equal(expected[wanted])
+    assert rows.hits + rows.reads == 6000
+    assert rows[torch.empty(0, dtype=torch.int64)].shape == (0, 6)
+
+
+@compiled
+def test_what_is_read_often_stays(tmp_path: Path) -> None:
+    stored = Store.open(labelled(tmp_path / "store")).x
+    assert stored is not None
+    rows = StoredRows(stored, cache=20 * stored.row_bytes)
+    hot = torch.arange(10)
+    for start in range(20, 400, 5):
+        rows[hot]
+        rows[torch.arange(start, start + 5)]
+    before = rows.hits
+    rows[hot]
+    assert rows.hits == before + 10
+    everything = StoredRows(stored, cache=10**9)
+    everything[torch.arange(NODES)]
+    everything[torch.arange(NODES)]
+    assert (everything.hits, everything.reads) == (NODES, NODES)
+
+
+@compiled
+def test_threads_share_a_cache(tmp_path: Path) -> None:
+    stored = Store.open(labelled(tmp_path / "store")).x
+    assert stored is not None
+    rows, expected = StoredRows(stored, cache=50 * stored.row_bytes), stored.rows(0, NODES)
+    draws = [torch.randint(NODES, (300,), generator=torch.Generator().manual_seed(n)) for n in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda wanted: rows[wanted], draws))
+    assert all(one.equal(expected[wanted]) for one, wanted in zip(found, draws, strict=True))
+
+
+@compiled
+def test_a_row_that_is_out_of_range(tmp_path: Path) -> None:
+    stored = Store.open(labelled(tmp_path / "store")).x
+    assert stored is not None
+    with pytest.raises(DataError, match="there is no row 500 of 500"):
+        StoredRows(stored)[torch.tensor([3, 500])]
