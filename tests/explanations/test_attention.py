@@ -6,9 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import Dot, ExplanationError, Graph, attend, causal, complete, explain, record
+from edgewise.explanations import Explained, scores
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.layers import GCN
 from edgewise.models import MODELS, Features, TokenPairs, Tokens
+from explanations.families import EVERY, baseline_of, family
 
 RING = Graph.from_edge_index([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]], num_nodes=4).add_self_loops()
 
@@ -40,6 +42,21 @@ def model() -> Attentive:
     return Attentive().eval()
 
 
+ATTENTIVE = {
+    *(
+        "gnn gat",
+        "gnn gatv2",
+        "bert",
+        "encoder-decoder",
+        "transformer",
+        "vision transformer",
+        "swin",
+        "kernel regression",
+    ),
+    *(name for name in EVERY if name.startswith(("graph transformer", "vision", "class", "set transformer"))),
+    *(f"text {kind}" for kind in ("linear", "performer", "strided-heads", "alibi", "shaw", "t5", "transformer-xl")),
+    *("text learned", "text sinusoidal", "particles se3-attention"),
+}
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
 
 
@@ -53,6 +70,24 @@ def test_weights_are_those_that_record_lists(model: Attentive, layer: int, head:
     shown = explain(model, RING, X, (2, 0), "attention", layer=layer, head=head)
     assert shown.edges is not None and torch.equal(shown.edges, expected)
     torch.testing.assert_close(shown.nodes, dense(RING, expected[:, None])[0, 2])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_weights_of_every_family_are_those_that_record_lists(name: str) -> None:
+    model, inputs, index = family(name)
+    explained = Explained(model, inputs, index, baseline=baseline_of(name))
+    with record() as seen:
+        model(*inputs)
+    among = [call for call in seen if explained.places(call.graph) is not None]
+    assert bool(among) == (name in ATTENTIVE)
+    for layer, call in enumerate(among):
+        place, p = explained.places(call.graph), call.weights.reshape(-1, *call.weights.shape[-2:])[0]
+        for head in (None, *range(p.shape[-1])):
+            shown = scores(explained, "attention", layer, head).edges
+            expected = p.mean(-1) if head is None else p[:, head]
+            inside = place < explained.edges.num_edges  # without what a layer adds: self-loops, a class node's edges
+            assert shown is not None and torch.equal(shown[place[inside]], expected[inside])
+            assert shown.count_nonzero() == expected[inside].count_nonzero()
 
 
 def test_rollout_is_the_product_of_half_attention_and_half_identity(model: Attentive) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ExplanationError
 from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.graphs.make.held import Held
 from edgewise.kernels.call import Call
 from edgewise.kernels.gates import Gates, gated
 from edgewise.layers.plain.linear import SparseFeatures
@@ -32,7 +33,8 @@ class Explained:
     Shapes      g [J], m [E] in the order of `edges`
     Errors      ExplanationError for outputs that the target does not make one finite number of
     Edge cases  edges that a layer adds (self-loops, a class node's) have no gate; a graph over as many nodes that a
-                layer makes itself shares the gates of the edges that are in both
+                layer makes itself shares the gates of the edges that are in both; graphs that a layer chooses by
+                content (nearest neighbours, buckets, clusters) are those of the input itself, whatever the gates
     Differs     dropout is off: the model is put in evaluation mode
     """
 
@@ -53,6 +55,7 @@ class Explained:
         self.x: Any = inputs[1]
         self.tokens = isinstance(self.x, Tensor) and not self.x.is_floating_point()
         self.num_nodes = int(self.x.shape[-1] if self.tokens else self.x.shape[-2])
+        self._held = Held()
         self._places: dict[int, tuple[Graph, Tensor]] = {}
         self.calls = 0  # of verbs on the edges, in the last evaluation
         with torch.no_grad():
@@ -84,7 +87,7 @@ class Explained:
     def under(self, gates: Gates | None, nodes: Tensor | None = None) -> Tensor:
         """The model's outputs under any gates of its calls."""
         graph, _, *more = self.inputs
-        with gated(gates), self._reading(nodes):
+        with self._held, gated(gates), self._reading(nodes):
             outputs: Tensor = self.model(graph, self._features(nodes), *more)
         return outputs
 
@@ -130,16 +133,25 @@ class Explained:
     def places(self, graph: Graph) -> Tensor | None:
         """Which of the explained edges each edge of a graph is, E where it is none; None for a graph of other nodes.
 
-        A graph with one node more has a class node, which comes first.
+        A graph with one node more has a class node, which comes first; one whose senders are the edges themselves has
+        them in order.
         """
+        if id(graph) in self._places:
+            return self._places[id(graph)][1]
+        if (place := self._matched(graph)) is not None:
+            self._places[id(graph)] = graph, place
+        return place
+
+    def _matched(self, graph: Graph) -> Tensor | None:
         edges = self.edges
-        more = graph.num_receivers - edges.num_receivers
-        alike = more in (0, 1) and graph.num_senders - edges.num_senders == more
-        if graph is not edges and (self.alone or not alike):
+        if self.alone and graph is not edges:
             return None
-        if id(graph) not in self._places:
-            self._places[id(graph)] = graph, matched(graph, edges, more)
-        return self._places[id(graph)][1]
+        more = graph.num_receivers - edges.num_receivers
+        if more in (0, 1) and graph.num_senders - edges.num_senders == more:
+            return matched(graph, edges, more)
+        if graph.num_senders == edges.num_edges and torch.equal(graph.offsets, edges.offsets):
+            return graph.senders
+        return None
 
 
 def matched(graph: Graph, edges: Graph, first: int = 0) -> Tensor:

@@ -15,6 +15,7 @@ from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.graph import Graph
+from edgewise.graphs.make.held import by_content
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Gathered:
         return Graph.from_edge_index(edges, sink + 1, graph.num_receivers)
 
 
+@by_content
 def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, loops: bool = True) -> Gathered:
     """Those of the graph's senders who carry the receiver's label, and stand in its chunk or in the one before.
 
@@ -93,6 +95,7 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
     return Gathered(among, rows, columns.flatten())
 
 
+@by_content
 def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: int) -> Gathered:
     """Each cluster takes in the receivers and the senders nearest to it; those receivers attend to those senders.
 

@@ -13,6 +13,7 @@ from edgewise.errors import GraphError
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
+from edgewise.graphs.make.held import by_content
 from edgewise.graphs.tracing import plain, untransformed
 
 Floats = NDArray[numpy.float64]
@@ -56,6 +57,7 @@ def k_nearest(
     return Graph.from_csr(offsets, torch.from_numpy(nearest.ravel()), len(senders)).to(_device(points))
 
 
+@by_content
 def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = True) -> Graph:
     """`k_nearest` inside each member of a batch: a disjoint graph of points that lie one member after the other.
 
