@@ -1,8 +1,9 @@
 """Do the tests notice a change of the source? python tests/mutants.py [--count 40] [--seed N] [part ...]
 
 Draws mutants of src/edgewise with cosmic-ray, writes each into a copy of the tree, and runs what reaches its file: the
-mirrored test file (the folder's tests where there is none), those that import the module by name or mirror one that
-does, the docstrings' examples, and the suites of its part. A mutant that fails a test, crashes or hangs is killed.
+mirrored test file, those beside it where they are few or it has no mirror, those that import the module by name or
+mirror one that does, the docstrings' examples, its layers' rows of the conformance suite, and the suites of its part,
+which for a GPU's kernels are the tests of all its backends. A mutant that fails a test, crashes or hangs is killed.
 Prints each survivor as a diff, and the score of each part. Each mutant runs in a fork of this process, which has
 imported PyTorch and nothing of Edgewise. Not drawn, as no test can tell: annotations, `strict=True`, `is` for `==`, and
 `@staticmethod` of an autograd function, which PyTorch reads from the class. Needs cosmic-ray.

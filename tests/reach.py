@@ -171,12 +171,13 @@ def closest(path: Path) -> list[str]:
     sources = [one for one in sorted((SOURCE / "edgewise").rglob("*.py")) if one.name != "__init__.py"]
     importers = [mirror(one) for one in sources if name in imports(one)]
     chosen += [test for test in importers if len(importers) <= FEW and test.is_file()]
-    if CARD in path.parents:  # whose kernels the tests of every backend on a GPU run
-        chosen += sorted((TESTS / "kernels" / "backends" / "cuda").glob("test_*.py"))
+    suites = SUITES.get(part(path), [])
+    if CARD in path.parents:  # which the suites, on the CPU, plan with but do not run
+        chosen, suites = [*chosen, *sorted((TESTS / "kernels" / "backends" / "cuda").glob("test_*.py"))], COSTS
     own = [layer for layer in layers_of(path) if layer in exports("edgewise.layers")]
     rows = [f"{CONFORMING}::{test}[{layer}]" for layer in own for test in CONFORMANCE]
     files = [str(one.relative_to(ROOT)) for one in (*chosen, path)]
-    return list(dict.fromkeys([*files, *rows, *SUITES.get(part(path), [])]))
+    return list(dict.fromkeys([*files, *rows, *suites]))
 
 
 def changed(base: str) -> list[str]:
