@@ -98,6 +98,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert device_for("cuda:0") == torch.device("cuda:0")
+    assert device_for("cuda") == torch.device("cuda")
     for name in ("cuda:1", "mps"):
         with pytest.raises(ConfigError, match=f"machine.device '{name}' is not on this machine; use auto or cpu"):
             device_for(name)
@@ -123,3 +124,10 @@ def test_leaving_waits_until_the_threads_of_the_group_have_let_go_of_every_tenso
     assert not holding
     assert not SENT
     assert not dist.is_initialized()
+
+
+def test_where_there_is_no_gpu_none_is_promised(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    for name in ("cuda", "cuda:0"):
+        with pytest.raises(ConfigError, match="is not on this machine; use auto or cpu"):
+            device_for(name)

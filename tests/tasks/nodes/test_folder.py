@@ -72,6 +72,9 @@ def test_a_quantity_is_not_taken_for_classes(tmp_path) -> None:
     many, edges = [row / 7 for row in range(60)], "sender,receiver\n0,1\n"
     with pytest.raises(DataError, match="60 labels of 60 nodes differ"):
         node_folder(write(tmp_path, nodes(many), edges))
+    blank = "".join(f"{row},\n" for row in range(100))
+    with pytest.raises(DataError, match="60 labels of 60 nodes differ"):
+        node_folder(write(tmp_path, nodes(many) + blank, edges))
     few = node_folder(write(tmp_path, nodes([row % 30 for row in range(60)]), edges))
     assert len(few.nodes.classes) == 30
 

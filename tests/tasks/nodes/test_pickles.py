@@ -14,7 +14,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from edgewise.errors import DataError
-from edgewise.tasks.nodes.pickles import INSTRUCTIONS, read_pickle
+from edgewise.tasks.nodes.pickles import INSTRUCTIONS, Array, Dtype, read_pickle
 from tasks.miniature import python2
 
 
@@ -187,3 +187,10 @@ def test_any_damage_is_a_data_error() -> None:
         except DataError:
             refused += 1
     assert refused > len(honest)
+
+
+def test_an_array_has_both_a_shape_and_a_dtype() -> None:
+    dtype = Dtype("f4")
+    for shape, kind in (([2], dtype), ((-1,), dtype), ((2,), "f4"), ((1, 1, 2), dtype)):
+        with pytest.raises(TypeError, match="an array of shape"):
+            Array().__setstate__((1, shape, kind, False, bytes(8)))

@@ -14,7 +14,7 @@ from edgewise.graphs import causal, window
 from edgewise.models import GNN, GNNSettings, Recurrent, RecurrentSettings, Transformer, TransformerSettings
 from edgewise.tasks import PatternChoice, Text, text
 from edgewise.tasks.core.task import Sampling
-from edgewise.tasks.text.language import read_text
+from edgewise.tasks.text.language import TextInBytes, read_text
 
 SENTENCE = "the quick brown fox jumps over the lazy dog. " * 20
 CAUSAL = PatternChoice("causal")
@@ -215,3 +215,8 @@ def test_any_language_model_continues_a_prompt(task: Text, cache: bool) -> None:
     assert text.startswith("the fox") and len(text) == 12 and drawings == {}
     with pytest.raises(ConfigError, match="the prompt is empty"):
         task.generate(model, None, Sampling(prompt=""), "cpu")
+
+
+def test_bytes_are_shown_as_characters_where_they_are_ascii():
+    task = TextInBytes("name", "äbä" * 9, context=2)
+    assert [task.shown(token) for token in (98, 127, 128, 195)] == ["b", "\x7f", "\\x80", "\\xc3"]
