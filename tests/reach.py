@@ -142,10 +142,11 @@ KERNELS = [
     f"tests/kernels/test_{name}.py" for name in ("results", "random_calls", "extremes", "numerics", "transforms")
 ]
 RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
-SUITES = dict.fromkeys(("models", "tasks", "training", "apps", "configuration", "layers"), RUNS)
+SUITES = dict.fromkeys(("models", "training", "apps", "configuration", "tables"), RUNS)
 COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]
 OUTPUTS = "tests/layers/test_first_output.py"
 SUITES["layers"] = [OUTPUTS, *RUNS]
+SUITES["tasks"] = ["tests/tasks/test_malformed.py", *RUNS]
 SUITES |= {
     "graphs": ["tests/graphs/test_results.py", *KERNELS, OUTPUTS, ROWS],
     "kernels": [*COSTS, *KERNELS, OUTPUTS, ROWS],

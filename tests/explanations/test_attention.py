@@ -137,7 +137,11 @@ def test_a_model_without_attention_is_refused(method: str) -> None:
         explain(GCN(4, 3), RING, X, (0, 0), method)
 
 
-@pytest.mark.parametrize(("layer", "head", "message"), [(2, None, "has 2 layers"), (0, 2, "layer 0 has 2 heads")])
+@pytest.mark.parametrize(
+    ("layer", "head", "message"),
+    [(2, None, "has 2 layers"), (5, None, "2 layers"), (-3, None, "2 layers"), (0, 2, "layer 0 has 2 heads")]
+    + [(0, 7, "has 2 heads"), (0, -3, "has 2 heads")],
+)
 def test_a_layer_or_head_that_is_not_there_is_refused(
     model: Attentive, layer: int, head: int | None, message: str
 ) -> None:

@@ -51,3 +51,10 @@ def test_disc() -> None:
     assert everywhere.in_degrees().tolist() == [21] * 42
     assert everywhere.rule is not None
     assert everywhere.transpose()[0] == everywhere
+
+
+@pytest.mark.parametrize("graph", [disc(3, 0), disc(0, 3), grid(3, 0)])
+def test_a_plane_without_pixels_has_no_ranges(graph: Graph) -> None:
+    assert graph.num_edges == 0
+    starts, stops = graph.rule.intervals(torch.arange(0), 0)
+    assert starts.shape == stops.shape and starts.shape[0] == 0

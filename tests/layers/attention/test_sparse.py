@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgewise import ConfigError, Graph, causal, complete, window
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.layers import FactorisedAttention, KeyValueCache, MultiHeadAttention, Rotary
+from edgewise.layers.attention.sparse import within
 from layers.parity import assert_parity, leaf
 
 PARTS = {
@@ -115,3 +116,8 @@ def test_no_matrix_of_pairs_is_ever_written(parts):
 def test_patterns_that_do_not_fit_the_heads_are_refused(parts, heads):
     with pytest.raises(ConfigError, match="patterns by rule"):
         FactorisedAttention(8, heads, parts)
+
+
+def test_the_graphs_within_patterns_are_made_once():
+    graph, parts = causal(6), partial(strided_parts, stride=2)
+    assert within(graph, parts) is within(graph, parts)

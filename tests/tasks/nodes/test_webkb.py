@@ -54,6 +54,7 @@ HEAD = "node_id\tfeature\tlabel\n"
         ({"links": "a\tb\n0\tx"}, "not a table"),
         ({"links": "a\tb\n0\t12"}, "two of the pages 0 to 11"),
         ({"links": "a\tb\n0\t1\t2"}, "two of the pages"),
+        ({"links": "a\n0\n1"}, "two of the pages"),
         ({"train_mask": np.ones(3)}, "not for 12 pages"),
         ({"test_mask": np.zeros(PAGES)}, "a mask is empty"),
         ({"val_mask": np.array([None] * PAGES)}, "not a .npz file"),  # an object array would have to be unpickled
