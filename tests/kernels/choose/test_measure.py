@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from unittest import mock
 
 import pytest
@@ -17,6 +17,7 @@ from edgewise.kernels.backend import Cost, Probe, random_graph
 from edgewise.kernels.backends.torch import dense, segment
 from edgewise.kernels.choose import machines, measure
 from pretend import Card
+from recorded import check_recorded, shown
 
 
 @pytest.fixture
@@ -160,3 +161,15 @@ def test_a_device_that_is_not_there_is_refused(folder):
         with pytest.raises(ConfigError, match=f"no device '{device}'"):
             measure.calibrate(device)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("seconds", [1.0, 1e-3])
+def test_speeds_are_what_is_done_over_the_time_it_takes(seconds, monkeypatch):
+    monkeypatch.setattr(measure.Bench, "_seconds", lambda self, work, times=7: seconds)
+    for dtype in (torch.float32, torch.bfloat16):
+        found = measure.Bench(torch.device("cpu"), dtype).measured(machines.ASSUMED["cpu"])
+        assert found.bandwidth * seconds == 2 * 4 * 2**24  # read and written
+        assert (found.gather * seconds, found.gather_fresh * seconds) == (512 * 20_000, 512 * 200_000)
+        assert found.launch == seconds / 100 * measure.BARE
+        rest = {name: shown(value) for name, value in asdict(found).items()}
+        check_recorded(f"measured/{seconds:g}-{dtype.itemsize}", (f"{name} {value}" for name, value in rest.items()))
