@@ -241,6 +241,8 @@ def _read_parquet(path: Path, content: bytes, needed: Sequence[str]) -> Table:
         kinds, flat, texts, claimed = _checked_parquet(path, content, needed)
         _check_size(path, claimed.num_rows, claimed.num_columns)
         table = _parquet(path).ParquetFile(_buffer(content), read_dictionary=texts).read(flat)
+        if table.num_rows != claimed.num_rows:
+            raise DataError(f"{path}: damaged; its footer promises {claimed.num_rows} rows, {table.num_rows} follow")
         columns = kinds | {name: _values(table[name]) for name in flat}
     return Table(path, columns, ("row", range(claimed.num_rows)))
 

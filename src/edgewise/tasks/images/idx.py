@@ -39,4 +39,6 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]
         fault = "truncated" if found < expected else "trailing bytes"
         size = " x ".join(map(str, shape))
         raise DataError(f"{path}: {fault}; its header promises {size} = {expected} bytes, {found} follow")
+    if not found:  # an empty array, whose other sizes may be too large for numpy
+        raise DataError(f"{path}: it holds no data; its header promises {' x '.join(map(str, shape))} bytes")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy()
