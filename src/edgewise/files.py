@@ -57,6 +57,13 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     return content
 
 
+def holds(folder: Path, name: str) -> bool:
+    """Whether a name that a file gave, however long or odd, is that of a file of this folder and of no other."""
+    with suppress(OSError, ValueError):
+        return Path(name).name == name and "\\" not in name and (folder / name).is_file()
+    return False
+
+
 def read_json(path: Path, expected: str, max_bytes: int = MAX_JSON) -> Any:
     """The data of a JSON file; what is none, nests too deeply or is too long is a DataError that names the file."""
     content = read_bytes(path, max_bytes)

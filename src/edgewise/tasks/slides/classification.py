@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgewise.errors import DataError
-from edgewise.files import cache_path, check_header, read_bytes, reading
+from edgewise.files import cache_path, check_header, holds, read_bytes, reading
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
 from edgewise.tables.table import lines_of
@@ -342,8 +342,8 @@ def read_folder(folder: Path, seed: int) -> Slides:
         raise DataError(f"{folder / 'labels.csv'}: the columns slide and label, and at least one slide, are needed")
     for line, row in enumerate(rows, start=2):
         name, split = row["slide"] or "", row.get("split", "train")
-        if Path(name).name != name or not (folder / name).is_file():
-            raise DataError(f"{folder / 'labels.csv'}, line {line}: {name!r} is no file of this folder")
+        if not holds(folder, name):
+            raise DataError(f"{folder / 'labels.csv'}, line {line}: {name[:80]!r} is no file of this folder")
         if not row["label"] or split not in SPLITS:
             raise DataError(
                 f"{folder / 'labels.csv'}, line {line}: a label, and a split train, valid or test, are needed"

@@ -23,6 +23,7 @@ Pixels = NDArray[np.uint8]
 
 OVERVIEW = 16  # pixels of an overview for each tile's side
 REGION = 2048  # pixels of the largest region that is read at once, where a tile is not larger
+BLOCK = 128  # tiles on a side of what is read at once, where they are smaller than their overview
 AT_ONCE = 256  # tiles that a worker hands over
 MAX_TILES = 640_000  # of a slide, tissue or not: the overview has 768 bytes of each
 MAX_PIXELS = 1 << 24  # of a region or of one of the file's own tiles, of which there are some copies of 4 bytes each
@@ -94,7 +95,7 @@ def _by_block(
             size = f"{rows:,} x {columns:,} tiles of {side:.3g} pixels"
             raise DataError(f"{path}: {size} are more than {MAX_TILES:,}: take larger ones, or more microns per pixel")
         level = slide.get_best_level_for_downsample(max(1.0, side / OVERVIEW))
-        step = max(1, int(REGION * slide.level_downsamples[level] / side))
+        step = min(BLOCK, max(1, int(REGION * slide.level_downsamples[level] / side)))
         corners = [(row, column) for row in range(0, rows, step) for column in range(0, columns, step)]
         jobs = [(str(path), side, level, r, c, min(step, rows - r), min(step, columns - c)) for r, c in corners]
         down, across = tile.shape[:2]
