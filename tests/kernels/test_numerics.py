@@ -1,6 +1,7 @@
 """Errors of every score are at most twice those of plain PyTorch in the same dtype; threads and runs change no bit."""
 
 import random
+from collections import Counter
 
 import pytest
 import torch
@@ -109,7 +110,7 @@ def check(seeds: range) -> None:
 
 
 def test_errors_are_at_most_twice_those_of_plain_pytorch():
-    check(range(120))
+    check(range(200))
 
 
 @pytest.mark.endurance
@@ -119,15 +120,13 @@ def test_errors_of_a_thousand_cases():
 
 
 def test_threads_and_runs_change_no_bit():
-    before, compared = torch.get_num_threads(), 0
+    before, compared = torch.get_num_threads(), Counter[str]()
     try:
-        for seed in range(80):
+        for seed in range(120):
             graph, kind, drawn = case(seed)
             with plans() as made:
                 ours(graph, kind, drawn)
-            if made[0].choice == "dense":  # PyTorch's own sums depend on the number of threads
-                continue
-            compared += 1
+            compared[made[0].choice] += 1
             bits = []
             for threads in (1, 2, 4, 1):
                 torch.set_num_threads(threads)
@@ -136,4 +135,4 @@ def test_threads_and_runs_change_no_bit():
                 assert all(torch.equal(a, b) for a, b in zip(bits[0], other, strict=True)), (seed, graph, kind)
     finally:
         torch.set_num_threads(before)
-    assert compared > 30
+    assert compared.keys() >= {"dense", "native", "tiled"}, compared

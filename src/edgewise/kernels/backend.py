@@ -197,7 +197,8 @@ class Backend:
                 run(call) = the result; devices = where the planner may choose it; by_name = where it also runs if it is
                 named; limits(call) = a refusal that `takes` cannot express; lowered = whether calls come in the
                 algebra's simplest terms; spreads(call) = whether NaN and infinities may reach receivers that have no
-                edge to them, as 0 · NaN: another backend then computes such a call
+                edge to them, as 0 · NaN: another backend then computes such a call; yields(call) = whether the planner
+                leaves the call to others, although it could be run
     """
 
     name: str
@@ -212,6 +213,11 @@ class Backend:
     probes: tuple[Probe, ...] = ()
     lowered: bool = True
     spreads: Callable[[Call], bool] | None = None
+    yields: Callable[[Call], bool] | None = None
+
+    def is_chosen_for(self, call: Call) -> bool:
+        """Whether the planner may choose it for a call that it does not refuse."""
+        return self.is_chosen_on(call.graph.device.type) and not (self.yields is not None and self.yields(call))
 
     def is_chosen_on(self, device: str) -> bool:
         """Whether the planner may choose it there; elsewhere it runs by name or not at all."""

@@ -41,14 +41,15 @@ def ring(n: int) -> Graph:
     ("graph", "score", "choice"),
     [
         (complete(1024), Dot(), "tiled"),
-        (causal(32), Dot(), "dense"),
+        (causal(32), Dot(), "tiled"),
+        (complete(8), Dot(), "dense"),
         (ring(20_000), Dot(), "native"),
         (window(8192, 64), Dot(), "tiled"),
         (window(8192, 4), Dot(), "native"),
         (complete(64), Additive(), "native"),
         (complete(4096), Kernel(torch.exp), "factored"),
         (ring(1000), Kernel(torch.exp), "segment"),
-        (complete(64), Uniform(), "dense"),
+        (complete(64), Uniform(), "native"),
     ],
 )
 def test_the_cheapest_backend_wins(graph, score, choice):

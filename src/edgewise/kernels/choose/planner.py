@@ -9,7 +9,7 @@ from edgewise.kernels.choose.machines import speeds
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One backend: its predicted seconds, or why it refuses; by_name = the planner never chooses it on this device."""
+    """One backend: its predicted seconds, or why it refuses; by_name = the planner leaves the call to others."""
 
     backend: str
     seconds: float | None
@@ -44,13 +44,13 @@ class Plan:
 
 def candidates(call: Call) -> list[Candidate]:
     """Every backend's prediction or refusal: the cheapest first, then what runs only by name, then the refusals."""
-    call, place = call.lowered(), call.graph.device.type
+    call = call.lowered()
     machine = speeds(call.graph.device, call.dtype)
     listed = []
     for name, backend in BACKENDS.items():
         reason = backend.refusal(call)
         seconds = None if reason is not None else machine.seconds(backend.cost(call))
-        listed.append(Candidate(name, seconds, reason, not backend.is_chosen_on(place)))
+        listed.append(Candidate(name, seconds, reason, reason is None and not backend.is_chosen_for(call)))
     return sorted(listed, key=lambda one: (one.seconds is None, one.by_name, one.seconds))
 
 

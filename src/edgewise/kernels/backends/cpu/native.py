@@ -26,7 +26,7 @@ MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
 SOFTMAX, LOOKUP = 20, 80  # products: of an edge's exponential, and to look up a sender for a group of heads; fitted
 ROW = 3200  # operations: to start and finish a receiver's row for a group of heads; fitted
 NUMBER, TERM, SUM_ROW = 5 / 2, 12, 240  # operations of a sum: for a number, an edge and a receiver; measured likewise
-CALL, SUM = 4, 2  # launches of attention and of a sum; fitted
+CALL, SUM = 2, 2  # launches of attention and of a sum; fitted
 
 Structure = tuple[Tensor, Tensor, Tensor]  # offsets, index, edge: see `operator.products`
 

@@ -42,11 +42,11 @@ from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
-SOFTMAX = 30  # products: what a pair's exponential costs; fitted
+SOFTMAX = 20  # products: what a pair's exponential costs; fitted
 BIAS, DROP = 4, 4  # products likewise: its bias, and whether it is dropped; assumed
-ROW, ALL_HEADS = 1800, 9000  # operations: for a row of a head beside its pairs, and for a row of all heads; fitted
+ROW = 2700  # operations: for a row of a head beside its pairs; fitted
 NUMBER, LISTED = 4, 24  # bytes: of an edge's bias, and of an edge that has to be listed for it; counted
-CALL = 4  # launches; fitted
+CALL = 2  # launches; fitted
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
@@ -67,7 +67,7 @@ def cost(call: Call) -> Cost:
         # Edges have to be listed where a bias does not come as a number for each.
         listed = all(isinstance(bias, EdgeBias) for bias in call.score.biases)
         biases = (NUMBER * call.heads + (0 if listed else LISTED)) * call.graph.num_edges
-    rows = batch * (ROW * call.heads + ALL_HEADS) * call.graph.num_receivers
+    rows = batch * ROW * call.heads * call.graph.num_receivers
     return Cost(tiles=2 * numbers * (width + SOFTMAX) + rows, bytes=2 * size * call.v.numel() + biases, launches=CALL)
 
 

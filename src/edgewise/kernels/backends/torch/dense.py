@@ -5,6 +5,8 @@ with the graph. On the GPU and in half precision blocks are one call of PyTorch'
 Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mask.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -16,15 +18,33 @@ from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.rule import Blocks
 from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
+from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL
 from edgewise.kernels.operator.layout import flat, heads_first, unflat
+from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
 
-SOFTMAX, MASKED = 15, 27  # products: what a pair's exponential costs, without and with a mask; fitted
+
+class Fit(NamedTuple):
+    """What a call takes: launches of it and of each head of its batch; for each pair's product of two numbers, so many
+    of them, and for its exponential; and operations for each row of a head."""
+
+    call: float
+    head: float
+    product: float
+    softmax: int
+    row: int
+
+
+# On a CPU fitted to 550 calls without and 130 with a mask, of 1 to 512 nodes and up to 2.5 ms, on one thread of an AMD
+# EPYC; on a GPU assumed. With a mask there is a look for numbers that are not finite.
+FITS = {
+    "cpu": (Fit(1.65, 0.0125, 1.0, 57, 6200), Fit(2.25, 0.041, 1.2, 104, 0)),
+    "cuda": (Fit(2, 0, 1, 15, 0), Fit(3.4, 0, 4 / 3, 36, 0)),
+}
 SKIPPED = 256  # senders: the tiles that causal attention leaves out; assumed
-CALL, GROUP = 2, 14  # launches: of a call, and for each size of blocks; fitted
-MASKED_CALL = 3.4  # launches of a call with a mask, its look for numbers that are not finite among them; fitted
+GROUP = 14  # launches for each size of blocks; fitted
 COPIED, BLOCKS_COPIED = 16, 48  # bytes for each number of v: of q, k, v and y; and with blocks copied; counted
 SUM, ENTRY = 4, 8  # launches of a sum, and bytes for each entry of its matrix, written and read; counted
 MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build: 2 GiB of bool
@@ -56,25 +76,37 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     batch = call.v.shape[:-3].numel()
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
-    groups = 0
-    if not masked and BLOCKS.holds(graph) and _runs_flash(call):
+    blocks, groups = 1, 0
+    if not masked and BLOCKS.holds(graph):
         pairs = graph.num_edges
-    elif not masked and BLOCKS.holds(graph):
-        assert isinstance(graph.rule, Blocks)
-        sizes = set(zip(graph.rule.receivers, graph.rule.senders, strict=True))
-        pairs, groups = graph.num_edges, sum(1 for size in sizes if all(size))
+        if not _runs_flash(call):
+            assert isinstance(graph.rule, Blocks)
+            sizes = [both for both in zip(graph.rule.receivers, graph.rule.senders, strict=True) if all(both)]
+            blocks, groups = len(sizes), len(set(sizes))
     elif not masked and not graph.is_complete:
         pairs = min(pairs, graph.num_edges + SKIPPED * graph.num_receivers)
-    channels = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
-    flops = 2 * batch * call.heads * pairs * (channels + (MASKED if masked else SOFTMAX))
-    if not masked:
-        traffic = (COPIED if groups == 0 else BLOCKS_COPIED) * call.v.numel()
-        heads = 5 * call.heads // 8  # launches: small calls take longer with more heads, beyond their products; fitted
-        return Cost(flops=flops, bytes=traffic, launches=CALL + heads + GROUP * groups)
-    mask = batch * call.heads * pairs * (5 if call.score.biases else 1)  # a bias is a float32, a mask a bool
-    traffic = mask + COPIED * call.v.numel()
-    # Masked products take 4/3 of the time, and five heads a launch more; fitted.
-    return Cost(flops=flops * 4 // 3, bytes=traffic, launches=MASKED_CALL + call.heads // 5)
+    fit = FITS["cuda" if graph.device.type == "cuda" else "cpu"][masked]
+    width = call.v.shape[-1] + (call.q.shape[-1] if call.q is not None else call.v.shape[-1])
+    numbers = 2 * pairs * (fit.product * width + fit.softmax) + fit.row * graph.num_receivers
+    traffic = (COPIED if groups == 0 else BLOCKS_COPIED) * call.v.numel()
+    if masked:  # a bias is a float32, a mask a bool
+        traffic += batch * call.heads * pairs * (5 if call.score.biases else 1)
+    launches = fit.call + fit.head * batch * call.heads * blocks + GROUP * groups
+    return Cost(flops=int(batch * call.heads * numbers), bytes=traffic, launches=launches)
+
+
+def yields(call: Call) -> bool:
+    """Whether PyTorch's sums would depend on the number of threads on a CPU, where other kernels' do not.
+
+    It splits a product of one head among its threads, and its threads' buffers for fewer than 32 queries do not begin
+    alike, which sets the order in which its matrix products sum.
+    """
+    graph = call.graph
+    others = graph.device.type == "cpu" and call.dtype in DTYPES and KERNELS.present() and not is_transformed()
+    if not others or not isinstance(call, Attend):
+        return False
+    heads = call.v.shape[:-3].numel() * call.heads
+    return heads == 1 or (graph.num_receivers < 32 and graph.num_receivers % 4 > 0)
 
 
 def run(call: Call) -> Tensor:
@@ -118,6 +150,7 @@ BACKEND = Backend(
     cost=cost,
     run=run,
     spreads=_spreads,
+    yields=yields,
     probes=(
         Probe("cpu", "flops", lambda device: complete(512)),
         Probe("cuda", "flops", lambda device: complete(8192).to(device), heads=8, channels=64),
