@@ -22,6 +22,7 @@ from edgewise.graphs.make.links import links_of as links_of
 from edgewise.graphs.make.links import sample_non_links as sample_non_links
 from edgewise.graphs.make.neighbors import k_nearest as k_nearest
 from edgewise.graphs.make.neighbors import radius_graph as radius_graph
+from edgewise.graphs.make.sampling import Neighborhood as Neighborhood
 from edgewise.graphs.make.sampling import Sample as Sample
 from edgewise.graphs.make.sampling import sample_neighbors as sample_neighbors
 from edgewise.graphs.patterns.blocks import bipartite as bipartite

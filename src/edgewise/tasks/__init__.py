@@ -42,8 +42,10 @@ from edgewise.tasks.nodes.curve import CurveRegression as CurveRegression
 from edgewise.tasks.nodes.curve import curve as curve
 from edgewise.tasks.nodes.folder import node_folder as node_folder
 from edgewise.tasks.nodes.karate import karate as karate
-from edgewise.tasks.nodes.planted import SampledNodes as SampledNodes
 from edgewise.tasks.nodes.planted import planted as planted
+from edgewise.tasks.nodes.sampled import SampledNodes as SampledNodes
+from edgewise.tasks.nodes.store import StoredNodes as StoredNodes
+from edgewise.tasks.nodes.store import node_store as node_store
 from edgewise.tasks.nodes.webkb import webkb as webkb
 from edgewise.tasks.particles.granular import granular as granular
 from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces as EnergiesAndForces

@@ -256,3 +256,21 @@ def test_without_pooling_there_are_no_clusters_to_draw(classes, values):
         model = GNN(GNNSettings(readout="mean"), task.signature)
         assert [section.title for section in task.draw(model, None, {})] == titles
     assert classes.describe() == "six: 6 graphs of 18 nodes (3 train, 2 valid, 1 test)"
+
+
+def test_a_rank_draws_its_graphs_alone() -> None:
+    from edgewise.tasks import TASKS
+    from edgewise.tasks.core.task import Parts
+
+    task = TASKS["skip-links"](copies=5)
+    whole = task.train_batch(11, torch.Generator().manual_seed(3))
+    for ranks in (1, 2, 3, 4):
+        drawn = [
+            task.train_parts(11, torch.Generator().manual_seed(3), None, Parts(ranks, range(n, n + 1)))
+            for n in range(ranks)
+        ]
+        parts = [part for _, (part,) in drawn]
+        assert {terms for terms, _ in drawn} == {11}
+        assert torch.cat([part.x for part in parts]).equal(whole.x)
+        assert torch.cat([part.target for part in parts]).equal(whole.target)
+        assert sum((part.members for part in parts), ()) == whole.members

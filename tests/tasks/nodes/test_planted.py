@@ -9,6 +9,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import LayerSample, Sample
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import SampledNodes, planted
+from edgewise.tasks.core.task import Parts
 from edgewise.training import evaluate
 
 SMALL = {"nodes": 800, "degree": 6, "classes": 4, "channels": 8}
@@ -55,6 +56,29 @@ def test_a_batch_is_a_small_sample_and_follows_from_the_generator() -> None:
     model = GNN(GNNSettings("sage-mean", 8, 2), task.signature)
     assert first.read(model(first.graph, first.x)).shape == (first.size, 4)
     assert first.split(2) == [first, first]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_parts_are_together_the_batch_of_one_process(ranks: int) -> None:
+    task = planted(**SMALL, fanouts=(2, 3))
+    whole = task.train_batch(64, torch.Generator().manual_seed(7))
+    model = GNN(GNNSettings("sage-mean", 8, 2, dropout=0.0), task.signature)
+    drawn = [
+        task.train_parts(64, torch.Generator().manual_seed(7), None, Parts(ranks, range(n, n + 1)))
+        for n in range(ranks)
+    ]
+    parts = [part for _, (part,) in drawn]
+    assert [terms for terms, _ in drawn] == [whole.size] * ranks
+    assert torch.cat([part.target for part in parts]).equal(whole.target)
+    outputs = torch.cat([model(*part.inputs) for part in parts])
+    torch.testing.assert_close(outputs, model(*whole.inputs), rtol=0, atol=1e-6)
+    assert max(len(part.x) for part in parts) < len(whole.x) or ranks == 1
+
+
+def test_more_parts_than_seeds_have_the_whole_batch() -> None:
+    task = planted(**SMALL)
+    terms, parts = task.train_parts(2, torch.Generator().manual_seed(7), None, Parts(9, range(3, 5)))
+    assert parts[0] is parts[1] and terms == 9 * parts[0].size
 
 
 def test_evaluation_reads_all_neighbours_of_the_whole_graph() -> None:

@@ -1,7 +1,7 @@
 """Neighbours drawn at random, hop by hop: small graphs on which layers learn about a graph that is too large."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Self
 
@@ -17,6 +17,8 @@ from edgewise.graphs.graph import Graph
 
 MOST_NODES = 2**31 - 2  # of a graph that the C++ samples: it numbers nodes in 32 bits
 WRONG = -(2**63)  # how the C++ says that a graph's offsets or senders are none
+CPU = torch.device("cpu")
+ANY = torch.Generator()  # where all neighbours are taken, nothing is drawn
 READERS = 16  # threads that wait for the pages of a mapped graph at once: the queue that a disk works on
 
 
@@ -42,6 +44,44 @@ class Sample:
         """The same sample on a device."""
         graphs = tuple(graph.to(device) for graph in self.graphs)
         return type(self)(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.edges))
+
+
+@dataclass(frozen=True, eq=False)
+class Neighborhood:
+    """Some nodes of a graph with all nodes that they listen to, for exact inference layer by layer.
+
+    Symbols     nodes [M] = whose outputs are wanted; chunk = receivers that a layer reads at once
+    Cost        a layer computes each node once that a later one reads, so that time is O(L (E + N)) and not Π degrees;
+                memory is that of a chunk and of one layer's outputs
+    Edge cases  features stay where they are; what is computed is on `device`
+
+    Example
+        >>> ring = Graph.from_edge_index([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], num_nodes=5)  # i listens to i - 1
+        >>> [rows.tolist() for rows in Neighborhood(ring, torch.tensor([3])).needed(2)]
+        [[2, 3], [3]]
+    """
+
+    graph: Graph
+    nodes: Tensor
+    chunk: int = 1 << 14
+    device: torch.device = CPU
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same nodes, to be computed on a device."""
+        return replace(self, device=torch.device(device))
+
+    def needed(self, layers: int) -> list[Tensor]:
+        """For each layer, the nodes whose outputs are needed, ascending; of the last, `nodes`."""
+        needed = [self.nodes.unique()]
+        for _ in range(layers - 1):
+            reached = [sample.nodes.unique() for _, sample in self.hops(needed[0])]
+            needed.insert(0, torch.cat([needed[0], *reached]).unique())
+        return needed
+
+    def hops(self, receivers: Tensor) -> Iterator[tuple[int, Sample]]:
+        """All senders of some receivers, in chunks: where each begins, and a sample of one hop."""
+        for first in range(0, len(receivers), self.chunk):
+            yield first, sample_neighbors(self.graph, receivers[first : first + self.chunk], [-1], ANY)
 
 
 def sample_neighbors(

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from edgewise.memory import SHARE, machine
 
 MANIFEST, FORMAT, LAYOUT = "manifest.json", "edgewise store", 1
 START = 256  # bytes of a header, its length included
+IN_MEMORY = 1 << 30  # bytes of what is computed on the way; more are in a temporary file
 BLOCK = 1 << 24  # bytes read at once to be hashed
 MAX_NODES = (1 << 32) - 1  # the sort packs a receiver and a sender into 64 bits
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
@@ -116,6 +118,16 @@ class Stored:
         known = {"dtype": NAMES[self.dtype], "shape": list(self.shape), "data_offsets": [0, self.nbytes]}
         text = json.dumps({name: known}).encode()
         return (START - 8).to_bytes(8, "little") + text.ljust(START - 8)
+
+
+def scratch(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Room for numbers that are written before they are read: in memory, or where it is large in a temporary file."""
+    size = prod(shape) * dtype.itemsize
+    if size <= IN_MEMORY:
+        return torch.empty(shape, dtype=dtype)
+    with TemporaryFile() as file:
+        file.truncate(size)
+        return torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=dtype).view(shape)
 
 
 class Writer:

@@ -1,5 +1,7 @@
 """Graph isomorphism network: a sum that loses nothing of the multiset of neighbours; and its form that reads edges."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -41,13 +43,13 @@ class GIN(nn.Module):
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         if isinstance(x, SparseFeatures):
             return self._sparse(graph, x)
-        return self.mlp((1 + self.epsilon) * x + aggregate(graph, x))
+        return self.mlp((1 + self.epsilon) * at_receivers(graph, x) + aggregate(graph, x))
 
     def _sparse(self, graph: Graph, x: SparseFeatures) -> Tensor:
         """W((1 + ε) x_i + Σ x_j) + b = (1 + ε) W x_i + Σ W x_j + b, so x stays sparse."""
-        b = self.mlp.linears[0].bias
+        b = cast(Tensor, self.mlp.linears[0].bias)
         Wx = self.mlp.linears[0](x) - b
-        return self.mlp.after_first((1 + self.epsilon) * Wx + aggregate(graph, Wx) + b)
+        return self.mlp.after_first((1 + self.epsilon) * at_receivers(graph, Wx) + aggregate(graph, Wx) + b)
 
     @staticmethod
     def example() -> Example:

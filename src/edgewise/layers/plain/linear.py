@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ShapeError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, forms
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
 
@@ -69,6 +69,14 @@ class SparseFeatures:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseFeatures:
         weight = self.weight.to(device=device, dtype=dtype)
         return SparseFeatures(self.graph if device is None else self.graph.to(device), weight)
+
+    def __getitem__(self, rows: Tensor) -> SparseFeatures:
+        """The features of some nodes."""
+        starts, stops = self.graph.offsets[rows], self.graph.offsets[rows + 1]
+        entries = forms.senders_of(starts[:, None], stops[:, None])
+        shape = len(rows), self.graph.num_senders, 0, self.device
+        words = Graph._of(*shape, offsets=forms.offsets_of(stops - starts), senders=self.graph.senders[entries])
+        return SparseFeatures(words, self.weight[entries])
 
     def to_dense(self) -> Tensor:
         """The features as an ordinary tensor [N, C]."""

@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from edgewise import layers
 from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, LayerSample, Sample
+from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
+from edgewise.graphs.store.layout import scratch
 from edgewise.models.parts import Activation, Readout
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
+
+AnyGraph = Graph | Sample | LayerSample | Neighborhood
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ class GNN(nn.Module):
     Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
                 on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = W readout(X^(L+1))    (5.6)
                 on a Sample, layer_l reads its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
+                on a Neighborhood, outputs are exact: layer_l for all nodes that layer_l+1 reads, in chunks
                 with edge features, layer_l(graph, X, e): every layer reads the same e
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs];
@@ -178,18 +182,44 @@ class GNN(nn.Module):
             self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
         self.activation = chosen("activation", settings.activation, layers.ACTIVATIONS)
 
-    def forward(
-        self, graph: Graph | Sample | LayerSample, x: Tensor | layers.SparseFeatures, e: Tensor | None = None
-    ) -> Tensor:
-        p, training = self.settings.dropout, self.training
+    def forward(self, graph: AnyGraph, x: Tensor | layers.SparseFeatures, e: Tensor | None = None) -> Tensor:
+        if isinstance(graph, Neighborhood):
+            return self._by_layer(graph, cast(Tensor, x))
         x = x if self.embed is None else self.embed(x)
-        *hops, (last, entries) = self._hops(graph, e)
-        for index, ((hop, of_edges), layer, norm) in enumerate(zip(hops, self.hidden, self.norms, strict=True)):
-            y = layer(hop if of_edges else self._thinned(hop), layers.dropout(x, p, training), *of_edges)
-            y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
-            connected = index > 0 and self.settings.connection != "none"
-            x = CONNECTIONS[self.settings.connection](layers.at_receivers(hop, cast(Tensor, x)), y) if connected else y
-        return self.output(last, layers.dropout(x, p, training), *entries)
+        for index, (hop, of_edges) in enumerate(self._hops(graph, e)):
+            x = self._layer(index, hop, x, of_edges)
+        return cast(Tensor, x)
+
+    def _layer(
+        self, index: int, hop: Graph, x: Tensor | layers.SparseFeatures, of_edges: tuple[Tensor, ...] = ()
+    ) -> Tensor:
+        """What comes of one layer; behind the hidden ones lies the output."""
+        read = layers.dropout(x, self.settings.dropout, self.training)
+        if index == len(self.hidden):
+            return self.output(hop, read, *of_edges)
+        layer, norm, connection = self.hidden[index], self.norms[index], self.settings.connection
+        y = layer(hop if of_edges else self._thinned(hop), read, *of_edges)
+        y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
+        connected = index > 0 and connection != "none"
+        return CONNECTIONS[connection](layers.at_receivers(hop, cast(Tensor, x)), y) if connected else y
+
+    def _by_layer(self, among: Neighborhood, x: Tensor) -> Tensor:
+        """Exact outputs of some nodes: each layer for all nodes that the next one reads, before the next one."""
+        if self.signature.whole_graph or any(isinstance(norm, layers.PairNorm) for norm in self.norms):
+            raise ConfigError(
+                "a readout and the norm 'pair' read all nodes of a graph at once, and this one is too large"
+            )
+        needed = among.needed(len(self.hidden) + 1)
+        for index, rows in enumerate(needed):
+            made: Tensor | None = None
+            for first, hop in among.hops(rows):
+                read = x[hop.nodes if index == 0 else torch.searchsorted(needed[index - 1], hop.nodes)]
+                read = self.embed(read.to(among.device)) if self.embed and index == 0 else read.to(among.device)
+                y = self._layer(index, hop.graphs[0].to(among.device), read)
+                made = scratch((len(rows), y.shape[-1]), y.dtype) if made is None else made
+                made[first : first + len(y)] = y
+            x = cast(Tensor, made)
+        return x[torch.searchsorted(needed[-1], among.nodes)].to(among.device)
 
     def _thinned(self, graph: Graph) -> Graph:
         """The graph of one hidden layer: while training, some edges are missing."""

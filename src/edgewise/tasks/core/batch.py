@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ConfigError, ShapeError
-from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Sample
+from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.linear import SparseFeatures
 
-AnyGraph = Graph | EncoderDecoderGraph | Sample | LayerSample
+AnyGraph = Graph | EncoderDecoderGraph | Sample | LayerSample | Neighborhood
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Batch:
 
     Args:
         graph: The graph of all examples.
-        x: [*, N, C] features, [*, N] tokens, or sparse features [N, C].
+        x: [*, N, C] features, [*, N] tokens, or sparse features [N, C]; of a `Neighborhood`, `StoredRows` of all nodes.
         target: What the outputs should be, one term of the mean loss per element.
         rows: Output rows that the loss reads, one per target: the batch is one graph whose other nodes are context.
             None: the loss reads every output, and the first axis of `x` and `target` holds independent examples.

@@ -32,12 +32,13 @@ class NumberedExamples(Task):
         return self.splits[split]
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        return self.batch(self._drawn(size, generator), pattern, generator)
+
+    def _drawn(self, size: int, generator: torch.Generator) -> Tensor:
         numbers, count = self.numbers("train"), self.epoch_size
         if self.replacement:
-            drawn = torch.randint(count, (size,), generator=generator)
-        else:
-            drawn = torch.randperm(count, generator=generator)[:size]
-        return self.batch(numbers[drawn], pattern, generator)
+            return numbers[torch.randint(count, (size,), generator=generator)]
+        return numbers[torch.randperm(count, generator=generator)[:size]]
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         if self.stored:

@@ -27,6 +27,7 @@ from edgewise.tasks.core.splits import Split, sizes
 from edgewise.tasks.core.subject import Subject, captured, only_row
 
 T = TypeVar("T")
+B = TypeVar("B")
 Pattern = Callable[..., Graph] | None
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
 
@@ -52,6 +53,18 @@ class Sampling:
     top_k: int | None = None
     cache: bool = True
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Into how many parts the batch of a step is cut, over all ranks and micro-batches, and which are one rank's."""
+
+    count: int
+    mine: range
+
+    def of_one(self, batch: B) -> tuple[int, list[B]]:
+        """A batch that cannot be cut, in place of each part."""
+        return self.count * cast(Any, batch).size, [batch] * len(self.mine)
 
 
 class Task(ABC):
@@ -88,6 +101,25 @@ class Task(ABC):
     @abstractmethod
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """Draw `size` training examples: a pure function of the generator, so that training resumes exactly."""
+
+    def train_parts(
+        self, size: int, generator: torch.Generator, pattern: Pattern, parts: Parts
+    ) -> tuple[int, list[Batch]]:
+        """How many terms the mean loss of `train_batch` has over all parts, and those parts that are wanted.
+
+        All parts together are that batch, however many there are. By default it is drawn whole and cut; a task that can
+        draw a part alone does so, so that several ranks share the work.
+        """
+        batch = self.train_batch(size, generator, pattern)
+        last, count, pieces = vars(self).get("_cut", (None, 0, []))
+        if batch is not last or count != parts.count:  # a whole graph is the same batch at every step
+            pieces = batch.split(parts.count)
+            self._cut = batch, parts.count, pieces
+        return sum(piece.size for piece in pieces), [pieces[number] for number in parts.mine]
+
+    def measured(self) -> dict[str, float]:
+        """Numbers to log beside the training loss, such as a cache's hits since the last call."""
+        return {}
 
     @abstractmethod
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:

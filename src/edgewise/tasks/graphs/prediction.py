@@ -19,7 +19,7 @@ from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.core.task import Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
 
@@ -62,6 +62,11 @@ class GraphClassification(NumberedExamples, Classification):
     replacement = False
     stored = True
 
+    @property
+    def varies(self) -> bool:
+        """Whether an example of training is drawn anew each time."""
+        return False
+
     def __init__(self, name: str, graphs: Graphs) -> None:
         for split in ("train", "valid"):
             if len(graphs.splits[split]) == 0:
@@ -95,6 +100,17 @@ class GraphClassification(NumberedExamples, Classification):
         e = None if self._e is None else torch.cat([self._e[number] for number in chosen])
         u = None if self.graphs.u is None else self.graphs.u[numbers]
         return DisjointBatch.of(tuple(members[number] for number in chosen), x, self.graphs.targets[numbers], e, u)
+
+    def train_parts(
+        self, size: int, generator: torch.Generator, pattern: Pattern, parts: Parts
+    ) -> tuple[int, list[Batch]]:
+        if self.varies:
+            return super().train_parts(size, generator, pattern, parts)
+        drawn = self._drawn(size, generator)
+        if len(drawn) < parts.count:
+            return parts.of_one(self.batch(drawn, pattern))
+        pieces = drawn.tensor_split(parts.count)
+        return len(drawn), [self.batch(pieces[number], pattern) for number in parts.mine]
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if isinstance(model, Clustering) and self.has_test:

@@ -64,6 +64,10 @@ class SmilesRegression(GraphRegression):
         self.respell = respell
         self.signature = Tokens(TOKENIZER.size, self.signature.outputs, length=length, whole_graph=True)
 
+    @property
+    def varies(self) -> bool:
+        return self.respell
+
     def batch(self, numbers: Tensor, pattern: Pattern, generator: Generator | None = None) -> DisjointBatch:
         """Those molecules; in training, each is respelt."""
         if generator is None or not self.respell:

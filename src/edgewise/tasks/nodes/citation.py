@@ -11,8 +11,9 @@ from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import SPLITS, Splits
-from edgewise.tasks.nodes.classification import NodeClassification, Nodes
+from edgewise.tasks.nodes.classification import Nodes
 from edgewise.tasks.nodes.planetoid import PARTS, read_planetoid
+from edgewise.tasks.nodes.sampled import SampledNodes
 
 _ADDRESS = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data/"
 # In the order of PARTS. The tests compare Cora's hashes with its files; the other two data sets' are published ones.
@@ -66,7 +67,8 @@ def citation(
     folder: str | None = None,
     download: bool = False,
     normalise: bool = True,
-) -> NodeClassification:
+    fanouts: tuple[int, ...] = (),
+) -> SampledNodes:
     """Guess a paper's subject from its words and from whom it cites, knowing 20 papers of each subject.
 
     The public split of Planetoid: 20 papers of each class train (140 for Cora), 500 validate, 1,000 test. Citations
@@ -81,6 +83,7 @@ def citation(
         folder: Where the files ind.NAME.x etc. lie (default: planetoid in $EDGEWISE_DATA, then the cache).
         download: Fetch what is missing from the planetoid repository, over TLS and verified by its hash.
         normalise: Divide each paper's words by their sum, as the GCN paper does.
+        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
 
     Errors      a file that is missing, damaged, or whose pickle holds more than arrays is a `DataError` that names
                 it.
@@ -96,4 +99,5 @@ def citation(
     classes = CLASSES.get(dataset, tuple(f"class {c}" for c in range(data.classes)))
     splits: Splits = {split: torch.from_numpy(getattr(data, split)) for split in SPLITS}
     labels = torch.from_numpy(data.labels)
-    return NodeClassification(dataset, Nodes(graph, SparseFeatures.from_scipy(words), labels, classes, splits))
+    nodes = Nodes(graph, SparseFeatures.from_scipy(words), labels, classes, splits)
+    return SampledNodes(dataset, nodes, fanouts, inductive=False)

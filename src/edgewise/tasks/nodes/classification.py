@@ -39,7 +39,7 @@ class Nodes:
 
     Args:
         graph: Who attends to whom among N nodes.
-        x: Their features [N, C], dense or sparse.
+        x: Their features [N, C], dense or sparse; of a store, `StoredRows`.
         labels: Their classes [N]; -1 where unknown.
         classes: The classes' names.
         splits: For "train", "valid" and "test" the nodes [M] that it reads.

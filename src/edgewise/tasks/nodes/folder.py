@@ -11,7 +11,8 @@ from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Graph
 from edgewise.tables.table import Table, find_table, read_table
 from edgewise.tasks.core.splits import SPLITS, Splits, named, shuffled
-from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
+from edgewise.tasks.nodes.classification import Nodes, read_arrays
+from edgewise.tasks.nodes.sampled import SampledNodes
 
 ARRAYS = ("edge_index", "x", "labels")
 NAMES, ENDS = ("node", "label", "split"), ("sender", "receiver")  # the columns of tables that hold texts
@@ -22,7 +23,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Parts = tuple[Array, Array, Tensor, tuple[str, ...], Splits]
 
 
-def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0, ignore: str = "") -> NodeClassification:
+def node_folder(
+    folder: str = "nodes", undirected: bool = True, fold: int = 0, ignore: str = "", fanouts: tuple[int, ...] = ()
+) -> SampledNodes:
     """Guess the classes of a graph's nodes: your own graph, from a folder.
 
     Either two tables, each a CSV file with a line of column names first, or a Parquet file (with .parquet for .csv):
@@ -40,6 +43,7 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0, i
         undirected: Let every node also attend to those that attend to it.
         fold: Seed of the random cut: another number, another cut.
         ignore: Columns of both tables that are not read, with commas between them.
+        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
 
     Errors      a file that is missing, malformed or does not fit the others is a `DataError` that names the line, the
                 column or the array, and so are columns of edges.csv that nothing reads and labels that hardly repeat;
@@ -69,7 +73,7 @@ def node_folder(folder: str = "nodes", undirected: bool = True, fold: int = 0, i
             raise DataError(f"{place}: no node is in the {split} split")
         if bool((labels[rows] < 0).any()):
             raise DataError(f"{place}: node {int(rows[labels[rows] < 0][0])} of the {split} split has no label")
-    return NodeClassification(place.name, nodes)
+    return SampledNodes(place.name, nodes, fanouts, inductive=False)
 
 
 def _read_npz(path: Path) -> Parts:

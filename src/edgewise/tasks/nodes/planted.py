@@ -2,94 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self, cast
-
 import torch
-from torch import Tensor
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, LayerSample, Sample, importance, sample_layers, sample_neighbors
-from edgewise.graphs.derived import cached
-from edgewise.layers.graph.gcn import renormalised
-from edgewise.tasks.core.batch import Batch
+from edgewise.graphs import Graph
 from edgewise.tasks.core.splits import ascending, cut
-from edgewise.tasks.core.task import Pattern, check_range
-from edgewise.tasks.nodes.classification import NodeClassification, Nodes
-
-MOST_WORKERS = 64
-
-
-@dataclass
-class SampledBatch(Batch):
-    """Some seeds and, for each layer, some of their neighbours: `x` is of all these nodes, the outputs of the seeds."""
-
-    graph: Sample | LayerSample
-
-    def split(self, parts: int) -> list[Self]:
-        return [self] * parts
-
-
-class SampledNodes(NodeClassification):
-    """Node classification that trains on a few nodes at a time and some of their neighbours, hop by hop.
-
-    Equation    each step: seeds B drawn from the training nodes, y_B = f(B's sampled neighbourhood)      (Alg. 2)
-    Cost        a step reads at most |B| Π (1 + fan-out) nodes, whatever the size of the graph
-    Edge cases  inductive: training reads only the graph that the training nodes induce; other nodes, their features
-                and their edges are first seen in evaluation, which reads all neighbours of the whole graph
-    Reference   Hamilton, Ying & Leskovec, "Inductive representation learning on large graphs", 2017
-
-    Without fan-outs it trains on the whole training graph at once; the options are those of `planted`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        nodes: Nodes,
-        fanouts: tuple[int, ...],
-        inductive: bool = True,
-        layerwise: bool = False,
-        workers: int = 0,
-    ) -> None:
-        super().__init__(name, nodes)
-        check_range(0, MOST_WORKERS, workers=workers)
-        self.workers = workers if fanouts else 0  # without fan-outs there is one batch
-        self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
-        if fanouts:
-            self.epoch_size = len(nodes.splits["train"])
-
-    @cached
-    def seen(self, pattern: Pattern = None) -> tuple[Graph, Tensor, Tensor, Tensor]:
-        """What training may see: a graph, its nodes' features and labels, and which of them are training nodes."""
-        graph, x, train = self.graph(pattern), cast(Tensor, self.nodes.x), self.nodes.splits["train"]
-        if not self.inductive:
-            return graph, x, self.nodes.labels, train
-        return graph.subgraph(train), x[train], self.nodes.labels[train], torch.arange(len(train))
-
-    @cached
-    def _whole(self, pattern: Pattern) -> Batch:
-        graph, x, labels, train = self.seen(pattern)
-        return Batch(graph, x, labels[train], train)
-
-    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` different training nodes with some of their neighbours; without fan-outs all of them with all."""
-        if not self.fanouts:
-            return self._whole(pattern)
-        graph, x, labels, train = self.seen(pattern)
-        # Drawn with repetitions, of which few are there: a permutation of all nodes would cost more than the step.
-        seeds = train[torch.randint(len(train), (size,), generator=generator)].unique()
-        sample: Sample | LayerSample
-        if self.layerwise:
-            loops, entries = renormalised(graph, x.dtype)
-            sample = sample_layers(loops, entries, _importance(loops, x.dtype), seeds, self.fanouts, generator)
-        else:
-            sample = sample_neighbors(graph, seeds, self.fanouts, generator)
-        return SampledBatch(sample, x[sample.nodes], labels[seeds])
-
-
-@cached
-def _importance(loops: Graph, dtype: torch.dtype) -> Tensor:
-    return importance(*renormalised(loops, dtype))
+from edgewise.tasks.nodes.classification import Nodes
+from edgewise.tasks.nodes.sampled import SampledNodes
 
 
 def planted(

@@ -1,0 +1,53 @@
+"""Sampling on the nodes of any task: dense and sparse features."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.errors import ConfigError
+from edgewise.layers import SparseFeatures
+from edgewise.models import GNN, GNNSettings
+from edgewise.tasks import citation, karate, node_folder
+from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes
+from tasks.miniature import write_planetoid
+
+
+def write_folder(folder: Path) -> None:
+    rows = "".join(f"n{n},{'ab'[n % 2]},{n},{n * n}\n" for n in range(40))
+    (folder / "nodes.csv").write_text(f"node,label,size,age\n{rows}")
+    (folder / "edges.csv").write_text("sender,receiver\n" + "".join(f"n{n},n{(7 * n + 1) % 40}\n" for n in range(40)))
+
+
+@pytest.mark.parametrize("kind", ["folder", "citation"])
+def test_any_task_on_nodes_is_sampled(tmp_path: Path, kind: str) -> None:
+    if kind == "folder":
+        write_folder(tmp_path)
+        task, whole = (node_folder(str(tmp_path), fanouts=fanouts) for fanouts in ((-1, -1), ()))
+    else:
+        write_planetoid(tmp_path)
+        task, whole = (citation("cora", str(tmp_path), fanouts=fanouts) for fanouts in ((-1, -1), ()))
+    batch, all_nodes = task.train_batch(1000, torch.Generator().manual_seed(0)), whole.train_batch(1, torch.Generator())
+    assert isinstance(batch, SampledBatch)
+    assert isinstance(batch.x, SparseFeatures) == (kind == "citation")
+    model = GNN(GNNSettings("sage-mean", 8, 2, dropout=0.0), task.signature).eval()
+    seeds = batch.graph.nodes[: batch.size]
+    expected = model(*all_nodes.inputs)[seeds]
+    torch.testing.assert_close(model(*batch.inputs), expected)
+    assert batch.target.equal(task.nodes.labels[seeds])
+
+
+def test_rows_of_sparse_features() -> None:
+    dense = torch.randn(9, 5, generator=torch.Generator().manual_seed(0)) * (torch.arange(45).view(9, 5) % 3 > 0)
+    import scipy.sparse
+
+    x = SparseFeatures.from_scipy(scipy.sparse.csr_matrix(dense.numpy()))
+    rows = torch.tensor([4, 0, 4, 8])
+    assert x[rows].to_dense().equal(dense[rows])
+
+
+def test_a_fan_out_that_is_none() -> None:
+    with pytest.raises(
+        ConfigError, match=r"task\.fanouts are numbers of neighbours, or -1 for all of them, not \[3, -2\]"
+    ):
+        SampledNodes("karate", karate().nodes, (3, -2))
