@@ -8,7 +8,15 @@ import torch
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
-from edgewise.training import Choice, RunConfig, resume, train
+from edgewise.training import (
+    Choice,
+    EvaluationSettings,
+    MachineSettings,
+    RunConfig,
+    TrainSettings,
+    resume,
+    train,
+)
 from training.tiny import Tiny, configured, register
 
 
@@ -21,8 +29,18 @@ def configs() -> dict[str, RunConfig]:
         "cut": configured(**steady, accumulate=2),
         "patient": configured({}, {"dropout": 0.0}, still, steps=500, evaluate_every=4, patience=3),
         "dropped": configured(steps=30, checkpoint_every=10),
+        "sampled": on_graphs(Choice("planted", {"nodes": 600, "fanouts": (4, 3)}), "sage-mean", batch=50),
+        "members": on_graphs(Choice("skip-links", {"copies": 5}), "gin", batch=15, readout="sum"),
         "poisoned": configured({"poison": "rank", "at": 13}, {"dropout": 0.0}, steps=30, batch=15),
     }
+
+
+def on_graphs(task: Choice, layer: str, batch: int, **model: object) -> RunConfig:
+    """A graph network without dropout, whose loss is on record at every step."""
+    gnn = Choice("gnn", {"layer": layer, "width": 8, "depth": 2, "dropout": 0.0, **model})
+    steps = TrainSettings(steps=8, batch=batch, log_every=1)
+    evaluation = EvaluationSettings(every=4, batch=7)
+    return RunConfig(task, gnn, train=steps, evaluation=evaluation, machine=MachineSettings(device="cpu", threads=1))
 
 
 def interrupted(**_: object) -> Tiny:
@@ -33,6 +51,7 @@ def main(folder: Path) -> None:
     register()
     rank, config = os.environ["RANK"], configs()
     results = [train(config[name], folder / name) for name in ("curve", "cut", "patient", "dropped")]
+    results += [train(config[name], folder / name) for name in ("sampled", "members")]
     healthy = TASKS["tiny"]
     TASKS["tiny"] = interrupted
     try:

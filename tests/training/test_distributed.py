@@ -43,6 +43,16 @@ def test_two_processes_have_the_loss_curve_of_one(worlds, name):
         torch.testing.assert_close(weights(worlds[1] / name)[part], weight, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["sampled", "members"])
+def test_processes_that_draw_their_share_alone_have_the_curve_and_the_scores_of_one(worlds, name):
+    one, two = (losses(world / name) for world in worlds)
+    assert len(one) == 8
+    assert two == pytest.approx(one, rel=0, abs=1e-6)
+    scores = [[line["valid"] for line in records(world / name) if "valid" in line] for world in worlds]
+    for mine, theirs in zip(*scores, strict=True):  # an evaluation is shared out, too
+        assert mine == pytest.approx(theirs, rel=1e-5)
+
+
 def test_accumulation_does_not_change_the_curve_either(worlds):
     assert losses(worlds[1] / "cut") == pytest.approx(losses(worlds[0] / "curve"), rel=0, abs=1e-6)
 
@@ -61,7 +71,7 @@ def test_two_processes_go_on_to_the_same_bits(worlds):
 def test_every_process_is_told_the_result(worlds):
     ranks = [worlds[0] / "results-0", worlds[1] / "results-0", worlds[1] / "results-1"]
     told = [rank.read_text().splitlines() for rank in ranks]
-    assert len(told[0]) == 5
+    assert len(told[0]) == 7
     assert told[1] == told[2]
 
 

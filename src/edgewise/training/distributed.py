@@ -1,6 +1,6 @@
 """Many processes, one run: `torchrun` starts them, DistributedDataParallel keeps their weights equal.
 
-Every rank draws the same global batch and keeps its share of it, so the loss curve does not depend on their number.
+Every rank draws its share of one global batch, so that the loss curve does not depend on how many ranks there are.
 """
 
 import atexit
@@ -37,7 +37,7 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one process that writes and evaluates."""
+        """Whether this is the one process that writes."""
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
@@ -53,6 +53,19 @@ class World:
         if self.size > 1:
             dist.all_reduce(sent(value))
         return value
+
+    def total(self, sums: dict[str, Any]) -> dict[str, Any]:
+        """Each number's sum over all ranks, on all ranks; the first rank has all names that any has."""
+        if self.size == 1:
+            return sums
+        names = self.share(list(sums))
+        mine = torch.tensor([float(sums.get(name, 0)) for name in names], dtype=torch.float64, device=self.device)
+        return dict(zip(names, self.sum(mine).tolist(), strict=True))
+
+    def align(self, model: nn.Module) -> None:
+        """Give every rank what the first one's batch norms have seen."""
+        for buffer in model.buffers() if self.size > 1 else ():
+            dist.broadcast(sent(buffer), src=0)
 
     def once(self, action: Callable[[], Any]) -> Any:
         """Do something on the first rank, for all: its result, which is plain data, or its error is everyone's."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from math import isfinite
+from operator import is_not
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from edgewise.errors import NonFiniteError
 from edgewise.models.signature import Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.task import Task
+from edgewise.tasks.core.task import Parts, Task
 from edgewise.training.checkpoint import (
     Checkpoint,
     clean,
@@ -39,6 +40,7 @@ from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
 from edgewise.training.threads import Waiting, worthwhile
 
+Drawn = tuple[int, list[Batch]]  # the terms of a step's global batch, and this rank's parts of it
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -75,7 +77,7 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> R
 class Trainer:
     """A run in progress: what is neither here nor in a checkpoint follows from the configuration and the step."""
 
-    journal: Journal  # of the first rank, which alone evaluates and writes
+    journal: Journal  # of the first rank, which alone writes
     files: dict[str, str]  # by name, the sha256 of those that decide the run
     checkpoint: Checkpoint  # the newest
 
@@ -93,8 +95,8 @@ class Trainer:
         average = self.settings.average
         self.average = WeightAverage(self.optimizer, average.start, average.every) if average.start else None
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
-        self.made: Callable[[int], Batch] = self.make
-        self.parts: tuple[Batch | None, list[tuple[float, Batch]]] = (None, [])
+        self.made: Callable[[int], Drawn] = self.make
+        self.parts: tuple[list[Batch], list[tuple[float, Batch]]] = ([], [])
         self.step = 0
         self.best: dict[str, Any] = {}  # step and validation scores of the best evaluation
         self.best_weights: dict[str, Tensor] = {}
@@ -126,13 +128,15 @@ class Trainer:
                 waiting.look(self.durations[-1])
                 display.advance()
                 if self.step % settings.log_every == 0 and self.world.first:
-                    self.record(loss=loss, gradient_norm=norm if isfinite(norm) else None, learning_rate=rate)
+                    gradient_norm = norm if isfinite(norm) else None
+                    measured = self.task.measured()
+                    self.record(loss=loss, gradient_norm=gradient_norm, learning_rate=rate, **measured)
                 if self.step % evaluation.every == 0 or self.step == settings.steps:
-                    self.stale, scores = self.world.once(self.validate)
+                    self.stale, scores = self.validate()
                     display.scores(self.step, f"loss {loss:.4f}  {scores}", last=self.over)
                 if self.step % settings.checkpoints.every == 0 or self.over:
                     self.world.once(self.save)
-            return Result.from_record(self.world.once(self.conclude), self.run)
+            return Result.from_record(self.conclude(), self.run)
 
     @property
     def over(self) -> bool:
@@ -167,25 +171,23 @@ class Trainer:
 
     def rehearse(self) -> None:
         """The forward pass of a micro-batch, which changes nothing."""
-        batch = self.make(1).split(self.world.size * self.settings.accumulate)[0]
+        batch = self.make(1)[1][0]
         self.model.eval()(*batch.to(self.world.device).inputs)
         self.model.train()
 
     def share_of_batch(self) -> list[tuple[float, Batch]]:
         """This rank's micro-batches of the step's global batch, each with its weight in the global mean."""
-        batch = self.made(self.step)
-        if batch is not self.parts[0]:  # a whole graph is the same batch at every step
-            count, rank = self.settings.accumulate, self.world.rank
-            parts = batch.split(self.world.size * count)
-            terms = sum(part.size for part in parts)
-            mine = parts[rank * count : (rank + 1) * count]
-            self.parts = batch, [(part.size / terms, part.to(self.world.device)) for part in mine]
+        terms, mine = self.made(self.step)
+        if len(mine) != len(self.parts[0]) or any(map(is_not, mine, self.parts[0])):  # a whole graph is always the same
+            self.parts = mine, [(part.size / terms, part.to(self.world.device)) for part in mine]
         return self.parts[1]
 
-    def make(self, step: int) -> Batch:
-        """The global batch of a step: it follows from the seed and the step alone, in whichever thread it is made."""
+    def make(self, step: int) -> Drawn:
+        """The terms of a step's global batch, and this rank's parts of it; the seed and the step alone decide them."""
         generator = torch.Generator().manual_seed(mix(self.settings.seed, step))
-        return self.task.train_batch(self.settings.batch, generator, self.config.graph)
+        count, rank = self.settings.accumulate, self.world.rank
+        parts = Parts(self.world.size * count, range(rank * count, (rank + 1) * count))
+        return self.task.train_parts(self.settings.batch, generator, self.config.graph, parts)
 
     def rate(self) -> float:
         """The learning rate of this step; steps are counted from 1 here, from 0 in a schedule."""
@@ -196,14 +198,16 @@ class Trainer:
         return nullcontext() if half is None else torch.autocast(self.world.device.type, half)
 
     def validate(self) -> tuple[int, str]:
-        """Evaluate on the validation split and copy the weights if they are the best so far; how stale those are."""
+        """Evaluate on the validation split and copy the weights if they are the best so far; how stale those are. Every
+        rank does, and has the same scores."""
         with nullcontext() if self.average is None else self.average.applied(self.model, self.training_batches):
             scores = self.scores("valid")
             better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
             if better:
                 self.best = {"step": self.step, "valid": scores}
                 self.best_weights = {name: weight.clone() for name, weight in saved_state(self.model).items()}
-        self.record(valid=scores)
+        if self.world.first:
+            self.record(valid=scores)
         metric, best = self.task.metric, self.best
         summary = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
         return 0 if better else self.stale + 1, summary
@@ -216,7 +220,8 @@ class Trainer:
     def scores(self, split: Split) -> dict[str, float]:
         """The task's scores over a split, which must be finite."""
         size, pattern = self.config.evaluation_batch, self.config.graph
-        scores = evaluate(self.model, self.task, split, size, pattern, self.world.device)
+        self.world.align(self.model)
+        scores = evaluate(self.model, self.task, split, size, pattern, self.world)
         for name, value in scores.items():
             if not isfinite(value):
                 raise NonFiniteError(f"the {split} {name} is {value} after step {self.step}")
@@ -285,6 +290,9 @@ class Trainer:
         reached = {"best_step": self.best["step"], "valid": self.best["valid"]}
         if self.task.has_test:
             reached["test"] = self.scores("test")
+        return self.world.once(lambda: self._last_record(reached, step_seconds))
+
+    def _last_record(self, reached: dict[str, Any], step_seconds: float) -> dict[str, Any]:
         entry = self.record(metric=self.task.metric, **reached, step_seconds=step_seconds)
         write_state(self.checkpoint.path, self.checkpoint.state | {"metrics": self.journal.known()})
         return entry

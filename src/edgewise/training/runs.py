@@ -17,7 +17,7 @@ from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
-from edgewise.training.distributed import device_for
+from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check
 from edgewise.training.journal import METRICS, say
 from edgewise.training.seeds import mix, seed
@@ -189,22 +189,32 @@ def take_over(model: nn.Module, run: Path) -> set[str]:
 
 
 def evaluate(
-    model: nn.Module, task: Task, split: Split, size: int, pattern: Pattern = None, device: torch.device | str = "cpu"
+    model: nn.Module,
+    task: Task,
+    split: Split,
+    size: int,
+    pattern: Pattern = None,
+    on: torch.device | str | World = "cpu",
 ) -> dict[str, float]:
     """The task's scores over a whole split, `size` examples at a time, in the weights' own precision.
 
-    Afterwards the model's mode and PyTorch's random numbers are what they were before.
+    Of several ranks, which all call it, each reads its share of the batches, and all have the scores. Afterwards the
+    model's mode and PyTorch's random numbers are what they were before.
     """
-    device, training = torch.device(device), model.training
+    world = on if isinstance(on, World) else World(torch.device(on))
+    device, training = world.device, model.training
     sums: dict[str, Any] = {}
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         seed(0, device)
         model.eval()
-        for batch in task.batches(split, size, pattern):
+        for number, batch in enumerate(task.batches(split, size, pattern)):
+            if number % world.size != world.rank:
+                continue
             here = batch.to(device)
             for name, value in task.score(model(*here.inputs), here).items():
                 sums[name] = sums.get(name, 0) + value
-        judged = task.judge(model, split, pattern, device)
+        sums = world.total(sums)
+        judged = world.once(lambda: task.judge(model, split, pattern, device))
         model.train(training)
     count = float(sums.pop("count", 0))
     if count == 0:
