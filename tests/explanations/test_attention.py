@@ -162,8 +162,63 @@ def test_of_an_encoder_decoder_the_cross_attention_is_shown() -> None:
         model(graph, x)
     shown = explain(model, graph, x, (2, 4), "attention")
     assert shown.edges is not None and torch.equal(shown.edges, seen[-1].weights.mean(-1))
-    with pytest.raises(ExplanationError, match="one set of nodes from layer to layer"):
-        explain(model, graph, x, (2, 4), "rollout")
+    expected = dense(graph.cross, seen[-1].weights.mean(-1, keepdim=True))[0, 2]
+    torch.testing.assert_close(shown.nodes, torch.cat([expected, torch.zeros(3)]))
+
+
+@pytest.mark.parametrize("sources", [3, 4])
+def test_through_an_encoder_decoder_all_of_its_attention_is_followed(sources: int) -> None:
+    settings, built = MODELS["encoder-decoder"]
+    torch.manual_seed(0)
+    model = built(settings(width=8, heads=2, encoder_depth=2, decoder_depth=2), TokenPairs(9, 9, length=9)).eval()
+    graph, x = EncoderDecoderGraph.of([sources], [3]), torch.arange(sources + 3)
+    count = sources + 3
+    with record() as seen:
+        model(graph, x)
+    assert [call.graph for call in seen] == [graph.encoder] * 2 + [graph.decoder, graph.cross] * 2
+    total, network = torch.eye(count), networkx.DiGraph()
+    for number, call in enumerate(seen, start=1):
+        rows = slice(0, sources) if call.graph is graph.encoder else slice(sources, count)
+        columns = slice(sources, count) if call.graph is graph.decoder else slice(0, sources)
+        mixed = torch.eye(count)
+        mixed[rows] *= 0.5
+        mixed[rows, columns] += 0.5 * dense(call.graph, call.weights).mean(0)
+        total = mixed @ total
+        for i, j in mixed.nonzero().tolist():
+            network.add_edge((number, i), (number - 1, j), capacity=mixed[i, j].item())
+    rolled = explain(model, graph, x, (2, 4), "rollout")
+    torch.testing.assert_close(rolled.nodes, total[sources + 2])
+    assert rolled.edges is not None and rolled.edges.shape == (3 * sources,)
+    flown = explain(model, graph, x, (2, 4), "flow")
+    largest = [networkx.maximum_flow_value(network, (6, sources + 2), (0, j)) for j in range(sources)]
+    torch.testing.assert_close(flown.nodes[:sources], torch.tensor(largest), atol=1e-4, rtol=0)
+    relevant = explain(model, graph, x, (2, 4), "relevance")
+    assert relevant.edges is not None and float(relevant.edges.sum()) > 0
+    assert float(relevant.nodes[:sources].min()) > 0
+    ahead = explain(model, graph, x, (0, 4), "relevance")  # the first target does not see the later ones
+    assert float(ahead.nodes[sources + 1 :].abs().sum()) == 0
+
+
+def test_relevance_of_one_cross_attention_is_the_positive_part_of_its_gradient() -> None:
+    settings, built = MODELS["encoder-decoder"]
+    torch.manual_seed(0)
+    model = built(settings(width=8, heads=2, encoder_depth=0, decoder_depth=1), TokenPairs(9, 9, length=9)).eval()
+    graph, x = EncoderDecoderGraph.of([3], [1]), torch.arange(4)
+    slope = explain(model, graph, x, (0, 4), "gradient").edges  # summed over the heads
+    why = explain(model, graph, x, (0, 4), "relevance")
+    assert slope is not None and why.edges is not None
+    assert bool((why.edges >= (0.5 * slope).clamp(min=0) - 1e-7).all())
+    torch.testing.assert_close(why.nodes[:3], why.edges)
+
+
+@pytest.mark.parametrize("method", ["attention", "rollout", "flow", "relevance"])
+def test_attention_to_edges_is_attention_to_their_senders(method: str) -> None:
+    model, inputs, index = family("particles se3-attention")
+    why = explain(model, *inputs, index, method, baseline=None)
+    assert why.edges is not None and why.edges.shape == (25,) and why.nodes.shape == (5,)
+    assert float(why.nodes.abs().sum()) > 0
+    if method == "attention":
+        torch.testing.assert_close(why.nodes, why.edges[inputs[0].receivers == index[0]])
 
 
 def test_a_class_node_is_where_the_rollout_begins() -> None:

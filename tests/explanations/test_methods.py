@@ -36,3 +36,9 @@ def test_a_node_without_a_baseline_has_half_of_its_edges() -> None:
     why = explain(model, *inputs, index, "gradient", baseline=None)
     assert why.edges is not None
     assert float(why.nodes.sum()) == pytest.approx(float(why.edges.sum()), abs=1e-6)
+
+
+def test_a_model_of_which_nothing_can_be_left_out_is_refused() -> None:
+    model, inputs, index = family("deep sets")
+    with pytest.raises(ExplanationError, match="nothing to leave out"):
+        explain(model, *inputs, index, baseline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from scipy.sparse import coo_array
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from edgewise.errors import ExplanationError
 from edgewise.explanations.explained import Explained
-from edgewise.graphs import Graph
+from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.kernels import Recorded, record
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.gates import Gates
@@ -31,13 +33,14 @@ def weights(explained: Explained, layer: int = -1, head: int | None = None) -> S
     if not -len(calls) <= layer < len(calls):
         raise ExplanationError(f"there is no layer {layer}: the model has {len(calls)} layers of attention here")
     graph, p = calls[layer].graph, calls[layer].weights
+    others = torch.zeros(explained.num_nodes - explained.edges.num_senders)  # targets, which send nothing to themselves
     if head is not None and not -p.shape[-1] <= head < p.shape[-1]:
         raise ExplanationError(f"there is no head {head}: layer {layer} has {p.shape[-1]} heads")
     p = p.reshape(-1, *p.shape[-2:])[0]
     p_ij = p.mean(-1) if head is None else p[:, head]
     first = graph.num_receivers - explained.edges.num_receivers
-    row = _start(explained, graph.num_receivers, first)
-    return on_edges(explained, graph, p_ij), _received(graph, row, p_ij)[first:]
+    row = _start(explained, explained.num_nodes + first, first)[-graph.num_receivers :]
+    return on_edges(explained, graph, p_ij), torch.cat([_received(graph, row, p_ij)[first:], others])
 
 
 def rollout(explained: Explained) -> Scores:
@@ -45,15 +48,17 @@ def rollout(explained: Explained) -> Scores:
 
     Equation    r_0 = r_L Ã_L ... Ã_1,  Ã = ½ A + ½ I, with A the mean over the heads
     Symbols     r_L = 1 at the explained node, or spread over all; an edge's score = what passes along it
+    Edge cases  of an encoder-decoder, sources and targets are the nodes: a call's Ã is I for those that it does not
+                update, r_L is at the targets, and the edges are those from sources to targets
     Reference   Abnar & Zuidema, "Quantifying attention flow in transformers", 2020, eq. 1
     """
-    calls, first = layers(explained)
-    row = _start(explained, calls[0].graph.num_receivers, first)
+    steps, count, first = layers(explained)
+    row = _start(explained, count, first)
     total = torch.zeros(explained.edges.num_edges)
-    for call in reversed(calls):
-        passed = 0.5 * row.index_select(0, call.graph.receivers) * _mean(call)
-        total = total + on_edges(explained, call.graph, passed)
-        row = (0.5 * row).index_add(0, call.graph.senders, passed)
+    for step in reversed(steps):
+        passed = 0.5 * row.index_select(0, step.receivers) * step.p
+        total = total + on_edges(explained, step.graph, passed)
+        row = (row * step.stays).index_add(0, step.senders, passed)
     return total, row[first:]
 
 
@@ -66,17 +71,17 @@ def flow(explained: Explained) -> Scores:
     Cost        one maximum flow on L (E + N) arcs for each node
     Reference   Abnar & Zuidema, 2020, §2.2
     """
-    calls, first = layers(explained)
-    count, depth = calls[0].graph.num_receivers, len(calls)
+    steps, count, first = layers(explained)
+    depth = len(steps)
     if count > MOST_NODES:
         raise ExplanationError(f"attention flow is for at most {MOST_NODES} nodes, not {count}: use rollout")
     start = _start(explained, count, first).numpy()
     source, stay = depth * count + count, np.arange(count)
     tails, heads, sizes = [np.full(count, source)], [depth * count + stay], [start]
-    for number, call in enumerate(calls, start=1):  # from (number, i) to (number - 1, j)
-        tails += [number * count + call.graph.receivers.numpy(), number * count + stay]
-        heads += [(number - 1) * count + call.graph.senders.numpy(), (number - 1) * count + stay]
-        sizes += [0.5 * _mean(call).numpy(), np.full(count, 0.5)]
+    for number, step in enumerate(steps, start=1):  # from (number, i) to (number - 1, j)
+        tails += [number * count + step.receivers.numpy(), number * count + stay]
+        heads += [(number - 1) * count + step.senders.numpy(), (number - 1) * count + stay]
+        sizes += [0.5 * step.p.numpy(), step.stays.numpy()]
     capacity = np.rint(UNITS * np.concatenate(sizes)).astype(np.int32)
     arcs = coo_array((capacity, (np.concatenate(tails), np.concatenate(heads))), shape=(source + 1, source + 1))
     network, passed = arcs.tocsr(), np.zeros((count, count))
@@ -88,7 +93,8 @@ def flow(explained: Explained) -> Scores:
         between = (along.data > 0) & (along.row // count == along.col // count + 1) & (along.row < source)
         np.add.at(passed, (along.row[between] % count, along.col[between] % count), along.data[between] / UNITS)
     graph = explained.edges
-    edges = torch.from_numpy(passed / count).float()[graph.receivers + first, graph.senders + first]
+    after = count - graph.num_receivers  # of a class node, or of sources before the targets
+    edges = torch.from_numpy(passed / count).float()[graph.receivers + after, graph.senders + first]
     return edges, nodes[first:]
 
 
@@ -97,7 +103,9 @@ def relevance(explained: Explained) -> Scores:
 
     Equation    R ← R + Ā R,  Ā = mean over the heads of (∇A ⊙ A)⁺
     Symbols     ∇A ⊙ A = the gradient to a factor of each weight; the scores are the explained node's row of R - I
+    Edge cases  of an encoder-decoder as `rollout`
     Cost        one forward and one backward pass
+    Differs     there, of an encoder-decoder, cross-attention is also weighed with the targets' own relevance, eq. 10
     Reference   Chefer, Gur & Wolf, "Generic attention-model explainability", 2021, eqs. 5 and 6
     """
     factors: list[tuple[Graph, Tensor]] = []
@@ -105,7 +113,7 @@ def relevance(explained: Explained) -> Scores:
     def factor(call: Call) -> Tensor | None:
         if not isinstance(call, Attend):
             return None
-        factors.append((call.graph, torch.ones(call.graph.num_edges, call.heads, requires_grad=True)))
+        factors.append((explained.among(call.graph), torch.ones(call.graph.num_edges, call.heads, requires_grad=True)))
         return factors[-1][1]
 
     value = explained.target(explained.under(Gates(factor)))
@@ -114,13 +122,13 @@ def relevance(explained: Explained) -> Scores:
     gradients = torch.autograd.grad(value, [m for _, m in factors], allow_unused=True)
     pairs = zip(factors, gradients, strict=True)
     calls = [Recorded(graph, m.detach() * 0 if g is None else g.clamp(min=0)) for (graph, m), g in pairs]
-    calls, first = layers(explained, calls)
-    row = start = _start(explained, calls[0].graph.num_receivers, first)
+    steps, count, first = layers(explained, calls)
+    row = start = _start(explained, count, first)
     total = torch.zeros(explained.edges.num_edges)
-    for call in reversed(calls):
-        passed = row.index_select(0, call.graph.receivers) * _mean(call)
-        total = total + on_edges(explained, call.graph, passed)
-        row = row.index_add(0, call.graph.senders, passed)
+    for step in reversed(steps):
+        passed = row.index_select(0, step.receivers) * step.p
+        total = total + on_edges(explained, step.graph, passed)
+        row = row.index_add(0, step.senders, passed)
     return total, (row - start)[first:]
 
 
@@ -129,26 +137,54 @@ def recorded(explained: Explained) -> list[Recorded]:
     """The model's calls of attention."""
     with record() as calls:
         explained.outputs()
-    return calls
+    return [Recorded(explained.among(call.graph), call.weights) for call in calls]
 
 
-def layers(explained: Explained, calls: list[Recorded] | None = None) -> tuple[list[Recorded], int]:
-    """The calls of attention among the explained nodes, and how many nodes come first that have no input."""
-    among = [call for call in calls or recorded(explained) if explained.places(call.graph) is not None]
-    if not among:
+@dataclass(frozen=True)
+class Step:
+    """A call of attention among numbered nodes: of an encoder-decoder the sources, then the targets.
+
+    Symbols     p = the mean over the heads; receivers, senders = those of `graph` by number; stays = what of each node
+                stays where it is, 1/2 or, where the call does not update it, 1
+    Shapes      p, receivers, senders [E]; stays [N]
+    """
+
+    graph: Graph
+    p: Tensor
+    receivers: Tensor
+    senders: Tensor
+    stays: Tensor
+
+
+def layers(explained: Explained, calls: list[Recorded] | None = None) -> tuple[list[Step], int, int]:
+    """The calls of attention among the explained nodes, how many nodes there are, and how many of them come first that
+    have no input."""
+    whole, calls = explained.inputs[0], recorded(explained) if calls is None else calls
+    if isinstance(whole, EncoderDecoderGraph):
+        sources, targets = whole.encoder.num_receivers, whole.decoder.num_receivers
+        starts = ((whole.encoder, 0, 0), (whole.decoder, sources, sources), (whole.cross, sources, 0))
+        made = [(call, to, of) for call in calls for graph, to, of in starts if call.graph is graph]
+        size, first = sources + targets, 0
+    else:
+        among = [call for call in calls if explained.places(call.graph) is not None]
+        size = among[-1].graph.num_receivers if among else 0
+        made = [(call, 0, 0) for call in among if call.graph.num_receivers == size and call.graph.is_square]
+        first = size - explained.edges.num_receivers
+    if not made:
         raise _without(explained, "attention among its nodes")
-    size = among[-1].graph.num_receivers
-    among = [call for call in among if call.graph.num_receivers == size]
-    if explained.alone or not among[0].graph.is_square:
-        what = "follows one set of nodes from layer to layer, and this model attends from one set to another"
-        raise ExplanationError(f"what passes through attention {what}: use attention or integrated-gradients")
-    return among, size - explained.edges.num_receivers
+    steps = []
+    for call, to, of in made:
+        stays = torch.ones(size)
+        stays[to : to + call.graph.num_receivers] = 0.5
+        steps.append(Step(call.graph, _mean(call), call.graph.receivers + to, call.graph.senders + of, stays))
+    return steps, size, first
 
 
 def on_edges(explained: Explained, graph: Graph, values: Tensor) -> Tensor:
     """Values of a call's edges on the explained ones; those that are not among them are left out."""
     places = explained.places(graph)
-    assert places is not None
+    if places is None:
+        return torch.zeros(explained.edges.num_edges)
     return values.new_zeros(explained.edges.num_edges + 1).index_add(0, places, values)[:-1]
 
 
@@ -159,7 +195,8 @@ def _start(explained: Explained, count: int, first: int) -> Tensor:
     elif explained.node is not None:
         row[explained.node] = 1.0
     else:
-        row += 1 / max(count, 1)
+        targets = explained.edges.num_receivers if explained.alone else count
+        row[-targets:] = 1 / max(targets, 1)
     return row
 
 
@@ -174,4 +211,6 @@ def _mean(call: Recorded) -> Tensor:
 
 def _without(explained: Explained, what: str) -> ExplanationError:
     name = type(explained.model).__name__
-    return ExplanationError(f"{name} has no {what}: it calls attend nowhere; use integrated-gradients or leave-one-out")
+    return ExplanationError(
+        f"{name} has no {what}: it calls attend nowhere on them; use integrated-gradients or leave-one-out"
+    )

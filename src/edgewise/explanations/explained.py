@@ -29,7 +29,7 @@ class Explained:
                 gates, the model's own unless given; baseline = b, a number or a tensor that broadcasts to x; of
                 tokens it is an embedding, and 0 unless given; None: no features stand for "not there" (of atoms,
                 say), so that nodes have no gates; node = the receiver that the number belongs to, where it belongs
-                to one
+                to one: of an encoder-decoder counted from the first source
     Shapes      g [J], m [E] in the order of `edges`
     Errors      ExplanationError for outputs that the target does not make one finite number of
     Edge cases  edges that a layer adds (self-loops, a class node's) have no gate; a graph over as many nodes that a
@@ -61,8 +61,11 @@ class Explained:
         with torch.no_grad():
             outputs = self.outputs()
         self.target, index = resolved(target, outputs)
-        per_node = outputs.ndim > 1 and outputs.shape[-2] == self.num_nodes > 1
-        self.node = index[-2] if node is None and per_node and len(index) > 1 else node
+        before = self.num_nodes - self.edges.num_receivers if self.alone else 0  # sources, which have no outputs
+        per_node = outputs.ndim > 1 and outputs.shape[-2] == self.num_nodes - before and self.num_nodes > 1
+        self.node = (
+            range(outputs.shape[-2])[index[-2]] + before if node is None and per_node and len(index) > 1 else node
+        )
         self.value = self(None, None).item()
 
     @property
@@ -147,11 +150,17 @@ class Explained:
         if self.alone and graph is not edges:
             return None
         more = graph.num_receivers - edges.num_receivers
+        if self.among(graph) is edges:
+            return graph.senders if graph is not edges else torch.arange(edges.num_edges)
         if more in (0, 1) and graph.num_senders - edges.num_senders == more:
             return matched(graph, edges, more)
-        if graph.num_senders == edges.num_edges and torch.equal(graph.offsets, edges.offsets):
-            return graph.senders
         return None
+
+    def among(self, graph: Graph) -> Graph:
+        """The graph among nodes: the explained one, where the senders are its edges."""
+        edges = self.edges
+        own = graph.num_senders == graph.num_edges == edges.num_edges and graph.num_senders != edges.num_senders
+        return edges if own and torch.equal(graph.offsets, edges.offsets) else graph
 
 
 def matched(graph: Graph, edges: Graph, first: int = 0) -> Tensor:

@@ -111,6 +111,9 @@ def scores(explained: Explained, method: str, layer: int | None = None, head: in
         raise ExplanationError(f"there is no method {method!r}{nearest(method, EXPLANATIONS)}; known are {known}")
     if method != "attention" and (layer, head) != (None, None):
         raise ExplanationError(f"a layer and a head are chosen for the method 'attention' alone, not for {method!r}")
+    if explained.baseline is None and not explained.hops:
+        what = "reads no edges, and no features stand for nodes that are not there"
+        raise ExplanationError(f"{type(explained.model).__name__} {what}: there is nothing to leave out of this input")
     small = around(explained)
     chosen = {} if method != "attention" else {"layer": -1 if layer is None else layer, "head": head}
     near = explained if small is None else small.explained

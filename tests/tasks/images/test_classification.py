@@ -10,7 +10,9 @@ import torch
 from PIL import Image
 
 from edgewise.errors import ConfigError, DataError, ShapeError
+from edgewise.explanations import scores
 from edgewise.graphs import complete, grid
+from edgewise.models import MLPSettings, Perceptron
 from edgewise.tasks import ImageClassification, PatternChoice, digits
 from edgewise.tasks.images.classification import cut, move, read_image
 
@@ -48,6 +50,23 @@ def test_an_image_that_is_no_square_is_described_by_both_sides(task) -> None:
     images = replace(task.images, pixels=task.images.pixels[:, :4])
     wide = ImageClassification("wide", images, patch=0)
     assert wide.describe().startswith("wide: 4 × 8 pixels in patches of 4 × 8")
+
+
+def test_of_an_image_that_is_not_cut_the_pixels_are_explained() -> None:
+    task = digits(patch=0)
+    torch.manual_seed(0)
+    model = Perceptron(MLPSettings(()), task.signature)
+    subject = task.subject(model, PatternChoice("complete"), "test:7")
+    explained, _, _ = subject.explained(model, "3")
+    why = scores(explained, "gradient")
+    assert (explained.num_nodes, why.edges, len(subject.names)) == (64, None, 64)
+    x = explained.x[..., 0].flatten()
+    slope = torch.autograd.functional.jacobian(
+        lambda pixels: torch.logit(model(None, pixels[None, None]).softmax(-1)[0, 0, 3]), x
+    )
+    torch.testing.assert_close(why.nodes, slope * x, atol=1e-4, rtol=1e-4)
+    (drawing,) = subject.drawings(why.edges, why.nodes, None)
+    assert drawing.figure.heat[0].values.shape == (1, 8, 8)
 
 
 @pytest.mark.parametrize("patch", [3, -1, 16])

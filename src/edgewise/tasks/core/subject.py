@@ -37,6 +37,7 @@ class Subject:
         edges: Whose edges are explained; None: the model's own graph.
         baseline: The features that stand for "not there"; None where none do.
         node: The node whose output it is, where that does not follow from the row.
+        reads: The model as it reads these inputs, where they are not its own.
     """
 
     inputs: tuple[Any, ...]
@@ -50,6 +51,7 @@ class Subject:
     edges: Graph | None = None
     baseline: float | Tensor | None = 0.0
     node: int | None = None
+    reads: Callable[[nn.Module], nn.Module] | None = None
 
     def explained(self, model: nn.Module, wanted: str | None = None) -> tuple[Explained, Number, str]:
         """The number that is explained, the one that curves show, and it in words.
@@ -58,6 +60,7 @@ class Subject:
         Equation    of a class log p / (1 - p), which does not saturate where p is nearly 1; curves show p
         Errors      ConfigError for a class or an output that is not there
         """
+        model = model if self.reads is None else self.reads(model)
         where: dict[str, Any] = {"edges": self.edges, "baseline": self.baseline, "node": self.node}
         if self.number is not None:
             if wanted is not None:
@@ -101,6 +104,21 @@ class Subject:
             return self.draw(edges, nodes)
         graph = self.inputs[0] if self.edges is None else self.edges
         return on_graph(graph, edges, nodes, self.names, node)
+
+
+class OfFeatures(nn.Module):
+    """A model that reads one node, with the features of that node as nodes: the pixels of an image that is not cut.
+
+    Shapes      x [*, C, 1] -> what the model gives for [*, 1, C]
+    """
+
+    def __init__(self, model: nn.Module, graph: Graph) -> None:
+        super().__init__()
+        self.model, self.graph = model, graph
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        outputs: Tensor = self.model(self.graph, x.transpose(-1, -2))
+        return outputs
 
 
 def captured(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Content, Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.subject import OfFeatures, Subject
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 
 MAX_BYTES = 1 << 24
@@ -164,22 +164,32 @@ class ImageClassification(NumberedExamples, Classification):
         return {"image": request, "class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The class of an image, whose patches are drawn in the colour of their scores."""
+        """The class of an image, whose patches are drawn in the colour of their scores: of one that is not cut, its
+        pixels."""
         pixels = self.read(request)[0].double()
         grey = (pixels / pixels.max().clamp(min=1)).numpy()[None]
+        made, what = super().subject(model, pattern, request), "of the patches"
         rows, columns = self.layout
+        if self.layout == (1, 1):
+            (rows, columns), what = self.patch, "of the pixels"
+            graph, x = made.inputs
+            apart = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), rows * columns)
+            made = replace(made, inputs=(apart, x.mT), reads=lambda model: OfFeatures(model, graph))
         names = [f"row {row + 1}, column {column + 1}" for row in range(rows) for column in range(columns)]
 
         def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-            parts = [("of the patches", nodes)]
+            parts = [(what, nodes)]
             if edges is not None:
                 graph = self.graph(pattern)
                 sent = torch.zeros(graph.num_senders).index_add(0, graph.senders, edges.float())
                 parts.append(("of all that a patch sends", sent))
-            heat = [Heat(f"scores {what}", part.double().numpy().reshape(1, rows, columns)) for what, part in parts]
-            return [Drawing("explanation", Pictures(grey, ["the image"], [False], heat), "The image and its patches.")]
+            caption = f"The image, and the scores {what}."
+            heat = [
+                Heat(f"scores {part_of}", part.double().numpy().reshape(1, rows, columns)) for part_of, part in parts
+            ]
+            return [Drawing("explanation", Pictures(grey, ["the image"], [False], heat), caption)]
 
-        return replace(super().subject(model, pattern, request), names=names, draw=draw)
+        return replace(made, names=names, draw=draw)
 
     def read(self, request: str) -> tuple[Tensor, str | None]:
         """The grey values [height, width] that a request names, and their class where it is known."""
