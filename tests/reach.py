@@ -142,14 +142,14 @@ KERNELS = [
     f"tests/kernels/test_{name}.py" for name in ("results", "random_calls", "extremes", "numerics", "transforms")
 ]
 RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
-SUITES = dict.fromkeys(("models", "training", "apps", "configuration", "tables"), RUNS)
+SUITES = dict.fromkeys(("models", "training", "apps", "configuration", "tables", "explanations", "testing"), RUNS)
 COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]
-OUTPUTS = "tests/layers/test_first_output.py"
+OUTPUTS, CONSTANTS = "tests/layers/test_first_output.py", "tests/apps/test_defaults.py"
 SUITES["layers"] = [OUTPUTS, *RUNS]
 SUITES["tasks"] = ["tests/tasks/test_malformed.py", *RUNS]
 SUITES |= {
-    "graphs": ["tests/graphs/test_results.py", *KERNELS, OUTPUTS, ROWS],
-    "kernels": [*COSTS, *KERNELS, OUTPUTS, ROWS],
+    "graphs": ["tests/graphs/test_results.py", CONSTANTS, *KERNELS, OUTPUTS, ROWS],
+    "kernels": [*COSTS, CONSTANTS, *KERNELS, OUTPUTS, ROWS],
 }
 CARD = SOURCE / "edgewise" / "kernels" / "backends" / "cuda"
 FEW = 6  # modules that import a file, or tests beside it: then these are close to it as well
@@ -174,7 +174,8 @@ def closest(path: Path) -> list[str]:
     chosen += [test for test in importers if len(importers) <= FEW and test.is_file()]
     suites = SUITES.get(part(path), [])
     if CARD in path.parents:  # which the suites, on the CPU, plan with but do not run
-        chosen, suites = [*chosen, *sorted((TESTS / "kernels" / "backends" / "cuda").glob("test_*.py"))], COSTS
+        chosen += sorted((TESTS / "kernels" / "backends" / "cuda").glob("test_*.py"))
+        suites = [*COSTS, CONSTANTS]
     own = [layer for layer in layers_of(path) if layer in exports("edgewise.layers")]
     rows = [f"{CONFORMING}::{test}[{layer}]" for layer in own for test in CONFORMANCE]
     files = [str(one.relative_to(ROOT)) for one in (*chosen, path)]
