@@ -63,11 +63,16 @@ def test_public_functions_and_classes_have_the_defaults_on_record() -> None:
     check_recorded("defaults", sorted({line for name, entry in own for line in defaults(name, entry)}))
 
 
-def test_records_are_frozen_but_for_those_on_record() -> None:
+def records() -> list[type]:
+    """Every dataclass of the package."""
     found = [info.name for info in pkgutil.walk_packages(edgewise.__path__, "edgewise.") if "__main__" not in info.name]
     classes = {one for name in found for one in vars(importlib.import_module(name)).values() if isinstance(one, type)}
     own = {one for one in classes if one.__module__.startswith("edgewise.") and dataclasses.is_dataclass(one)}
-    changing = {f"{one.__module__}.{one.__qualname__}" for one in own if not one.__dataclass_params__.frozen}
+    return sorted(own, key=lambda one: f"{one.__module__}.{one.__qualname__}")
+
+
+def test_records_are_frozen_but_for_those_on_record() -> None:
+    changing = {f"{one.__module__}.{one.__qualname__}" for one in records() if not one.__dataclass_params__.frozen}
     check_recorded("unfrozen", sorted(changing))
 
 
@@ -90,3 +95,9 @@ def test_constants_are_those_on_record() -> None:
         if constant.isupper() and numbers(value) and constant not in HERE
     ]
     check_recorded("constants", sorted(set(constants)))
+
+
+def test_fields_of_records_have_the_defaults_on_record() -> None:
+    fields = [(f"{one.__module__}.{one.__qualname__}", field) for one in records() for field in dataclasses.fields(one)]
+    given = [(name, field) for name, field in fields if isinstance(field.default, bool | int | float | str | tuple)]
+    check_recorded("fields", sorted({f"{name}.{field.name} = {plain(field.default)}" for name, field in given}))

@@ -60,6 +60,9 @@ def test_of_an_image_that_is_not_cut_the_pixels_are_explained() -> None:
     explained, _, _ = subject.explained(model, "3")
     why = scores(explained, "gradient")
     assert (explained.num_nodes, why.edges, len(subject.names)) == (64, None, 64)
+    assert [subject.names[n] for n in (0, 1, 8, 63)] == [
+        "row 1, column 1", "row 1, column 2", "row 2, column 1", "row 8, column 8",
+    ]  # fmt: skip
     x = explained.x[..., 0].flatten()
     slope = torch.autograd.functional.jacobian(
         lambda pixels: torch.logit(model(None, pixels[None, None]).softmax(-1)[0, 0, 3]), x

@@ -25,6 +25,8 @@ def test_the_hottest_tile_is_the_strongest_and_what_speaks_against_is_left_bare(
     assert shown.heat[row, column] == shown.heat.max() == 1.0 and (shown.heat > 0).sum() == 1
     assert shown.area == pytest.approx([extent / layout.side for extent in layout.extent])
     assert shown.picture.shape[2] == 3 and 0 <= shown.picture.min() < shown.picture.max() <= 1
+    cold = Examined({}, layout, torch.zeros(len(layout.places))).map(TILING, "none")
+    assert not cold.heat.any() and cold.region is None
     assert hottest(layout, heat)[0] == {"x": column * 128, "y": row * 128, "side": 128}
 
 
