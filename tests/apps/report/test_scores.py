@@ -22,6 +22,9 @@ def test_double_bonds_are_two_lines_and_places_are_kept() -> None:
         svg(graph_scores(Scores(PAIR, None, np.zeros(2), ["C", "O"], places, np.array([n, n]))), "x") for n in (1, 2)
     )
     assert two.count("<path") > one.count("<path")
+    figure = graph_scores(Scores(PAIR, None, np.zeros(2), ["C", "O"], places, np.array([2, 2])))
+    lines = [line for drawn in figure.axes[0].collections[:2] for line in drawn.get_segments()]
+    assert sorted(round(float(line[0, 1]), 9) for line in lines) == [-0.006, -0.006, 0.006, 0.006]
 
 
 def test_a_matrix_has_its_labels_and_both_colours() -> None:
