@@ -132,3 +132,10 @@ def test_the_identity_names_all_that_compiled_kernels_depend_on(monkeypatch):
 
 def test_the_planner_knows_no_backend_by_name():
     assert planner.BACKENDS is BACKENDS and set(selfcheck.CHECKED) == set(KERNELS)
+
+
+def test_what_is_known_of_a_card_is_its_own_alone(monkeypatch):
+    monkeypatch.setattr(selfcheck, "_verdicts", {(0, "triton"): "", (1, "bitmap"): "failed"})
+    monkeypatch.setattr(selfcheck, "_cached", lambda index: {"ragged": f"of card {index}"})
+    assert selfcheck.known(0) == {"ragged": "of card 0", "triton": ""}
+    assert selfcheck.known(1) == {"ragged": "of card 1", "bitmap": "failed"}
