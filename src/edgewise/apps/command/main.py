@@ -11,24 +11,11 @@ from typing import Any, NoReturn
 
 from edgewise import __version__
 from edgewise.apps.command.store import STORE, add_options, store
+from edgewise.apps.help import CHECK, DOCTOR, EXAMPLES, EXPLAIN, EXPLORE, METHODS, PLAN, REPORT, TRAIN
 from edgewise.errors import ConfigError, EdgewiseError, nearest
 
 Summary = dict[str, Any]  # what --json prints
 MOST = 2**31 - 1  # of an option that is a whole number
-
-EXAMPLES = """
-examples:
-  edgewise demo                                    one attention layer on text, images and a social network
-  edgewise list                                    the systems that run here, and the recipes
-  edgewise train cora-gcn --seeds 10               ten runs, their mean and standard deviation
-  edgewise train cora-gat --model.layer.heads 4    change any option of a recipe
-  edgewise train cora-gat --help                   ... and see them all
-  edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
-  edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
-  edgewise plan window n=4096 radius=64 --heads 8  which backend would run, and why
-  edgewise explore                                 a page: one attention on graphs that you draw
-  edgewise doctor                                  what is installed and what runs here, for a report
-"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -168,6 +155,11 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     number(explore, "--node", "N", 0, MOST, None, "show what lies around this node of a large graph")
     explore.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
+    report = add("report", "put runs side by side on one page", REPORT)
+    report.add_argument("what", metavar="compare", choices=("compare",), help="curves, results, options that differ")
+    report.add_argument("runs", nargs="+", metavar="RUN", help="two run folders or more")
+    report.add_argument("--out", metavar="PAGE", help="the file to write (default: comparison.html)")
+
     plan = add("plan", "show which backend would run on a graph, and why", PLAN)
     plan.add_argument("pattern", nargs="?", metavar="PATTERN", help="a name of `edgewise list patterns`")
     plan.add_argument(
@@ -199,53 +191,6 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
 
 TABLES = ("systems", "recipes", "layers", "models", "patterns", "backends", "tasks")
-
-TRAIN = """Train a recipe and write its run folder: config.yaml, metrics.jsonl, checkpoints/, figures/ and report.html.
-
-Every option of the recipe can be changed with --SECTION.OPTION VALUE, and an option of a choice by its path, such as
---model.layer.heads 4. `edgewise train RECIPE --help` shows the options of that recipe with their values. Another
-choice, such as --graph causal or --optimizer sgd, starts from its own defaults."""
-
-EXPLORE = """Write one page, opened from disk, on which a model's attention is moved from graph to graph: edges are
-drawn, removed and rewired, and every number is recomputed in the page.
-
-    edgewise explore
-    edgewise explore runs/demo-karate-0
-    edgewise explore runs/cora-graph-transformer-0 --node 17"""
-
-METHODS = (
-    "attention, rollout, flow, relevance, gradient, integrated-gradients, learned-mask or leave-one-out "
-    "(default: integrated-gradients)"
-)
-
-EXPLAIN = """Show why a run predicts what it predicts for an input, on one page: a score of every edge and node (atom,
-patch, token, particle, tile), and how far to trust it: what becomes of the output as the highest scores go first.
-
-    edgewise explain runs/cora-gat-0 12 --method leave-one-out
-    edgewise explain runs/shakespeare-gpt-cpu-0 "ROMEO: " --method attention --layer 0"""
-
-PLAN = """Show which backend would run an attention on a graph: candidates by predicted time, then the refusals.
-
-    edgewise plan causal n=1024 --heads 8
-    edgewise plan grid height=28 width=28 --channels 16 --score Gaussian
-    edgewise plan complete receivers=100 --layer EGNN
-    edgewise plan --calibrate
-    edgewise plan --calibrate --device cuda"""
-
-CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
-
-    edgewise check expressiveness gnn layer=gin depth=5
-
-Or what each method of explanation finds of motifs planted in graphs and of words planted in texts: ROC AUC, fidelity
-above random orders, seconds.
-
-    edgewise check explanations"""
-
-
-DOCTOR = """Show what is installed and what runs here, on one page to attach to a report of something that fails:
-versions, backends and why one does not run, threads, instruction set, measured speeds, GPU and self-check, folders.
-
-Of the environment only variables that matter to Edgewise are shown, and no path names its user."""
 
 
 def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -335,6 +280,10 @@ def run(args: argparse.Namespace) -> Summary:
             from edgewise.apps.command.explore import explore
 
             return explore(args.run, args.out, args.node, args.accept)
+        case "report":
+            from edgewise.apps.report.compare import compare
+
+            return compare(args.runs, args.out)
         case "check":
             if args.what == "explanations":
                 from edgewise.apps.command.planted import check as check_explanations

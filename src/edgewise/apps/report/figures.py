@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from edgewise.apps.report.pages import DARK, LIGHT, variables
-from edgewise.tasks.core.drawing import Array, Confusion, Curve, Curves, HeatMaps, Matrix, Parity, Pictures
+from edgewise.tasks.core.drawing import Array, Colour, Confusion, Curve, Curves, HeatMaps, Matrix, Parity, Pictures
 
 # A figure names the page's colours by these stand-ins; `svg` turns them into CSS variables.
 PAGE = {name: f"#0000{n:02x}" for n, name in enumerate(LIGHT, start=1)}
@@ -130,7 +130,7 @@ def curves(shown: Curves) -> Figure:
             axes.set_title(panel.title)
             axes.plot(*panel.points, "o", color=MUTED, markersize=2.5, alpha=0.5, markeredgewidth=0)
             for _, x, y, colour in panel.curves:
-                axes.plot(x, y, color=PAGE[colour], marker="o" if len(x) == 1 else "", markersize=3)
+                axes.plot(x, y, color=_of_curve(colour), marker="o" if len(x) == 1 else "", markersize=3)
             _name_ends(axes, panel.curves)
             if shown.mark is not None:
                 axes.axvline(shown.mark, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
@@ -143,9 +143,13 @@ def curves(shown: Curves) -> Figure:
     return figure
 
 
+def _of_curve(colour: Colour | int) -> str:
+    return CLASSES[colour % len(CLASSES)] if isinstance(colour, int) else PAGE[colour]
+
+
 def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
     """Name each curve at its end instead of in a legend, pushed apart where two ends are close."""
-    ends = sorted((line.y[-1], line.label, PAGE[line.colour]) for line in lines if len(line.y))
+    ends = sorted((line.y[-1], line.label, _of_curve(line.colour)) for line in lines if len(line.y) and line.label)
     low, high = axes.get_ylim()
     gap, floor = (high - low) * 0.09, -np.inf
     for value, label, colour in ends:

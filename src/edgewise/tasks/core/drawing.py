@@ -15,12 +15,12 @@ Colour = Literal["accent", "warm", "muted"]  # of the page: the model, what it i
 
 
 class Curve(NamedTuple):
-    """Values over places, named at the curve's end."""
+    """Values over places, named at the curve's end where it has a name; a number is the colour of a class."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    colour: Colour
+    colour: Colour | int
 
 
 class Panel(NamedTuple):
