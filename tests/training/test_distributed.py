@@ -10,24 +10,28 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from edgewise.errors import ConfigError
+from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training import finished
 from edgewise.training.distributed import SENT, World, device_for, join, leave
 from training.tiny import losses, records, same_run, weights
+
+
+def launch(size, script, folder, *options):
+    """A script under `torchrun`."""
+    path = os.pathsep.join([str(script.parent.parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", *options]
+    return subprocess.Popen([*run, str(script), str(folder)], env=environment, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory):
     """The run folders of a world of one process and of a world of two, trained at the same time."""
     script = Path(__file__).with_name("several.py")
-    path = os.pathsep.join([str(script.parent.parent), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     folders, running = [], []
     for size in (1, 2):
         folders.append(tmp_path_factory.mktemp(f"world-{size}"))
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
-        command = [*launch, str(script), str(folders[-1])]
-        running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+        running.append(launch(size, script, folders[-1]))
     for process in running:
         _, errors = process.communicate(timeout=110)
         assert process.returncode == 0, errors
@@ -66,6 +70,27 @@ def test_two_processes_go_on_to_the_same_bits(worlds):
     for world in worlds:
         assert same_run(world / "resumed", world / "dropped")
     assert losses(worlds[0] / "dropped") != losses(worlds[1] / "dropped")  # each rank drops its own units
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_rank_that_is_killed_is_started_again_and_reaches_the_undisturbed_bits(worlds, tmp_path):
+    done = launch(2, Path(__file__).with_name("restarted.py"), tmp_path, "--max-restarts=1").communicate(timeout=200)
+    assert finished(tmp_path / "dropped") is not None, done[1]
+    assert same_run(tmp_path / "dropped", worlds[1] / "dropped")
+
+
+@pytest.mark.parametrize("said", ["[gloo] Connection closed by peer [::1]:5", "NCCL: remote process exited"])
+def test_a_rank_that_has_lost_another_says_so_in_one_line(said, tmp_path):
+    world = World(torch.device("cpu"), rank=1, size=2)
+    message = r"rank 1 has lost another process .* edgewise resume .*run"
+    with pytest.raises(CheckpointError, match=message), world.together(tmp_path / "run"):
+        raise RuntimeError(said)
+    for alone, error in ((World(torch.device("cpu")), RuntimeError(said)), (world, RuntimeError("shapes differ"))):
+        with pytest.raises(RuntimeError) as caught, alone.together(tmp_path):
+            raise error
+        assert caught.value is error
 
 
 def test_every_process_is_told_the_result(worlds):

@@ -6,22 +6,29 @@ Every rank draws its share of one global batch, so that the loss curve does not 
 import atexit
 import json
 import os
+import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from edgewise import errors
-from edgewise.errors import ConfigError, EdgewiseError
+from edgewise.errors import CheckpointError, ConfigError, EdgewiseError
 
+# What gloo and NCCL say where the other end of a connection is gone.
+GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|remote process exited"
+LOST = re.compile(GONE, re.IGNORECASE)
 # The last tensors that were sent. The group's threads let go of each a moment after its call has returned, and a
 # thread that does so while Python ends aborts the process: `leave` waits for them.
 SENT: deque[Tensor] = deque(maxlen=8)
@@ -67,6 +74,18 @@ class World:
         for buffer in model.buffers() if self.size > 1 else ():
             dist.broadcast(sent(buffer), src=0)
 
+    @contextmanager
+    def together(self, run: Path) -> Iterator[None]:
+        """Within, what a rank meets when another one dies is one line that says so, and how to go on."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or isinstance(error, EdgewiseError) or not LOST.search(str(error)):
+                raise
+            lost = f"rank {self.rank} has lost another process of this run, which has ended"
+            advice = f"go on with: edgewise resume {run}, or start with torchrun --max-restarts 3"
+            raise CheckpointError(f"{lost}; {advice}") from error
+
     def once(self, action: Callable[[], Any]) -> Any:
         """Do something on the first rank, for all: its result, which is plain data, or its error is everyone's."""
         if self.size == 1:
@@ -95,6 +114,11 @@ class World:
         return json.loads(content.cpu().numpy().tobytes())
 
 
+def restarted() -> bool:
+    """Whether `torchrun` has started this process again, after one of the processes died."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
 def join(device: str) -> World:
     """Join the processes that `torchrun` started, until this one ends; without it, a world of one."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
@@ -107,7 +131,11 @@ def join(device: str) -> World:
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(place)
     if not dist.is_initialized():  # once per process: a second group would wait for the first one's keys
-        dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
+        store, rank, size = next(rendezvous("env://"))
+        # Processes that are started again share a store with those before, whose addresses lead nowhere.
+        store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        backend = "nccl" if place.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size)
         atexit.register(leave)
     return World(place, rank, size)
 

@@ -28,8 +28,8 @@ from edgewise.training.checkpoint import (
     saved_state,
     write_state,
 )
-from edgewise.training.distributed import World, join
-from edgewise.training.integrity import check, file_hashes
+from edgewise.training.distributed import World, join, restarted
+from edgewise.training.integrity import CONFIG, check, file_hashes
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers.averaging import WeightAverage
 from edgewise.training.optimizers.descent import OPTIMIZERS, optimizer_for, optimizer_tensors, restore_optimizer
@@ -48,13 +48,17 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     """Train from the beginning, into a new run folder; under `torchrun`, every rank calls it.
 
     Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
-    that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay.
+    that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay. Where `torchrun` starts its
+    processes again, because one has died, they go on from the newest checkpoint.
     """
     world, folder = join(config.machine.device), Path(run)
+    if world.once(lambda: restarted() and (folder / CONFIG).is_file() and read_config(folder) == config):
+        return resume(folder, progress=progress)
     world.once(lambda: refuse_used(folder))
-    trainer = Trainer(config, folder, world)
-    world.once(lambda: create(folder, config, trainer.task))
-    return trainer.fit(progress)
+    with world.together(folder):
+        trainer = Trainer(config, folder, world)
+        world.once(lambda: create(folder, config, trainer.task))
+        return trainer.fit(progress)
 
 
 def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> Result:
@@ -71,7 +75,8 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> R
         if progress:
             say(f"{run} is finished: it was trained for {result.steps} steps")
         return result
-    return Trainer(config, run, world).fit(progress)
+    with world.together(run):
+        return Trainer(config, run, world).fit(progress)
 
 
 class Trainer:

@@ -21,6 +21,7 @@ from edgewise.apps.options import Overrides, configure, show_options
 from edgewise.errors import ConfigError
 from edgewise.tasks import Task
 from edgewise.training import Result, RunConfig
+from edgewise.training.distributed import restarted
 
 
 def train(
@@ -82,7 +83,7 @@ def run_folder(config: RunConfig, folder: Path | None, *, alone: bool) -> Path:
     if folder is not None:
         return folder if alone else folder / f"seed-{config.train.seed}"
     first = Path("runs") / f"{config.recipe}-{config.train.seed}"
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or restarted():
         return first  # the ranks must agree, and some may look before others have made the folder
     later = (Path(f"{first}-{k}") for k in count(2))
     return next(path for path in chain([first], later) if not path.exists())
