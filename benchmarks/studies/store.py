@@ -1,0 +1,192 @@
+"""Training on a graph on disk: `python -m benchmarks.studies.store FOLDER --scale 0.1`.
+
+A generated graph of the shape of papers100M (111 million nodes, 1.6 billion edges, 128 features in float16) times
+`scale` is built within `--memory`. Three-layer GraphSAGE trains on it, with 1,024 seeds and fan-outs of 10, from cold
+files, with each size of cache; beside computing alone (the same samples in memory), reading alone (the pages that a
+step touches, at the disk's random rate with as many readers) and the plain way: numba and numpy.memmap.
+"""
+
+import argparse
+import mmap
+import os
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.contenders.sparse import numba_sampling
+from benchmarks.inputs import Sampling
+from edgewise.graphs import Graph, Sample, Store, build_store
+from edgewise.memory import in_words, parse_size
+from edgewise.models import GNN, Features, GNNSettings
+from edgewise.tasks import node_store
+from edgewise.training.prefetch import Prefetch
+
+NODES, EDGES, CHANNELS, CLASSES = 111_059_956, 1_615_685_872, 128, 172
+SEEDS, FANOUTS, READERS, BLOCK = 1024, (10, 10, 10), 16, 1 << 22
+
+
+def edges(nodes: int, count: int) -> Iterator[tuple[Any, Any, None]]:
+    """Receivers evenly, senders by a power law: a few nodes have many who listen to them."""
+    draw = np.random.default_rng(0)
+    for start in range(0, count, BLOCK):
+        size = min(BLOCK, count - start)
+        senders = (draw.random(size) ** 2 * nodes).astype(np.int64)
+        yield senders * 2_654_435_761 % nodes, draw.integers(0, nodes, size), None
+
+
+def columns(nodes: int) -> Iterator[dict[str, Tensor]]:
+    """Features around the centre of each class; one node in a hundred trains."""
+    draw = torch.Generator().manual_seed(0)
+    centres = torch.randn(CLASSES, CHANNELS, generator=draw)
+    for start in range(0, nodes, BLOCK // 32):
+        numbers = torch.arange(start, min(start + BLOCK // 32, nodes))
+        labels = numbers * 7919 % CLASSES
+        x = (0.5 * centres[labels] + torch.randn(len(numbers), CHANNELS, generator=draw)).half()
+        masks = {part: numbers % 1000 == n for n, part in enumerate(("valid", "test"))}
+        yield {"x": x, "labels": labels, "train": numbers % 100 == 7, **masks}
+
+
+class Anonymous:
+    """The most memory of this process, while it is open, that is no file's."""
+
+    def __init__(self) -> None:
+        self.most, self.over = 0, threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self.thread.start()
+
+    def _watch(self) -> None:
+        while not self.over.wait(0.05):
+            lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+            self.most = max(self.most, *(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon")))
+
+    def close(self) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+def forget(store: Path) -> None:
+    """Let the system drop what it has of a store's files."""
+    for path in store.iterdir():
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def seconds_of_pages(path: Path, pages: int) -> float:
+    """To read so many pages of a file at random, with as many readers as training has; 4,000 of them are timed."""
+    size, timed = path.stat().st_size // mmap.PAGESIZE, min(4000, pages)
+    places = np.random.default_rng(1).integers(0, max(size, 1), timed).tolist()
+    with path.open("rb", buffering=0) as file, ThreadPoolExecutor(READERS) as pool:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        began = time.perf_counter()
+        list(pool.map(lambda page: os.pread(file.fileno(), mmap.PAGESIZE, page * mmap.PAGESIZE), places))
+        return (time.perf_counter() - began) * pages / timed
+
+
+def pages_of(sample: Sample, row_bytes: int) -> int:
+    """The pages of features, offsets and senders that a sample touches."""
+    features = (sample.nodes * row_bytes // mmap.PAGESIZE).unique()
+    senders = (torch.cat(sample.edges) * 4 // mmap.PAGESIZE).unique()
+    receivers = sample.nodes[: sample.graphs[0].num_receivers]
+    return len(features) + len(senders) + len((receivers * 8 // mmap.PAGESIZE).unique())
+
+
+def train(store: Path, cache: str, steps: int) -> tuple[list[float], list[float], Any, Any]:
+    """Seconds and losses of some steps from cold files; the batches of the last of them, and the task."""
+    forget(store)
+    task = node_store(str(store), FANOUTS, cache)
+    torch.manual_seed(0)
+    model = GNN(GNNSettings("sage-mean", 64, 3, dropout=0.0), Features(CHANNELS, CLASSES))
+    optimizer = torch.optim.Adam(model.parameters(), 0.003)
+
+    def make(step: int) -> Any:
+        return task.train_batch(SEEDS, torch.Generator().manual_seed(step))
+
+    def update(batch: Any) -> float:
+        loss = task.loss(model(*batch.inputs), batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    times: list[float] = []
+    losses: list[float] = []
+    batches: list[Any] = []
+    with closing(Prefetch(make, steps, task.workers)) as ahead:
+        for step in range(1, steps + 1):
+            began = time.perf_counter()
+            batch = ahead(step)
+            losses.append(update(batch))
+            times.append(time.perf_counter() - began)
+            batches = [*batches[-1:], batch]
+    computing = []
+    for batch in batches:
+        began = time.perf_counter()
+        update(batch)
+        computing.append(time.perf_counter() - began)
+    return times, losses, (batches, statistics.median(computing)), task
+
+
+def plainly(store: Path, steps: int) -> list[float]:
+    """Seconds of drawing and reading in numba and numpy.memmap, on one thread, from cold files."""
+    forget(store)
+    opened = Store.open(store)
+    offsets, senders = opened.graph._compact
+    graph = Graph._of(opened.manifest.nodes, opened.manifest.nodes, offsets=offsets, senders=senders)
+    x = np.memmap(store / "x.safetensors", np.float16, "r", 256, (opened.manifest.nodes, CHANNELS))
+    train = opened.nodes_of("train")
+    assert train is not None
+    seeds = train[torch.randint(len(train), (SEEDS,), generator=torch.Generator().manual_seed(0))].unique()
+    sample, times = numba_sampling.prepare(Sampling(graph, seeds, FANOUTS)), list[float]()
+    for _ in range(steps):
+        began = time.perf_counter()
+        nodes, _ = sample()
+        torch.from_numpy(x[nodes.numpy()]).float()
+        times.append(time.perf_counter() - began)
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--caches", nargs="+", default=["0", "2GB", "8GB"])
+    parser.add_argument("--steps", type=int, default=30)
+    args = parser.parse_args()
+    store, nodes, count = args.folder / "papers", int(NODES * args.scale), int(EDGES * args.scale)
+    if not store.exists():
+        with closing(Anonymous()) as memory:
+            began = time.perf_counter()
+            build_store(store, edges(nodes, count), columns(nodes), parse_size(args.memory), features=torch.float16)
+            seconds = time.perf_counter() - began
+        print(f"built {nodes:,} nodes, {count:,} edges: {seconds:.0f} s, {in_words(memory.most)} anonymous", flush=True)
+    for cache in args.caches:
+        with closing(Anonymous()) as memory:
+            times, losses, (batches, computing), task = train(store, cache, args.steps)
+        later = times[len(times) // 2 :]
+        touched = statistics.mean(pages_of(batch.graph, task.rows.row_bytes) for batch in batches)
+        reading = seconds_of_pages(store / "x.safetensors", int(touched))
+        rate = task.rows.hits / max(1, task.rows.hits + task.rows.reads)
+        print(
+            f"cache {cache}: step {1000 * statistics.median(later):.0f} ms (first {1000 * times[0]:.0f}); computing "
+            f"{1000 * computing:.0f} ms, reading {touched:,.0f} pages {1000 * reading:.0f} ms; hits {rate:.1%}, "
+            f"{in_words(task.rows.reads * task.rows.row_bytes)} read; {in_words(memory.most)} anonymous; "
+            f"loss {losses[0]:.3f} -> {statistics.mean(losses[-5:]):.3f}",
+            flush=True,
+        )
+    times = plainly(store, args.steps)
+    print(f"numba and numpy.memmap, drawing and reading alone: {1000 * statistics.median(times[2:]):.0f} ms a step")
+
+
+if __name__ == "__main__":
+    main()
