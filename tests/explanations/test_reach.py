@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from edgewise import Graph, explain
+from edgewise import Graph, explain, fidelity
 from edgewise.explanations import Explained
 from edgewise.explanations.reach import around
 from edgewise.layers import GAT, GCN, SparseFeatures
@@ -62,3 +62,11 @@ def test_sparse_features_are_cut_too() -> None:
 
 def test_a_model_that_reads_more_than_its_edges_is_read_whole() -> None:
     assert around(Explained(Global(GCN), (LONG, torch.randn(300, 4)), (150, 1))) is None
+
+
+@pytest.mark.parametrize("of", ["edges", "nodes"])
+def test_curves_show_the_number_of_the_explained_node(of: str) -> None:
+    why = explain(Two(GCN).eval(), LONG, torch.randn(300, 4), (150, 1))
+    shown = fidelity(why, of, lambda y: 2 * y[150, 1], orders=1)  # type: ignore[arg-type]
+    assert float(shown.method.deletion[0]) == pytest.approx(2 * why.value, rel=1e-4)
+    assert float(shown.method.insertion[-1]) == pytest.approx(2 * why.value, rel=1e-4)

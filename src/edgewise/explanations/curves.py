@@ -92,8 +92,13 @@ def fidelity(
     degree = ends if of == "edges" else _per_node(degrees, size)
     generator = torch.Generator().manual_seed(0)
 
+    def number(outputs: Tensor) -> Tensor:
+        if shown is None:
+            return explained.target(outputs)
+        return shown(outputs if small is None else small.outputs(outputs))
+
     def curve(order: Tensor) -> Curve:
-        return _curve(explained, reach[order], of, size, shown or explained.target)
+        return _curve(explained, reach[order], of, size, number)
 
     drawn = [curve(torch.randperm(len(reach), generator=generator)) for _ in range(orders)]
     mean = Curve(

@@ -26,6 +26,10 @@ class Near:
     edges: Tensor
     whole: Graph
 
+    def outputs(self, outputs: Tensor) -> Tensor:
+        """A model's outputs on the nodes near, at their places in the whole graph: of what is far away 0."""
+        return outputs.new_zeros(self.whole.num_receivers, outputs.shape[-1]).index_copy(0, self.nodes, outputs)
+
     def spread(self, of_edges: Tensor | None, of_nodes: Tensor) -> tuple[Tensor | None, Tensor]:
         """Scores on the whole graph: of what is far away 0."""
         nodes = of_nodes.new_zeros(self.whole.num_senders).index_copy(0, self.nodes, of_nodes)
