@@ -9,6 +9,8 @@ import torch
 
 from edgewise import Dot, EdgeBias, Graph, Kernel, Uniform, aggregate, attend, causal, collect, plan
 from edgewise.errors import BackendRefusal
+from edgewise.kernels.backends.cuda import attention as launched
+from edgewise.kernels.backends.cuda import products
 from kernels.drawn import BIASES, SCORES, attention, disjoint_graphs, number, pick, random_graph, results, same
 from triton_device import DEVICE
 
@@ -226,3 +228,9 @@ def test_without_a_gpu_it_refuses_and_triton_is_never_loaded():
     said, loaded = done.stdout.splitlines()
     assert said == "backend 'triton' cannot run this call: its kernels run on NVIDIA GPUs, not on cpu"
     assert loaded == "False"
+
+
+def test_what_kernels_read_of_a_graph_is_made_once():
+    graph = Graph.from_edge_index([[0, 1], [1, 0]], 2).to(DEVICE)
+    for made in (launched.structure_of, launched.reverse_of, products.structure_of, products.reverse_of):
+        assert made(graph) is made(graph)
