@@ -50,24 +50,35 @@ wheel: $(RUNTIME)
 	$(BIN)/python -m pip --quiet wheel --no-deps --no-build-isolation --wheel-dir dist \
 		--config-settings=cmake.define.EDGEWISE_INSTRUCTION_SETS=all .
 
-# The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, against a copy of the package that has such
-# kernels. `-S` keeps the installed package out, and --capture=sys lets a sanitizer's report through. A test of how little
-# memory is taken is left out: the sanitizers hold on to what is freed.
-SANITIZE := build/sanitize
+# The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, or, with SANITIZER=thread, those that run on
+# threads under ThreadSanitizer, against a copy of the package with kernels built so. `-S` keeps the installed package out, and
+# --capture=sys lets a sanitizer's report through. A test of how little memory is taken is left out: sanitizers hold on to
+# what is freed. `setarch -R`: ThreadSanitizer needs its addresses where they always are.
+SANITIZER ?= address,undefined
+SANITIZE := build/sanitize/$(SANITIZER)
+ifeq ($(SANITIZER),thread)
+PRELOAD := libtsan.so
+SETS := native
+SANITIZED := tests/native tests/kernels/backends/cpu tests/kernels/test_numerics.py
+else
+PRELOAD := libasan.so libubsan.so
+SETS := all
+SANITIZED := tests/native tests/kernels --ignore tests/kernels/backends/cuda --ignore tests/kernels/backends/torch/test_flex.py
+endif
 sanitize: $(TOOLS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S src/edgewise/native -B $(SANITIZE)/cmake -G Ninja \
-		-DEDGEWISE_SANITIZE=ON -DEDGEWISE_INSTRUCTION_SETS=all -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python"
+		-DEDGEWISE_SANITIZE=$(SANITIZER) -DEDGEWISE_INSTRUCTION_SETS=$(SETS) -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python"
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build $(SANITIZE)/cmake
 	rm -rf $(SANITIZE)/site
 	mkdir -p $(SANITIZE)/site
 	cp -R src/edgewise $(SANITIZE)/site
 	rm -f $(SANITIZE)/site/edgewise/native/_native.*
 	cp $(SANITIZE)/cmake/_native.* $(SANITIZE)/site/edgewise/native
-	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libubsan.so)" \
+	LD_PRELOAD="$(foreach name,$(PRELOAD),$(shell c++ -print-file-name=$(name)))" OMP_NUM_THREADS=4 \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0:exitcode=66 \
 	PYTHONPATH="$(SANITIZE)/site:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
-		$(BIN)/python -S -m pytest --capture=sys -o timeout=600 -k 'not never_written_down' tests/native tests/kernels \
-		--ignore tests/kernels/backends/cuda --ignore tests/kernels/backends/torch/test_flex.py
+		setarch -R $(BIN)/python -S -m pytest --capture=sys -o timeout=1200 -k 'not never_written_down' $(SANITIZED)
 
 # Every reader of files and the public operators, fuzzed for so many seconds each in one process, guided by coverage. It
 # installs atheris, which is built for CPython 3.11 to 3.13 on Linux. What breaks a reader is written to build/fuzz/READER.

@@ -23,7 +23,7 @@ LARGEST = 1 << 16  # numbers of a tensor that is made: a call stays a matter of 
 
 
 @cache
-def examples() -> list[tuple[str, list[Any]]]:
+def examples(dtype: torch.dtype = torch.float32) -> list[tuple[str, list[Any]]]:
     """Calls of every operator of the C++ kernels, as the verbs make them, forward and backward."""
     made: dict[tuple[Any, ...], tuple[str, list[Any]]] = {}
     call = Operator.__call__
@@ -37,7 +37,7 @@ def examples() -> list[tuple[str, list[Any]]]:
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).requires_grad_()
+        return torch.randn(shape, generator=generator).to(dtype).requires_grad_()
 
     graph = Graph.from_edge_index([[0, 1, 2, 3, 3, 0], [1, 2, 2, 0, 1, 3]], num_nodes=5)
     scores: list[Score] = [Dot(), Dot(biases=(EdgeBias(numbers(6, 2)),)), GatedAdditive(numbers(2, 4))]

@@ -1,11 +1,17 @@
 // Work split over OpenMP threads in pieces that do not depend on how many threads there are.
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+
+#ifdef EDGEWISE_STANDARD_THREADS
+#include <atomic>
+#include <thread>
+#include <vector>
+#else
+#include <omp.h>
+#endif
 
 namespace edgewise {
 
@@ -44,8 +50,19 @@ void over_items(int threads, int64_t count, const Work& work) {
     for (int64_t n = 0; n < count; ++n) work(n, 0);
     return;
   }
+#ifdef EDGEWISE_STANDARD_THREADS
+  std::atomic<int64_t> next{0};
+  const auto take = [&](int thread) {
+    for (int64_t n = next++; n < count; n = next++) work(n, thread);
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(take, thread);
+  take(0);
+  for (std::thread& thread : others) thread.join();
+#else
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (int64_t n = 0; n < count; ++n) work(n, omp_get_thread_num());
+#endif
 }
 
 }  // namespace edgewise
