@@ -59,6 +59,18 @@ def test_an_evaluation_in_chunks_is_exact(store: Path, layer: str, connection: s
     assert evaluate(model, task, "test", 70) == pytest.approx(evaluate(model, whole, "test", 1), rel=1e-5)
 
 
+def test_features_wait_in_the_type_of_the_store(tmp_path: Path) -> None:
+    x = torch.randn(50, 4).half()
+    build_store(tmp_path / "store", [([0, 1], [1, 0], None)], [{"x": x, "labels": torch.arange(50) % 3}])
+    task = node_store(str(tmp_path / "store"))
+    batch = task.train_batch(20, torch.Generator().manual_seed(0))
+    assert batch.x.dtype == torch.float16 and batch.inputs[1].dtype == torch.float32
+    assert batch.inputs[1].equal(x[batch.graph.nodes].float())
+    model = GNN(GNNSettings("sage-mean", 8, 2), task.signature)
+    assert model(*batch.inputs).dtype == torch.float32
+    assert model(*next(task.batches("test", 5)).inputs).shape == (5, 3)
+
+
 def test_what_is_large_on_the_way_is_in_a_file(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = node_store(str(store))
     model = GNN(GNNSettings("sage-mean", 8, 2), task.signature).eval()

@@ -51,6 +51,11 @@ class StoredRows:
         return self.shape[0]
 
     def __getitem__(self, numbers: Tensor) -> Tensor:
+        found = self.read(numbers)
+        return found if found.dtype.itemsize >= 4 else found.float()
+
+    def read(self, numbers: Tensor) -> Tensor:
+        """The rows in the type that is stored."""
         numbers = numbers.contiguous()
         if self.rows is None:
             hits, found = 0, self.mapped[numbers]
@@ -61,4 +66,4 @@ class StoredRows:
                 row = int(numbers[-1 - hits])
                 raise DataError(f"{self.stored.path}: there is no row {row} of {self.shape[0]:,}")
         self.hits, self.reads = self.hits + hits, self.reads + len(numbers) - hits
-        return found if found.dtype.itemsize >= 4 else found.float()
+        return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -29,6 +29,12 @@ class SampledBatch(Batch):
 
     def split(self, parts: int) -> list[Self]:
         return [self] * parts
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Features of a store wait in its own type, half as large, and become float32 when they are read."""
+        graph, x, *rest = super().inputs
+        return graph, x.float() if isinstance(x, Tensor) and x.dtype.itemsize < 4 else x, *rest
 
 
 class SampledNodes(NodeClassification):
@@ -102,7 +108,10 @@ class SampledNodes(NodeClassification):
             sample = sample_layers(loops, entries, _importance(loops, x.dtype), seeds, self.fanouts, generator)
         else:
             sample = sample_neighbors(graph, seeds, self.fanouts, generator)
-        return SampledBatch(sample, x[sample.nodes], labels[seeds].long())
+        return SampledBatch(sample, self._features(x, sample.nodes), labels[seeds].long())
+
+    def _features(self, x: Rows, nodes: Tensor) -> Rows:
+        return x[nodes]
 
 
 @cached

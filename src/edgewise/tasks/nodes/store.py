@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Neighborhood, Store, StoredRows
+from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
@@ -46,6 +47,9 @@ class StoredNodes(SampledNodes):
         if not given(pattern):
             raise ConfigError("a store has its own graph: the recipe's graph must be 'given'")
         return SampledBatch(Neighborhood(self.nodes.graph, nodes), self.nodes.x, self.nodes.labels[nodes].long())
+
+    def _features(self, x: Tensor | SparseFeatures, nodes: Tensor) -> Tensor:
+        return self.rows.read(nodes)
 
     def measured(self) -> dict[str, float]:
         """Since the last call: the share of rows that were in the cache, and the bytes of features that were read."""
