@@ -206,3 +206,10 @@ def test_a_build_that_is_killed_leaves_no_store_or_a_whole_one(tmp_path: Path) -
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_twenty_builds_that_are_killed(tmp_path: Path) -> None:
     assert kill_builds(tmp_path, 20, seed=1)
+
+
+def test_a_large_number_does_not_make_a_file_of_gigabytes(tmp_path):
+    with pytest.raises(DataError, match="3 edges name node 1,050,000,000, so there would be 1,050,000,001 nodes"):
+        build_store(tmp_path / "store", [([0, 1, 1_050_000_000], [1, 2, 0], None)])
+    assert list(tmp_path.iterdir()) == []
+    assert build_store(tmp_path / "store", [([0, 1, 100_000], [1, 2, 0], None)]).nodes == 100_001

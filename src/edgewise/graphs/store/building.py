@@ -19,6 +19,8 @@ LEAST_MEMORY = 64 << 20  # bytes
 SHARE = 0.5  # of the memory, that the sort takes: Python, PyTorch and the readers take some, too
 ROWS = 1 << 20  # offsets written at once
 
+SPARSEST, ALWAYS = 64, 1 << 20  # nodes for each edge, and besides, that a largest number may imply
+
 Edges = Iterable[tuple[Any, Any, Any]]
 
 
@@ -37,7 +39,8 @@ def build_store(
                 that it may take, about; undirected: every node also listens to those that listen to it, each once;
                 features = the type that x is stored in (float32, float16, bfloat16, int8)
     Errors      DataError: a file that is missing, malformed or does not fit the others, a node without a number or a
-                name, a disk that is full, or something at `store` already
+                name, a number so large that most nodes would have no edge, a disk that is full, or something at
+                `store` already
     Edge cases  without nodes there are as many as the largest end says; a process that is killed leaves no store
     Cost        reads everything once; edges that do not fit in memory are written and read once more, 8 bytes each
                 and 4 for each attribute; time O(E log E)
@@ -105,6 +108,9 @@ def _write_edges(
             sorter.add(receivers, senders, e)
         number += len(senders)
     count = largest + 1 if nodes is None else nodes
+    if nodes is None and count > SPARSEST * number + ALWAYS:
+        of = f"{number:,} edges name node {largest:,}, so there would be {count:,} nodes, most without an edge"
+        raise DataError(f"{of}: describe the nodes, or say how many they are")
     of_senders = Writer(folder, "senders", torch.int32 if count <= 1 << 31 else torch.int64)
     offsets, numbers = _Offsets(folder, count), Writer(folder, "e", torch.float32, (width,)) if width else None
     for keys, e in () if sorter is None else sorter.pieces():
