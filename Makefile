@@ -53,16 +53,19 @@ wheel: $(RUNTIME)
 # The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, or, with SANITIZER=thread, those that run on
 # threads under ThreadSanitizer, against a copy of the package with kernels built so. `-S` keeps the installed package out, and
 # --capture=sys lets a sanitizer's report through. A test of how little memory is taken is left out: sanitizers hold on to
-# what is freed. `setarch -R`: ThreadSanitizer needs its addresses where they always are.
+# what is freed; so are forked processes, in which ThreadSanitizer allows no threads. `setarch -R`: it needs its addresses
+# where they always are.
 SANITIZER ?= address,undefined
 SANITIZE := build/sanitize/$(SANITIZER)
 ifeq ($(SANITIZER),thread)
 PRELOAD := libtsan.so
 SETS := native
+LEFT_OUT := not never_written_down and not fork and not data_loader
 SANITIZED := tests/native tests/kernels/backends/cpu tests/kernels/test_numerics.py
 else
 PRELOAD := libasan.so libubsan.so
 SETS := all
+LEFT_OUT := not never_written_down
 SANITIZED := tests/native tests/kernels --ignore tests/kernels/backends/cuda --ignore tests/kernels/backends/torch/test_flex.py
 endif
 sanitize: $(TOOLS)
@@ -76,9 +79,9 @@ sanitize: $(TOOLS)
 	cp $(SANITIZE)/cmake/_native.* $(SANITIZE)/site/edgewise/native
 	LD_PRELOAD="$(foreach name,$(PRELOAD),$(shell c++ -print-file-name=$(name)))" OMP_NUM_THREADS=4 \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0:exitcode=66 \
+	TSAN_OPTIONS=ignore_noninstrumented_modules=1:exitcode=66 \
 	PYTHONPATH="$(SANITIZE)/site:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
-		setarch -R $(BIN)/python -S -m pytest --capture=sys -o timeout=1200 -k 'not never_written_down' $(SANITIZED)
+		setarch -R $(BIN)/python -S -m pytest --capture=sys -o timeout=1200 -k '$(LEFT_OUT)' $(SANITIZED)
 
 # Every reader of files and the public operators, fuzzed for so many seconds each in one process, guided by coverage. It
 # installs atheris, which is built for CPython 3.11 to 3.13 on Linux. What breaks a reader is written to build/fuzz/READER.

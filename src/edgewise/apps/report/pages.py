@@ -75,6 +75,7 @@ details{{margin:1rem 0}}summary{{cursor:pointer;color:var(--muted);font-size:.95
 a{{color:inherit;text-decoration-color:var(--accent);text-underline-offset:.15em}}
 .problem{{border-left:2px solid var(--warm);padding-left:1rem;color:var(--warm)}}
 footer{{margin-top:5rem;font-size:.78rem;color:var(--muted)}}
+@media (max-width:40rem){{table{{display:block;overflow-x:auto}}td,th{{overflow-wrap:break-word}}}}
 @media print{{body{{font-size:10pt}}main{{padding:0;max-width:none}}figure,table{{break-inside:avoid}}}}
 """
 

@@ -11,7 +11,7 @@ from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import SPLITS, Splits
-from edgewise.tasks.nodes.classification import Nodes
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 from edgewise.tasks.nodes.planetoid import PARTS, read_planetoid
 from edgewise.tasks.nodes.sampled import SampledNodes
 
@@ -68,7 +68,7 @@ def citation(
     download: bool = False,
     normalise: bool = True,
     fanouts: tuple[int, ...] = (),
-) -> SampledNodes:
+) -> NodeClassification:
     """Guess a paper's subject from its words and from whom it cites, knowing 20 papers of each subject.
 
     The public split of Planetoid: 20 papers of each class train (140 for Cora), 500 validate, 1,000 test. Citations

@@ -11,7 +11,7 @@ from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Graph
 from edgewise.tables.table import Table, find_table, read_table
 from edgewise.tasks.core.splits import SPLITS, Splits, named, shuffled
-from edgewise.tasks.nodes.classification import Nodes, read_arrays
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
 from edgewise.tasks.nodes.sampled import SampledNodes
 
 ARRAYS = ("edge_index", "x", "labels")
@@ -25,7 +25,7 @@ Parts = tuple[Array, Array, Tensor, tuple[str, ...], Splits]
 
 def node_folder(
     folder: str = "nodes", undirected: bool = True, fold: int = 0, ignore: str = "", fanouts: tuple[int, ...] = ()
-) -> SampledNodes:
+) -> NodeClassification:
     """Guess the classes of a graph's nodes: your own graph, from a folder.
 
     Either two tables, each a CSV file with a line of column names first, or a Parquet file (with .parquet for .csv):

@@ -7,7 +7,7 @@ import torch
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.splits import ascending, cut
-from edgewise.tasks.nodes.classification import Nodes
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 from edgewise.tasks.nodes.sampled import SampledNodes
 
 
@@ -23,7 +23,7 @@ def planted(
     layerwise: bool = False,
     workers: int = 0,
     generated: int = 0,
-) -> SampledNodes:
+) -> NodeClassification:
     """Guess the planted classes of a generated graph's nodes, on sampled neighbours, for graphs of any size.
 
     Each node has a class, evenly drawn; it attends to `degree` others, each drawn from its own class with probability
