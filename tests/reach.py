@@ -142,7 +142,9 @@ KERNELS = [
     f"tests/kernels/test_{name}.py" for name in ("results", "random_calls", "extremes", "numerics", "transforms")
 ]
 RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
-SUITES = dict.fromkeys(("models", "training", "apps", "configuration", "tables", "explanations", "testing"), RUNS)
+SUITES = dict.fromkeys(
+    ("models", "training", "apps", "configuration", "tables", "explanations", "export", "testing"), RUNS
+)
 COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]
 OUTPUTS, CONSTANTS = "tests/layers/test_first_output.py", "tests/apps/test_defaults.py"
 SUITES["layers"] = [OUTPUTS, *RUNS]

@@ -38,7 +38,7 @@ def test_layer_head_target_and_place_are_chosen(karate: Path, tmp_path: Path) ->
     [
         (["5", "--method", "rolout"], "did you mean 'rollout'"),
         (["5", "--layer", "0"], "'attention' alone"),
-        (["5,6"], "one is explained at a time"),
+        (["5,6"], "names 2 nodes: give one at a time"),
         (["99"], "no node '99'"),
         (["5", "--target", "nobody"], "target"),
         (["5", "--method", "attention", "--layer", "7"], "there is no layer 7"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -136,6 +136,13 @@ class Task(ABC):
     @abstractmethod
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The prediction for an input that a user names; it can be written as JSON."""
+
+    def predictions(
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+    ) -> list[dict[str, Any]]:
+        """The prediction for each of several inputs, every one a single example; by default one after the other."""
+        with torch.no_grad():
+            return [self.predict(model, pattern, request, device) for request in requests]
 
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         """The scores of a split from the means over its examples, for scores that are no such mean themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,15 +60,28 @@ class BagClassification(GraphClassification):
         super().__init__(name, Graphs(members, x, bags.labels, splits, bags.classes, bags.names))
         self.contents = f"{len(members)} bags of instances"
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """Class probabilities of the bag of that name, for instance MUSK-188."""
+    @torch.no_grad()
+    def predictions(
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+    ) -> list[dict[str, Any]]:
+        """Class probabilities of the bags of those names, for instance MUSK-188."""
+        bags = [self._bag(request) for request in requests]
+        outputs, targets = self._outputs(model, pattern, bags, device), self.graphs.targets[bags]
+        return [
+            self._described(bag) | self._named(output, target)
+            for bag, output, target in zip(bags, outputs, targets, strict=True)
+        ]
+
+    def _bag(self, request: str) -> int:
         name, names = request.strip(), self.graphs.names
         if name not in names:
             raise DataError(f"no bag {name[:80]!r} in {self.name}: they are {', '.join(names)}")
-        bag = names.index(name)
+        return names.index(name)
+
+    def _described(self, bag: int) -> dict[str, Any]:
         split = next(split for split, part in self.graphs.splits.items() if bag in part.tolist())
-        prediction = self._predicted(model, pattern, bag, device)
-        return {"bag": name, "instances": self.graphs.members[bag].num_receivers, "split": split} | prediction
+        instances = self.graphs.members[bag].num_receivers
+        return {"bag": self.graphs.names[bag], "instances": instances, "split": split}
 
 
 def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool = False) -> BagClassification:

@@ -1,6 +1,6 @@
 """Graph classification and regression: many graphs, one output each; a batch of them is one disjoint graph."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,15 +134,23 @@ class GraphClassification(NumberedExamples, Classification):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The prediction for one graph of the data, by a split and a number in it: "test:7"."""
-        number = int(self.example(request))
-        named = {"name": self.graphs.names[number]} if self.graphs.names else {}
-        return {"graph": number} | named | self._predicted(model, pattern, number, device)
+        return self.predictions(model, pattern, [request], device)[0]
 
     @torch.no_grad()
-    def _predicted(self, model: nn.Module, pattern: Pattern, number: int, device: torch.device | str) -> dict[str, Any]:
-        batch = self.batch(torch.tensor([number]), pattern).to(device)
-        output = batch.read(model.eval()(*batch.inputs))[0].cpu()
-        return self._named(output, self.graphs.targets[number])
+    def predictions(
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+    ) -> list[dict[str, Any]]:
+        """Those of several graphs, read side by side."""
+        numbers, names = [int(self.example(request)) for request in requests], self.graphs.names
+        outputs = self._outputs(model, pattern, numbers, device)
+        return [
+            {"graph": number} | ({"name": names[number]} if names else {}) | self._named(output, target)
+            for number, output, target in zip(numbers, outputs, self.graphs.targets[numbers], strict=True)
+        ]
+
+    def _outputs(self, model: nn.Module, pattern: Pattern, numbers: list[int], device: torch.device | str) -> Tensor:
+        batch = self.batch(torch.tensor(numbers), pattern).to(device)
+        return batch.read(model.eval()(*batch.inputs)).cpu()
 
     def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
         probabilities = class_probabilities(output, self.graphs.classes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -153,15 +153,25 @@ class ImageClassification(NumberedExamples, Classification):
         )
         return Drawing("attention", Pictures(grey, titles, wrong, heat), caption)
 
-    @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Class probabilities of one image: a path to a .npy or grey .png file, or a split and a number: "test:7"."""
-        pixels, label = self.read(request)
-        x = self._normalise(cut(pixels[None], *self.patch))
-        batch = Batch(self.graph(pattern), x, torch.zeros(1, dtype=torch.long)).to(device)
-        logits = batch.read(model.eval()(batch.graph, batch.x))[0].cpu()
-        probabilities = class_probabilities(logits, self.images.classes)
-        return {"image": request, "class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
+        return self.predictions(model, pattern, [request], device)[0]
+
+    @torch.no_grad()
+    def predictions(
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+    ) -> list[dict[str, Any]]:
+        """Those of several images, read side by side."""
+        pixels, labels = zip(*map(self.read, requests), strict=True)
+        x = self._normalise(cut(torch.stack([one.float() for one in pixels]), *self.patch))
+        batch = Batch(self.graph(pattern), x, torch.zeros(len(requests), dtype=torch.long)).to(device)
+        logits = batch.read(model.eval()(batch.graph, batch.x)).cpu()
+        return [
+            {"image": request, "class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
+            for request, label, probabilities in zip(
+                requests, labels, (class_probabilities(one, self.images.classes) for one in logits), strict=True
+            )
+        ]
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The class of an image, whose patches are drawn in the colour of their scores: of one that is not cut, its

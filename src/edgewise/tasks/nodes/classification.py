@@ -1,7 +1,7 @@
 """Node classification: one graph, a class per node, and the nodes whose class is known in each split."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -129,28 +129,47 @@ class NodeClassification(OneGraph, Classification):
         caption = f"{what}; the colour is the predicted class, a cross marks a wrong prediction. {edges}"
         return Drawing("graph" if call is None else "attention", network, caption)
 
-    @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Class probabilities of the requested nodes: "all", or numbers as in "0,33"."""
-        chosen = self._parse(request)
-        batch = self.batch("test", pattern).to(device)
-        logits = model.eval()(batch.graph, batch.x).cpu()
-        classes = self.nodes.classes
+        return {"nodes": self._of_nodes(model, pattern, self._parse(request), device)}
+
+    def predictions(
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+    ) -> list[dict[str, Any]]:
+        """Those of several nodes, each by its number, from one pass over the graph."""
+        return self._of_nodes(model, pattern, [self._one(request) for request in requests], device)
+
+    @torch.no_grad()
+    def _of_nodes(
+        self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str
+    ) -> list[dict[str, Any]]:
+        outputs, labels = self._outputs(model, pattern, chosen, device)
         predictions = []
-        for node in chosen:
-            probabilities, label = class_probabilities(logits[node], classes), int(self.nodes.labels[node])
-            known = classes[label] if label >= 0 else None
+        for node, output, label in zip(chosen, outputs, labels.tolist(), strict=True):
+            probabilities = class_probabilities(output, self.classes)
+            known = self.classes[label] if label >= 0 else None
             prediction = {"node": node, "class": next(iter(probabilities)), "label": known}
             predictions.append(prediction | {"probabilities": probabilities})
-        return {"nodes": predictions}
+        return predictions
+
+    def _outputs(
+        self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str
+    ) -> tuple[Tensor, Tensor]:
+        """The model's outputs for some nodes, and their labels."""
+        batch = self.batch("test", pattern).to(device)
+        return model.eval()(batch.graph, batch.x)[chosen].cpu(), self.nodes.labels[chosen]
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The class of one node."""
+        node = self._one(request)
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        return Subject(inputs, (node,), self.nodes.classes)
+
+    def _one(self, request: str) -> int:
         nodes = self._parse(request)
         if len(nodes) != 1:
-            raise DataError(f"{request!r} names {len(nodes)} nodes: one is explained at a time")
-        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
-        return Subject(inputs, (nodes[0],), self.nodes.classes)
+            raise DataError(f"{request!r} names {len(nodes)} nodes: give one at a time")
+        return nodes[0]
 
     def _parse(self, request: str) -> list[int]:
         count = self.nodes.graph.num_receivers

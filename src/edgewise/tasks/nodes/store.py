@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from edgewise.graphs import Neighborhood, Store, StoredRows
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.splits import SPLITS, Split, Splits, shuffled
 from edgewise.tasks.core.subject import Subject
@@ -61,18 +61,11 @@ class StoredNodes(SampledNodes):
         if len(self.splits["test"]) <= MOST_DRAWN:
             yield from Classification.draw(self, model, pattern, scores)
 
-    @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """Class probabilities of some nodes, by their numbers as in "0,33"."""
-        nodes = torch.tensor(self._parse(request))
-        batch = self._exact(nodes, pattern).to(device)
-        classes, predictions = self.nodes.classes, []
-        for node, output, label in zip(nodes.tolist(), model.eval()(*batch.inputs).cpu(), batch.target, strict=True):
-            probabilities = class_probabilities(output, classes)
-            known = classes[int(label)] if label >= 0 else None
-            prediction = {"node": node, "class": next(iter(probabilities)), "label": known}
-            predictions.append(prediction | {"probabilities": probabilities})
-        return {"nodes": predictions}
+    def _outputs(
+        self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str
+    ) -> tuple[Tensor, Tensor]:
+        batch = self._exact(torch.tensor(chosen), pattern).to(device)
+        return model.eval()(*batch.inputs).cpu(), batch.target.cpu()
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         raise DataError(f"{self.name}: a prediction is explained on a graph in memory, and this one is a store")
