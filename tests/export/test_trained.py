@@ -16,7 +16,6 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.export import Trained, load
 from edgewise.tasks.core.task import Task
 from edgewise.training import load_run, train
-from training.tiny import configured
 
 RUNS = {
     "karate": ([("train.steps", "4"), ("model.width", "8")], ["0", "33", "5"]),
@@ -108,7 +107,9 @@ print(len(edgewise.load({str(runs / "karate")!r}).predict([0, 1])))
 
 
 def test_a_task_without_many_predictions_predicts_one_after_the_other(tmp_path: Path) -> None:
-    train(configured(), tmp_path / "run", progress=False)
-    trained = load(tmp_path / "run", weights="last")
-    assert isinstance(trained, Trained) and trained.task.name == "tiny"
-    assert trained.predict(["a", "b"]) == [trained.task.predict(trained.model, None, row, "cpu") for row in "ab"]
+    options = [("train.steps", "1"), ("task.points", "20")]
+    train(configure(recipes.read("kernel-regression"), options), tmp_path / "run", progress=False)
+    trained = load(tmp_path / "run", weights="last", device="cpu")
+    assert isinstance(trained, Trained)
+    alone = [trained.task.predict(trained.model, trained.pattern, row, "cpu") for row in ("0.5", "1.5")]
+    assert trained.predict(["0.5", 1.5]) == alone

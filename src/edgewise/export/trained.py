@@ -37,16 +37,16 @@ class Trained(nn.Module):
         """Where the weights are."""
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
 
-    def predict(self, rows: Iterable[str | int | PathLike[str]], batch: int = 256) -> list[dict[str, Any]]:
+    def predict(self, rows: Iterable[str | float | PathLike[str]], batch: int = 256) -> list[dict[str, Any]]:
         """The prediction for each row: a text, a node's number, an image's path, "test:7", ... as the task reads it.
 
         Symbols     batch = how many rows the model reads at once
         """
         return list(self.predictions(rows, batch))
 
-    def predictions(self, rows: Iterable[str | int | PathLike[str]], batch: int = 256) -> Iterator[dict[str, Any]]:
+    def predictions(self, rows: Iterable[str | float | PathLike[str]], batch: int = 256) -> Iterator[dict[str, Any]]:
         """`predict` for any number of rows, of which a batch is in memory at a time."""
-        if isinstance(rows, str | int | PathLike):
+        if isinstance(rows, str | float | int | PathLike):
             raise ConfigError(f"rows are a list of inputs, not one of them: [{rows!r}]")
         if batch < 1:
             raise ConfigError(f"batch={batch} must be at least 1")
