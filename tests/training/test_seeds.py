@@ -1,10 +1,11 @@
-"""Seeds: the published hash, neighbours that share nothing, and switches that are put back."""
+"""Seeds: the published hash, neighbours that share nothing, switches that are put back; threads and how they wait."""
 
 import os
 import subprocess
 import sys
 import time
 from itertools import pairwise
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from edgewise.training import threads
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 from edgewise.training.seeds import mix, repeatable, seed
-from edgewise.training.threads import Waiting, worthwhile
+from edgewise.training.threads import Waiting, Way, worthwhile
 
 CPU = torch.device("cpu")
 
@@ -44,14 +45,14 @@ def test_a_seed_gives_the_numbers_that_pytorch_gives():
 
 
 def test_switches_are_put_back():
-    threads = torch.get_num_threads()
+    before = torch.get_num_threads()
     with repeatable(deterministic=True, threads=1):
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.utils.deterministic.fill_uninitialized_memory
         assert torch.get_num_threads() == 1
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize(("recipe", "most"), [("karate", 1), ("demo-karate", 1), ("digits-vit", 2)])
@@ -102,50 +103,81 @@ def switches(monkeypatch):
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's OpenMP")
 
 
+def cores():
+    return {number: os.sched_getaffinity(number) for number in threads._numbers()}
+
+
 @LINUX
-@pytest.mark.parametrize(("asleep", "stays"), [(0.1, True), (2.0, False)])
-def test_beside_other_programs_threads_sleep_if_that_is_faster(asleep, stays, switches):
-    waiting = Waiting(2)
+@pytest.mark.parametrize("fastest", Way)
+def test_beside_other_programs_threads_wait_in_the_fastest_way(fastest, switches):
+    torch.ones(1 << 17).add_(1)
+    waiting, had = Waiting(2), cores()
     waiting.look(1.0)
     assert waiting.holder is None, "the machine is quiet"
-    switches[0] += 1_000_000
-    waiting.look(1.0)
-    holder = waiting.holder
-    assert holder is not None and holder.is_alive(), "tried"
-    waiting.look(asleep)
-    assert (waiting.holder is holder) == stays == holder.is_alive()
+    tried = []
+    for _ in Way:
+        tried.append(waiting.way)
+        switches[0] += 1_000_000
+        waiting.look(0.5 if waiting.way is fastest else 1.0)
+    assert tried == [*Way]
+    assert waiting.way is fastest
+    assert (waiting.holder is None) == (fastest is Way.SPIN)
     waiting.close()
-    assert not holder.is_alive()
+    assert waiting.holder is None
+    assert {number: where for number, where in cores().items() if number in had} == had
 
 
 @LINUX
-@pytest.mark.parametrize(("spinning", "stays"), [(0.1, True), (2.0, False)])
-def test_threads_that_sleep_try_from_time_to_time_to_spin(spinning, stays, switches):
+def test_threads_that_share_a_core_have_theirs_back(switches):
+    """PyTorch's threads share one; Python's others stay where they are, and those begun meanwhile are freed."""
+    torch.ones(1 << 17).add_(1)
+    had, other, release = os.sched_getaffinity(0), [], Event()
+    before = Thread(target=release.wait)
+    before.start()
     waiting = Waiting(2)
-    waiting.sleep()
-    waiting.look(1.0)
-    assert waiting.holder is None, "tried"
-    waiting.look(spinning)
-    assert (waiting.holder is None) == stays
+    waiting.wait(Way.TOGETHER)
+    (core,) = os.sched_getaffinity(0)
+    assert core in had
+    assert os.sched_getaffinity(before.native_id) == had
+    after = Thread(target=lambda: (other.append(os.sched_getaffinity(0)), release.wait()))
+    after.start()
+    waiting.close()
+    assert set(map(frozenset, cores().values())) == {frozenset(had)}
+    release.set()
+    before.join()
+    after.join()
+    assert other == [{core}]
+
+
+@LINUX
+def test_threads_that_do_not_spin_try_it_from_time_to_time(switches):
+    waiting = Waiting(2)
+    waiting.wait(Way.SLEEP)
+    for way, seconds in [(Way.SLEEP, 1.0), (Way.SPIN, 0.5), (Way.TOGETHER, 1.0)]:
+        assert waiting.way is way, "tried"
+        waiting.look(seconds)
+    assert waiting.way is Way.SPIN
     waiting.close()
 
 
 @LINUX
-def test_comparisons_become_rare(switches, monkeypatch):
+def test_comparisons_become_rare_while_they_agree(switches, monkeypatch):
     monkeypatch.setattr(threads, "SOON", 1.0)
     monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
-    clock, tried, waiting = [100.0], [], Waiting(2)
-    for _ in range(300):
+    clock, compared, waiting = [100.0], [], Waiting(2)
+    for number in range(328):
         switches[0] += 1_000_000
-        before = waiting.holder
-        waiting.look(1.0 if waiting.holder is None else 2.0)
-        if before is None and waiting.holder is not None:
-            tried.append(clock[0])
+        fastest = Way.SPIN if number < 300 else Way.TOGETHER
+        before = len(waiting.took)
+        waiting.look(1.0 if waiting.way is fastest else 2.0)
+        if before and not waiting.took:
+            compared.append(clock[0])
         clock[0] += 1.0
-    assert [later - one for one, later in pairwise(tried)] == [2, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert [later - one for one, later in pairwise(compared)] == [4, 6, 10, 18, 34, 62, 62, 62, 62, 3]
     waiting.close()
 
 
+@LINUX
 def test_one_thread_waits_for_nobody(switches):
     waiting = Waiting(1)
     switches[0] = 1_000_000
@@ -175,10 +207,10 @@ def test_waiting_is_set_before_pytorch_loads_unless_the_user_did(first, second, 
 
 BESIDE = """
 import time, torch
-from edgewise.training.threads import Waiting
+from edgewise.training.threads import Waiting, Way
 torch.set_num_threads(2)
 x, waiting = torch.ones(1 << 17), Waiting(2)
-waiting.sleep()
+waiting.wait(Way.SLEEP)
 start = time.perf_counter()
 for _ in range(300):
     x.add_(1)

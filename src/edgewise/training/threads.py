@@ -3,10 +3,15 @@
 Their number sets the order of sums: it is read off the work of a step, never off a clock, so that a run repeats.
 """
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
 from math import prod
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -67,65 +72,84 @@ def _flops(name: str, args: Any, y: Any) -> int:
 
 
 # Involuntary context switches a second, over so many seconds of steps, from which on other programs may use the cores:
-# two busy loops on two cores cause 50 to 5000. And the seconds from one comparison to the next, which double, at first
-# and at most.
+# two busy loops on two cores cause 50 to 5000. And the seconds from one comparison to the next, at first and at most:
+# they double while a comparison confirms the one before.
 BUSY, WINDOW, SOON, LATE = 20.0, 0.25, 1.0, 60.0
 
 
+class Way(Enum):
+    """How threads wait for one another."""
+
+    SPIN = "each on a core, busily"
+    SLEEP = "each on a core, asleep"
+    TOGETHER = "all on one core, asleep"
+
+
 class Waiting:
-    """Lets threads that wait sleep where that makes steps faster: beside other programs; on idle cores they spin.
+    """Chooses how threads wait: they spin on idle cores; beside other programs they sleep, or share a core.
+
+    A thread that spins keeps those that it waits for from running: a step of `digits-vit` takes 2600 ms beside six
+    other processes on two cores, and 30 ms with threads that sleep; on idle cores 6 and 13 ms. One that sleeps waits
+    for a core at each of a step's hundreds of regions. On one core, threads take turns: a step takes what it takes on
+    one thread, with the sums of several. Beside two busy loops, `digits-vit` takes 12 to 44 ms on two threads that spin
+    or sleep, 12 to 13 on two that share a core, and 12 to 25 on one. So the three are timed where the machine seems
+    busy, and from time to time while threads do not spin.
 
     GNU's OpenMP, PyTorch's on Linux, hardly spins while it has more threads than there are cores: for that a thread
-    which sleeps holds a second team. A thread that spins keeps those that it waits for from running: a step of
-    `digits-vit` takes 2600 ms beside six other processes on two cores, and 30 ms with threads that sleep; on idle cores
-    6 and 13 ms. So both are timed where the machine seems busy, and from time to time where threads sleep.
+    which sleeps holds a second team.
     """
 
     def __init__(self, threads: int) -> None:
         self.watches = threads > 1 and sys.platform == "linux"
+        self.way, self.best = Way.SPIN, Way.SPIN
+        self.took: dict[Way, float] = {}  # a step's seconds in each way, during a comparison
         self.release = Event()
         self.holder: Thread | None = None
-        self.patience, self.next, self.former = SOON, 0.0, 0.0  # former = the other way's seconds while one is tried
+        self.cores: dict[int, set[int]] = {}  # those of each thread, while they share one
+        self.patience, self.next = SOON, 0.0
         self._begin()
 
     def _begin(self) -> None:
         self.seconds, self.steps, self.switches = 0.0, 0, _switches() if self.watches else 0
 
     def look(self, seconds: float) -> None:
-        """After a step that took so many seconds: begin or end to sleep."""
+        """After a step that took so many seconds: compare the ways, where it is time, and go on with the fastest."""
         self.seconds, self.steps = self.seconds + seconds, self.steps + 1
         if not self.watches or self.seconds < WINDOW:
             return
-        now, took = time.perf_counter(), self.seconds / self.steps
-        busy = self.holder is not None or _switches() - self.switches > BUSY * self.seconds
-        if self.former:
-            if self.former < took:
-                self._change()
-            self.former = 0.0
-        elif busy and now >= self.next:
-            self.former, self.next, self.patience = took, now + self.patience, min(LATE, 2 * self.patience)
-            self._change()
+        now = time.perf_counter()
+        busy = self.way is not Way.SPIN or _switches() - self.switches > BUSY * self.seconds
+        if self.took or (busy and now >= self.next):
+            self.took[self.way] = self.seconds / self.steps
+            untried = [way for way in Way if way not in self.took]
+            self.wait(untried[0] if untried else self._fastest(now))
         self._begin()
 
-    def _change(self) -> None:
-        if self.holder is None:
-            self.sleep()
-        else:
-            self.close()
+    def _fastest(self, now: float) -> Way:
+        best = min(self.took, key=self.took.__getitem__)
+        self.patience = min(LATE, 2 * self.patience) if best is self.best else SOON
+        self.best, self.next, self.took = best, now + self.patience, {}
+        return best
 
-    def sleep(self) -> None:
-        """From now on, threads that wait sleep."""
-        if self.holder is None:
+    def wait(self, way: Way) -> None:
+        """From now on, threads wait in this way."""
+        self.way = way
+        if way is Way.TOGETHER and not self.cores:
+            self.cores = _gather()
+        elif way is not Way.TOGETHER and self.cores:
+            self.cores = _scatter(self.cores)
+        if way is not Way.SPIN and self.holder is None:
             self.release.clear()
             self.holder = Thread(target=_hold, args=(self.release,), name="waiting", daemon=True)
             self.holder.start()
-
-    def close(self) -> None:
-        """From now on, they spin."""
-        if self.holder is not None:
+        elif way is Way.SPIN and self.holder is not None:
             self.release.set()
             self.holder.join()
             self.holder = None
+
+    def close(self) -> None:
+        """From now on, they spin."""
+        self.wait(Way.SPIN)
 
 
 def _hold(release: Event) -> None:
@@ -137,3 +161,29 @@ def _switches() -> int:
     import resource  # not on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def _gather() -> dict[int, set[int]]:
+    """Put this thread and OpenMP's on the core where this one runs; the cores that each had. Python's others stay."""
+    core = int(Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36])
+    python = {thread.native_id for thread in threading.enumerate()} - {threading.get_native_id()}
+    had: dict[int, set[int]] = {}
+    for number in _numbers() - python:
+        with suppress(OSError):  # it ended, or may not move
+            had[number] = os.sched_getaffinity(number)
+            os.sched_setaffinity(number, {core})
+    return had
+
+
+def _scatter(had: dict[int, set[int]]) -> dict[int, set[int]]:
+    """Give the threads their cores back, and this one's to those that inherited the one core meanwhile; {}."""
+    here = os.sched_getaffinity(0)
+    for number in _numbers():
+        with suppress(OSError):
+            if number in had or os.sched_getaffinity(number) == here:
+                os.sched_setaffinity(number, had.get(number, had[threading.get_native_id()]))
+    return {}
+
+
+def _numbers() -> set[int]:
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
