@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from itertools import pairwise
 from threading import Event, Thread
 
@@ -104,7 +105,11 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's O
 
 
 def cores():
-    return {number: os.sched_getaffinity(number) for number in threads._numbers()}
+    where = {}
+    for number in threads._numbers():
+        with suppress(ProcessLookupError):  # a thread that has just ended
+            where[number] = os.sched_getaffinity(number)
+    return where
 
 
 @LINUX
@@ -124,7 +129,7 @@ def test_beside_other_programs_threads_wait_in_the_fastest_way(fastest, switches
     assert (waiting.holder is None) == (fastest is Way.SPIN)
     waiting.close()
     assert waiting.holder is None
-    assert {number: where for number, where in cores().items() if number in had} == had
+    assert {number: where for number, where in cores().items() if number in had}.items() <= had.items()
 
 
 @LINUX
