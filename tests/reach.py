@@ -143,7 +143,7 @@ KERNELS = [
 ]
 RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
 SUITES = dict.fromkeys(
-    ("models", "training", "apps", "configuration", "tables", "explanations", "export", "testing"), RUNS
+    ("models", "training", "apps", "configuration", "tables", "explanations", "deployment", "testing"), RUNS
 )
 COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]
 OUTPUTS, CONSTANTS = "tests/layers/test_first_output.py", "tests/apps/test_defaults.py"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from edgewise.explanations import Explanation as Explanation
     from edgewise.explanations import explain as explain
     from edgewise.explanations import fidelity as fidelity
-    from edgewise.export import load as load
+    from edgewise.deployment import load as load
     from edgewise.graphs import PATTERNS as PATTERNS
     from edgewise.graphs import Graph as Graph
     from edgewise.graphs import Sample as Sample

@@ -13,7 +13,7 @@ import edgewise
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.export import Trained, load
+from edgewise.deployment import Trained, load
 from edgewise.tasks.core.task import Task
 from edgewise.training import load_run, train
 

@@ -1,4 +1,4 @@
 """Floor 7: trained models out in the world. A run as a plain module that predicts, and files that run elsewhere."""
 
-from edgewise.export.trained import Trained as Trained
-from edgewise.export.trained import load as load
+from edgewise.deployment.trained import Trained as Trained
+from edgewise.deployment.trained import load as load
