@@ -23,6 +23,7 @@ if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "3000"}
 
 if TYPE_CHECKING:
+    from edgewise.deployment import load as load
     from edgewise.errors import BackendRefusal as BackendRefusal
     from edgewise.errors import CheckpointError as CheckpointError
     from edgewise.errors import ConfigError as ConfigError
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from edgewise.explanations import Explanation as Explanation
     from edgewise.explanations import explain as explain
     from edgewise.explanations import fidelity as fidelity
-    from edgewise.deployment import load as load
     from edgewise.graphs import PATTERNS as PATTERNS
     from edgewise.graphs import Graph as Graph
     from edgewise.graphs import Sample as Sample

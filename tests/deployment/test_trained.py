@@ -12,8 +12,8 @@ from torch import nn
 import edgewise
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
-from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.deployment import Trained, load
+from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.tasks.core.task import Task
 from edgewise.training import load_run, train
 
