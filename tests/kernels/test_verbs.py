@@ -7,7 +7,9 @@ from edgewise import (
     BackendRefusal,
     Dot,
     EdgeBias,
+    EdgeVectors,
     Graph,
+    SenderBias,
     ShapeError,
     Uniform,
     aggregate,
@@ -195,3 +197,26 @@ def test_an_edge_of_bias_minus_infinity_is_no_edge(backend):
     assert torch.allclose(y, expected, atol=1e-12)
     for found, right in zip(*(torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (y, expected)), strict=True):
         assert torch.allclose(found, right, atol=1e-12)
+
+
+BATCHED = {
+    "edge bias": lambda: Dot() + EdgeBias(torch.zeros(3, 9, 2)),
+    "sender bias": lambda: Dot() + SenderBias(torch.zeros(2, 3, 2)),
+    "keys of edges": lambda: Dot() + EdgeVectors(torch.zeros(3, 9, 2, 4)),
+    "values of edges": lambda: Dot() + EdgeVectors(values=torch.zeros(2, 1, 9, 2, 4)),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+@pytest.mark.parametrize("lead", [(), (4,)])
+def test_what_a_score_adds_has_no_batch_of_its_own(name, lead):
+    x = torch.randn(*lead, 3, 2, 4)
+    with pytest.raises(ShapeError, match=r"leading batch \[.*does not broadcast"):
+        attend(complete(3), x, x, x, BATCHED[name]())
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 2), (3, 1, 2)])
+def test_a_scale_is_one_number_or_one_for_each_head(shape):
+    x = torch.randn(3, 2, 4)
+    with pytest.raises(ShapeError, match=r"Dot: scale is .*one number or \[H\] = \[2\]"):
+        attend(complete(3), x, x, x, Dot(scale=torch.ones(shape)))

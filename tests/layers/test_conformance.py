@@ -1,11 +1,13 @@
 """Every layer of the table passes every check: a new line in LAYERS is tested here without another word."""
 
 import inspect
+import re
 
 import pytest
 import torch
 
 from edgewise import LAYERS, plans, use_backend
+from edgewise.errors import EdgewiseError
 from edgewise.testing import PROPERTIES, check_layer, joined
 
 
@@ -14,6 +16,24 @@ def test_layer_conforms(name):
     layer, graph, inputs = LAYERS[name].example()
     assert type(layer) is LAYERS[name] is type(layer.example()[0])
     check_layer(layer, graph, *inputs, skip=["compile"])
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_size_of_nothing_makes_a_layer_or_an_error_that_says_so():
+    refused = []
+    for name, layer in LAYERS.items():
+        sizes = inspect.signature(layer).parameters.values()
+        required = {one.name: 8 for one in sizes if one.default is one.empty and one.annotation in (int, "int")}
+        if len(required) < sum(one.default is one.empty for one in sizes):
+            continue  # needs other parts too
+        for size in sizes:
+            if size.annotation in (int, "int"):
+                try:
+                    layer(**required | {size.name: 0})
+                except EdgewiseError as error:
+                    refused.append((f"{name}({size.name}=0)", str(error)))
+    assert all(re.search(r"(\b|=)0\b", message) for _, message in refused)
+    assert {"MultiHeadAttention(width=0)", "SchNet(filters=0)", "SAGELSTM(inputs=0)"} <= {*dict(refused)}
 
 
 @pytest.mark.parametrize("name", LAYERS)

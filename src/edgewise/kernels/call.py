@@ -186,6 +186,8 @@ def check_attend(call: Attend) -> None:
         bias.check(graph, call.heads)
     if score.vectors is not None:
         score.vectors.check(graph, call.heads, None if k is None else k.shape[-1], v.shape[-1])
+    if score.biases or score.vectors is not None or isinstance(getattr(score, "scale", None), Tensor):
+        score.check_batch(v.shape[:-3], call.heads)
     if not 0.0 <= call.dropout < 1.0:
         raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout}")
     if not score.needs_ends:

@@ -6,7 +6,7 @@ score do better than calling it. Biases are added with `+`: ``Dot() + RelativeBi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -167,6 +167,15 @@ class Score:
         """s_ij for ends [..., H, C] that broadcast against each other: [..., H]."""
         raise NotImplementedError(f"{type(self).__name__} has no equation of its own: use one of the scores")
 
+    def check_batch(self, lead: Sequence[int], heads: int) -> None:
+        """Raise ShapeError unless what the score adds broadcasts to a call's leading batch."""
+        vectors = () if self.vectors is None else (self.vectors.keys, self.vectors.values)
+        added = [bias.values.shape[:-2] for bias in self.biases if not isinstance(bias, RelativeBias)]
+        for batch in [*added, *[x.shape[:-3] for x in vectors if x is not None]]:
+            if len(batch) > len(lead) or any(n not in (1, m) for n, m in zip(batch[::-1], lead[::-1], strict=False)):
+                what = f"a bias or vectors of edges have the leading batch {list(batch)}"
+                raise ShapeError(f"{what}, which does not broadcast to that of the values, {list(lead)}")
+
     def edge_bias(self, graph: Graph) -> Tensor | None:
         """The sum of all biases on the edges, [*, E, H], or None without any."""
         total = None
@@ -195,6 +204,12 @@ class Dot(Score):
     def factor(self, channels: int) -> float | Tensor:
         """The scale in use for C channels."""
         return max(1, channels) ** -0.5 if self.scale is None else self.scale
+
+    def check_batch(self, lead: Sequence[int], heads: int) -> None:
+        """Raise ShapeError for a scale that is neither one number nor one for each head, too."""
+        super().check_batch(lead, heads)
+        if isinstance(self.scale, Tensor) and self.scale.shape not in ((), (1,), (heads,)):
+            raise ShapeError(f"Dot: scale is {list(self.scale.shape)}, but must be one number or [H] = [{heads}]")
 
     def scaled(self, q: Tensor) -> tuple[Tensor, float]:
         """Queries [*, N, H, C] and the scale that remains: one for each head is multiplied into the queries."""

@@ -122,6 +122,11 @@ def test_which_graphs_are_causal(graph, expected):
     assert is_causal(graph) is expected
 
 
+def test_rows_have_a_multiple_of_at_least_one():
+    with pytest.raises(GraphError, match="multiple must be at least 1, not 0"):
+        laid_out(torch.tensor([2, 3]), multiple=0)
+
+
 def test_members_are_laid_out_in_rows():
     assert laid_out(torch.tensor([1, 3]), multiple=2).tolist() == [[0, 4, 4, 4], [1, 2, 3, 4]]
     assert laid_out(torch.tensor([], dtype=torch.int64)).shape == (0, 0)

@@ -1,7 +1,9 @@
 """Patterns of blocks, drawn: row = receiver, column = sender."""
 
+import pytest
 import torch
 
+from edgewise.errors import GraphError
 from edgewise.graphs import Graph, bipartite, blocks, causal, complete
 from graphs.examples import assert_drawn
 
@@ -29,3 +31,9 @@ def test_a_large_complete_graph_costs_nothing() -> None:
     assert graph.union(causal(10**9)) == graph
     assert graph.intersection(causal(10**9)) == causal(10**9)
     assert Graph.batch([graph, complete(10**9, 7)]).num_senders == 10**9 + 7
+
+
+@pytest.mark.parametrize("senders", [1, {2, 3}])
+def test_sizes_are_a_list(senders: object) -> None:
+    with pytest.raises(GraphError, match="senders must be a list of whole numbers"):
+        blocks(5, 3, senders=senders)  # type: ignore[arg-type]

@@ -136,6 +136,7 @@ def laid_out(sizes: Tensor, multiple: int = 1) -> Tensor:
     tensor([[0, 1, 5],
             [2, 3, 4]])
     """
+    multiple = whole_number(multiple, "multiple", least=1)
     longest = int(sizes.max()) if len(sizes) else 0
     step = torch.arange(-(-longest // multiple) * multiple, device=sizes.device)
     first = sizes.cumsum(0) - sizes

@@ -63,6 +63,8 @@ def blocks(
 
 def _sizes(sizes: Sequence[int] | Tensor, name: str) -> tuple[int, ...]:
     listed = sizes.tolist() if isinstance(sizes, Tensor) else sizes
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        raise GraphError(f"{name} must be a list of whole numbers, one for each block, not {sizes!r}")
     return tuple(whole_number(size, f"{name}[{b}]") for b, size in enumerate(listed))
 
 

@@ -150,7 +150,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         shared = heads if key_value_heads is None else key_value_heads
-        if heads < 1 or width % heads:
+        if heads < 1 or width < 1 or width % heads:
             raise ConfigError(f"{heads} heads do not divide a width of {width}")
         if shared < 1 or heads % shared:
             raise ConfigError(f"{shared} key/value heads do not divide {heads} heads")

@@ -235,7 +235,7 @@ class HopfieldPooling(nn.Module):
 
     def __init__(self, width: int, heads: int = 1, steps: int = 1, beta: float | None = None) -> None:
         super().__init__()
-        if heads < 1 or width % heads or steps < 1:
+        if heads < 1 or width < 1 or width % heads or steps < 1:
             raise ConfigError(f"{heads} heads must divide a width of {width}, and steps={steps} be at least 1")
         self.query = nn.Parameter(torch.empty(heads, width // heads))
         self.projection = nn.Linear(width, 2 * width)
@@ -283,7 +283,7 @@ class HopfieldLookup(nn.Module):
         self, width: int, heads: int = 1, memories: int = 16, steps: int = 1, beta: float | None = None
     ) -> None:
         super().__init__()
-        if heads < 1 or width % heads or steps < 1 or memories < 1:
+        if heads < 1 or width < 1 or width % heads or steps < 1 or memories < 1:
             raise ConfigError(
                 f"{heads} heads must divide a width of {width}; steps={steps} and memories={memories} be at least 1"
             )

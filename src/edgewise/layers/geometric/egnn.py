@@ -31,7 +31,7 @@ class EdgeMLP(nn.Module):
         self.second = Linear(hidden, hidden)
         self.activation = chosen("activation", activation, ACTIVATIONS)
         for block in (self.receiver, self.sender, self.edge):  # as one map of the whole concatenation would be drawn
-            bound = (2 * channels + edges) ** -0.5
+            bound = max(1, 2 * channels + edges) ** -0.5
             for weight in () if block is None else block.parameters():
                 nn.init.uniform_(weight, -bound, bound)
 

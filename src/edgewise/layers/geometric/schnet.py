@@ -40,8 +40,9 @@ class SchNet(nn.Module):
 
     def __init__(self, channels: int, filters: int, gaussians: int = 50, cutoff: float = 10.0) -> None:
         super().__init__()
-        if not cutoff > 0 or gaussians < 2:
-            raise ConfigError(f"cutoff={cutoff} must be positive and gaussians={gaussians} at least 2")
+        if not cutoff > 0 or gaussians < 2 or min(channels, filters) < 1:
+            sizes = f"channels={channels}, filters={filters} and cutoff={cutoff}"
+            raise ConfigError(f"{sizes} must be positive and gaussians={gaussians} at least 2")
         self.cutoff, self.gaussians = cutoff, gaussians
         self.into = Linear(channels, filters, bias=False)
         self.filters = nn.ModuleList([Linear(gaussians, filters), Linear(filters, filters)])

@@ -93,7 +93,7 @@ class SE3Attention(nn.Module):
         self, channels: int, heads: int, hidden: int = 32, edges: int = 0, coupling: Coupling = VECTORS
     ) -> None:
         super().__init__()
-        if heads < 1 or channels % heads:
+        if heads < 1 or channels < 1 or channels % heads:
             raise ConfigError(f"{heads} heads do not divide {channels} channels")
         each, messages = [channels] * (coupling.types + 1), [count * channels for count in coupling.paths]
         self.coupling, self.heads = coupling, heads

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
@@ -171,7 +172,7 @@ class CliqueEncoding(nn.Module):
     Equation    x_i + W [log(1 + number of cliques of 3, 4, ..., k nodes that i is in)] + b
     Symbols     linear = W, b; largest = k
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      GraphError for a graph whose receivers are not its senders
+    Errors      GraphError for a graph whose receivers are not its senders, or cliques of less than three nodes
     Edge cases  directions and self-loops do not count
     Cost        O(N k width); the cliques are listed once for each batch
     Reference   Bouritsas et al., "Improving graph neural network expressivity via subgraph isomorphism counting", 2020
@@ -186,7 +187,7 @@ class CliqueEncoding(nn.Module):
 
     def __init__(self, width: int, largest: int = 5) -> None:
         super().__init__()
-        self.linear = nn.Linear(largest - 2, width)
+        self.linear = nn.Linear(whole_number(largest, "largest", least=3) - 2, width)
         self.largest = largest
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

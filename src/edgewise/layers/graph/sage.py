@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from edgewise.errors import ShapeError
+from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
@@ -152,6 +152,8 @@ class SAGELSTM(SAGE):
     equivariant: ClassVar[bool] = False
 
     def draw_weights(self, inputs: int, hidden: int) -> None:
+        if min(inputs, hidden) < 1:
+            raise ConfigError(f"an LSTM needs at least one input and hidden channel, not {inputs} and {hidden}")
         self.lstm = nn.LSTM(inputs, hidden)
 
     def combine(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:

@@ -78,8 +78,9 @@ class ScaleConvolution(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, radius: float = 1.5, reach: int = 2, bias: bool = True) -> None:
         super().__init__()
-        if not 0 <= radius < float("inf") or reach < 1:
-            raise ConfigError(f"radius={radius} must be finite and at least 0, and reach={reach} at least 1")
+        if not 0 <= radius < float("inf") or min(reach, outputs) < 1:
+            sizes = f"reach={reach} and outputs={outputs}"
+            raise ConfigError(f"radius={radius} must be finite and at least 0, and {sizes} at least 1")
         self.radius = float(radius)
         self.weight = nn.Parameter(torch.empty(len(lattice_points(radius)), reach, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
