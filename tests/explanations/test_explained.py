@@ -24,8 +24,9 @@ class Embedded(nn.Module):
         return aggregate(graph, torch.cat([self.embed(first), self.embed(second)], -2))
 
 
-def test_a_gate_of_a_token_scales_what_is_embedded_of_it_alone() -> None:
-    model, x = Embedded(), torch.tensor([3, 3, 1])
+@pytest.mark.parametrize("x", [torch.tensor([3, 3, 1]), torch.tensor([[3, 3, 1], [0, 2, 4]])], ids=["one", "batch"])
+def test_a_gate_of_a_token_scales_what_is_embedded_of_it_alone(x: torch.Tensor) -> None:
+    model = Embedded()
     explained = Explained(model, (complete(3), x), lambda y: y.sum())
     g = torch.tensor([0.5, 0.0, 2.0])
     torch.testing.assert_close(explained(g), 3 * (g[:, None] * model.embed(x)).sum())

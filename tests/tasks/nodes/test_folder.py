@@ -181,7 +181,7 @@ def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str)
         ({"edge_index": np.array([0, 1])}, "edge_index"),
         ({"edge_index": np.array([[0.5], [1]])}, "edge_index"),
         ({"test": None}, "give all or none"),
-        ({"test": np.array([4])}, "test must be a mask"),
+        ({"test": np.array([4])}, r"test must be a mask \[4\] or nodes from 0 to 3"),
         ({"test": np.array([True])}, "test must be a mask"),
         ({"test": np.array([2])}, "node 2 of the test split has no label"),
         ({"test": np.zeros(4, dtype=bool)}, "no node is in the test split"),
