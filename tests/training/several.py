@@ -1,22 +1,30 @@
-"""What the ranks of one `torchrun` do, one scenario after the other: `several.py FOLDER`."""
+"""What the ranks of a world do, one scenario after the other: `several.py FOLDER`.
+
+The ranks of several worlds at once are forks of one process: `several.py FOLDER SIZE FOLDER SIZE ...`.
+"""
 
 import os
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
+from edgewise.tasks.core.task import PatternChoice
 from edgewise.training import (
     Choice,
     EvaluationSettings,
+    LogSettings,
     MachineSettings,
     RunConfig,
     TrainSettings,
     resume,
     train,
 )
+from forked import ended, ranks
 from training.tiny import Tiny, configured, register
 
 
@@ -31,16 +39,30 @@ def configs() -> dict[str, RunConfig]:
         "dropped": configured(steps=30, checkpoint_every=10),
         "sampled": on_graphs(Choice("planted", {"nodes": 600, "fanouts": (4, 3)}), "sage-mean", batch=50),
         "members": on_graphs(Choice("skip-links", {"copies": 5}), "gin", batch=15, readout="sum"),
+        "nodes": on_graphs(Choice("planted", {"nodes": 300, "fanouts": ()}), "gat", batch=1, partition=True),
+        "texts": on_tokens(),
+        "graphs": on_graphs(Choice("skip-links", {"copies": 5}), "gin", batch=15, partition=True, readout="sum"),
         "poisoned": configured({"poison": "rank", "at": 13}, {"dropout": 0.0}, steps=30, batch=15),
     }
 
 
-def on_graphs(task: Choice, layer: str, batch: int, **model: object) -> RunConfig:
+SHARED = ("sampled", "members", "nodes", "texts", "graphs")  # the runs of three ranks and of four, too
+
+
+def on_graphs(task: Choice, layer: str, batch: int, partition: bool = False, **model: object) -> RunConfig:
     """A graph network without dropout, whose loss is on record at every step."""
     gnn = Choice("gnn", {"layer": layer, "width": 8, "depth": 2, "dropout": 0.0, **model})
-    steps = TrainSettings(steps=8, batch=batch, log_every=1)
+    steps = TrainSettings(steps=8, batch=batch, log=LogSettings(every=1), partition=partition)
     evaluation = EvaluationSettings(every=4, batch=7)
     return RunConfig(task, gnn, train=steps, evaluation=evaluation, machine=MachineSettings(device="cpu", threads=1))
+
+
+def on_tokens() -> RunConfig:
+    """A language model on windows of a text, each of which the ranks share."""
+    task, graph = Choice("text", {"context": 512}), PatternChoice("window", {"radius": 9, "sides": "past"})
+    model = Choice("transformer", {"width": 16, "depth": 2, "heads": 2, "positions": "rotary"})
+    config = on_graphs(task, "gcn", batch=3, partition=True)
+    return replace(config, model=model, graph=graph)
 
 
 def interrupted(**_: object) -> Tiny:
@@ -50,8 +72,10 @@ def interrupted(**_: object) -> Tiny:
 def main(folder: Path) -> None:
     register()
     rank, config = os.environ["RANK"], configs()
-    results = [train(config[name], folder / name) for name in ("curve", "cut", "patient", "dropped")]
-    results += [train(config[name], folder / name) for name in ("sampled", "members")]
+    results = [train(config[name], folder / name) for name in ("curve", *SHARED)]
+    if int(os.environ["WORLD_SIZE"]) > 2:
+        return
+    results += [train(config[name], folder / name) for name in ("cut", "patient", "dropped")]
     healthy = TASKS["tiny"]
     TASKS["tiny"] = interrupted
     try:
@@ -72,4 +96,8 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]))
+    if len(sys.argv) == 2:
+        main(Path(sys.argv[1]))
+    else:
+        worlds = zip(sys.argv[1::2], sys.argv[2::2], strict=True)
+        ended([child for folder, size in worlds for child in ranks(int(size), partial(main, Path(folder)))])

@@ -13,48 +13,61 @@ import torch.distributed as dist
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training import finished
 from edgewise.training.distributed import SENT, World, device_for, join, leave
+from training.several import SHARED
 from training.tiny import losses, records, same_run, weights
+
+
+def environment(script):
+    """That of processes which run a script beside the tests."""
+    path = os.pathsep.join([str(script.parent.parent), os.environ.get("PYTHONPATH", "")])
+    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 def launch(size, script, folder, *options):
     """A script under `torchrun`."""
-    path = os.pathsep.join([str(script.parent.parent), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", *options]
-    return subprocess.Popen([*run, str(script), str(folder)], env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*run, str(script), str(folder)], env=environment(script), stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory):
-    """The run folders of a world of one process and of a world of two, trained at the same time."""
+    """The run folders of worlds of one to four processes, trained at the same time."""
     script = Path(__file__).with_name("several.py")
-    folders, running = [], []
-    for size in (1, 2):
-        folders.append(tmp_path_factory.mktemp(f"world-{size}"))
-        running.append(launch(size, script, folders[-1]))
-    for process in running:
+    folders = [tmp_path_factory.mktemp(f"world-{size}") for size in (1, 2, 3, 4)]
+    forked = [str(part) for size, folder in enumerate(folders, 1) if size != 2 for part in (folder, size)]
+    command = [sys.executable, str(script), *forked]
+    others = subprocess.Popen(command, env=environment(script), stderr=subprocess.PIPE, text=True)
+    for process in (launch(2, script, folders[1]), others):
         _, errors = process.communicate(timeout=110)
         assert process.returncode == 0, errors
     return folders
 
 
+@pytest.mark.parametrize("name", ["curve", *SHARED])
+def test_three_processes_and_four_have_the_loss_curve_of_one(worlds, name):
+    one = losses(worlds[0] / name)
+    assert len(one) >= 8
+    for several in worlds[1:]:
+        assert losses(several / name) == pytest.approx(one, rel=0, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["curve", "cut"])
 def test_two_processes_have_the_loss_curve_of_one(worlds, name):
-    one, two = (losses(world / name) for world in worlds)
+    one, two = (losses(world / name) for world in worlds[:2])
     assert len(one) == 40
     assert two == pytest.approx(one, rel=0, abs=1e-6)
     for part, weight in weights(worlds[0] / name).items():
         torch.testing.assert_close(weights(worlds[1] / name)[part], weight, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["sampled", "members"])
-def test_processes_that_draw_their_share_alone_have_the_curve_and_the_scores_of_one(worlds, name):
-    one, two = (losses(world / name) for world in worlds)
-    assert len(one) == 8
-    assert two == pytest.approx(one, rel=0, abs=1e-6)
-    scores = [[line["valid"] for line in records(world / name) if "valid" in line] for world in worlds]
-    for mine, theirs in zip(*scores, strict=True):  # an evaluation is shared out, too
-        assert mine == pytest.approx(theirs, rel=1e-5)
+@pytest.mark.parametrize("name", SHARED)
+def test_processes_that_share_batches_or_graphs_have_the_scores_of_one(worlds, name):
+    one, *others = [[line["valid"] for line in records(world / name) if "valid" in line] for world in worlds]
+    for scores in others:
+        for mine, theirs in zip(scores, one, strict=True):  # an evaluation is shared out, too
+            assert mine == pytest.approx(theirs, rel=1e-5)
 
 
 def test_accumulation_does_not_change_the_curve_either(worlds):
@@ -62,12 +75,12 @@ def test_accumulation_does_not_change_the_curve_either(worlds):
 
 
 def test_all_processes_lose_patience_together(worlds):
-    for world in worlds:
+    for world in worlds[:2]:
         assert finished(world / "patient").steps == 16
 
 
 def test_two_processes_go_on_to_the_same_bits(worlds):
-    for world in worlds:
+    for world in worlds[:2]:
         assert same_run(world / "resumed", world / "dropped")
     assert losses(worlds[0] / "dropped") != losses(worlds[1] / "dropped")  # each rank drops its own units
 
@@ -96,7 +109,7 @@ def test_a_rank_that_has_lost_another_says_so_in_one_line(said, tmp_path):
 def test_every_process_is_told_the_result(worlds):
     ranks = [worlds[0] / "results-0", worlds[1] / "results-0", worlds[1] / "results-1"]
     told = [rank.read_text().splitlines() for rank in ranks]
-    assert len(told[0]) == 7
+    assert len(told[0]) == 10
     assert told[1] == told[2]
 
 

@@ -17,6 +17,7 @@ from edgewise.training import (
     CheckpointSettings,
     Choice,
     EvaluationSettings,
+    LogSettings,
     MachineSettings,
     RunConfig,
     StartSettings,
@@ -31,7 +32,7 @@ FULL = RunConfig(
     PatternChoice("window", {"radius": 2, "sides": "past"}),
     Choice("adam", ADAM | {"betas": (0.8, 0.95), "epsilon": 1e-6}),
     Choice("cosine", {"warmup": 10, "minimum": 0.1}),
-    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), 8, True),
+    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), True),
     EvaluationSettings(4, 3, 2, "loss"),
     MachineSettings("cuda:1", 2, "bfloat16", False, True),
     StartSettings("runs/x", 2, 4.0, "blocks.*"),
@@ -43,7 +44,7 @@ FULL = RunConfig(
 def test_a_configuration_survives_yaml(make):
     config = make()
     assert RunConfig.from_plain(config.to_plain()) == config
-    assert yaml.safe_load(config.to_yaml()) == {"layout": 3, **config.to_plain()}
+    assert yaml.safe_load(config.to_yaml()) == {"layout": 4, **config.to_plain()}
 
 
 def test_the_full_configuration_leaves_no_default(tmp_path):
@@ -84,7 +85,7 @@ def test_types_are_brought_to_the_annotations_however_settings_are_made():
 
 @pytest.mark.parametrize(
     ("layout", "said"),
-    [(None, "layout 1"), (1, "layout 1"), (4, "layout 4"), ("2", "an unknown layout"), ([], "an unknown layout")],
+    [(None, "layout 1"), (1, "layout 1"), (3, "layout 3"), ("2", "an unknown layout"), ([], "an unknown layout")],
 )
 def test_a_run_folder_of_another_layout_is_refused_in_one_line_that_says_what_to_do(tmp_path, layout, said):
     content = ({} if layout is None else {"layout": layout}) | FULL.to_plain()
@@ -92,7 +93,7 @@ def test_a_run_folder_of_another_layout_is_refused_in_one_line_that_says_what_to
     with pytest.raises(CheckpointError) as caught:
         RunConfig.read(tmp_path / "config.yaml")
     advice = "go on with the version that wrote it, or train it anew"
-    assert str(caught.value) == f"{tmp_path} has {said}, and this version reads layout 3: {advice}"
+    assert str(caught.value) == f"{tmp_path} has {said}, and this version reads layout 4: {advice}"
 
 
 WRONG = [
@@ -128,10 +129,10 @@ WRONG = [
     ("train.checkpoints.keep", 0),
     ("train.average.start", -1),
     ("train.average.every", 0),
-    ("train.log_every", 0),
+    ("train.log.every", 0),
     ("train.seed", -1),
     ("train.seed", "zero"),
-    ("train.tensorboard", "yes"),
+    ("train.log.tensorboard", "yes"),
     ("evaluation.every", 0),
     ("evaluation.batch", -1),
     ("evaluation.patience", -1),

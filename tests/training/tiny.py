@@ -21,6 +21,7 @@ from edgewise.training import (
     CheckpointSettings,
     Choice,
     EvaluationSettings,
+    LogSettings,
     MachineSettings,
     RunConfig,
     TrainSettings,
@@ -131,13 +132,14 @@ def configured(
     evaluation = {name: options.pop(f"evaluate_{name}") for name in EVALUATION if f"evaluate_{name}" in options}
     evaluation |= {name: options.pop(name) for name in EVALUATION - {"batch"} if name in options}
     machine = {name: options.pop(name) for name in MACHINE if name in options}
+    log = {name.removeprefix("log_"): options.pop(name) for name in ("log_every", "tensorboard") if name in options}
     checkpoints = {"every": options.pop("checkpoint_every"), "keep": options.pop("keep", 2)}
     return RunConfig(
         Choice("tiny", task or {}),
         Choice("two maps", model or {}),
         optimizer=optimizer or Choice("adamw", {"learning_rate": 0.05}),
         schedule=schedule or Choice("constant"),
-        train=TrainSettings(checkpoints=CheckpointSettings(**checkpoints), **options),
+        train=TrainSettings(checkpoints=CheckpointSettings(**checkpoints), log=LogSettings(**log), **options),
         evaluation=EvaluationSettings(**evaluation),
         machine=MachineSettings(**machine),
     )

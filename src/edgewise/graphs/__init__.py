@@ -25,6 +25,7 @@ from edgewise.graphs.make.neighbors import radius_graph as radius_graph
 from edgewise.graphs.make.sampling import Neighborhood as Neighborhood
 from edgewise.graphs.make.sampling import Sample as Sample
 from edgewise.graphs.make.sampling import sample_neighbors as sample_neighbors
+from edgewise.graphs.partition.partition import Partition as Partition
 from edgewise.graphs.patterns.blocks import bipartite as bipartite
 from edgewise.graphs.patterns.blocks import blocks as blocks
 from edgewise.graphs.patterns.blocks import complete as complete

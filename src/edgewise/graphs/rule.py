@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ class Rule:
     A new pattern is a frozen dataclass with these two methods. Its intervals are clipped to 0 <= j < senders,
     ascending and disjoint: each starts <= stops, and each stops where the next starts or before.
     """
+
+    is_relative: ClassVar[bool] = False  # whether it depends on i - j alone
 
     @property
     def extent(self) -> tuple[int, int] | None:
@@ -86,6 +89,8 @@ def ascending(starts: Tensor, stops: Tensor) -> Intervals:
 @dataclass(frozen=True)
 class Complete(Symmetric):
     """Everyone listens to everyone."""
+
+    is_relative = True
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         return (i >= 0) & (j >= 0)  # always, in the shape of i and j broadcast

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ShapeError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Partition
 from edgewise.kernels.call import (
     Aggregate,
     Attend,
@@ -178,7 +178,10 @@ def ends(graph: Graph, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor
             raise ShapeError(
                 f"{name} is {list(rows.shape)}, but must be [*, N, C] with {count} rows, one for each of the {what}"
             )
-    return x.index_select(-2, graph.receivers), x_senders.index_select(-2, graph.senders)
+    x_i, local = x.index_select(-2, graph.receivers), graph
+    if isinstance(graph, Partition):
+        local, x_senders = graph.local, graph.fetch(x_senders)
+    return x_i, x_senders.index_select(-2, local.senders)
 
 
 def plan(

@@ -17,6 +17,7 @@ from edgewise.training.runs import read_metrics as read_metrics
 from edgewise.training.settings import AverageSettings as AverageSettings
 from edgewise.training.settings import CheckpointSettings as CheckpointSettings
 from edgewise.training.settings import EvaluationSettings as EvaluationSettings
+from edgewise.training.settings import LogSettings as LogSettings
 from edgewise.training.settings import MachineSettings as MachineSettings
 from edgewise.training.settings import RunConfig as RunConfig
 from edgewise.training.settings import StartSettings as StartSettings

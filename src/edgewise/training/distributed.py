@@ -10,9 +10,10 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from edgewise import errors
 from edgewise.errors import CheckpointError, ConfigError, EdgewiseError
+from edgewise.graphs.partition.partition import partitioned
+from edgewise.layers import SparseFeatures
+from edgewise.tasks.core.batch import Batch
+from edgewise.training.ranks.norms import share_norms
 
 # What gloo and NCCL say where the other end of a connection is gone.
 GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|remote process exited"
@@ -41,6 +46,7 @@ class World:
     device: torch.device
     rank: int = 0
     size: int = 1
+    partition: bool = False  # whether they share each graph, instead of the batches
 
     @property
     def first(self) -> bool:
@@ -49,7 +55,26 @@ class World:
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model as training calls it: where there are several processes, backward averages over them."""
+        if self.partition and self.size > 1:
+            share_norms(model, _exchange())
         return model if self.size == 1 else DistributedDataParallel(model)
+
+    def own(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """This rank's share of an evaluation: some of the batches, or its part of each."""
+        for number, batch in enumerate(batches):
+            if self.partition:
+                yield self.part(batch)
+            elif number % self.size == self.rank:
+                yield batch
+
+    def part(self, batch: Batch) -> Batch:
+        """This rank's part of a batch whose graph the ranks share; without partitions the batch as it is."""
+        return batch.part(_exchange()) if self.partition else batch
+
+    def reading(self, batch: Batch) -> AbstractContextManager[None]:
+        """Within, a model that reads a part may make no graph of its own of it."""
+        given = (batch.x.graph,) if isinstance(batch.x, SparseFeatures) else ()
+        return partitioned(*given) if self.partition else nullcontext()
 
     def alone(self, model: nn.Module) -> AbstractContextManager[None]:
         """Within, backward only adds up this rank's gradients: for all micro-batches of a step but the last."""
@@ -119,12 +144,18 @@ def restarted() -> bool:
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
-def join(device: str) -> World:
+@cache
+def _exchange() -> dist.ProcessGroup:
+    """The group that exchanges rows of nodes, beside the one that sums gradients, which may do so at the same time."""
+    return dist.new_group()
+
+
+def join(device: str, partition: bool = False) -> World:
     """Join the processes that `torchrun` started, until this one ends; without it, a world of one."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     place = device_for(device)
     if size == 1:
-        return World(place)
+        return World(place)  # which has each graph whole
     if place.type == "mps":
         raise ConfigError("machine.device mps cannot be shared by several processes; use cpu")
     if place.type == "cuda":
@@ -137,7 +168,7 @@ def join(device: str) -> World:
         backend = "nccl" if place.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
         atexit.register(leave)
-    return World(place, rank, size)
+    return World(place, rank, size, partition)
 
 
 def sent(value: Tensor) -> Tensor:
@@ -155,6 +186,7 @@ def leave() -> None:
         else:
             SENT.popleft()
     if dist.is_initialized():
+        _exchange.cache_clear()
         dist.destroy_process_group()
 
 

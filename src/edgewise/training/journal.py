@@ -125,7 +125,7 @@ def summary_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ConfigError(f"train.tensorboard needs the extra: {installing('tensorboard')}") from None
+        raise ConfigError(f"train.log.tensorboard needs the extra: {installing('tensorboard')}") from None
     return SummaryWriter
 
 

@@ -51,7 +51,7 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay. Where `torchrun` starts its
     processes again, because one has died, they go on from the newest checkpoint.
     """
-    world, folder = join(config.machine.device), Path(run)
+    world, folder = join(config.machine.device, config.train.partition), Path(run)
     if world.once(lambda: restarted() and (folder / CONFIG).is_file() and read_config(folder) == config):
         return resume(folder, progress=progress)
     world.once(lambda: refuse_used(folder))
@@ -68,7 +68,7 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> R
     """
     run = Path(run)
     config = read_config(run)
-    world = join(config.machine.device)
+    world = join(config.machine.device, config.train.partition)
     world.once(lambda: check(run, accept))
     result = finished(run)
     if result is not None:
@@ -108,7 +108,7 @@ class Trainer:
         self.stale = 0  # evaluations since then
         self.began = time.perf_counter()
         self.durations: list[float] = []
-        if self.settings.tensorboard:
+        if self.settings.log.tensorboard:
             summary_writer()
 
     def fit(self, progress: bool) -> Result:
@@ -118,7 +118,10 @@ class Trainer:
         with ExitStack() as opened:
             opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
             self.restore(self.world.once(lambda: self.open(opened, shown)))
-            if not self.config.machine.threads and self.world.device.type == "cpu" and not self.over:
+            alone = (
+                self.world.device.type == "cpu" and not self.world.partition
+            )  # else all ranks would have to rehearse
+            if not self.config.machine.threads and alone and not self.over:
                 torch.set_num_threads(worthwhile(self.rehearse, torch.get_num_threads()))
             waiting = opened.enter_context(closing(Waiting(torch.get_num_threads())))
             if self.task.workers:
@@ -132,7 +135,7 @@ class Trainer:
                 self.durations.append(time.perf_counter() - started)
                 waiting.look(self.durations[-1])
                 display.advance()
-                if self.step % settings.log_every == 0 and self.world.first:
+                if self.step % settings.log.every == 0 and self.world.first:
                     gradient_norm = norm if isfinite(norm) else None
                     measured = self.task.measured()
                     self.record(loss=loss, gradient_norm=gradient_norm, learning_rate=rate, **measured)
@@ -155,7 +158,7 @@ class Trainer:
         parts = self.share_of_batch()
         for number, (weight, part) in enumerate(parts, start=1):
             with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
-                with self.autocast():
+                with self.autocast(), self.world.reading(part):
                     mean = mean_loss(self.task, self.forward(*part.inputs), part)
                 # DistributedDataParallel divides by the number of ranks.
                 self.scaler.scale(mean * (weight * self.world.size)).backward()
@@ -184,14 +187,16 @@ class Trainer:
         """This rank's micro-batches of the step's global batch, each with its weight in the global mean."""
         terms, mine = self.made(self.step)
         if len(mine) != len(self.parts[0]) or any(map(is_not, mine, self.parts[0])):  # a whole graph is always the same
-            self.parts = mine, [(part.size / terms, part.to(self.world.device)) for part in mine]
+            own = [self.world.part(part).to(self.world.device) for part in mine]
+            self.parts = mine, [(part.size / terms, part) for part in own]
         return self.parts[1]
 
     def make(self, step: int) -> Drawn:
         """The terms of a step's global batch, and this rank's parts of it; the seed and the step alone decide them."""
         generator = torch.Generator().manual_seed(mix(self.settings.seed, step))
-        count, rank = self.settings.accumulate, self.world.rank
-        parts = Parts(self.world.size * count, range(rank * count, (rank + 1) * count))
+        count, world = self.settings.accumulate, self.world
+        size, rank = (1, 0) if world.partition else (world.size, world.rank)
+        parts = Parts(size * count, range(rank * count, (rank + 1) * count))
         return self.task.train_parts(self.settings.batch, generator, self.config.graph, parts)
 
     def rate(self) -> float:
@@ -220,7 +225,7 @@ class Trainer:
     def training_batches(self) -> Iterator[tuple[Any, ...]]:
         """What the model reads of every training example, once."""
         for batch in self.task.batches("train", self.config.evaluation_batch, self.config.graph):
-            yield batch.to(self.world.device).inputs
+            yield self.world.part(batch).to(self.world.device).inputs
 
     def scores(self, split: Split) -> dict[str, float]:
         """The task's scores over a split, which must be finite."""
@@ -267,7 +272,7 @@ class Trainer:
     def open(self, opened: ExitStack, shown: bool) -> tuple[str, dict[str, Any]] | None:
         """Open the journal and choose the newest intact checkpoint: its name and state; what came after it is cut."""
         folder = self.run / "checkpoints"
-        self.journal = opened.enter_context(closing(Journal(self.run, self.settings.tensorboard)))
+        self.journal = opened.enter_context(closing(Journal(self.run, self.settings.log.tensorboard)))
         checkpoint = newest(folder, say if shown else lambda _: None)
         clean(folder, checkpoint)
         self.journal.cut(checkpoint.state["metrics"]["bytes"] if checkpoint else 0)
@@ -318,7 +323,9 @@ class Trainer:
 
 
 def mean_loss(task: Task, prediction: Tensor | Penalised, batch: Batch) -> Tensor:
-    """The mean loss of a batch, and the model's own where it has one."""
+    """The mean loss of a batch, and the model's own where it has one; 0 for a part without targets."""
+    if batch.size == 0 and isinstance(prediction, Tensor):
+        return prediction[:0].sum()
     if isinstance(prediction, Penalised):
         return task.loss(prediction.outputs, batch) + prediction.penalty
     return task.loss(prediction, batch)

@@ -198,7 +198,7 @@ def evaluate(
 ) -> dict[str, float]:
     """The task's scores over a whole split, `size` examples at a time, in the weights' own precision.
 
-    Of several ranks, which all call it, each reads its share of the batches, and all have the scores. Afterwards the
+    Of several ranks, which all call it, each reads its share, and all have the scores. Afterwards the
     model's mode and PyTorch's random numbers are what they were before.
     """
     world = on if isinstance(on, World) else World(torch.device(on))
@@ -207,11 +207,11 @@ def evaluate(
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         seed(0, device)
         model.eval()
-        for number, batch in enumerate(task.batches(split, size, pattern)):
-            if number % world.size != world.rank:
-                continue
+        for batch in world.own(task.batches(split, size, pattern)):
             here = batch.to(device)
-            for name, value in task.score(model(*here.inputs), here).items():
+            with world.reading(here):
+                outputs = model(*here.inputs)
+            for name, value in task.score(outputs, here).items():
                 sums[name] = sums.get(name, 0) + value
         sums = world.total(sums)
         judged = world.once(lambda: task.judge(model, split, pattern, device))

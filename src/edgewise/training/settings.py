@@ -16,7 +16,7 @@ from edgewise.tasks.core.task import GRAPHS, LAYOUT, PatternChoice
 from edgewise.training.optimizers.descent import OPTIMIZERS
 from edgewise.training.optimizers.schedules import SCHEDULES
 
-RUN_LAYOUT = 3  # of run folders: raised by every change that an older version could not read
+RUN_LAYOUT = 4  # of run folders: raised by every change that an older version could not read
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,22 @@ class CheckpointSettings:
 
 
 @dataclass(frozen=True)
+class LogSettings:
+    """What is written down while a run trains.
+
+    Args:
+        every: Steps between two records of the training loss.
+        tensorboard: Also write the curves for TensorBoard.
+    """
+
+    every: Count = 10
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        typed(self, "train.log")
+
+
+@dataclass(frozen=True)
 class TrainSettings:
     """How long and on what to train, and what to write down.
 
@@ -63,8 +79,8 @@ class TrainSettings:
         seed: Where all random numbers of the run come from.
         average: The mean of the weights, if there is one.
         checkpoints: When the run is saved.
-        log_every: Steps between two records of the training loss.
-        tensorboard: Also write the curves for TensorBoard.
+        log: What is written down.
+        partition: Whether several ranks share one graph, so that each has only its own nodes, instead of a batch.
     """
 
     steps: Count = 1000
@@ -74,8 +90,8 @@ class TrainSettings:
     seed: Natural = 0
     average: AverageSettings = field(default_factory=AverageSettings)
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
-    log_every: Count = 10
-    tensorboard: bool = False
+    log: LogSettings = field(default_factory=LogSettings)
+    partition: bool = False
 
     def __post_init__(self) -> None:
         typed(self, "train")

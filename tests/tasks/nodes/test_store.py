@@ -82,7 +82,7 @@ def test_what_is_large_on_the_way_is_in_a_file(store: Path, monkeypatch: pytest.
 
 @compiled
 def test_the_recipe_trains_from_disk_as_from_memory(store: Path, tmp_path: Path) -> None:
-    small = [("train.steps", "6"), ("train.log_every", "1"), ("train.batch", "64"), ("machine.threads", "1")]
+    small = [("train.steps", "6"), ("train.log.every", "1"), ("train.batch", "64"), ("machine.threads", "1")]
     chosen = [
         ("task.store", str(store)),
         ("task.cache", "10kB"),

@@ -1,7 +1,7 @@
 """Patterns on a line: positions 0, 1, ... of a sequence."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -48,6 +48,8 @@ def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
 @dataclass(frozen=True)
 class Window(Rule):
     """Listen to the `radius` nearest positions on one or both sides, `dilation` apart, and to oneself."""
+
+    is_relative: ClassVar[bool] = True
 
     radius: int
     dilation: int = 1

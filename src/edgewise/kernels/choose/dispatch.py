@@ -19,6 +19,7 @@ from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
+from edgewise.kernels.partitioned import with_senders
 
 Seen = TypeVar("Seen")
 
@@ -60,6 +61,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
+    call = with_senders(call)
     compiling = torch.compiler.is_compiling()
     traced = compiling or is_transformed()
     if not compiling:

@@ -59,6 +59,10 @@ class Message(Generic[Result]):
         """The record under autocast to that dtype: linear maps take it."""
         raise NotImplementedError
 
+    def fetched(self, fetch: Callable[[Tensor, int], Tensor]) -> Self:
+        """The record with what `fetch` makes of the senders' rows and of where these are in the shape, from its end."""
+        raise NotImplementedError
+
     @property
     def dtypes(self) -> list[torch.dtype]:
         """Those of its tensors."""
@@ -227,6 +231,9 @@ class Network(Message[Result]):
         given = self.tensors()
         weights = [t if t is None or t.dtype == torch.float64 else t.to(dtype) for t in given[4:]]
         return self.with_tensors([*given[:4], *weights])
+
+    def fetched(self, fetch: Callable[[Tensor, int], Tensor]) -> Self:
+        return self if self.senders is None else replace(self, senders=fetch(self.senders, -2))
 
     def on_edges(self, graph: Graph) -> tuple[Tensor, ...]:
         a, b, *others = self.tensors()

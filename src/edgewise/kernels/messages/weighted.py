@@ -21,6 +21,7 @@ class Weighted(Message[Result]):
 
     weight: Tensor | EdgeNetwork
     senders: Tensor
+    node_axis: ClassVar[int] = -2
 
     def check_weight(self, graph: Graph, widths: Sequence[int]) -> None:
         """Raise ShapeError unless the weight has a row for each edge, of one of these widths."""
@@ -49,6 +50,10 @@ class Weighted(Message[Result]):
 
     def lowered(self, dtype: torch.dtype) -> Self:
         return replace(self, weight=self.weight.lowered(dtype)) if isinstance(self.weight, EdgeNetwork) else self
+
+    def fetched(self, fetch: Callable[[Tensor, int], Tensor]) -> Self:
+        weight = self.weight.fetched(fetch) if isinstance(self.weight, EdgeNetwork) else self.weight
+        return replace(self, weight=weight, senders=fetch(self.senders, self.node_axis))
 
     def signature(self) -> tuple[object, ...]:
         return (*(self.network.signature() if self.network else ()), *super().signature())
@@ -119,6 +124,7 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
     coefficients: tuple[Tensor, ...]
 
     several: ClassVar[bool] = True
+    node_axis: ClassVar[int] = -3
 
     def check(self, graph: Graph, reduce: str | None) -> None:
         if reduce not in ("sum", None):

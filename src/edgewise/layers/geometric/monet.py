@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels import aggregate
+from edgewise.kernels import aggregate, ends
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
@@ -42,7 +42,7 @@ class DegreeCoordinates(nn.Module):
 def _degrees_of_ends(graph: Graph, dtype: torch.dtype) -> Tensor:
     """d^-½ of each edge's receiver and sender, [E, 2]."""
     d = graph.in_degrees().clamp(min=1).double().rsqrt()
-    return torch.stack([d[graph.receivers], d[graph.senders]], -1).to(dtype)
+    return torch.cat(ends(graph, d.unsqueeze(-1)), -1).to(dtype)
 
 
 class MoNet(nn.Module):

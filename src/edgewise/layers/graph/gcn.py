@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels import aggregate
+from edgewise.kernels import aggregate, ends
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
@@ -28,8 +28,8 @@ def renormalised(graph: Graph, dtype: torch.dtype) -> tuple[Graph, Tensor]:
 
 @cached
 def _entries(loops: Graph, dtype: torch.dtype) -> Tensor:
-    d = loops.in_degrees()
-    return (d[loops.receivers] * d[loops.senders]).double().rsqrt().to(dtype)
+    d_i, d_j = ends(loops, loops.in_degrees().unsqueeze(-1))
+    return (d_i * d_j).squeeze(-1).double().rsqrt().to(dtype)
 
 
 class GCN(nn.Module):

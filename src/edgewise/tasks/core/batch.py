@@ -11,6 +11,8 @@ from torch import Tensor
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.derived import cached
+from edgewise.graphs.partition.halo import Group, bounds_of
+from edgewise.graphs.partition.partition import Partition, partition
 from edgewise.layers.plain.linear import SparseFeatures
 
 AnyGraph = Graph | EncoderDecoderGraph | Sample | LayerSample | Neighborhood
@@ -83,6 +85,42 @@ class Batch:
         pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
         return [type(self)(self.graph, x, target) for x, target in pairs]
 
+    def part(self, group: Group = None) -> Self:
+        """This rank's part of a batch that several ranks share: its nodes' rows, and those targets that it reads.
+
+        Errors      ConfigError for a batch that is more than one graph with features and targets
+        Edge cases  a graph's own target is with the rank that has its first node; a rank may have none
+        """
+        whole = self.graph
+        if not isinstance(whole, Graph) or self.u is not None or type(self) not in PARTED:
+            what = f"{type(self).__name__} of {type(whole).__name__}{'' if self.u is None else ', features of graphs'}"
+            raise ConfigError(
+                f"train.partition shares the nodes of a graph among ranks, not this ({what}): leave it out"
+            )
+        graph = partition(whole, group)
+        first, last = graph.offset, graph.offset + graph.num_receivers
+        x = self.x
+        if isinstance(x, Tensor):
+            x = x.narrow(-2 if x.is_floating_point() else -1, first, last - first)
+        else:
+            x = x[torch.arange(first, last, device=x.device)]
+        e = None if self.e is None else self.e[int(whole.offsets[first]) : int(whole.offsets[last])]
+        rows, target = self.rows, self.target
+        if rows is not None:
+            here = (rows >= first) & (rows < last)
+            rows, target = rows[here] - first, target[here]
+        else:
+            target = self._targets(graph)
+        return type(self)(graph, x, target, rows, e)
+
+    def _targets(self, graph: Partition) -> Tensor:
+        """Those of this rank's nodes, or of its graphs."""
+        lead = self.x.ndim - (2 if self.x.is_floating_point() else 1) if isinstance(self.x, Tensor) else 0
+        if self.target.shape[lead : lead + 1] == (graph.bounds[-1],):
+            return self.target.narrow(lead, graph.offset, graph.num_receivers)
+        own = graph.membership()
+        return self.target if own.num_receivers else self.target[:0]
+
 
 def evenly(count: int, parts: int) -> Iterator[tuple[int, int]]:
     """Where each part of some examples in a row begins and ends; their numbers differ by at most one.
@@ -90,7 +128,7 @@ def evenly(count: int, parts: int) -> Iterator[tuple[int, int]]:
     >>> list(evenly(5, 2))
     [(0, 2), (2, 5)]
     """
-    return pairwise(count * part // parts for part in range(parts + 1))
+    return pairwise(bounds_of(count, parts))
 
 
 @dataclass
@@ -125,6 +163,10 @@ class DisjointBatch(Batch):
             node, edge = node + nodes, edge + edges
         return made
 
+    def _targets(self, graph: Partition) -> Tensor:
+        own = graph.membership()
+        return self.target[own.offset : own.offset + own.num_receivers]
+
 
 @dataclass
 class NodeTargets(DisjointBatch):
@@ -132,6 +174,11 @@ class NodeTargets(DisjointBatch):
 
     per_node: ClassVar[bool] = True
 
+    def _targets(self, graph: Partition) -> Tensor:
+        return self.target[graph.offset : graph.offset + graph.num_receivers]
+
+
+PARTED = (Batch, DisjointBatch, NodeTargets)  # those that `Batch.part` knows how to share
 
 B = TypeVar("B", bound=Batch)
 

@@ -1,0 +1,156 @@
+"""What each of four ranks finds of every layer on a partition: `ranks.py FOLDER`.
+
+In groups of two, three and four ranks, each computes a layer on its part and on the whole graph, and writes by how much
+its outputs, the gradients of its rows and those of the weights differ, and how many bytes it has sent.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from edgewise import Dot, RelativeBias, attend, layers
+from edgewise.graphs import Graph, Partition, causal, complete, strided, window
+from edgewise.graphs.partition.halo import Halo
+from edgewise.models import MODELS, Features, Tokens
+from edgewise.training.ranks.norms import share_norms
+from forked import ended, ranks
+
+NODES, WIDTH = 29, 6
+Case = tuple[Callable[[], nn.Module], Graph]
+
+
+class Biased(layers.MultiHeadAttention):
+    def score(self, graph, q, k):  # type: ignore[no-untyped-def]
+        return Dot() + RelativeBias(torch.linspace(-1, 1, 9).to(q.dtype).expand(2, -1))
+
+
+class OneHead(nn.Module):
+    """Attention without weights of its own, on several sequences at once."""
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        q = torch.stack([x, 2 * x]).unsqueeze(-2)
+        return attend(graph, q, q, q.flip(-1)).sum(0).squeeze(-2)
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gcn, self.norm = layers.GCN(WIDTH, WIDTH), layers.BatchNorm(WIDTH)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return self.norm(self.gcn(graph, x)).tanh()
+
+
+def moving(layer: nn.Module) -> nn.Module:
+    """A layer that returns features and positions, read as one tensor."""
+
+    class Moving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, graph: Graph, x: Tensor) -> Tensor:
+            return torch.cat(self.layer(graph, x, x[:, :3]), -1)
+
+    return Moving()
+
+
+def model(name: str, signature: object, **settings: object) -> nn.Module:
+    kind, build = MODELS[name]
+    return build(kind(**settings), signature)
+
+
+def graph() -> Graph:
+    edges = torch.randint(NODES, (2, 90), generator=torch.Generator().manual_seed(3))
+    return Graph.from_edge_index(edges, NODES)
+
+
+def attention(**options: object) -> nn.Module:
+    return layers.MultiHeadAttention(WIDTH, 2, **options)
+
+
+CASES: dict[str, Case] = {
+    "gcn": (lambda: layers.GCN(WIDTH, 5), graph()),
+    "gat": (lambda: layers.GAT(WIDTH, 4, heads=2), graph()),
+    "gatv2": (lambda: layers.GATv2(WIDTH, 4, heads=2), graph()),
+    "gin": (lambda: layers.GIN(layers.MLP([WIDTH, 8, 5])), graph()),
+    "sage-pool": (lambda: layers.SAGEPool(WIDTH, 5, 7), graph()),
+    "monet": (lambda: layers.MoNet(WIDTH, 5, 3, coordinates=layers.DegreeCoordinates(2)), graph()),
+    "egnn": (lambda: moving(layers.EGNN(WIDTH, 8)), graph()),
+    "graph transformer": (lambda: model("graph-transformer", Features(WIDTH, 3), width=8, heads=2), graph()),
+    "attention": (attention, graph()),
+    "causal": (attention, causal(NODES)),
+    "window": (attention, window(NODES, 3)),
+    "past": (lambda: layers.MultiHeadAttention(8, 2, rotary=layers.Rotary(4)), window(NODES, 3, sides="past")),
+    "apart": (attention, window(NODES, 2, dilation=3)),
+    "strided": (attention, strided(NODES, 4)),
+    "complete": (lambda: attention(key_value_heads=1), complete(NODES)),
+    "biased": (lambda: Biased(WIDTH, 2), window(NODES, 6)),
+    "sequences": (OneHead, causal(NODES)),
+    "gpt": (lambda: model("transformer", Tokens(11, 5, length=NODES), width=8, depth=2, heads=2), causal(NODES)),
+    "batch norm": (Normed, graph()),
+    "readout": (lambda: layers.MeanReadout(), Graph.batch([window(17, 2), complete(4), causal(8)])),
+    "one readout": (lambda: layers.AttentionReadout(WIDTH), graph()),
+}
+
+
+def compared(case: Case, group: dist.ProcessGroup, dtype: torch.dtype) -> dict[str, object]:
+    """One rank's differences from the whole, and what it sent in the second of two steps: the first also exchanges
+    what is cached with the graph."""
+    make, whole = case
+    torch.manual_seed(0)
+    layer, alone = make().to(dtype), make().to(dtype)
+    alone.load_state_dict(layer.state_dict())
+    share_norms(layer, group)
+    width = 8 if isinstance(layer, layers.MultiHeadAttention) and layer.output.in_features == 8 else WIDTH
+    tokens = hasattr(layer, "embed") and isinstance(layer.embed, nn.Embedding)
+    x = torch.randint(11, (NODES,)) if tokens else torch.randn(NODES, width, dtype=dtype)
+    part, rank = Partition.of(whole, group), dist.get_rank(group)
+    first, last = part.bounds[rank : rank + 2]
+    x_all, x_own = x.clone(), x[first:last].clone()
+    if not tokens:
+        x_all.requires_grad_(), x_own.requires_grad_()
+    y_all = alone(whole, x_all)
+    weight = torch.randn(y_all.shape, dtype=dtype)
+    (y_all * weight).sum().backward()
+    rows = part if len(y_all) == NODES else part.membership()
+    mine = slice(rows.bounds[rank], rows.bounds[rank + 1])
+    for _ in range(2):
+        layer.zero_grad()
+        x_own.grad, Halo.sent = None, 0
+        y = layer(part, x_own)
+        (y * weight[mine]).sum().backward()
+    differences = {"outputs": (y, y_all[mine])}
+    if not tokens:
+        differences["gradients"] = (x_own.grad, x_all.grad[first:last])
+    for name, parameter in layer.named_parameters():
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        dist.all_reduce(gradient, group=group)
+        differences[name] = (gradient, dict(alone.named_parameters())[name].grad)
+    furthest = {name: float((a - b).abs().max()) if a.numel() else 0.0 for name, (a, b) in differences.items()}
+    scale = max(float(b.abs().max()) for _, b in differences.values() if b.numel())
+    return {"furthest": max(furthest.values()) / max(1.0, scale), "sent": Halo.sent, "edges": part.num_edges}
+
+
+def main(folder: Path) -> None:
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    groups = {size: dist.new_group(range(size)) for size in (2, 3, 4)}
+    found = {}
+    for size, group in groups.items():
+        for name, case in CASES.items():
+            for dtype in (torch.float32, torch.float64) if rank < size else ():
+                found[f"{name} {size} {str(dtype)[6:]}"] = compared(case, group, dtype)
+    (folder / f"rank-{rank}.json").write_text(json.dumps(found))
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    ended(ranks(4, partial(main, Path(sys.argv[1]))))

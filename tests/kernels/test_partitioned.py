@@ -1,0 +1,64 @@
+"""Layers on a graph that two, three or four ranks share: the numbers of one process, and no byte too many sent."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernels.ranks import CASES, NODES, WIDTH
+
+ROOT = Path(__file__).parents[1]
+# What a row takes on its way, in numbers: forward and, as its gradient, backward.
+WIDTHS = {"gcn": 5, "gat": 8, "gatv2": 8, "gin": WIDTH, "egnn": 8 + 3, "attention": 2 * WIDTH}
+WIDTHS |= dict.fromkeys(("causal", "window", "apart", "strided", "biased"), 2 * WIDTH)
+WIDTHS |= {"complete": WIDTH, "sequences": 2 * 2 * WIDTH, "past": 16}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What each rank found, by its number."""
+    folder = tmp_path_factory.mktemp("ranks")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    script = Path(__file__).with_name("ranks.py")
+    command = [sys.executable, str(script), str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(4)]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_and_gradients_on_some_ranks_are_those_of_one_process(found, name, size):
+    for rank in range(size):
+        assert found[rank][f"{name} {size} float32"]["furthest"] < 1e-6
+        assert found[rank][f"{name} {size} float64"]["furthest"] < 1e-12
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", WIDTHS)
+def test_each_rank_sends_the_rows_that_others_read_and_no_more(found, name, size):
+    graph = CASES[name][1]
+    reads = graph.dense_mask()
+    bounds = [NODES * rank // size for rank in range(size + 1)]
+    owner = torch.bucketize(torch.arange(NODES), torch.tensor(bounds[1:]), right=True)
+    # rows[r, s]: how many rows of rank s the receivers of rank r read
+    rows = torch.stack([
+        torch.zeros(size).index_add(0, owner, reads[bounds[rank] : bounds[rank + 1]].any(0).float())
+        for rank in range(size)
+    ]).fill_diagonal_(0)  # fmt: skip
+    for dtype, itemsize in (("float32", 4), ("float64", 8)):
+        for rank in range(size):
+            crossing = int(rows[:, rank].sum()) + int(rows[rank].sum())  # forward to others, gradients back to others
+            assert found[rank][f"{name} {size} {dtype}"]["sent"] == crossing * WIDTHS[name] * itemsize
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_edges_of_a_graph_are_shared_out(found, size):
+    for name in ("attention", "causal", "complete"):
+        edges = [found[rank][f"{name} {size} float32"]["edges"] for rank in range(size)]
+        assert sum(edges) == CASES[name][1].num_edges
