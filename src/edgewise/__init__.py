@@ -23,6 +23,7 @@ if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "3000"}
 
 if TYPE_CHECKING:
+    from edgewise.deployment import export as export
     from edgewise.deployment import load as load
     from edgewise.errors import BackendRefusal as BackendRefusal
     from edgewise.errors import CheckpointError as CheckpointError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from edgewise.errors import DataError as DataError
     from edgewise.errors import EdgewiseError as EdgewiseError
     from edgewise.errors import ExplanationError as ExplanationError
+    from edgewise.errors import ExportError as ExportError
     from edgewise.errors import GraphError as GraphError
     from edgewise.errors import NonFiniteError as NonFiniteError
     from edgewise.errors import ShapeError as ShapeError

@@ -41,6 +41,10 @@ class ExplanationError(EdgewiseError, ValueError):
     """A method of explanation that cannot say anything of a model or of a number; the message says why."""
 
 
+class ExportError(EdgewiseError, RuntimeError):
+    """A model that cannot be written as a file of that kind; the message says which part, and why."""
+
+
 def nearest(word: object, known: Iterable[str]) -> str:
     """`; did you mean 'window'?`, or nothing where nothing is near.
 

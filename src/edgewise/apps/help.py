@@ -39,6 +39,12 @@ patch, token, particle, tile), and how far to trust it: what becomes of the outp
     edgewise explain runs/cora-gat-0 12 --method leave-one-out
     edgewise explain runs/shakespeare-gpt-cpu-0 "ROMEO: " --method attention --layer 0"""
 
+EXPORT = """Write a run's best weights as a file that runs without Edgewise: ONNX, or PyTorch's exported program (pt2).
+Numbers of nodes, edges, graphs and tokens are free. Beside it: how to call it, an example, and a script that does.
+
+    edgewise export runs/cora-gat-0 --to onnx --out cora.onnx
+    edgewise export runs/digits-vit-0 --to pt2"""
+
 REPORT = """Put runs side by side on one page that stands alone: what they reached, as mean and deviation over
 repetitions with other seeds or folds, their curves, and the options that differ.
 

@@ -13,7 +13,9 @@ from edgewise.graphs.tracing import plain
 
 
 def whole_number(value: Any, name: str, least: int = 0) -> int:
-    """`value` as an int of at least `least`."""
+    """`value` as an int of at least `least`; a symbol of a size that an exporter traces stays one."""
+    if isinstance(value, torch.SymInt):
+        return value  # type: ignore[return-value]
     try:
         number = operator.index(value)
     except (TypeError, RuntimeError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from edgewise import training
+from edgewise import deployment, training
 from edgewise.apps.numbers import shown
 from edgewise.tasks import Split
 from edgewise.tasks.core.drawing import Output
@@ -47,6 +47,17 @@ def generate(run: str, sampling: Sampling, accept: bool = False) -> dict[str, An
     seconds, drawings = time.perf_counter() - started, written(output, Path(run))
     print("\n".join([output.text, *drawings.values()]))
     return {"run": run, "seconds": seconds} | output.values | drawings
+
+
+def export(run: str, to: str, out: str | None, accept: bool = False) -> dict[str, Any]:
+    """Write a run's best weights as a file for other programs, and say what it reads and returns."""
+    exported = deployment.export_run(run, to, out, accept)
+    place = Path(out) if out else Path(run) / f"model.{to}"
+    inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
+    shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())
+    print(f"{place} ({place.stat().st_size / 1e6:.1f} MB): {shown_inputs} -> {', '.join(exported.outputs)}")
+    print(f"how to call it: {place.with_suffix('.md')}; python {place.with_suffix('.py')}")
+    return {"file": str(place), "bytes": place.stat().st_size, "inputs": inputs, "outputs": list(exported.outputs)}
 
 
 def written(output: Output, run: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from edgewise import __version__
 from edgewise.apps.command.store import STORE, add_options, store
-from edgewise.apps.help import CHECK, DOCTOR, EXAMPLES, EXPLAIN, EXPLORE, METHODS, PLAN, REPORT, TRAIN
+from edgewise.apps.help import CHECK, DOCTOR, EXAMPLES, EXPLAIN, EXPLORE, EXPORT, METHODS, PLAN, REPORT, TRAIN
 from edgewise.errors import ConfigError, EdgewiseError, nearest
 
 Summary = dict[str, Any]  # what --json prints
@@ -144,6 +144,12 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     number(generate, "--count", "N", 1, 10_000, 10, "new graphs, of a model of graphs")
     number(generate, "--seed", "N", 0, MOST, 0, "of the random draws")
+
+    export = add("export", "write a model as a file that runs without Edgewise", EXPORT)
+    export.add_argument("run", metavar="RUN", help="a run folder")
+    export.add_argument("--to", default="onnx", choices=("onnx", "pt2"), help="the format (default: onnx)")
+    export.add_argument("--out", metavar="FILE", help="the file to write (default: model.onnx or model.pt2 in RUN)")
+    export.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
     explore = add("explore", "write a page with a model's attention on graphs that you draw", EXPLORE)
     explore.add_argument(
@@ -280,6 +286,10 @@ def run(args: argparse.Namespace) -> Summary:
             from edgewise.apps.command.explore import explore
 
             return explore(args.run, args.out, args.node, args.accept)
+        case "export":
+            from edgewise.apps.command.inference import export
+
+            return export(args.run, args.to, args.out, args.accept)
         case "report":
             from edgewise.apps.report.compare import compare
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import torch
 
@@ -29,7 +30,7 @@ class Held:
     def __init__(self) -> None:
         self._graphs: list[Any] = []
         self._next = 0
-        self._tokens: list[Token[Held | None]] = []
+        self._tokens: list[Token[Chooser | None]] = []
 
     def __enter__(self) -> None:
         self._next = 0
@@ -38,15 +39,32 @@ class Held:
     def __exit__(self, *error: object) -> None:
         _held.reset(self._tokens.pop())
 
-    def choose(self, make: Callable[[], T]) -> T:
+    def choose(self, make: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """The next graph, made where it was not yet."""
         if self._next == len(self._graphs):
-            self._graphs.append(make())
+            self._graphs.append(make(*arguments, **named))
         self._next += 1
         return cast(T, self._graphs[self._next - 1])
 
 
-_held: ContextVar[Held | None] = ContextVar("held", default=None)
+class Chooser(Protocol):
+    """What chooses graphs by content in place of the functions that do."""
+
+    def choose(self, make: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """The graph that the function `make` would choose of these arguments, or another one."""
+
+
+_held: ContextVar[Chooser | None] = ContextVar("held", default=None)
+
+
+@contextmanager
+def chosen_by(chooser: Chooser) -> Iterator[None]:
+    """Let another choose the graphs inside the block."""
+    token = _held.set(chooser)
+    try:
+        yield
+    finally:
+        _held.reset(token)
 
 
 def by_content(make: Callable[P, T]) -> Callable[P, T]:
@@ -54,7 +72,7 @@ def by_content(make: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(make)
     def chosen(*arguments: P.args, **named: P.kwargs) -> T:
-        held = None if torch.compiler.is_compiling() else _held.get()
-        return make(*arguments, **named) if held is None else held.choose(lambda: make(*arguments, **named))
+        held = None if torch.compiler.is_dynamo_compiling() else _held.get()
+        return make(*arguments, **named) if held is None else held.choose(make, *arguments, **named)
 
     return chosen

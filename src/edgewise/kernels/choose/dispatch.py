@@ -23,13 +23,17 @@ from edgewise.kernels.partitioned import with_senders
 
 Seen = TypeVar("Seen")
 
-_forced: ContextVar[str | None] = ContextVar("forced backend", default=None)
-_forced_for_compiler: str | None = None  # the same: torch.compile can read and watch a global, but no ContextVar
+_forced: ContextVar[str | Backend | None] = ContextVar("forced backend", default=None)
+_forced_for_compiler: str | Backend | None = (
+    None  # the same: torch.compile can read and watch a global, but no ContextVar
+)
 
 
 @contextmanager
-def use_backend(name: str | None) -> Iterator[None]:
+def use_backend(name: str | Backend | None) -> Iterator[None]:
     """Run every call inside the block on one backend, which raises its reason where it refuses.
+
+    Symbols     name = of `BACKENDS`; or a record that is not among them, which runs whatever it is given
 
     Errors      BackendRefusal for an unknown name, and from the calls that the backend refuses
     Example
@@ -40,7 +44,8 @@ def use_backend(name: str | None) -> Iterator[None]:
         [1.0, 2.0]
     """
     global _forced_for_compiler
-    _check_name(name)
+    if not isinstance(name, Backend):
+        _check_name(name)
     token, before = _forced.set(name), _forced_for_compiler
     _forced_for_compiler = name
     try:
@@ -50,8 +55,8 @@ def use_backend(name: str | None) -> Iterator[None]:
         _forced_for_compiler = before
 
 
-def forced_backend() -> str | None:
-    """The backend that an enclosing `use_backend` names, or None."""
+def forced_backend() -> str | Backend | None:
+    """The backend of an enclosing `use_backend`, or None."""
     return _forced_for_compiler if torch.compiler.is_compiling() else _forced.get()
 
 
@@ -76,6 +81,8 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
             choices[signature] = "segment" if _is_empty(lowered) else cheapest(lowered)
         chosen = BACKENDS[choices[signature]]
         return chosen.run(lowered) if chosen.spreads is None or traced else _isolated(chosen, lowered)
+    if isinstance(name, Backend):
+        return name.run(call)
     _check_name(name)
     named = BACKENDS[name]
     call = call.lowered() if named.lowered else call

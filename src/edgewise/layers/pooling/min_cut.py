@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_real
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
@@ -109,6 +110,11 @@ def _graph_of_clusters(graph: Graph, clusters: int) -> Graph:
 
 def _products(graph: Graph, s: Tensor, y: Tensor) -> Tensor:
     """Sᵀ Y of each graph of a batch: [*, N, K], [*, N, C] -> [*, G, K, C]."""
+    if graph.sizes.shape[0] == 1:
+        return (s.mT @ y).unsqueeze(-3)
+    if not is_real(graph.sizes):  # no loop over members that a traced program would not have
+        products = s.unsqueeze(-1) * y.unsqueeze(-2)
+        return aggregate(graph.membership(), products.flatten(-2)).unflatten(-1, products.shape[-2:])
     sizes = graph.sizes.tolist()
     pairs = zip(s.split(sizes, -2), y.split(sizes, -2), strict=True)
     return torch.stack([a.mT @ b for a, b in pairs], -3)

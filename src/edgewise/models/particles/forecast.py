@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -118,6 +118,8 @@ class SchNetForecast(Forecast):
     Args:
         cutoff: Distance beyond which a node is no neighbour.
     """
+
+    differentiates: ClassVar[bool] = True
 
     def __init__(
         self, signature: MovingParticles, /, *, width: Count = 64, depth: Count = 4, cutoff: Positive = 10.0

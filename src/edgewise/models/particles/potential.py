@@ -1,12 +1,14 @@
 """Potentials: an energy that depends on where atoms are, and the forces that follow from it."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
+from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
 from edgewise.layers import MLP, SchNet
 from edgewise.models.signature import Atoms, Signature, accepted
@@ -52,6 +54,8 @@ class Potential(nn.Module):
         (True, [0.0, 0.0])
     """
 
+    differentiates: ClassVar[bool] = True
+
     def __init__(self, settings: PotentialSettings, signature: Signature) -> None:
         super().__init__()
         if min(settings.width, settings.depth) < 1:
@@ -76,7 +80,7 @@ class Potential(nn.Module):
     def energies(self, graph: Graph, x: Tensor, cell: Tensor, Z: Tensor) -> Tensor:
         """ε_i [*, N, 1] of atoms Z [*, N] at x [*, N, D], each in its cell [*, N, D]."""
         h, box = self.embed(Z), None
-        if bool((cell > 0).any()):
+        if not is_real(cell) or bool((cell > 0).any()):
             box = ends(graph, torch.where(cell > 0, cell, torch.inf))[0]
         for layer in self.layers:
             h = layer(graph, h, x, box)

@@ -11,7 +11,7 @@ from functools import partial
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from edgewise.configuration import Choice, OneOf, known, known_options
 from edgewise.errors import ConfigError, DataError, GraphError
 from edgewise.graphs import PATTERNS, Graph, is_causal
 from edgewise.graphs.derived import cached
-from edgewise.models.signature import Signature
+from edgewise.models.signature import Signature, TokenPairs
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.splits import Split, sizes
@@ -65,6 +65,14 @@ class Parts:
     def of_one(self, batch: B) -> tuple[int, list[B]]:
         """A batch that cannot be cut, in place of each part."""
         return self.count * cast(Any, batch).size, [batch] * len(self.mine)
+
+
+class Alone(NamedTuple):
+    """A model without its task: model(*call) is an example, and names are those of the tensors after the graph."""
+
+    model: nn.Module
+    call: tuple[Any, ...]
+    names: tuple[str, ...] | None = None
 
 
 class Task(ABC):
@@ -157,6 +165,19 @@ class Task(ABC):
 
     def recall(self, run: Path) -> None:  # noqa: B027
         """Take what `keep` wrote from a run folder, where there is any."""
+
+    def preprocessing(self) -> dict[str, Any]:
+        """What belongs to the model before and after it, as JSON can hold it: it travels with a file of the model."""
+        classes = getattr(self, "classes", ())
+        return {"classes": list(classes)} if classes else {}
+
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        """What is left of a model and its task where only the model goes, with an example of its call: two graphs where
+        it has an output for each, else one."""
+        batch = next(iter(self.batches("valid", 2 if self.signature.whole_graph else 1, pattern)))
+        graph, x, *others = batch.inputs
+        one = isinstance(x, Tensor) and self.signature.kind == TokenPairs.kind
+        return Alone(model, (graph, x[None] if one else x, *others))
 
     def describe(self) -> str:
         """The data in a line."""

@@ -54,7 +54,8 @@ class BagClassification(GraphClassification):
         folds = dealt(bags.labels, seed)
         train = torch.cat([part for number, part in enumerate(folds) if number != fold])
         seen = torch.cat([bags.x[bag] for bag in train.tolist()])
-        x = (torch.cat(bags.x) - seen.mean(0)) / seen.std(0).clamp(min=1e-6)
+        self.scale = seen.mean(0), seen.std(0).clamp(min=1e-6)
+        x = (torch.cat(bags.x) - self.scale[0]) / self.scale[1]
         members = tuple(complete(len(instances)) for instances in bags.x)
         splits: Splits = {"train": train, "valid": train, "test": folds[fold]}
         super().__init__(name, Graphs(members, x, bags.labels, splits, bags.classes, bags.names))
@@ -71,6 +72,10 @@ class BagClassification(GraphClassification):
             self._described(bag) | self._named(output, target)
             for bag, output, target in zip(bags, outputs, targets, strict=True)
         ]
+
+    def preprocessing(self) -> dict[str, Any]:
+        mean, deviation = (part.tolist() for part in self.scale)
+        return super().preprocessing() | {"x": "(x - mean) / deviation", "mean": mean, "deviation": deviation}
 
     def _bag(self, request: str) -> int:
         name, names = request.strip(), self.graphs.names

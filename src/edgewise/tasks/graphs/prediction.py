@@ -198,5 +198,8 @@ class GraphRegression(GraphClassification):
 
         return replace(subject, number=value, what="the value")
 
+    def preprocessing(self) -> dict[str, Any]:
+        return {"value": "mean + deviation * y", "mean": self.mean, "deviation": self.deviation}
+
     def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
         return {"value": self.mean + self.deviation * float(output[0]), "measured": float(target)}

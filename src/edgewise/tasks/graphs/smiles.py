@@ -1,6 +1,8 @@
 """Molecules as texts: masked characters of SMILES, and a measured property guessed from them; RDKit respells them."""
 
+import json
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -14,7 +16,7 @@ from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
-from edgewise.tasks.text.tokenization import BEGIN, END, CharacterTokenizer
+from edgewise.tasks.text.tokenization import BEGIN, END, SPECIAL, CharacterTokenizer
 
 # All characters of SMILES, so that every file of molecules has the same tokens.
 ALPHABET = "#$%()*+-./0123456789:=@ABCDEFGHIKLMNOPRSTUVWXYZ[\\]abcdefghiklmnoprstuvy"
@@ -63,6 +65,10 @@ class SmilesRegression(GraphRegression):
         super().__init__(name, graphs)
         self.respell = respell
         self.signature = Tokens(TOKENIZER.size, self.signature.outputs, length=length, whole_graph=True)
+
+    def preprocessing(self) -> dict[str, Any]:
+        frame = {"begin": BEGIN, "end": END, "spelling": "canonical (RDKit)"}
+        return super().preprocessing() | {"tokenizer": json.loads(TOKENIZER.to_json()) | {"first": SPECIAL} | frame}
 
     @property
     def varies(self) -> bool:

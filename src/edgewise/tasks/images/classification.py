@@ -23,7 +23,7 @@ from edgewise.tasks.core.drawing import Content, Drawing, Heat, Pictures, Sectio
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import OfFeatures, Subject
-from edgewise.tasks.core.task import EXAMPLE, Pattern
+from edgewise.tasks.core.task import EXAMPLE, Alone, Pattern
 
 MAX_BYTES = 1 << 24
 DRAWN = 6  # images in a report
@@ -113,9 +113,17 @@ class ImageClassification(NumberedExamples, Classification):
             patches = self._patches.index_select(0, numbers)
         return Batch(self.graph(pattern), self._normalise(patches), self.images.labels[numbers])
 
+    def prepared(self, pixels: Tensor) -> Tensor:
+        """What the model reads of images [B, Y, X]: patches [B, P, C] of scaled grey values."""
+        return (cut(pixels.float(), *self.patch) - self.images.mean) / self.images.deviation
+
     def _normalise(self, grey: Tensor) -> Tensor:
         # In place, because grey values are never float32 yet: a batch is one pass over memory less.
         return grey.float().sub_(self.images.mean).div_(self.images.deviation)
+
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        pixels = self.images.pixels[self.splits["valid"][:2]].float()
+        return Alone(OnPixels(model, self), (self.graph(pattern), pixels), ("pixels",))
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
@@ -208,6 +216,20 @@ class ImageClassification(NumberedExamples, Classification):
             return self.images.pixels[number], self.images.classes[int(self.images.labels[number])]
         height, width = self.images.pixels.shape[1:]
         return torch.from_numpy(read_image(Path(request), height, width)), None
+
+
+class OnPixels(nn.Module):
+    """A model of patches that reads images: scaling and cutting are part of it.
+
+    Shapes      pixels [B, Y, X] -> [B, classes]
+    """
+
+    def __init__(self, model: nn.Module, task: ImageClassification) -> None:
+        super().__init__()
+        self.model, self.prepared, self.signature = model, task.prepared, task.signature
+
+    def forward(self, graph: Graph, pixels: Tensor) -> Tensor:
+        return self.model(graph, self.prepared(pixels)).squeeze(-2)
 
 
 def read_image(path: Path, height: int, width: int) -> np.ndarray[Any, Any]:

@@ -177,6 +177,9 @@ class Text(Classification):
         return Output({"prompt": sampling.prompt, "text": text, "cache": sampling.cache}, {}, text)
 
     @torch.no_grad()
+    def preprocessing(self) -> dict[str, Any]:
+        return {"vocabulary": self.vocabulary, "token": "the place of a character in the vocabulary"}
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The five likeliest next characters after a prompt, and the prompt's own mean loss (None for one character).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -115,6 +116,10 @@ class MaskedTokens(Classification):
         return MaskedBatch(Graph.batch(members), x, whole[rows], rows, members=members)
 
     @torch.no_grad()
+    def preprocessing(self) -> dict[str, Any]:
+        special = {"first": SPECIAL, "begin": BEGIN, "end": END, "mask": MASK}
+        return {"tokenizer": json.loads(self.tokenizer.to_json()) | special}
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The five likeliest tokens for each "<mask>" of a text."""
         pieces = self.tokenizer.encode(request.strip().split(HOLE))

@@ -63,12 +63,12 @@ def cost(call: Call) -> Cost:
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     """Compute the call on the graph's edges."""
     if isinstance(call, Attend):
-        return _attend(call.with_own_senders().with_equal_heads())
+        return attention(call.with_own_senders().with_equal_heads())
     if isinstance(call, Aggregate):
         return _aggregate(call)
     if isinstance(call.message, Message):
         return messages.run(call, run)
-    return _reduce(call.graph, call.m_ij, call.reduce, -2)
+    return reduced(call.graph, call.m_ij, call.reduce, -2)
 
 
 BACKEND = Backend(
@@ -81,13 +81,14 @@ BACKEND = Backend(
 )
 
 
-def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
+def attention(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention on the edges; keys and values have as many heads as queries."""
     graph, score = call.graph, call.score
     s_ij = _edge_scores(call)  # [*, E, H]
     if isinstance(score, Kernel):
         w_ij = s_ij
     else:
-        top = _reduce(graph, s_ij.detach(), "max", -2)  # softmax is unchanged by a shift per receiver
+        top = reduced(graph, s_ij.detach(), "max", -2)  # softmax is unchanged by a shift per receiver
         top = top.clamp(min=torch.finfo(top.dtype).min)  # of a receiver whose senders are all masked by −∞
         w_ij = (s_ij - top.index_select(-2, graph.receivers)).exp()
     total = _sum(graph, w_ij, -2)
@@ -115,7 +116,7 @@ def _edge_scores(call: Attend) -> Tensor:
     if not isinstance(score, Kernel):
         return s_ij + bias
     bias = bias.to(s_ij.dtype)
-    top = _reduce(graph, bias.detach(), "max", -2).clamp(min=torch.finfo(bias.dtype).min)  # what is common cancels
+    top = reduced(graph, bias.detach(), "max", -2).clamp(min=torch.finfo(bias.dtype).min)  # what is common cancels
     return s_ij * (bias - top.index_select(-2, graph.receivers)).exp()
 
 
@@ -127,7 +128,7 @@ def _aggregate(call: Aggregate) -> Tensor:
         y = y.reshape(graph.num_receivers, *by_node.shape[1:]).movedim(0, -2)
         return _divide_by_degree(graph, y, -2) if call.reduce == "mean" else y
     x_j = x.index_select(call.node_axis, graph.senders)
-    return _reduce(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, call.reduce, call.node_axis)
+    return reduced(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, call.reduce, call.node_axis)
 
 
 def _is_matrix_product(call: Aggregate) -> bool:
@@ -183,7 +184,8 @@ def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
     return wide.new_zeros(shape).index_add(axis, graph.receivers, wide).to(m_ij.dtype)
 
 
-def _reduce(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
+def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
+    """Messages combined by receiver."""
     if reduce == "sum":
         return _sum(graph, m_ij, axis)
     if reduce == "mean":

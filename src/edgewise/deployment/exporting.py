@@ -1,0 +1,165 @@
+"""A model as a file that other programs run: ONNX, or PyTorch's own format for exported programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from edgewise.deployment.files import readme_of, save_onnx, save_pt2, script_of
+from edgewise.deployment.interface import AXES, Exportable
+from edgewise.deployment.program import exporting, program_of
+from edgewise.errors import EdgewiseError, ExportError
+from edgewise.files import whole, write_file
+from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.kernels import use_backend
+from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
+
+FORMATS = {"onnx": save_onnx, "pt2": save_pt2}
+APART = 1e-4  # of 1 and the largest number: the most that a program may differ from the model on its example
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model as a program of standard operators, which reads and returns tensors by name.
+
+    Symbols     program = what `torch.export` made; to = "onnx" or "pt2"; inputs = their axes, a letter for each number
+                that may differ from call to call; example = inputs and outputs of a call; about = what travels with the
+                file, its preprocessing too; exportable = the model as it was traced
+    """
+
+    program: ExportedProgram
+    to: str
+    inputs: dict[str, list[str | int]]
+    outputs: tuple[str, ...]
+    example: tuple[dict[str, Tensor], dict[str, Tensor]]
+    about: dict[str, Any]
+    exportable: Exportable
+
+    def call(self, graph: Any, *tensors: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The inputs and outputs by name of another call model(graph, *tensors), which the model itself computes."""
+        with exporting(self.exportable), use_backend(None):
+            given = self.exportable.inputs(graph, *tensors)
+            return given, self.exportable.named(self.exportable.model(graph, *tensors))
+
+    def save(self, out: Path | str) -> Path:
+        """Write the file, and beside it what it reads and returns (.md), an example (.npz) and a script (.py).
+
+        Errors      ExportError where ONNX lacks an operator of the model, or where onnx or onnxscript is not installed
+        """
+        out = Path(out)
+        try:
+            with whole(out) as unfinished:
+                FORMATS[self.to](self.program, unfinished, self.outputs, self.about)
+        except EdgewiseError:
+            raise
+        except Exception as error:
+            raise ExportError(f"{self.to} cannot express the model: {_first_line(error)}") from error
+        given, returned = self.example
+        arrays: Any = {name: tensor.detach().numpy() for name, tensor in given.items()}
+        arrays |= {f"expected_{name}": tensor.detach().numpy() for name, tensor in returned.items()}
+        with whole(out.with_suffix(".npz")) as unfinished, unfinished.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+        write_file(out.with_suffix(".py"), script_of(self.to, out.name).encode())
+        write_file(out.with_suffix(".md"), readme_of(out.name, self.to, self.about, self.example).encode())
+        return out
+
+
+def export(
+    model: nn.Module,
+    example: Sequence[Any],
+    to: str = "onnx",
+    out: Path | str | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
+) -> Exported:
+    """A model as a file that runs without Edgewise: tensors in, tensors out, for any number of nodes, edges and tokens.
+
+    The graph is an input: `edge_index` [2, E], row 0 the senders, in any order, where the example's graph has edges;
+    `sizes` [G] where it is a batch. A rule (complete, causal, window, ...) is part of the program, for any length.
+
+    Symbols     example = (graph, x, ...), what the model is called with; to = "onnx" (onnxruntime and others) or "pt2"
+                (`torch.export.load`, plain PyTorch); out = the file; names = of the tensors after the graph, by default
+                x or tokens, edge_attr, graph_attr, and positions and velocities for models of particles;
+                preprocessing = what travels with the file, such as the names of classes
+    Errors      ExportError for a model, or a part of it, that standard operators cannot express, with the reason;
+                where the program gives other numbers for the example than the model
+    Edge cases  no edges, one node and isolated nodes are all legal, whatever the example has. Attention on a rule or
+                among all nodes of a batch's members compares all pairs of nodes, O(N²)
+    Cost        seconds; the model is left as it was
+
+    Example
+        >>> from edgewise.layers import GCN
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> exported = export(GCN(3, 4), (pair, torch.ones(2, 3)), to="pt2")
+        >>> exported.inputs
+        {'x': ['N', 3], 'edge_index': [2, 'E']}
+        >>> exported.program.module()(x=torch.ones(5, 3), edge_index=torch.zeros(2, 0).long())["y"].shape
+        torch.Size([5, 4])
+    """
+    if to not in FORMATS:
+        raise ExportError(f"there is no format {to!r}: choose one of {', '.join(FORMATS)}")
+    graph, *tensors = example if isinstance(example, tuple | list) else (example,)
+    if not isinstance(graph, Graph | EncoderDecoderGraph):
+        raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
+    wrapped = Exportable(model, graph, names or _names(model, len(tensors)))
+    given = wrapped.inputs(graph, *tensors)
+    if unknown := sorted(given.keys() - AXES.keys()):
+        raise ExportError(f"no input is called {', '.join(unknown)}: choose of {', '.join(AXES)}")
+    if any(tensor.device.type != "cpu" for tensor in (*given.values(), *model.state_dict().values())):
+        raise ExportError("a model is exported on the CPU: move it and the example there")
+    try:
+        with exporting(wrapped):
+            with use_backend(None):
+                expected = wrapped.named(model(graph, *tensors))
+            model(graph, *tensors)  # what is computed once for all graphs is computed here, and not in the program
+        program = program_of(wrapped, given)
+        found = program.module()(**given)
+    except EdgewiseError as error:
+        raise ExportError(f"{type(model).__name__} cannot be exported: {error}") from error
+    except Exception as error:
+        raise ExportError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
+    _check(type(model).__name__, expected, found)
+    inputs = {name: wrapped.shape(name, tensor) for name, tensor in given.items()}
+    about = {
+        "made by": f"edgewise {import_module('edgewise').__version__}",
+        "model": type(model).__name__,
+        "inputs": inputs,
+    }
+    about |= {"outputs": list(expected), "preprocessing": dict(preprocessing or {})}
+    exported = Exported(program, to, inputs, tuple(expected), (given, expected), about, wrapped)
+    json.dumps(about)
+    if out is not None:
+        exported.save(out)
+    return exported
+
+
+def _names(model: nn.Module, count: int) -> tuple[str, ...]:
+    signature = getattr(model, "signature", None)
+    if isinstance(signature, MovingParticles | Atoms):
+        return ("features", "edge_attr", "graph_attr")[:count]
+    if isinstance(signature, TokenPairs):
+        return ("pairs",)
+    first = "tokens" if getattr(signature, "kind", "") == "tokens" else "x"
+    return (first, "edge_attr", "graph_attr")[:count]
+
+
+def _check(model: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    for name, right in expected.items():
+        apart = (found[name] - right).abs().max() if right.numel() else torch.zeros(())
+        if not apart <= APART * (1 + right.abs().max() if right.numel() else 1):
+            raise ExportError(f"{model}: {name} of the exported program differs from the model's by {float(apart):.2g}")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"

@@ -1,0 +1,179 @@
+"""The files of an exported model: itself, how to call it, and a script that does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from edgewise.errors import ExportError, installing
+
+OPSET = 23  # the first with the operator Attention
+KEY = "edgewise"  # of the metadata
+Example = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]  # inputs and outputs of a call
+
+ONNX_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
+import json, sys
+import numpy, onnxruntime
+
+session = onnxruntime.InferenceSession("{name}")
+arrays = numpy.load(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+outputs = session.run(None, {{one.name: arrays[one.name] for one in session.get_inputs()}})
+about = json.loads(session.get_modelmeta().custom_metadata_map["edgewise"])
+for name, values in zip(about["outputs"], outputs):
+    print(name, values.shape, values.reshape(-1)[:5], about["preprocessing"])
+'''
+PT2_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
+import json, sys
+import numpy, torch
+
+files = {{"edgewise.json": ""}}
+program = torch.export.load("{name}", extra_files=files)
+about, arrays = json.loads(files["edgewise.json"]), numpy.load(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+outputs = program.module()(**{{name: torch.from_numpy(arrays[name]) for name in about["inputs"]}})
+for name, values in outputs.items():
+    print(name, tuple(values.shape), values.detach().flatten()[:5].tolist(), about["preprocessing"])
+'''
+LETTERS = {
+    "B": "B members of a leading batch, each on the same graph",
+    "N": "N nodes (atoms, particles, tokens), of all graphs one after the other",
+    "E": "E edges",
+    "G": "G graphs",
+    "S": "S tokens of the source",
+    "T": "T tokens of the target",
+}
+MEANINGS = {
+    "x": "features of the nodes; for atoms their atomic numbers",
+    "tokens": "numbers of tokens",
+    "pixels": "grey values of images",
+    "positions": "where nodes are",
+    "velocities": "how they move",
+    "cell": "the edges of the periodic cell of each atom, 0 along an open axis",
+    "edge_index": "row 0 the sender, row 1 the receiver of each edge, in any order",
+    "edge_attr": "features of the edges, in the order of edge_index",
+    "graph_attr": "features of each graph as a whole",
+    "sizes": "how many nodes each graph has",
+    "source": "tokens of the source",
+    "target": "tokens of the target, so far",
+}
+
+
+def save_pt2(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
+    """Write PyTorch's archive, whose extra file edgewise.json says what the model reads."""
+    with out.open("wb") as file:
+        torch.export.save(program, file, extra_files={f"{KEY}.json": json.dumps(about)})
+
+
+def save_onnx(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
+    """Write ONNX; the metadata's entry edgewise says what the model reads.
+
+    Errors      ExportError where onnx or onnxscript is not installed; torch's for an operator that ONNX lacks
+    """
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ExportError(f"writing ONNX needs onnx and onnxscript: {installing('export')}") from error
+    sums: Any = {torch.ops.aten.index_add.default: _index_add}
+    with _quietly():
+        made = torch.onnx.export(
+            program, dynamo=True, opset_version=OPSET, verbose=False, custom_translation_table=sums
+        )
+    assert made is not None
+    graph = made.model.graph
+    scattered = [node.attributes["reduction"].value for node in graph.all_nodes() if _reduces(node)]
+    if any(how != "none" for how in scattered):
+        raise ExportError("a sum of the model would be ONNX's ScatterND, in which onnxruntime's threads lose terms")
+    for value, name in zip(graph.outputs, outputs, strict=True):
+        value.name = name
+    _name_axes(graph, about["inputs"])
+    for node in graph.all_nodes():  # where the sources lie on this machine concerns nobody who runs the file
+        node.metadata_props.clear()
+    made.model.metadata_props[KEY] = json.dumps(about)
+    made.model.producer_name, made.model.producer_version = about["made by"].split()
+    out.write_bytes(made.model_proto.SerializeToString())
+
+
+def _reduces(node: Any) -> bool:
+    return node.op_type == "ScatterND" and "reduction" in node.attributes
+
+
+def _index_add(self: Any, dim: int, index: Any, source: Any, alpha: float = 1.0) -> Any:
+    """A sum by ScatterElements. The exporter has ScatterND, where threads of onnxruntime 1.32 write at the same time:
+    of two million terms it lost thousands, in two runs of five."""
+    from onnxscript import opset18
+
+    op: Any = opset18
+    rank = len(source.shape)
+    axes = [axis for axis in range(rank) if axis != dim % rank]
+    rows = op.Unsqueeze(index, op.Constant(value_ints=axes)) if axes else index
+    return op.ScatterElements(self, op.Expand(rows, op.Shape(source)), source, axis=dim % rank, reduction="add")
+
+
+def _name_axes(graph: Any, inputs: Mapping[str, Sequence[str | int]]) -> None:
+    """Letters in place of the exporter's symbols."""
+    letters = {
+        str(symbol): letter
+        for value in graph.inputs
+        for symbol, letter in zip(value.shape, inputs.get(value.name, ()), strict=False)
+        if isinstance(letter, str)
+    }
+    for value in (*graph.inputs, *graph.outputs):
+        for axis, symbol in enumerate(value.shape or ()):
+            if str(symbol) in letters:
+                value.shape[axis] = letters[str(symbol)]
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what the exporter says of packages and types that concern other models."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def script_of(to: str, name: str) -> str:
+    """A script that runs the file."""
+    stem = Path(name).stem
+    return {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT}[to].format(name=name, script=f"{stem}.py", example=f"{stem}.npz")
+
+
+def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example) -> str:
+    """What a file reads and returns, in Markdown."""
+    stem, lines = Path(name).stem, [f"# {name}", ""]
+    runs = "onnxruntime, or whatever reads ONNX" if to == "onnx" else "PyTorch alone (`torch.export.load`)"
+    made = f"{about['model']} as standard operators, by {about['made by']}"
+    lines += [f"{made}. It runs in {runs}.", ""]
+    lines += ["| input | type | shape | |", "|---|---|---|---|"]
+    given, returned = example
+    for key, shape in about["inputs"].items():
+        kind = str(given[key].dtype).removeprefix("torch.")
+        lines.append(f"| `{key}` | {kind} | {_shown(shape)} | {MEANINGS[key]} |")
+    used = [letter for letter in LETTERS if any(letter in shape for shape in about["inputs"].values())]
+    lines += ["", "; ".join(LETTERS[letter] for letter in used) + ": these numbers may differ from call to call.", ""]
+    lines += [f"It returns {', '.join(f'`{key}` {list(value.shape)}' for key, value in returned.items())}: "]
+    lines[-1] += f"those of the example in `{stem}.npz`, where they are `expected_…`. `python {stem}.py` runs it."
+    if about["preprocessing"]:
+        lines += ["", "What belongs to the model beside it, also in the file's metadata:", "", "```json"]
+        lines += [json.dumps(about["preprocessing"], indent=2, ensure_ascii=False), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(shape: Sequence[str | int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"

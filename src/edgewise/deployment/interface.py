@@ -1,0 +1,197 @@
+"""What an exported model reads and returns: tensors by name. The graph is built of them inside the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.deployment.forms import FORMS, all_pairs
+from edgewise.deployment.graph import TracedGraph
+from edgewise.errors import ExportError
+from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.graphs.patterns.line import Causal
+from edgewise.graphs.rule import Blocks, Complete, Rule
+from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.models.signature import Atoms, Features, MovingParticles
+
+# The axes of every input: a capital letter for each number that may differ from call to call (B members of a leading
+# batch, N nodes, E edges, G graphs, S and T tokens of a source and a target), others for those that may not.
+AXES = {
+    "x": "BNc",
+    "tokens": "BN",
+    "pixels": "Byx",
+    "positions": "BNd",
+    "velocities": "BNd",
+    "cell": "BNd",
+    "edge_index": "2E",
+    "edge_attr": "BEc",
+    "graph_attr": "BGc",
+    "sizes": "G",
+    "source": "BS",
+    "target": "BT",
+}
+TRACED = {"B": 3, "N": 6, "E": 11, "G": 4, "S": 5, "T": 7}  # sizes of what is traced, none like another
+
+
+class Exportable(nn.Module):
+    """A model that reads named tensors, of which it builds its graph.
+
+    Symbols     names = of the tensors that the model is called with after its graph; graph = an example of it
+    """
+
+    def __init__(self, model: nn.Module, graph: Graph | EncoderDecoderGraph, names: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, tuple(names)
+        self.example = graph
+        self.signature = getattr(model, "signature", None)
+
+    def forward(
+        self,
+        x: Tensor | None = None,
+        tokens: Tensor | None = None,
+        pixels: Tensor | None = None,
+        positions: Tensor | None = None,
+        velocities: Tensor | None = None,
+        cell: Tensor | None = None,
+        edge_index: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        graph_attr: Tensor | None = None,
+        sizes: Tensor | None = None,
+        source: Tensor | None = None,
+        target: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        given = {"x": x, "tokens": tokens, "pixels": pixels, "positions": positions, "velocities": velocities}
+        given |= {"cell": cell, "edge_index": edge_index, "edge_attr": edge_attr, "graph_attr": graph_attr}
+        given |= {"sizes": sizes, "source": source, "target": target}
+        there = {name: tensor for name, tensor in given.items() if tensor is not None}
+        return self.named(self.model(self.graph(there), *self.arguments(there)))
+
+    def arguments(self, given: Mapping[str, Tensor]) -> list[Tensor | None]:
+        """What the model is called with after its graph."""
+        composed: dict[str, Callable[[Mapping[str, Tensor]], Tensor]]
+        composed = {"features": self._features, "pairs": self._pairs}
+        return [composed[name](given) if name in composed else given.get(name) for name in self.names]
+
+    def _pairs(self, given: Mapping[str, Tensor]) -> Tensor:
+        return torch.cat([given["source"], given["target"]], -1)
+
+    def _features(self, given: Mapping[str, Tensor]) -> Tensor:
+        positions = given["positions"]
+        if isinstance(self.signature, MovingParticles):
+            parts = [positions, given["velocities"], *([given["x"]] if "x" in given else [])]
+        else:
+            cell = given["cell"] if "cell" in given else torch.zeros_like(positions)
+            parts = [positions, cell, given["x"].to(positions.dtype)]
+        return torch.cat(parts, -1)
+
+    def graph(self, given: Mapping[str, Tensor]) -> Any:
+        """The graph of a call."""
+        example = self.example
+        if isinstance(example, EncoderDecoderGraph):
+            return encoder_decoder(example, given["source"], given["target"])
+        if not self.varies(example):
+            return example
+        first = given.get("positions", given.get("x", given.get("tokens")))
+        assert first is not None
+        nodes, sizes = first.shape[-1 if first is given.get("tokens") else -2], given.get("sizes")
+        if "edge_index" in given:
+            senders, receivers = given["edge_index"].unbind(0)
+            return TracedGraph.of_edges(senders, receivers, (nodes, nodes), FORMS, sizes)
+        single = TracedGraph.of_rule(rule_of(example), (nodes, nodes), first.device, FORMS, sizes)
+        return single if sizes is None else all_pairs(single)
+
+    def varies(self, graph: Graph) -> bool:
+        """Whether the graph may differ from call to call; that of an image, or by a rule for so many nodes, may not."""
+        if type(self.signature) is Features and self.signature.length is not None:
+            return False
+        return graph.rule is None or graph.rule.extent is None or _is_batch(graph)
+
+    def named(self, outputs: Any) -> dict[str, Tensor]:
+        """The outputs by their names."""
+        if isinstance(self.signature, Atoms):
+            return {"y": outputs[..., :1], "forces": outputs[..., 1:]}
+        if isinstance(outputs, Tensor):
+            return {"y": outputs}
+        if isinstance(outputs, tuple) and all(isinstance(one, Tensor) for one in outputs):
+            return {"y" if number == 0 else f"y_{number}": one for number, one in enumerate(outputs)}
+        raise ExportError(f"it returns a {type(outputs).__name__}, not tensors")
+
+    def inputs(self, graph: Any, *tensors: Any) -> dict[str, Tensor]:
+        """The named tensors of a call model(graph, *tensors)."""
+        made: dict[str, Tensor] = {}
+        for name, value in zip(self.names, tensors, strict=False):
+            if value is not None:
+                tensor = value.to_dense() if isinstance(value, SparseFeatures) else value
+                made |= self._parts(tensor) if name == "features" else {name: tensor}
+        if isinstance(graph, EncoderDecoderGraph):
+            lengths = graph.encoder.num_receivers, graph.decoder.num_receivers
+            if len(graph.encoder.sizes) > 1:
+                raise ExportError("pairs side by side in one graph: give an example of one pair, or of a leading batch")
+            made["source"], made["target"] = made.pop("pairs").split(lengths, -1)
+        elif self.varies(graph):
+            if graph.rule is None:
+                made["edge_index"] = graph.edge_index()
+            if len(graph.sizes) > 1:
+                made["sizes"] = graph.sizes
+        return made
+
+    def _parts(self, x: Tensor) -> dict[str, Tensor]:
+        signature = self.signature
+        if isinstance(signature, MovingParticles):
+            positions, velocities, known = x.split([signature.space, signature.space, signature.known], -1)
+            parts = {"positions": positions, "velocities": velocities}
+            return parts | {"x": known} if signature.known else parts
+        assert isinstance(signature, Atoms)
+        positions, cell, number = x.split([signature.space, signature.space, 1], -1)
+        periodic = {"cell": cell} if bool((cell > 0).any()) else {}
+        return {"positions": positions, **periodic, "x": number.long()}
+
+    def traced(self, given: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, dict[int, Any]]]:
+        """Inputs of sizes that tracing takes for no others, and which of their axes vary."""
+        dynamic, inputs = {}, {}
+        for name, tensor in given.items():
+            axes = self._axes(name, tensor)
+            longest = getattr(self.signature, "length", None)
+            sizes = {axis: TRACED[letter] for axis, letter in axes.items()}
+            if longest is not None:
+                sizes = {axis: min(size, longest) if axes[axis] == "N" else size for axis, size in sizes.items()}
+            shape = [sizes.get(axis, size) for axis, size in enumerate(tensor.shape)]
+            inputs[name] = torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+            dynamic[name] = dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
+        return inputs, dynamic
+
+    def shape(self, name: str, tensor: Tensor) -> list[str | int]:
+        """An input's axes: letters for numbers that may differ from call to call."""
+        letters = self._axes(name, tensor)
+        return [letters.get(axis, size) for axis, size in enumerate(tensor.shape)]
+
+    def _axes(self, name: str, tensor: Tensor) -> dict[int, str]:
+        fixed = not isinstance(self.example, EncoderDecoderGraph) and not self.varies(self.example)
+        letters = AXES[name].rjust(tensor.ndim, "B")[-tensor.ndim :]
+        varying = {axis: letter for axis, letter in enumerate(letters) if letter.isupper()}
+        return {axis: letter for axis, letter in varying.items() if not (fixed and letter == "N")}
+
+
+def rule_of(graph: Graph) -> Rule:
+    """The rule of a graph that is one for any number of nodes, or of each of its members."""
+    assert graph.rule is not None
+    return Complete() if isinstance(graph.rule, Blocks) else graph.rule
+
+
+def _is_batch(graph: Graph) -> bool:
+    return isinstance(graph.rule, Blocks) and graph.rule.receivers == graph.rule.senders == tuple(graph.sizes.tolist())
+
+
+def encoder_decoder(example: EncoderDecoderGraph, source: Tensor, target: Tensor) -> EncoderDecoderGraph:
+    """The three graphs of one source and one target."""
+    sources, targets, device = source.shape[-1], target.shape[-1], source.device
+    made = object.__new__(EncoderDecoderGraph)  # its check compares the numbers of both
+    encoder = TracedGraph.of_rule(rule_of(example.encoder), (sources, sources), device, FORMS)
+    decoder = TracedGraph.of_rule(Causal(), (targets, targets), device, FORMS)
+    cross = TracedGraph.of_rule(Complete(), (targets, sources), device, FORMS, is_square=False)
+    for name, graph in (("encoder", encoder), ("decoder", decoder), ("cross", cross)):
+        object.__setattr__(made, name, graph)
+    return made

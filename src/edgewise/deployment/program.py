@@ -1,0 +1,101 @@
+"""From a model to an exported program: standard operators whose numbers of nodes, edges, graphs and tokens vary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from edgewise.deployment.forms import BY_CONTENT
+from edgewise.deployment.interface import Exportable
+from edgewise.errors import ExportError
+from edgewise.graphs.make.held import chosen_by
+from edgewise.kernels import use_backend
+from edgewise.kernels.backends.torch import portable
+
+T = TypeVar("T")
+
+
+def program_of(model: Exportable, given: dict[str, Tensor]) -> ExportedProgram:
+    """The program of a model that reads these inputs, of any sizes.
+
+    Errors      ExportError for a model that does something else than PyTorch's standard operators do
+    """
+    inputs, dynamic = model.traced(given)
+    module: nn.Module = model
+    with exporting(model):
+        if any(getattr(part, "differentiates", False) for part in model.modules()):
+            module = _Differentiated(model, tuple(inputs), _gradients_spelt_out(model, inputs))
+        program = torch.export.export(module, (), inputs, dynamic_shapes=dynamic, strict=False)
+    for part in program.graph_module.modules():
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            for name in ("stack_trace", "source_fn_stack", "nn_module_stack", "torch_fn"):
+                node.meta.pop(name, None)  # where the sources lie on this machine concerns nobody who runs the file
+    return program
+
+
+@contextmanager
+def exporting(model: nn.Module) -> Iterator[None]:
+    """A model in evaluation mode, whose verbs run by standard operators; what it refuses is an ExportError."""
+    training = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        with use_backend(portable.BACKEND), chosen_by(_Standard()), torch.no_grad():
+            yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+class _Standard:
+    """Graphs that content chooses, by standard operators."""
+
+    def choose(self, make: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        name = f"{make.__module__}.{make.__qualname__}"
+        if name not in BY_CONTENT:
+            raise ExportError(
+                f"{make.__qualname__} chooses a graph by content, for which there are no standard operators"
+            )
+        return BY_CONTENT[name](*arguments, **named)
+
+
+def _gradients_spelt_out(model: Exportable, inputs: dict[str, Tensor]) -> torch.fx.GraphModule:
+    """The operators of a model that takes gradients of its own, forward and backward."""
+    from torch._decomp import decomposition_table
+
+    backward: Any = {operator: spelt for operator, spelt in decomposition_table.items() if "backward" in str(operator)}
+
+    def run(*tensors: Tensor) -> dict[str, Tensor]:
+        return model(**dict(zip(inputs, tensors, strict=True)))
+
+    trace = make_fx(run, backward, tracing_mode="symbolic", _allow_non_fake_inputs=True)
+    return trace(*inputs.values())
+
+
+class _Differentiated(Exportable):
+    """A traced model, called as the model is."""
+
+    def __init__(self, model: Exportable, names: tuple[str, ...], traced: torch.fx.GraphModule) -> None:
+        super().__init__(_Called(traced), model.example, names)
+
+    def graph(self, given: Any) -> Any:
+        return None
+
+    def named(self, outputs: Any) -> dict[str, Tensor]:
+        return outputs
+
+
+class _Called(nn.Module):
+    """A traced module, which needs no graph."""
+
+    def __init__(self, traced: torch.fx.GraphModule) -> None:
+        super().__init__()
+        self.traced = traced
+
+    def forward(self, graph: None, *tensors: Tensor) -> Any:
+        return self.traced(*tensors)

@@ -1,0 +1,28 @@
+"""A run as a file: its best weights with the preprocessing of its task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgewise.deployment.exporting import Exported, export
+from edgewise.files import read_bytes, write_file
+from edgewise.training.runs import load_run
+
+MAX_BYTES = 1 << 28  # of a file that a task keeps beside its weights
+
+
+def export_run(run: Path | str, to: str = "onnx", out: Path | str | None = None, accept: bool = False) -> Exported:
+    """`export` of a run's best weights, as its task says (images are read as pixels); beside it the task's own files.
+
+    Symbols     out = the file (None: model.onnx or model.pt2 in the run folder); accept as in `load`
+    Errors      those of `load` and of `export`
+    """
+    loaded = load_run(run, device="cpu", accept=accept)
+    task = loaded.task
+    out = Path(run) / f"model.{to}" if out is None else Path(out)
+    alone = task.alone(loaded.model, loaded.pattern)
+    exported = export(alone.model, alone.call, to, out, names=alone.names, preprocessing=task.preprocessing())
+    for name in task.kept:
+        if (Path(run) / name).is_file():
+            write_file(out.with_suffix(f".{name}"), read_bytes(Path(run) / name, MAX_BYTES))
+    return exported

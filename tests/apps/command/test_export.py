@@ -1,0 +1,54 @@
+"""`edgewise export RUN`: the file, what is beside it, and the script, in processes that cannot import Edgewise."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import edgewise
+from edgewise.apps.command.main import main
+
+
+def script(file: Path) -> str:
+    """What the script beside a file prints, where the package cannot be imported."""
+    command = [sys.executable, file.with_suffix(".py").name]
+    return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=True, env={}).stdout
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+def test_a_run_is_exported_with_its_classes(to: str, trained, capsys, tmp_path: Path) -> None:
+    file = tmp_path / f"karate.{to}"
+    assert main(["export", str(trained("gnn")), "--to", to, "--out", str(file), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["inputs"] == {"x": "[N, 34]", "edge_index": "[2, E]"} and said["outputs"] == ["y"]
+    assert "'classes': [" in script(file)
+
+
+def test_an_image_is_read_as_pixels(trained, tmp_path: Path) -> None:
+    import onnxruntime
+
+    file = tmp_path / "digits.onnx"
+    assert main(["export", str(trained("digits")), "--out", str(file)]) == 0
+    loaded = edgewise.load(trained("digits"))
+    pixels = np.stack([loaded.task.read(f"test:{number}")[0].numpy() for number in range(7)]).astype("float32")
+    (y,) = onnxruntime.InferenceSession(file).run(None, {"pixels": pixels})
+    expected = loaded.predict([f"test:{number}" for number in range(7)])
+    probabilities = torch.from_numpy(y).softmax(-1)
+    for row, prediction in zip(probabilities, expected, strict=True):
+        named = dict(zip(loaded.task.classes, row.tolist(), strict=True))
+        assert named == pytest.approx(prediction["probabilities"], abs=1e-5)
+
+
+def test_a_text_model_has_its_vocabulary_and_lies_in_the_run_by_default(own) -> None:
+    run = own("text")
+    assert main(["export", str(run), "--to", "pt2"]) == 0
+    assert "'vocabulary': " in script(run / "model.pt2")
+
+
+def test_what_is_no_run_is_an_error_in_one_line(capsys, tmp_path: Path) -> None:
+    assert main(["export", str(tmp_path)]) == 2
+    assert "is not a run folder" in capsys.readouterr().err

@@ -1,0 +1,247 @@
+"""Every family of models with calls of many sizes: what exported files are compared on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise import layers
+from edgewise.configuration import Choice
+from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete, radius_graph, window
+from edgewise.models import (
+    BERT,
+    GNN,
+    Atoms,
+    BERTSettings,
+    EncoderDecoder,
+    EncoderDecoderSettings,
+    Features,
+    GNNSettings,
+    GraphTransformer,
+    GraphTransformerSettings,
+    MinCutSettings,
+    MovingParticles,
+    Particles,
+    ParticlesSettings,
+    PooledTransformer,
+    PooledTransformerSettings,
+    Potential,
+    PotentialSettings,
+    Simulator,
+    SimulatorSettings,
+    Swin,
+    SwinSettings,
+    TokenPairs,
+    Tokens,
+    Transformer,
+    TransformerSettings,
+)
+
+Call = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model, calls of it by number (0 is the example), and the names of its tensors where they are not the usual."""
+
+    model: Callable[[], nn.Module]
+    call: Callable[[int], Call]
+    names: tuple[str, ...] | None = None
+
+
+def random_graph(number: int, loops: bool = True) -> Graph:
+    """Graphs whose numbers differ: with isolated nodes, of one node, without edges."""
+    nodes, edges = [(7, 20), (12, 9), (1, 0), (5, 0), (30, 140), (1, 2)][number]
+    draw = torch.Generator().manual_seed(number)
+    senders, receivers = torch.randint(max(1, nodes - 2), (2, edges), generator=draw)
+    if not loops:
+        kept = senders != receivers
+        senders, receivers = senders[kept], receivers[kept]
+    return Graph.from_edge_index(torch.stack([senders, receivers]), nodes)
+
+
+def several(number: int, loops: bool = True) -> Graph:
+    """Batches of such graphs."""
+    members = [(0, 1, 4), (3, 2), (2, 5), (4, 0, 1, 3, 2), (1, 1), (3, 3)][number]
+    return Graph.batch([random_graph(member, loops) for member in members])
+
+
+def features(number: int, rows: int, width: int = 5) -> Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(100 + number))
+
+
+def on_nodes(number: int, edges: int = 0, make: Callable[[int], Graph] = random_graph) -> Call:
+    graph = make(number)
+    call = graph, features(number, graph.num_receivers)
+    return (*call, features(number, graph.num_edges, edges)) if edges else call
+
+
+def text(number: int, pattern: Callable[[int], Graph], low: int = 0) -> Call:
+    batch, length = [(2, 9), (1, 1), (3, 16), (2, 2), (4, 13), (1, 7)][number]
+    draw = torch.Generator().manual_seed(number)
+    return pattern(length), torch.randint(low, 30, (batch, length), generator=draw)
+
+
+def texts(number: int) -> Call:
+    lengths = [(3, 5, 2), (4,), (1, 1, 7), (16,), (2, 9, 4, 1, 5), (1, 2)][number]
+    lengths = lengths if len(lengths) > 1 else (*lengths, 1)
+    draw = torch.Generator().manual_seed(number)
+    return Graph.batch([complete(n) for n in lengths]), torch.randint(30, (sum(lengths),), generator=draw)
+
+
+def pairs(number: int) -> Call:
+    batch, source, target = [(2, 5, 4), (1, 1, 1), (3, 9, 2), (2, 2, 11), (1, 6, 6), (4, 3, 1)][number]
+    draw = torch.Generator().manual_seed(number)
+    x = torch.randint(30, (batch, source + target), generator=draw)
+    return EncoderDecoderGraph.of([source], [target]), x
+
+
+def images(number: int) -> Call:
+    batch = [2, 1, 3, 7, 5, 4][number]
+    return complete(16), torch.randn(batch, 16, 5, generator=torch.Generator().manual_seed(number))
+
+
+def sequence(number: int, pattern: Callable[[int], Graph]) -> Call:
+    batch, length = [(2, 9), (1, 1), (3, 16), (2, 2), (4, 13), (1, 7)][number]
+    return pattern(length), torch.randn(batch, length, 8, generator=torch.Generator().manual_seed(number))
+
+
+def particles(number: int) -> Call:
+    graph = random_graph(number, loops=False)
+    return graph, features(number, graph.num_receivers, 7)
+
+
+def atoms(number: int) -> Call:
+    nodes = [7, 12, 1, 5, 30, 2][number]
+    draw = torch.Generator().manual_seed(number)
+    x = 4 * torch.rand(nodes, 3, generator=draw)
+    kinds = torch.randint(1, 9, (nodes, 1), generator=draw).float()
+    return radius_graph(x, 2.0), torch.cat([x, torch.zeros(nodes, 3), kinds], -1)
+
+
+def moving(number: int) -> Call:
+    graph = random_graph(number, loops=False)
+    return graph, features(number, graph.num_receivers, 4 + 3)
+
+
+def gnn(layer: str | Choice, **options: Any) -> nn.Module:
+    signature = Features(5, 3, edges=options.pop("edges", 0), whole_graph=options.get("readout", "none") != "none")
+    return GNN(GNNSettings(layer, width=8, **options), signature)
+
+
+def graph_transformer(attention: str, encoding: str = "none", edges: int = 0, whole: bool = True) -> nn.Module:
+    settings = GraphTransformerSettings(
+        attention, encoding, width=8, depth=2, heads=2, readout="mean" if whole else "none"
+    )
+    return GraphTransformer(settings, Features(5, 3, whole_graph=whole, edges=edges))
+
+
+def transformer(signature: Any, **options: Any) -> nn.Module:
+    options = {"width": 8, "depth": 2, "heads": 2} | options
+    return Transformer(TransformerSettings(**options), signature)
+
+
+TOKENS = Tokens(30, 30, length=16)
+IMAGES = Features(5, 10, length=16, whole_graph=True)
+FAMILIES: dict[str, Family] = {
+    **{
+        layer: Family(partial(gnn, layer), on_nodes)
+        for layer in ("gcn", "sage-mean", "sage-pool", "gin", "monet", "edge-conv")
+    },
+    "gat": Family(partial(gnn, Choice("gat", {"heads": 2})), on_nodes),
+    "gatv2": Family(partial(gnn, Choice("gatv2", {"heads": 2})), on_nodes),
+    "gine": Family(partial(gnn, "gine", edges=2, readout="sum"), partial(on_nodes, edges=2, make=several)),
+    "gated-gcn": Family(partial(gnn, "gated-gcn", edges=2), partial(on_nodes, edges=2)),
+    "gcn, many graphs": Family(partial(gnn, "gcn", readout="attention"), partial(on_nodes, make=several)),
+    "gin, many graphs": Family(partial(gnn, "gin", readout="max"), partial(on_nodes, make=several)),
+    "dgcnn": Family(
+        partial(gnn, Choice("dynamic-edge-conv", {"neighbors": 4}), readout="max"), partial(on_nodes, make=several)
+    ),
+    "graph transformer": Family(partial(graph_transformer, "neighbors"), partial(on_nodes, make=several)),
+    "graph transformer, random walks": Family(
+        partial(graph_transformer, "neighbors", "random-walk"), partial(on_nodes, make=several)
+    ),
+    "graph transformer, centrality": Family(
+        partial(graph_transformer, "neighbors", "centrality", whole=False), on_nodes
+    ),
+    "graph transformer, edges": Family(
+        partial(graph_transformer, "neighbors", edges=2), partial(on_nodes, edges=2, make=several)
+    ),
+    "gps": Family(partial(graph_transformer, "gps", "random-walk"), partial(on_nodes, make=several)),
+    "gps, one graph": Family(partial(graph_transformer, "gps", edges=2, whole=False), partial(on_nodes, edges=2)),
+    "graphormer": Family(partial(graph_transformer, "graphormer", "centrality"), partial(on_nodes, make=several)),
+    "graphormer, one graph": Family(partial(graph_transformer, "graphormer", whole=False), on_nodes),
+    "min-cut": Family(
+        lambda: PooledTransformer(
+            PooledTransformerSettings(width=8, heads=2, pooling=MinCutSettings(3)), Features(5, 2, whole_graph=True)
+        ),
+        partial(on_nodes, make=several),
+    ),
+    "gpt": Family(partial(transformer, TOKENS), partial(text, pattern=causal)),
+    "gpt, rotary": Family(partial(transformer, TOKENS, positions="rotary"), partial(text, pattern=causal)),
+    "gpt, alibi": Family(partial(transformer, TOKENS, positions="alibi"), partial(text, pattern=causal)),
+    "bert": Family(lambda: BERT(BERTSettings(width=8, depth=2, heads=2), TOKENS), partial(text, pattern=complete)),
+    "bert, texts": Family(
+        lambda: BERT(
+            BERTSettings(width=8, depth=2, heads=2, readout="first"), Tokens(30, 3, length=16, whole_graph=True)
+        ),
+        texts,
+    ),
+    "encoder-decoder": Family(
+        lambda: EncoderDecoder(
+            EncoderDecoderSettings(width=8, encoder_depth=1, decoder_depth=2, heads=2), TokenPairs(30, 30)
+        ),
+        pairs,
+    ),
+    "vit": Family(partial(transformer, IMAGES, readout="class"), images),
+    "swin": Family(lambda: Swin(SwinSettings(width=8, window=2), IMAGES), images),
+    "performer": Family(
+        partial(transformer, TOKENS, attention="performer", positions="sinusoidal"), partial(text, pattern=causal)
+    ),
+    "performer, both sides": Family(
+        partial(transformer, TOKENS, attention="performer"), partial(text, pattern=complete)
+    ),
+    "sparse": Family(
+        partial(transformer, TOKENS, attention=Choice("strided-heads", {"stride": 3})), partial(text, pattern=causal)
+    ),
+    "sparse, blocks": Family(
+        partial(transformer, TOKENS, attention=Choice("fixed-heads", {"block": 3})), partial(text, pattern=causal)
+    ),
+    "window": Family(partial(transformer, TOKENS), partial(text, pattern=partial(window, radius=2))),
+    "hopfield": Family(partial(gnn, "gcn", readout="hopfield"), partial(on_nodes, make=several)),
+    "egnn": Family(
+        lambda: Particles(
+            ParticlesSettings(Choice("velocity-egnn", {"width": 8, "depth": 2})), MovingParticles(7, 3, space=3)
+        ),
+        particles,
+    ),
+    "egnn, layer": Family(
+        lambda: layers.EGNN(4, 8),
+        lambda number: (
+            random_graph(number, False),
+            *(features(number, random_graph(number, False).num_receivers, w) for w in (4, 3)),
+        ),
+        ("x", "positions"),
+    ),
+    "schnet": Family(
+        lambda: Potential(PotentialSettings(width=8, depth=2, gaussians=6), Atoms(7, 4, space=3, radius=2.0)), atoms
+    ),
+    "tfn": Family(
+        lambda: Particles(ParticlesSettings(Choice("tfn", {"width": 4, "depth": 2})), MovingParticles(7, 3, space=3)),
+        particles,
+    ),
+    "se3": Family(
+        lambda: Particles(
+            ParticlesSettings(Choice("se3-attention", {"width": 4, "depth": 2})), MovingParticles(7, 3, space=3)
+        ),
+        particles,
+    ),
+    "simulator": Family(
+        lambda: Simulator(SimulatorSettings(width=8, depth=2, gaussians=4), MovingParticles(7, 2, space=2)), moving
+    ),
+}

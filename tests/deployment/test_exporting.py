@@ -1,0 +1,233 @@
+"""Exported files give the model's numbers, in processes that cannot import Edgewise, for calls of other sizes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import edgewise
+from deployment.families import FAMILIES, gnn, on_nodes, random_graph, several, text
+from edgewise.deployment import export
+from edgewise.deployment.exporting import FORMATS
+from edgewise.errors import ExportError
+from edgewise.graphs import Graph, causal
+from edgewise.layers import GAT, GCN, SAGELSTM, KernelAttention
+from edgewise.models import GNN, Features, GNNSettings
+
+OTHERS = range(1, 6)  # calls of other sizes than the example's
+FAST = ("gat", "gin, many graphs", "gpt", "schnet")
+
+RUN = """
+import importlib.abc, json, pathlib, sys
+class Alone(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "edgewise":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Alone())
+import numpy
+
+def runs(path):
+    if path.suffix == ".onnx":
+        import onnxruntime
+        session = onnxruntime.InferenceSession(path)
+        names = [one.name for one in session.get_outputs()]
+        reads = [one.name for one in session.get_inputs()]
+        return lambda given: dict(zip(names, session.run(names, {name: given[name] for name in reads})))
+    import torch
+    program = torch.export.load(path).module()
+    return lambda given: {
+        name: y.detach().numpy()
+        for name, y in program(**{name: torch.from_numpy(x) for name, x in given.items()}).items()
+    }
+
+worst = {}
+for path in map(pathlib.Path, sys.argv[1:]):
+    run = runs(path)
+    for call in sorted(path.parent.glob(f"{path.stem}.call*.npz")):
+        arrays = numpy.load(call)
+        given = {name: arrays[name] for name in arrays if not name.startswith("expected_")}
+        found = run(given)
+        expected = {name[9:]: arrays[name] for name in arrays if name.startswith("expected_")}
+        assert found.keys() == expected.keys(), (found.keys(), expected.keys())
+        for name, right in expected.items():
+            assert found[name].shape == right.shape, (call, name, found[name].shape, right.shape)
+            apart = numpy.abs(found[name] - right) / (1 + numpy.abs(right)) if right.size else numpy.zeros(1)
+            worst[path.name] = max(worst.get(path.name, 0.0), float(apart.max()))
+try:
+    import edgewise
+except ModuleNotFoundError:
+    print(json.dumps(worst))
+"""
+
+
+def compared(folder: Path, files: list[Path]) -> dict[str, float]:
+    """By file the largest |y - y'| / (1 + |y|) of its calls, in a process without Edgewise."""
+    made = subprocess.run([sys.executable, "-c", RUN, *map(str, files)], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr[-3000:]
+    return json.loads(made.stdout.splitlines()[-1])
+
+
+def exported(name: str, folder: Path) -> list[Path]:
+    """A family in every format, with calls of other sizes beside the files."""
+    family, stem = FAMILIES[name], name.replace(", ", "-").replace(" ", "-")
+    torch.manual_seed(0)
+    model, files = family.model().eval(), []
+    for to in FORMATS:
+        made = export(model, family.call(0), to, folder / f"{stem}.{to}", names=family.names)
+        files.append(folder / f"{stem}.{to}")
+    for number in OTHERS:
+        given, expected = made.call(*family.call(number))
+        arrays = {key: value.detach().numpy() for key, value in given.items()}
+        arrays |= {f"expected_{key}": value.detach().numpy() for key, value in expected.items()}
+        np.savez(folder / f"{stem}.call{number}.npz", **arrays)
+    return files
+
+
+def test_files_give_the_models_numbers_for_other_sizes(tmp_path: Path) -> None:
+    files = [file for name in FAST for file in exported(name, tmp_path)]
+    worst = compared(tmp_path, files)
+    assert len(worst) == 2 * len(FAST)
+    assert max(worst.values()) <= 1e-5, worst
+
+
+@pytest.mark.exports
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_gives_the_models_numbers_for_other_sizes(name: str, tmp_path: Path) -> None:
+    worst = compared(tmp_path, exported(name, tmp_path))
+    assert len(worst) == 2
+    assert max(worst.values()) <= 1e-5, worst
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_file_comes_with_what_it_reads_an_example_and_a_script_that_runs_it(to: str, tmp_path: Path) -> None:
+    call = FAMILIES["gine"].call(0)
+    made = export(gnn("gine", edges=2, readout="sum"), call, to, tmp_path / f"m.{to}", preprocessing={"classes": ["a"]})
+    axes = {"x": ["N", 5], "edge_attr": ["E", 2], "edge_index": [2, "E"], "sizes": ["G"]}
+    assert made.inputs == made.about["inputs"] == axes and made.outputs == ("y",)
+    ran = subprocess.run([sys.executable, "m.py"], cwd=tmp_path, capture_output=True, text=True, check=True, env={})
+    assert ran.stdout.startswith("y (3, 3)") and "'classes': ['a']" in ran.stdout
+    assert len((tmp_path / "m.py").read_text().splitlines()) <= 12
+    page = (tmp_path / "m.md").read_text()
+    assert "| `edge_attr` | float32 | [E, 2] |" in page and '"classes"' in page
+    assert {file.name for file in tmp_path.iterdir()} == {f"m.{to}", "m.md", "m.npz", "m.py"}
+    assert str(Path.cwd()).encode() not in (tmp_path / f"m.{to}").read_bytes()
+    first = made.call(*call)
+    for one, other in zip(first, made.example, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_onnx_has_named_axes_the_operator_attention_and_no_operator_of_its_own(tmp_path: Path) -> None:
+    import onnx
+
+    torch.manual_seed(0)
+    export(FAMILIES["gpt"].model(), FAMILIES["gpt"].call(0), "onnx", tmp_path / "gpt.onnx")
+    model = onnx.load(tmp_path / "gpt.onnx")
+    assert {node.domain for node in model.graph.node} == {""} and {entry.domain for entry in model.opset_import} == {""}
+    assert sum(node.op_type == "Attention" for node in model.graph.node) == 2
+    axes = [axis.dim_param for axis in model.graph.input[0].type.tensor_type.shape.dim]
+    assert (model.graph.input[0].name, axes, model.graph.output[0].name) == ("tokens", ["B", "N"], "y")
+    assert json.loads(next(entry.value for entry in model.metadata_props))["inputs"] == {"tokens": ["B", "N"]}
+    onnx.checker.check_model(model)
+
+
+def test_sums_in_onnx_lose_no_term_to_another_thread(tmp_path: Path) -> None:
+    import onnx
+    import onnxruntime
+
+    class Sum(nn.Module):
+        def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+            return edgewise.aggregate(graph, x)
+
+    export(Sum(), on_nodes(0), "onnx", tmp_path / "sum.onnx")
+    nodes = onnx.load(tmp_path / "sum.onnx").graph.node
+    assert {"ScatterElements"} <= {node.op_type for node in nodes} and "ScatterND" not in {
+        node.op_type for node in nodes
+    }
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 4
+    session = onnxruntime.InferenceSession(tmp_path / "sum.onnx", options)
+    edges = np.random.default_rng(0).integers(0, 5, (2, 500_000))
+    (y,) = session.run(None, {"x": np.ones((5, 5), "float32"), "edge_index": edges})
+    assert (y == np.bincount(edges[1])[:, None]).all()
+
+
+def test_the_order_of_the_edges_does_not_matter() -> None:
+    graph, x = random_graph(4), torch.randn(30, 3)
+    program = export(GAT(3, 4), (graph, x), "pt2").program.module()
+    edges = graph.edge_index()
+    mixed = edges[:, torch.randperm(edges.shape[1])]
+    y = program(x=x, edge_index=edges)["y"]
+    torch.testing.assert_close(program(x=x, edge_index=mixed)["y"], y, rtol=0, atol=1e-6)
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = gnn("gat", dropout=0.5).train()
+    model.hidden[0].eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    export(model, on_nodes(0), "pt2")
+    assert model.training and not model.hidden[0].training and model.output.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert edgewise.plan(causal(4)).choice != "portable"
+
+
+class _Wrong(nn.Module):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return x * (1.0 if torch.compiler.is_compiling() else 2.0)
+
+
+class _Solving(nn.Module):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return x * float(x.sum())
+
+
+@pytest.mark.parametrize(
+    ("model", "call", "to", "why"),
+    [
+        (lambda: SAGELSTM(5, 3), on_nodes(0), "onnx", "the order in which a recurrent network reads neighbours"),
+        (lambda: KernelAttention(5, 1), on_nodes(0), "pt2", "the kernel of the graph is computed by a solver"),
+        (lambda: GCN(5, 3), on_nodes(0), "tflite", "there is no format 'tflite': choose one of onnx, pt2"),
+        (lambda: GCN(5, 3), (torch.ones(2, 5),), "onnx", "begins with a Tensor, not with the graph"),
+        (_Wrong, on_nodes(0), "pt2", "y of the exported program differs from the model's by"),
+        (_Solving, on_nodes(0), "pt2", "_Solving cannot be exported: "),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_with_the_reason(model, call, to: str, why: str) -> None:
+    with pytest.raises(ExportError, match=why):
+        export(model(), call, to)
+
+
+def test_an_input_of_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ExportError, match="no input is called y: choose of x, tokens"):
+        export(GCN(5, 3), on_nodes(0), names=("y",))
+
+
+def test_single_nodes_and_no_edges_make_good_examples() -> None:
+    single = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 1)
+    model = GNN(GNNSettings("gcn", width=4), Features(5, 3)).eval()
+    program = export(model, (single, torch.ones(1, 5)), "pt2").program.module()
+    graph, x = on_nodes(4)
+    torch.testing.assert_close(program(x=x, edge_index=graph.edge_index())["y"], model(graph, x), rtol=0, atol=1e-5)
+
+
+def test_batches_may_have_graphs_without_nodes() -> None:
+    model = gnn("gin", readout="sum").eval()
+    program = export(model, FAMILIES["gin, many graphs"].call(0), "pt2").program.module()
+    empty = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 0)
+    graph = Graph.batch([empty, random_graph(0), empty, empty, random_graph(1), empty])
+    x = torch.randn(graph.num_receivers, 5)
+    y = program(x=x, edge_index=graph.edge_index(), sizes=graph.sizes)["y"]
+    torch.testing.assert_close(y, model(graph, x), rtol=0, atol=1e-5)
+
+
+def test_examples_for_families_have_one_node_no_edges_and_isolated_nodes() -> None:
+    graphs = [random_graph(number) for number in range(6)]
+    assert any(graph.num_receivers == 1 for graph in graphs) and any(graph.num_edges == 0 for graph in graphs)
+    assert any(bool((graph.in_degrees() == 0).any()) and graph.num_edges for graph in graphs)
+    assert any((several(number).sizes == 1).any() for number in range(6))
+    assert text(1, causal)[1].shape == (1, 1)
