@@ -25,6 +25,8 @@ FIGURES = [
     ("clouds-dgcnn", 1, 0.76),
     ("digits-graph-network", 1, 0.83),
     ("digits-graphormer", 1, 0.89),
+    ("skip-links-pairs", 1, 1.0),
+    ("shrikhande-subgraphs", 3, 1.0),
     ("mnist-mlp", 1, 0.980),
     ("mnist-vit", 1, 0.985),
     ("mnist-swin", 1, 0.988),

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from edgewise.errors import ConfigError, GraphError, ShapeError, installing
+from edgewise.errors import ConfigError, DataError, GraphError, ShapeError, installing
 from edgewise.graphs import Graph, causal, complete, grid
 from graphs.examples import random_graphs
 
@@ -128,3 +128,30 @@ def test_other_libraries_are_imported_only_when_asked_for() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 2, 7, 62, 63, 100])
+def test_graph6_is_networkxs(nodes):
+    networkx = pytest.importorskip("networkx")
+    drawn = networkx.gnp_random_graph(nodes, 0.3, seed=nodes)
+    graph = Graph.from_graph6(networkx.to_graph6_bytes(drawn, header=nodes % 2 == 0).decode())
+    assert graph.num_receivers == nodes
+    linked = {pair for u, v in drawn.edges for pair in ((u, v), (v, u))}
+    assert {tuple(pair) for pair in graph.edge_index().T.tolist()} == linked
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "its characters are"),
+        ("é", "its characters are"),
+        ("A", "it has 1 characters, and should have 2 characters for 2 nodes"),
+        ("Bwww", "it has 4 characters, and should have 2 characters for 3 nodes"),
+        ("~??", "it has 3 characters, and should have 4"),
+        ("~~~~~~~~", "it has 8 characters"),
+        ("B~", "bits are set behind those of its 3 nodes"),
+    ],
+)
+def test_what_is_no_graph6_is_refused(line, message):
+    with pytest.raises(DataError, match=message):
+        Graph.from_graph6(line)

@@ -61,6 +61,7 @@ PLAN = """Show which backend would run an attention on a graph: candidates by pr
 CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
 
     edgewise check expressiveness gnn layer=gin depth=5
+    edgewise check expressiveness pair-network --pairs pairs.g6 --train 20
 
 Or what each method of explanation finds of motifs planted in graphs and of words planted in texts: ROC AUC, fidelity
 above random orders, seconds.

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from edgewise.errors import ConfigError, GraphError, ShapeError, installing
+from edgewise.errors import ConfigError, DataError, GraphError, ShapeError, installing
 from edgewise.graphs import checks
 from edgewise.graphs.adjacency import Adjacency
 from edgewise.graphs.store.layout import mapped_edges
@@ -71,6 +71,37 @@ class Exchange(Adjacency):
             pairs += [(v, u) for u, v in pairs if u != v]
         edges = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
         return cls.from_edge_index(edges, len(number))
+
+    @classmethod
+    def from_graph6(cls, line: str) -> Self:
+        """The undirected graph of a line in graph6, as nauty, SageMath and the House of Graphs write them.
+
+        Errors      DataError for a line that is no graph6, is cut short or goes on too long
+        Edge cases  the header ">>graph6<<" may be there
+        Cost        O(N²) time and memory, as the line is long
+        Reference   McKay, "graph6 and sparse6 graph formats", 2015
+
+        >>> from edgewise.graphs import Graph
+        >>> Graph.from_graph6("Bw").edge_index().tolist()  # a triangle
+        [[1, 2, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]]
+        """
+        text = line.strip().removeprefix(">>graph6<<")
+        values = [ord(letter) - 63 for letter in text]
+        if not values or min(values) < 0 or max(values) > 63:
+            raise DataError(f"{text[:40]!r} is no graph6: its characters are '?' to '~'")
+        start = 1 if values[0] < 63 else 4 if values[1:2] != [63] else 8
+        size = values[:1] if start == 1 else values[start // 4 : start]
+        nodes = sum(six << 6 * place for place, six in enumerate(reversed(size)))
+        pairs = nodes * (nodes - 1) // 2
+        if len(values) != start + -(-pairs // 6):
+            expected = f"{start + -(-pairs // 6)} characters for {nodes} nodes"
+            raise DataError(f"{text[:40]!r} is no graph6: it has {len(values)} characters, and should have {expected}")
+        six = torch.tensor(values[start:], dtype=torch.uint8)
+        bits = (six[:, None] >> torch.arange(5, -1, -1, dtype=torch.uint8)) & 1
+        if bool(bits.flatten()[pairs:].any()):
+            raise DataError(f"{text[:40]!r} is no graph6: bits are set behind those of its {nodes} nodes")
+        j, i = torch.tril_indices(nodes, nodes, -1)[:, bits.flatten()[:pairs].nonzero().flatten()]
+        return cls.from_edge_index(torch.stack([torch.cat([i, j]), torch.cat([j, i])]), nodes)
 
     def to_networkx(self) -> networkx.DiGraph[int] | networkx.MultiDiGraph[int]:
         """A directed networkx graph on the nodes 0, 1, ...: j -> i where i listens to j; a multigraph if edges repeat.

@@ -107,6 +107,11 @@ from edgewise.layers.graph.smoothing import PairNorm as PairNorm
 from edgewise.layers.graph.smoothing import VirtualNode as VirtualNode
 from edgewise.layers.graph.smoothing import dirichlet_energy as dirichlet_energy
 from edgewise.layers.graph.smoothing import drop_edges as drop_edges
+from edgewise.layers.higher.pairs import GAIN as GAIN
+from edgewise.layers.higher.pairs import PPGN as PPGN
+from edgewise.layers.higher.pairs import PairProduct as PairProduct
+from edgewise.layers.higher.subgraphs import I2GNN as I2GNN
+from edgewise.layers.higher.subgraphs import Marked as Marked
 from edgewise.layers.images.group_convolution import GroupConvolution as GroupConvolution
 from edgewise.layers.images.group_convolution import GroupPooling as GroupPooling
 from edgewise.layers.images.group_convolution import LiftingConvolution as LiftingConvolution

@@ -17,6 +17,10 @@ from edgewise.models.graph.deep_sets import DeepSetsSettings as DeepSetsSettings
 from edgewise.models.graph.gnn import GNN as GNN
 from edgewise.models.graph.gnn import GRAPH_LAYERS as GRAPH_LAYERS
 from edgewise.models.graph.gnn import GNNSettings as GNNSettings
+from edgewise.models.graph.higher import PairNetwork as PairNetwork
+from edgewise.models.graph.higher import PairNetworkSettings as PairNetworkSettings
+from edgewise.models.graph.higher import SubgraphNetwork as SubgraphNetwork
+from edgewise.models.graph.higher import SubgraphNetworkSettings as SubgraphNetworkSettings
 from edgewise.models.graph.network import GraphNetworkEnsemble as GraphNetworkEnsemble
 from edgewise.models.graph.network import GraphNetworkEnsembleSettings as GraphNetworkEnsembleSettings
 from edgewise.models.graph.network import GraphNetworkModel as GraphNetworkModel

@@ -23,7 +23,6 @@ from edgewise.tasks.graphs.prediction import GraphRegression as GraphRegression
 from edgewise.tasks.graphs.prediction import Graphs as Graphs
 from edgewise.tasks.graphs.reconstruction import GraphReconstruction as GraphReconstruction
 from edgewise.tasks.graphs.reconstruction import graph_reconstruction as graph_reconstruction
-from edgewise.tasks.graphs.skip_links import skip_links as skip_links
 from edgewise.tasks.graphs.smiles import SmilesRegression as SmilesRegression
 from edgewise.tasks.graphs.smiles import masked_smiles as masked_smiles
 from edgewise.tasks.graphs.smiles import smiles as smiles
@@ -33,6 +32,8 @@ from edgewise.tasks.images.classification import Images as Images
 from edgewise.tasks.images.digits import digits as digits
 from edgewise.tasks.images.mnist import mnist as mnist
 from edgewise.tasks.images.mnist import mnist_rotated as mnist_rotated
+from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
+from edgewise.tasks.isomorphism.classification import skip_links as skip_links
 from edgewise.tasks.links.prediction import LinkPrediction as LinkPrediction
 from edgewise.tasks.links.prediction import citation_links as citation_links
 from edgewise.tasks.nodes.citation import citation as citation

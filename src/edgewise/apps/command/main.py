@@ -191,6 +191,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     check.add_argument("what", metavar="WHAT", choices=what, help=" or ".join(what))
     check.add_argument("model", metavar="MODEL", nargs="?", help="of expressiveness: a name of `edgewise list models`")
     check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
+    check.add_argument("--pairs", metavar="FILE", help="of expressiveness: your own pairs, in graph6, two lines a pair")
+    number(check, "--train", "STEPS", 0, 100_000, 0, "of expressiveness: train on each pair first")
+    number(check, "--relabellings", "N", 1, 10_000, 100, "of expressiveness: renumbered copies of each graph")
     add_options(add("store", "build, show or check a graph on disk, larger than memory", STORE))
     add("doctor", "show what is installed and what runs here", DOCTOR)
     return parser, made
@@ -305,7 +308,7 @@ def run(args: argparse.Namespace) -> Summary:
 
             if args.model is None:
                 raise ConfigError("check expressiveness needs a MODEL; `edgewise list models` names them")
-            return check(args.model, args.options)
+            return check(args.model, args.options, args.pairs, args.train, args.relabellings)
         case _:
             from edgewise.apps.command.planning import plan
 

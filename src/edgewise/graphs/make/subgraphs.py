@@ -1,0 +1,146 @@
+"""Copies of a graph with marked nodes: what networks read that see more than 1-WL does."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import forms as lowering
+from edgewise.graphs.checks import whole_number
+from edgewise.graphs.derived import cached
+from edgewise.graphs.graph import Graph
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Many copies of parts of a graph, side by side.
+
+    Args:
+        graph: Their disjoint union, a batch of which each copy is a member.
+        nodes: For each node of the union, the node of the graph that it is a copy of.
+        marks: For each node of the union, what it is in its copy, int64 [nodes of the union, marks].
+    """
+
+    graph: Graph
+    nodes: Tensor
+    marks: Tensor
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """All pairs (i, j) of nodes of one member of a batch: (0, 0), (0, 1), ..., (1, 0), ... member by member.
+
+    Args:
+        graph: The complete graph on each member's nodes, whose edges from j to i they are.
+        links: How many edges lead from j to i and from i to j, and whether they are one node: int64 [P, 3].
+        diagonal: The places of the pairs of a node with itself, [N].
+        squares: For each number of nodes that a member has, that number and the places of all such members' pairs.
+        back: From the places of all squares, one after the other, back to the order of the pairs.
+    """
+
+    graph: Graph
+    links: Tensor
+    diagonal: Tensor
+    squares: tuple[tuple[int, Tensor], ...]
+    back: Tensor
+
+
+@cached
+def pairs(graph: Graph) -> Pairs:
+    """All pairs of nodes of each member of a batch.
+
+    Errors      GraphError for a graph whose receivers are not its senders
+    Cost        O(Σ n²) time and memory, n the nodes of each member
+
+    >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
+    >>> pairs(Graph.batch([arrow, arrow])).graph.num_edges, pairs(arrow).links.tolist()
+    (8, [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    """
+    graph.require_square("pairs of nodes")
+    sizes, nodes = graph.sizes, graph.num_receivers
+    stops = sizes.cumsum(0).repeat_interleave(sizes)[:, None]
+    ranges = stops - sizes.repeat_interleave(sizes)[:, None], stops
+    every = Graph._of(nodes, nodes, device=graph.device, _ranges=ranges, sizes=sizes)
+    row = every.offsets[:-1] - ranges[0].flatten()  # (i, j) is pair number row[i] + j
+    links = torch.bincount(row[graph.receivers] + graph.senders, minlength=every.num_edges)
+    back = torch.bincount(row[graph.senders] + graph.receivers, minlength=every.num_edges)
+    same = every.receivers == every.senders
+    size = sizes.repeat_interleave(sizes.square())
+    squares = tuple((n, (size == n).nonzero().flatten()) for n in sizes.unique().tolist() if n)
+    order = torch.cat([places for _, places in squares]).argsort() if squares else size
+    return Pairs(every, torch.stack([links, back, same.long()], -1), same.nonzero().flatten(), squares, order)
+
+
+@cached
+def marked_copies(graph: Graph) -> Copies:
+    """A copy of each member for each of its nodes, in which that node is marked with 1 and the others with 0.
+
+    Shapes      a member of n nodes: n copies, in the order of the nodes that they mark; Σ n² nodes in all
+    Errors      GraphError for a graph whose receivers are not its senders
+
+    >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
+    >>> copies = marked_copies(arrow)
+    >>> copies.graph, copies.nodes.tolist(), copies.marks.flatten().tolist()
+    (Graph(4 receivers, 4 senders, 2 edges), [0, 1, 0, 1], [1, 0, 0, 1])
+    """
+    both = pairs(graph).graph
+    root, node = both.receivers, both.senders
+    return Copies(_induced(graph, root, node, graph.num_receivers), node, (root == node).long()[:, None])
+
+
+@cached
+def rooted_copies(graph: Graph, hops: int) -> Copies:
+    """For each edge from j to i, the nodes within some hops of i and their edges, in which i and j are marked.
+
+    Symbols     hops = the farthest node of a copy, counted along edges from i to what it listens to
+    Shapes      copies in the order of the graph's edges; marks = the distance from i, and 1 for j
+    Errors      GraphError for a graph whose receivers are not its senders
+    Edge cases  parallel edges have a copy each
+    Cost        O(Σ_i d_i · (nodes and edges within `hops` of i))
+
+    >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+    >>> copies = rooted_copies(path, 1)
+    >>> copies.graph.sizes.tolist(), copies.nodes.tolist()
+    ([2, 3, 3, 2], [0, 1, 0, 1, 2, 0, 1, 2, 1, 2])
+    >>> copies.marks[:2].tolist()  # the edge from 1 to 0: node 0 is the root, node 1 the neighbour
+    [[0, 0], [1, 1]]
+    """
+    graph.require_square("copies around a root")
+    n = graph.num_receivers
+    key = torch.arange(n, device=graph.device) * (n + 1)  # root · n + node
+    distance = torch.zeros_like(key)
+    for hop in range(1, whole_number(hops, "hops", least=1) + 1):
+        _, senders = _listened_to(graph, key % n)
+        found = torch.cat([key, key.repeat_interleave(graph.in_degrees()[key % n]) // n * n + senders]).unique()
+        far = torch.full_like(found, hop)
+        far[torch.searchsorted(found, key)] = distance
+        key, distance = found, far
+    sizes = lowering.counts(key // n, n)
+    place = lowering.offsets_of(sizes)
+    root, neighbor = graph.receivers, graph.senders
+    rows = lowering.senders_of(place[root, None], place[root + 1, None])  # of each edge, the nodes around its root
+    copy = torch.arange(len(root), device=graph.device).repeat_interleave(sizes[root])
+    node = key[rows] % n
+    marks = torch.stack([distance[rows], (node == neighbor[copy]).long()], -1)
+    return Copies(_induced(graph, copy, node, len(root)), node, marks)
+
+
+def _induced(graph: Graph, copy: Tensor, node: Tensor, copies: int) -> Graph:
+    """The disjoint union of induced subgraphs: `copy` ascends, and of one copy so do the nodes."""
+    n = max(graph.num_receivers, 1)
+    edges, senders = _listened_to(graph, node)
+    wanted, key = copy[edges] * n + senders, copy * n + node
+    place = torch.searchsorted(key, wanted).clamp(max=max(len(key) - 1, 0))
+    inside = key[place] == wanted
+    receivers, senders = edges[inside], place[inside]
+    offsets = lowering.offsets_of(lowering.counts(receivers, len(node)))
+    forms: dict[str, Any] = {"offsets": offsets, "senders": senders, "sizes": lowering.counts(copy, copies)}
+    return Graph._of(len(node), len(node), device=graph.device, **forms)
+
+
+def _listened_to(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Of some nodes the edges, each as the place of its receiver among `nodes` and its sender."""
+    starts, stops = graph.offsets[nodes], graph.offsets[nodes + 1]
+    place = torch.arange(len(nodes), device=graph.device).repeat_interleave(stops - starts)
+    return place, graph.senders[lowering.senders_of(starts[:, None], stops[:, None])]

@@ -1,0 +1,1 @@
+"""Graphs that are hard to tell apart."""

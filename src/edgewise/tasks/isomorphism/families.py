@@ -1,0 +1,248 @@
+"""Families of graphs that are hard to tell apart: from those that 1-WL splits to those that 2-WL cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import DataError
+from edgewise.files import decode, read_bytes
+from edgewise.graphs import Graph
+from edgewise.graphs.make.lifts import cai_furer_immerman, random_lift
+from edgewise.graphs.make.regular import biplanes, chang, circulant, quadrangles, rook, shrikhande, strongly_regular_25
+from edgewise.graphs.refinement import refinement_classes
+
+NODES = 41
+SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
+DRAWN = 10  # graphs of a random family
+MAX_BYTES, MAX_NODES, MAX_PAIRS = 1 << 22, 256, 1000  # of a file of pairs: 2-WL takes O(N³) time a round
+
+
+@dataclass(frozen=True)
+class Family:
+    """Graphs of which no two that are compared are isomorphic.
+
+    Args:
+        name: What they are.
+        graphs: The graphs.
+        colors: Of each graph the colours of its nodes, int64 [N]; none where all nodes are alike.
+        compared: The pairs that are compared; None: all.
+    """
+
+    name: str
+    graphs: tuple[Graph, ...]
+    colors: tuple[Tensor, ...] = ()
+    compared: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs that are compared, as numbers of graphs."""
+        return list(combinations(range(len(self.graphs)), 2) if self.compared is None else self.compared)
+
+    def features(self, number: int) -> Tensor:
+        """The features of a graph's nodes: 1 + their colour, float64 [N, 1]."""
+        ones = torch.ones(self.graphs[number].num_receivers, 1, dtype=torch.float64)
+        return ones + self.colors[number][:, None] if self.colors else ones
+
+
+def multisets() -> Family:
+    """What two centres listen to, four nodes of either of two colours in all, shared out between them in all ways.
+
+    What a sum, a mean and a maximum over neighbours tell apart differs most here; what a readout of all nodes sees, the
+    number of nodes of each colour, is the same in all.
+
+    Reference   Xu et al., "How powerful are graph neural networks?", 2019, §5
+
+    Example
+        >>> len(multisets().graphs)
+        12
+    """
+    shares = [(i, j) for i, j in product(range(5), repeat=2) if (0, 0) < (i, j) <= (4 - i, 4 - j)]
+    colors = torch.tensor([0] * 2 + [1] * 4 + [2] * 4)
+    graphs = []
+    for share in shares:
+        centres = torch.tensor([int(number >= first) for first in share for number in range(4)])
+        graphs.append(Graph.from_edge_index(torch.stack([torch.arange(2, 10), centres]), 10))
+    return Family("multisets of Xu et al.", tuple(graphs), (colors,) * len(graphs))
+
+
+def trees() -> Family:
+    """Random trees of 12 nodes, uniformly drawn by their Prüfer sequences."""
+    return Family("random trees", _distinct(map(_tree, _generators()), 1))
+
+
+def random_graphs() -> Family:
+    """Random graphs of 12 nodes and 20 edges."""
+    return Family("random graphs", _distinct((_random(12, 20, generator) for generator in _generators()), 1))
+
+
+def hexagon() -> Family:
+    """A ring of six nodes, and two of three."""
+    return Family("hexagon, two triangles", (circulant(6, [1]), _union(circulant(3, [1]), circulant(3, [1]))))
+
+
+def decalin() -> Family:
+    """Two molecules of ten carbon atoms: two rings of six with a common bond, two rings of five with one between."""
+    ring, five = circulant(10, [1]), circulant(5, [1])
+    return Family("decalin, bicyclopentyl", (_linked(ring, 0, 5), _linked(_union(five, five), 0, 5)))
+
+
+def skip_links() -> Family:
+    """Circular skip links: rings of 41 nodes with chords, ten kinds."""
+    return Family("circular skip links", tuple(circulant(NODES, (1, skip)) for skip in SKIPS))
+
+
+def regular() -> Family:
+    """Random graphs of 12 nodes with 3 neighbours each."""
+    return Family("random cubic", _distinct((_cubic(12, generator) for generator in _generators()), 2))
+
+
+def lifts() -> Family:
+    """Random double covers of one random graph of 8 nodes and 12 edges: an extension of it that 1-WL cannot see."""
+    base = _random(8, 12, torch.Generator().manual_seed(0))
+    return Family("lifts of one graph", _distinct((random_lift(base, generator) for generator in _generators()), 2))
+
+
+def cfi_2() -> Family:
+    """Cai-Fürer-Immerman pairs over bases of treewidth 2: 1-WL cannot tell them apart, 2-WL can."""
+    fan = [(i, i + 1) for i in range(3)] + [(4, i) for i in range(4)]
+    cactus = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 2), (4, 5), (5, 6), (6, 4)]
+    bipartite = list(product(range(2), range(2, 5)))
+    bases = [_given(fan), _given(cactus), _given(bipartite), circulant(5, [1]), *map(_ladder, (2, 3, 4, 5, 6))]
+    return _twisted("CFI, treewidth 2", bases)
+
+
+def cfi_3() -> Family:
+    """Cai-Fürer-Immerman pairs over bases of treewidth 3, K4 and K33 among them: 2-WL cannot tell them apart."""
+    wheel = [(i, (i + 1) % 4) for i in range(4)] + [(4, i) for i in range(4)]
+    prism = [(i, (i + 1) % 3) for i in range(3)] + [(i + 3, (i + 1) % 3 + 3) for i in range(3)]
+    prism += [(i, i + 3) for i in range(3)]
+    bases = [_given(list(combinations(range(4), 2))), _given(wheel), _given(prism)]
+    return _twisted("CFI, treewidth 3", [*bases, _given(list(product(range(3), range(3, 6))))])
+
+
+def cfi_4() -> Family:
+    """Cai-Fürer-Immerman pairs over bases of treewidth 4: a Möbius ladder of 8 nodes, K5 and Petersen's graph."""
+    mobius = [(i, (i + 1) % 8) for i in range(8)] + [(i, i + 4) for i in range(4)]
+    petersen = [(i, (i + 1) % 5) for i in range(5)] + [(i, i + 5) for i in range(5)]
+    petersen += [(i + 5, (i + 2) % 5 + 5) for i in range(5)]
+    return _twisted("CFI, treewidth 4", [_given(mobius), _given(list(combinations(range(5), 2))), _given(petersen)])
+
+
+FAMILIES: dict[str, Callable[[], Family]] = {
+    "multisets": multisets,
+    "trees": trees,
+    "random": random_graphs,
+    "hexagon": hexagon,
+    "decalin": decalin,
+    "skip-links": skip_links,
+    "regular": regular,
+    "lifts": lifts,
+    "cfi-2": cfi_2,
+    "shrikhande": lambda: Family("rook's 4 × 4, Shrikhande", (rook(4), shrikhande())),
+    "sr251256": lambda: Family("sr251256", strongly_regular_25()),
+    "chang": lambda: Family("triangular, Chang", chang()),
+    "biplanes": lambda: Family("distance-regular", biplanes()),
+    "quadrangles": lambda: Family("4-vertex condition", quadrangles()),
+    "cfi-3": cfi_3,
+    "cfi-4": cfi_4,
+}
+"""From families that 1-WL splits, over those that only 2-WL does, to those that neither does."""
+
+
+def read_pairs(path: Path) -> Family:
+    """The pairs of a file in graph6, two lines a pair: lines 1 and 2, lines 3 and 4, and so on.
+
+    Errors      DataError that names the file and the line: not graph6, an odd number of graphs, a graph of more than
+                MAX_NODES nodes, more than MAX_PAIRS pairs, a file of more than MAX_BYTES
+    Edge cases  blank lines do not count
+    """
+    graphs = []
+    for number, line in enumerate(decode(path, read_bytes(path, MAX_BYTES)).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            graphs.append(Graph.from_graph6(line))
+        except DataError as error:
+            raise DataError(f"{path}, line {number}: {error}") from error
+        if graphs[-1].num_receivers > MAX_NODES:
+            nodes = graphs[-1].num_receivers
+            raise DataError(f"{path}, line {number}: a graph of {nodes} nodes; at most {MAX_NODES} can be compared")
+        if len(graphs) > 2 * MAX_PAIRS:
+            raise DataError(f"{path}, line {number}: more than {MAX_PAIRS} pairs")
+    if not graphs or len(graphs) % 2:
+        raise DataError(f"{path}: {len(graphs)} graphs, where each pair needs two lines of graph6")
+    numbers = range(0, len(graphs), 2)
+    return Family(path.name, tuple(graphs), compared=tuple((number, number + 1) for number in numbers))
+
+
+def _twisted(name: str, bases: list[Graph]) -> Family:
+    graphs = tuple(cai_furer_immerman(base, twisted) for base in bases for twisted in (False, True))
+    return Family(name, graphs, compared=tuple((2 * number, 2 * number + 1) for number in range(len(bases))))
+
+
+def _generators() -> Iterator[torch.Generator]:
+    return (torch.Generator().manual_seed(seed) for seed in range(3 * DRAWN))
+
+
+def _distinct(drawn: Iterator[Graph], order: int) -> tuple[Graph, ...]:
+    """The first of each class of the Weisfeiler-Lehman test of that order, DRAWN of them."""
+    graphs = list(drawn)
+    classes = refinement_classes(graphs, order).tolist()
+    firsts = [graph for number, graph in enumerate(graphs) if classes.index(classes[number]) == number]
+    return tuple(firsts[:DRAWN])
+
+
+def _tree(generator: torch.Generator) -> Graph:
+    nodes = 12
+    sequence = torch.randint(nodes, (nodes - 2,), generator=generator).tolist()
+    degree = [1 + sequence.count(node) for node in range(nodes)]
+    edges: list[tuple[int, ...]] = []
+    for node in sequence:
+        leaf = degree.index(1)
+        edges.append((leaf, node))
+        degree[leaf] -= 1
+        degree[node] -= 1
+    edges.append(tuple(node for node in range(nodes) if degree[node] == 1))
+    return _given(edges)
+
+
+def _random(nodes: int, edges: int, generator: torch.Generator) -> Graph:
+    pairs = torch.combinations(torch.arange(nodes))
+    return _given(pairs[torch.randperm(len(pairs), generator=generator)[:edges]].tolist(), nodes)
+
+
+def _cubic(nodes: int, generator: torch.Generator) -> Graph:
+    """Ends of edges matched at random until no edge is a loop or parallel to another."""
+    while True:
+        ends = torch.arange(nodes).repeat(3)[torch.randperm(3 * nodes, generator=generator)].view(2, -1)
+        graph = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), nodes)
+        if not graph.has_duplicates and not graph.has_self_loops:
+            return graph
+
+
+def _ladder(rungs: int) -> Graph:
+    sides = [(2 * i + side, 2 * i + 2 + side) for i in range(rungs - 1) for side in range(2)]
+    return _given(sides + [(2 * i, 2 * i + 1) for i in range(rungs)])
+
+
+def _given(edges: Sequence[Sequence[int]], nodes: int | None = None) -> Graph:
+    ends = torch.tensor(edges).T
+    return Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), int(ends.max()) + 1 if nodes is None else nodes)
+
+
+def _union(first: Graph, second: Graph) -> Graph:
+    """Both side by side, as one graph."""
+    both = Graph.batch([first, second])
+    return Graph.from_edge_index(both.edge_index(), both.num_receivers)
+
+
+def _linked(graph: Graph, a: int, b: int) -> Graph:
+    return Graph.from_edge_index(
+        torch.cat([graph.edge_index(), torch.tensor([[a, b], [b, a]])], 1), graph.num_receivers
+    )

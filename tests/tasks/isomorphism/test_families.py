@@ -1,0 +1,96 @@
+import networkx
+import pytest
+
+from edgewise import DataError
+from edgewise.graphs.refinement import refinement_classes
+from edgewise.tasks.isomorphism import families
+from edgewise.tasks.isomorphism.families import FAMILIES, read_pairs
+
+TOLD = {
+    # pairs, told apart by 1-WL, by 2-WL
+    "multisets": (66, 66, 66),
+    "trees": (45, 45, 45),
+    "random": (45, 45, 45),
+    "hexagon": (1, 0, 1),
+    "decalin": (1, 0, 1),
+    "skip-links": (45, 0, 45),
+    "regular": (45, 0, 45),
+    "lifts": (45, 0, 45),
+    "cfi-2": (9, 0, 9),
+    "shrikhande": (1, 0, 0),
+    "sr251256": (105, 0, 0),
+    "chang": (6, 0, 0),
+    "biplanes": (1, 0, 0),
+    "quadrangles": (1, 0, 0),
+    "cfi-3": (4, 0, 0),
+    "cfi-4": (3, 0, 0),
+}
+
+
+def test_every_family_is_counted():
+    assert set(TOLD) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_weisfeiler_and_leman_tell_apart(name):
+    family = FAMILIES[name]()
+    told = []
+    for order in (1, 2):
+        classes = refinement_classes(family.graphs, order, family.colors or None)
+        told.append(sum(int(classes[a] != classes[b]) for a, b in family.pairs))
+    assert (len(family.pairs), *told) == TOLD[name]
+    assert all((graph.edge_index().flip(0).T.unsqueeze(1) == graph.edge_index().T).all(-1).any(1).all()
+               for graph in family.graphs if name != "multisets")  # fmt: skip
+
+
+def test_of_the_multisets_all_nodes_together_say_nothing():
+    family = FAMILIES["multisets"]()
+    assert all(colors.equal(family.colors[0]) for colors in family.colors)
+    assert {graph.num_edges for graph in family.graphs} == {8}
+    assert all(bool(graph.in_degrees()[:2].all()) for graph in family.graphs)
+
+
+def lines(*graphs):
+    return b"".join(networkx.to_graph6_bytes(graph, header=False) for graph in graphs)
+
+
+def test_pairs_are_two_lines_each(tmp_path):
+    path = tmp_path / "pairs.g6"
+    rings = [networkx.cycle_graph(n) for n in (3, 4, 5, 6)]
+    path.write_bytes(b">>graph6<<" + lines(*rings[:2]) + b"\n" + lines(*rings[2:]))
+    family = read_pairs(path)
+    assert (family.name, family.pairs) == ("pairs.g6", [(0, 1), (2, 3)])
+    assert [graph.in_degrees().tolist() for graph in family.graphs] == [[2] * n for n in (3, 4, 5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 graphs, where each pair needs two lines"),
+        (lines(networkx.path_graph(3)), "1 graphs, where each pair needs two lines"),
+        (lines(networkx.path_graph(3)) + b"Bw!\n", "line 2: 'Bw!' is no graph6: its characters are"),
+        (b"Dhcx\n", "line 1: 'Dhcx' is no graph6: it has 4 characters, and should have 3"),
+        (b"B~\n", "line 1: 'B~' is no graph6: bits are set behind"),
+        (lines(networkx.empty_graph(257)), "line 1: a graph of 257 nodes; at most 256"),
+        (b"\xff\xfe\n", "UTF-8"),
+    ],
+)
+def test_a_file_that_holds_no_pairs_is_refused(tmp_path, content, message):
+    path = tmp_path / "pairs.g6"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"pairs\.g6") as refused:
+        read_pairs(path)
+    assert message in str(refused.value)
+
+
+def test_too_long_a_file_and_a_missing_one_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "pairs.g6"
+    path.write_bytes(b"@\n" * 6)
+    monkeypatch.setattr(families, "MAX_PAIRS", 2)
+    with pytest.raises(DataError, match="line 5: more than 2 pairs"):
+        read_pairs(path)
+    monkeypatch.setattr(families, "MAX_BYTES", 10)
+    with pytest.raises(DataError, match="longer than the 10 bytes"):
+        read_pairs(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_pairs(tmp_path / "none.g6")
