@@ -103,6 +103,7 @@ def header(length: int, written: int) -> bytes:
 QUICK: dict[str, tuple[str, Callable[[], bytes]]] = {
     "slide: 90,000 microns per pixel": ("slide", lambda: pyramid(1024, 1024, 9e4)),
     "slide: 0.01 microns per pixel": ("slide", lambda: pyramid(4096, 4096, 0.01)),
+    "slide: tiles of a pixel": ("slide", lambda: pyramid(256, 256, 31.0)),
     "slide: more tiles than pixels": ("slide", lambda: pyramid(256, 256, 99.0)),
     "slide: four gigapixels, most absent": ("slide", lambda: pyramid(256, 256, 0.5).replace(
         struct.pack("<HHIHH", 256, 4, 1, 256, 0), struct.pack("<HHII", 256, 4, 1, 1 << 31))),

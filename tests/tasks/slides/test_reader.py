@@ -127,6 +127,12 @@ def test_a_slide_without_tissue_or_resolution_is_refused(tmp_path):
     with pytest.raises(DataError, match="neither its microns per pixel"):
         reader.microns(type("S", (), {"properties": {}}), tmp_path)
     assert reader.microns(type("S", (), {"properties": {"openslide.objective-power": "20"}}), tmp_path) == 0.5
+    for x, y in [("4e5", "0.013"), ("0.5", "nan"), ("inf", "inf"), ("0.5", "-0.5"), ("0.2", "0.5")]:
+        with pytest.raises(DataError, match=r"pixels of .* by .* microns cannot be right"):
+            reader.microns(type("S", (), {"properties": {"openslide.mpp-x": x, "openslide.mpp-y": y}}), tmp_path)
+    write_pyramid(tmp_path / "coarse.tiff", [Level(256, 256, encoded(glass), 1)], 33.0)
+    with pytest.raises(DataError, match=r"32 pixels of 1.0 microns are 0.97 of its own: take larger tiles"):
+        lay_out(tmp_path / "coarse.tiff", Tiling(workers=0))
 
 
 @pytest.mark.parametrize("options", [{"mpp": 0.0}, {"size": 4}, {"tissue": 1.5}, {"workers": -1}])

@@ -89,6 +89,9 @@ def _by_block(
     try:
         slide = _opened(str(path), os.getpid())
         side = tiling.size * tiling.mpp / microns(slide, path)
+        if side < 1:
+            size = f"{tiling.size} pixels of {tiling.mpp} microns are {side:.3g} of its own"
+            raise DataError(f"{path}: {size}: take larger tiles, or more microns per pixel")
         width, height = slide.dimensions
         columns, rows = (max(1, int(extent / side + 1e-6)) for extent in (width, height))
         if rows * columns > MAX_TILES:
@@ -156,14 +159,14 @@ def microns(slide: Any, path: Path) -> float:
     said = slide.properties
     try:
         if "openslide.mpp-x" in said and "openslide.mpp-y" in said:
-            value = (float(said["openslide.mpp-x"]) * float(said["openslide.mpp-y"])) ** 0.5
+            x, y = float(said["openslide.mpp-x"]), float(said["openslide.mpp-y"])
         else:
-            value = 10 / float(said["openslide.objective-power"])
+            x = y = 10 / float(said["openslide.objective-power"])
     except (KeyError, ValueError, ZeroDivisionError):
         raise DataError(f"{path}: it says neither its microns per pixel nor its objective's power") from None
-    if not 1e-3 < value < 1e5:
-        raise DataError(f"{path}: {value} microns per pixel cannot be right")
-    return value
+    if not 1e-3 < x < 1e5 or not x / 2 <= y <= 2 * x:
+        raise DataError(f"{path}: pixels of {x:g} by {y:g} microns cannot be right")
+    return (x * y) ** 0.5
 
 
 def in_parallel(function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], workers: int) -> Iterator[T]:
