@@ -199,6 +199,9 @@ FAMILIES: dict[str, Family] = {
         pairs,
     ),
     "vit": Family(partial(transformer, IMAGES, readout="class"), images),
+    "vit, batch norm": Family(
+        partial(transformer, IMAGES, readout="max", block=Choice("pre-norm", {"norm": "batch"})), images
+    ),
     "swin": Family(lambda: Swin(SwinSettings(width=8, window=2), IMAGES), images),
     "performer": Family(
         partial(transformer, TOKENS, attention="performer", positions="sinusoidal"), partial(text, pattern=causal)

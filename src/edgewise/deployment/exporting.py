@@ -16,11 +16,10 @@ from torch.export import ExportedProgram
 
 from edgewise.deployment.files import readme_of, save_onnx, save_pt2, script_of
 from edgewise.deployment.interface import AXES, Exportable
-from edgewise.deployment.program import exporting, program_of
+from edgewise.deployment.program import evaluating, program_of, standard
 from edgewise.errors import EdgewiseError, ExportError
 from edgewise.files import whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
-from edgewise.kernels import use_backend
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 
 FORMATS = {"onnx": save_onnx, "pt2": save_pt2}
@@ -46,7 +45,7 @@ class Exported:
 
     def call(self, graph: Any, *tensors: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The inputs and outputs by name of another call model(graph, *tensors), which the model itself computes."""
-        with exporting(self.exportable), use_backend(None):
+        with evaluating(self.exportable):
             given = self.exportable.inputs(graph, *tensors)
             return given, self.exportable.named(self.exportable.model(graph, *tensors))
 
@@ -118,10 +117,10 @@ def export(
     if any(tensor.device.type != "cpu" for tensor in (*given.values(), *model.state_dict().values())):
         raise ExportError("a model is exported on the CPU: move it and the example there")
     try:
-        with exporting(wrapped):
-            with use_backend(None):
-                expected = wrapped.named(model(graph, *tensors))
-            model(graph, *tensors)  # what is computed once for all graphs is computed here, and not in the program
+        with evaluating(wrapped):
+            expected = wrapped.named(model(graph, *tensors))
+            with standard():
+                model(graph, *tensors)  # what is computed once for all graphs is computed here, not in the program
         program = program_of(wrapped, given)
         found = program.module()(**given)
     except EdgewiseError as error:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from edgewise.deployment.program import quietly
 from edgewise.errors import ExportError, installing
 
 OPSET = 23  # the first with the operator Attention
@@ -83,7 +81,7 @@ def save_onnx(program: ExportedProgram, out: Path, outputs: Sequence[str], about
     except ImportError as error:
         raise ExportError(f"writing ONNX needs onnx and onnxscript: {installing('export')}") from error
     sums: Any = {torch.ops.aten.index_add.default: _index_add}
-    with _quietly():
+    with quietly():
         made = torch.onnx.export(
             program, dynamo=True, opset_version=OPSET, verbose=False, custom_translation_table=sums
         )
@@ -130,22 +128,6 @@ def _name_axes(graph: Any, inputs: Mapping[str, Sequence[str | int]]) -> None:
         for axis, symbol in enumerate(value.shape or ()):
             if str(symbol) in letters:
                 value.shape[axis] = letters[str(symbol)]
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what the exporter says of packages and types that concern other models."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def script_of(to: str, name: str) -> str:

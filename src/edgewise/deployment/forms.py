@@ -140,7 +140,7 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
 
 def _refused(what: str) -> Callable[..., Any]:
     def refuse(*_: object) -> Any:
-        raise ExportError(f"{what} is computed by a solver that is no standard operator")
+        raise ExportError(f"{what} has no form in standard operators")
 
     return refuse
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -28,7 +30,7 @@ def program_of(model: Exportable, given: dict[str, Tensor]) -> ExportedProgram:
     """
     inputs, dynamic = model.traced(given)
     module: nn.Module = model
-    with exporting(model):
+    with evaluating(model), standard(), quietly():
         if any(getattr(part, "differentiates", False) for part in model.modules()):
             module = _Differentiated(model, tuple(inputs), _gradients_spelt_out(model, inputs))
         program = torch.export.export(module, (), inputs, dynamic_shapes=dynamic, strict=False)
@@ -40,16 +42,36 @@ def program_of(model: Exportable, given: dict[str, Tensor]) -> ExportedProgram:
 
 
 @contextmanager
-def exporting(model: nn.Module) -> Iterator[None]:
-    """A model in evaluation mode, whose verbs run by standard operators; what it refuses is an ExportError."""
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A model in evaluation mode, without gradients; its parts are left in the modes that they had."""
     training = [part for part in model.modules() if part.training]
     model.eval()
     try:
-        with use_backend(portable.BACKEND), chosen_by(_Standard()), torch.no_grad():
+        with torch.no_grad():
             yield
     finally:
         for part in training:
             part.training = True
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the warnings and logs of PyTorch's exporters, which concern other models or repeat an error at length."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+@contextmanager
+def standard() -> Iterator[None]:
+    """The verbs by standard operators, and graphs that content chooses, too."""
+    with use_backend(portable.BACKEND), chosen_by(_Standard()):
+        yield
 
 
 class _Standard:

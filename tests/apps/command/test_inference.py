@@ -100,3 +100,11 @@ def test_a_predictions_drawings_are_written_into_the_run(tmp_path: Path) -> None
     assert written(Output({}, {"heat map": drawing}), tmp_path) == {"heat map": str(path)}
     assert path.read_text(encoding="utf-8").startswith("<?xml")
     assert written(Output({}, {}), tmp_path) == {}
+
+
+def test_predict_writes_a_table_for_a_file(trained, capsys) -> None:
+    Path("nodes.txt").write_text("0\n33\n5\n", encoding="utf-8")
+    told = answer(["predict", str(trained("karate")), "nodes.txt", "--out", "table.csv"], capsys)
+    assert told["rows"] == 3 and Path("table.csv").read_text(encoding="utf-8").count("\n") == 4
+    assert main(["predict", str(trained("karate")), "nodes.txt", "--column", "node"]) == 2
+    assert "--column is of a file of inputs: give --out" in capsys.readouterr().err

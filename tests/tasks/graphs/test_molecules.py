@@ -9,6 +9,7 @@ import torch
 
 from edgewise import Graph
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
+from edgewise.models import GNN, GNNSettings
 from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, standardised
 from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings, load_run, train
@@ -227,3 +228,24 @@ def test_an_explanation_is_drawn_as_chemists_draw_the_molecule(tmp_path) -> None
         assert nodes.tolist() == [1, 2, 3] and list(names) == ["C", "C", "O"] and places.shape == (3, 2)
         double = [{i, j} == {1, 2} for i, j in zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True)]
         assert orders.tolist() == [2 if both else 1 for both in double]
+
+
+@pytest.mark.parametrize("options", [{}, {"bonds": True}, {"crippen": True}])
+def test_any_molecule_is_predicted_by_its_smiles(options: dict[str, bool], tmp_path: Path) -> None:
+    task = molecules(file="mine.csv", value="melts", folder=write(tmp_path, LINES), **options)
+    layer = "gine" if "bonds" in options else "gin"
+    model = GNN(GNNSettings(layer, width=4, readout="sum"), task.signature)
+    names = [task.graphs.names[number] for number in task.splits["test"].tolist()[:2]]
+    of_data = task.predictions(model, None, ["test:0", "test:1"], "cpu")
+    of_smiles = task.predictions(model, None, [names[0], f" {names[1]} ", "c1ccccc1"], "cpu")
+    for one, other in zip(of_data, of_smiles, strict=False):
+        assert other["value"] == pytest.approx(one["value"], rel=1e-5)
+        assert (other["name"], other["measured"]) == (one["name"], None)
+    with pytest.raises(DataError, match="not a molecule in SMILES: 'c1'"):
+        task.predict(model, None, "c1", "cpu")
+
+
+def test_descriptors_of_whole_molecules_are_known_of_the_data_alone(tmp_path: Path) -> None:
+    task = molecules(file="mine.csv", value="melts", folder=write(tmp_path, LINES), whole=True)
+    with pytest.raises(DataError, match="give one as in 'test:7'"):
+        task.predictions(torch.nn.Identity(), None, ["CCO"], "cpu")

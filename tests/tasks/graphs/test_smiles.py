@@ -102,3 +102,14 @@ def test_options_that_do_not_fit_are_refused(options, error, message, tmp_path):
 def test_what_is_no_molecule_is_refused_by_its_line(tmp_path):
     with pytest.raises(DataError, match=r"mine\.csv: line 4: not a molecule in SMILES: 'C1CC'"):
         masked_smiles(**_write(tmp_path, [*LINES[:2], "x,C1CC,2.0", *LINES[2:]]))
+
+
+def test_any_molecule_is_predicted_by_its_smiles_in_whatever_spelling(tmp_path):
+    task = smiles(**_write(tmp_path))
+    model = BERT(BERTSettings(width=8, depth=1, heads=2, readout="first"), task.signature)
+    known = task.predict(model, None, "valid:0", "cpu")
+    one, other = task.predictions(model, None, [known["name"][::-1], "C1CC1"], "cpu")
+    assert one["value"] == pytest.approx(known["value"], rel=1e-5) and one["measured"] is None
+    assert (one["name"], other["name"]) == (known["name"], "C1CC1")
+    with pytest.raises(DataError, match="not a molecule in SMILES"):
+        task.predict(model, None, "melts", "cpu")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from edgewise import deployment, training
 from edgewise.apps.numbers import shown
@@ -47,6 +49,16 @@ def generate(run: str, sampling: Sampling, accept: bool = False) -> dict[str, An
     seconds, drawings = time.perf_counter() - started, written(output, Path(run))
     print("\n".join([output.text, *drawings.values()]))
     return {"run": run, "seconds": seconds} | output.values | drawings
+
+
+def predict_all(run: str, file: str, out: str, column: str | None, accept: bool = False) -> dict[str, Any]:
+    """Write a table of what a run's best weights predict for all inputs of a file, with a progress bar."""
+    trained, started = deployment.load(run, accept=accept), time.perf_counter()
+    with tqdm(unit=" rows", dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
+        rows = deployment.predict_file(trained, file, out, column, done=bar.update)
+    seconds = time.perf_counter() - started
+    print(f"{out}: {rows:,} predictions in {seconds:.1f} s")
+    return {"table": out, "rows": rows, "seconds": seconds}
 
 
 def export(run: str, to: str, out: str | None, accept: bool = False) -> dict[str, Any]:

@@ -124,6 +124,8 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     predict.add_argument(
         "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
     )
+    predict.add_argument("--out", metavar="TABLE", help="INPUT is a file of inputs: write a .csv or .parquet for all")
+    predict.add_argument("--column", metavar="NAME", help="the column of INPUT (default: input, or the only one)")
     explanation = add("explain", "show why a run predicts what it predicts, on one page", EXPLAIN)
     explanation.add_argument("run", metavar="RUN", help="a run folder")
     explanation.add_argument("input", metavar="INPUT", help="an input, as `edgewise predict` reads it")
@@ -265,8 +267,12 @@ def run(args: argparse.Namespace) -> Summary:
 
             return evaluate(args.run, args.accept)
         case "predict":
-            from edgewise.apps.command.inference import predict
+            from edgewise.apps.command.inference import predict, predict_all
 
+            if args.out is not None:
+                return predict_all(args.run, args.input, args.out, args.column, args.accept)
+            if args.column is not None:
+                raise ConfigError("--column is of a file of inputs: give --out for the table of predictions")
             return predict(args.run, args.input, args.accept)
         case "generate":
             from edgewise.apps.command.inference import generate

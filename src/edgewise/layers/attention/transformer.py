@@ -35,9 +35,9 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.flatten(0, -2)
-        if len(rows) == 0:
+        if rows.shape[0] == 0:
             return x
-        if len(rows) == 1 and self.training:
+        if rows.shape[0] == 1 and self.training:
             raise ShapeError("batch normalisation cannot train on a single node: it has no variance")
         return super().forward(rows).view(x.shape)
 

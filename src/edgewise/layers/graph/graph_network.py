@@ -143,8 +143,9 @@ class GraphNetwork(nn.Module):
 
 def spread(graph: Graph, u: Tensor) -> Tensor:
     """The row of each graph of a batch at every one of its nodes: [*, G, U] -> [*, N, U]."""
-    if u.ndim < 2 or u.shape[-2] != len(graph.sizes):
-        raise ShapeError(f"u is {list(u.shape)}, but must be [*, G, U], one row for each of {len(graph.sizes)} graphs")
+    if u.ndim < 2 or u.shape[-2] != graph.sizes.shape[0]:
+        graphs = graph.sizes.shape[0]
+        raise ShapeError(f"u is {list(u.shape)}, but must be [*, G, U], one row for each of {graphs} graphs")
     return aggregate(graph.membership().transpose()[0], u)
 
 

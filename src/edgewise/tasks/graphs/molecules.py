@@ -23,8 +23,8 @@ from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
+from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
+from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 
 T = TypeVar("T")
 MAX_BYTES = 1 << 26
@@ -205,11 +205,25 @@ def molecules(
     u = standardised(torch.stack(read_each(path, texts, _descriptors)), splits["train"]) if whole else None
     known = torch.cat(e) if bonds else None
     graphs = Graphs(members, torch.cat(x), torch.tensor(values), splits, names=tuple(texts), e=known, u=u)
-    return Molecules(path.stem, graphs)
+    return Molecules(path.stem, graphs, crippen)
 
 
 class Molecules(GraphRegression):
-    """A value of each molecule; the graphs' names are SMILES."""
+    """A value of each molecule; the graphs' names are SMILES, and a prediction is for one of the data or any SMILES."""
+
+    def __init__(self, name: str, graphs: Graphs, crippen: bool = False) -> None:
+        super().__init__(name, graphs)
+        self.crippen = crippen
+
+    def member(self, request: str, pattern: Pattern) -> Member:
+        """A molecule of the data, as "test:7", or one by its SMILES."""
+        if EXAMPLE.fullmatch(request.strip()):
+            return super().member(request, pattern)
+        if self.graphs.u is not None:
+            raise DataError(f"{self.name}: descriptors of molecules are scaled by the data: give one as in 'test:7'")
+        graph, x, e = _molecule(request.strip(), self.crippen)
+        laid = graph if given(pattern) else lay(pattern, graph.num_receivers)
+        return Member(laid, x, None if self.graphs.e is None else e, None, None, {"name": request.strip()})
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The value of a molecule, whose atoms and bonds are drawn as chemists draw them."""

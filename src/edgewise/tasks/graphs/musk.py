@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import read_bytes, reading
@@ -17,7 +16,7 @@ from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import FOLDS, Splits, dealt
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.matlab import read_matlab
-from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 
 FILE = Remote(
     name="musk1.mat",
@@ -61,32 +60,19 @@ class BagClassification(GraphClassification):
         super().__init__(name, Graphs(members, x, bags.labels, splits, bags.classes, bags.names))
         self.contents = f"{len(members)} bags of instances"
 
-    @torch.no_grad()
-    def predictions(
-        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
-    ) -> list[dict[str, Any]]:
-        """Class probabilities of the bags of those names, for instance MUSK-188."""
-        bags = [self._bag(request) for request in requests]
-        outputs, targets = self._outputs(model, pattern, bags, device), self.graphs.targets[bags]
-        return [
-            self._described(bag) | self._named(output, target)
-            for bag, output, target in zip(bags, outputs, targets, strict=True)
-        ]
+    def member(self, request: str, pattern: Pattern) -> Member:
+        """The bag of that name, for instance MUSK-188."""
+        name, names = request.strip(), self.graphs.names
+        if name not in names:
+            raise DataError(f"no bag {name[:80]!r} in {self.name}: they are {', '.join(names)}")
+        bag = names.index(name)
+        split = next(split for split, part in self.graphs.splits.items() if bag in part.tolist())
+        known = {"bag": name, "instances": self.graphs.members[bag].num_receivers, "split": split}
+        return self.numbered(bag, pattern)._replace(known=known)
 
     def preprocessing(self) -> dict[str, Any]:
         mean, deviation = (part.tolist() for part in self.scale)
         return super().preprocessing() | {"x": "(x - mean) / deviation", "mean": mean, "deviation": deviation}
-
-    def _bag(self, request: str) -> int:
-        name, names = request.strip(), self.graphs.names
-        if name not in names:
-            raise DataError(f"no bag {name[:80]!r} in {self.name}: they are {', '.join(names)}")
-        return names.index(name)
-
-    def _described(self, bag: int) -> dict[str, Any]:
-        split = next(split for split, part in self.graphs.splits.items() if bag in part.tolist())
-        instances = self.graphs.members[bag].num_receivers
-        return {"bag": self.graphs.names[bag], "instances": instances, "split": split}
 
 
 def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool = False) -> BagClassification:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,17 @@ class Graphs:
     names: tuple[str, ...] = ()
     e: Tensor | None = None
     u: Tensor | None = None
+
+
+class Member(NamedTuple):
+    """One graph to predict for: as in `Graphs`, with one row u [1, U], and what is known of it; None: no target."""
+
+    graph: Graph
+    x: Tensor
+    e: Tensor | None
+    u: Tensor | None
+    target: Tensor | None
+    known: dict[str, Any]
 
 
 class GraphClassification(NumberedExamples, Classification):
@@ -141,20 +152,29 @@ class GraphClassification(NumberedExamples, Classification):
         self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
     ) -> list[dict[str, Any]]:
         """Those of several graphs, read side by side."""
-        numbers, names = [int(self.example(request)) for request in requests], self.graphs.names
-        outputs = self._outputs(model, pattern, numbers, device)
-        return [
-            {"graph": number} | ({"name": names[number]} if names else {}) | self._named(output, target)
-            for number, output, target in zip(numbers, outputs, self.graphs.targets[numbers], strict=True)
-        ]
+        read = [self.member(request, pattern) for request in requests]
+        e, u = (
+            None if read[0][part] is None else torch.cat([cast(Tensor, one[part]) for one in read]) for part in (2, 3)
+        )
+        members, zeros = tuple(one.graph for one in read), torch.zeros(len(read))
+        batch = DisjointBatch.of(members, torch.cat([one.x for one in read]), zeros, e, u).to(device)
+        outputs = batch.read(model.eval()(*batch.inputs)).cpu()
+        return [one.known | self._named(output, one.target) for one, output in zip(read, outputs, strict=True)]
 
-    def _outputs(self, model: nn.Module, pattern: Pattern, numbers: list[int], device: torch.device | str) -> Tensor:
-        batch = self.batch(torch.tensor(numbers), pattern).to(device)
-        return batch.read(model.eval()(*batch.inputs)).cpu()
+    def member(self, request: str, pattern: Pattern) -> Member:
+        """What a request names: a graph of the data, by a split and a number in it."""
+        return self.numbered(int(self.example(request)), pattern)
 
-    def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
+    def numbered(self, number: int, pattern: Pattern) -> Member:
+        """A graph of the data."""
+        graphs = self.graphs
+        known = {"graph": number} | ({"name": graphs.names[number]} if graphs.names else {})
+        e, u = None if self._e is None else self._e[number], None if graphs.u is None else graphs.u[number][None]
+        return Member(self.members(pattern)[number], self._x[number], e, u, graphs.targets[number], known)
+
+    def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:
         probabilities = class_probabilities(output, self.graphs.classes)
-        label = self.graphs.classes[int(target)]
+        label = None if target is None else self.graphs.classes[int(target)]
         return {"class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
 
 
@@ -201,5 +221,6 @@ class GraphRegression(GraphClassification):
     def preprocessing(self) -> dict[str, Any]:
         return {"value": "mean + deviation * y", "mean": self.mean, "deviation": self.deviation}
 
-    def _named(self, output: Tensor, target: Tensor) -> dict[str, Any]:
-        return {"value": self.mean + self.deviation * float(output[0]), "measured": float(target)}
+    def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:
+        measured = None if target is None else float(target)
+        return {"value": self.mean + self.deviation * float(output[0]), "measured": measured}

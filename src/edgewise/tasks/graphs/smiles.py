@@ -12,9 +12,9 @@ from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import DisjointBatch
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
-from edgewise.tasks.graphs.prediction import GraphRegression, Graphs
+from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
 from edgewise.tasks.text.tokenization import BEGIN, END, SPECIAL, CharacterTokenizer
 
@@ -65,6 +65,14 @@ class SmilesRegression(GraphRegression):
         super().__init__(name, graphs)
         self.respell = respell
         self.signature = Tokens(TOKENIZER.size, self.signature.outputs, length=length, whole_graph=True)
+
+    def member(self, request: str, pattern: Pattern) -> Member:
+        """A molecule of the data, as "test:7", or one by its SMILES, which is read in its canonical spelling."""
+        if EXAMPLE.fullmatch(request.strip()):
+            return super().member(request, pattern)
+        text = canonical(request.strip())
+        x = framed(self.name, TOKENIZER.encode([text])[0], self.signature.length or 0)
+        return Member(text_graph(pattern, len(x)), x, None, None, None, {"name": text})
 
     def preprocessing(self) -> dict[str, Any]:
         frame = {"begin": BEGIN, "end": END, "spelling": "canonical (RDKit)"}

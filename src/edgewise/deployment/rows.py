@@ -1,0 +1,174 @@
+"""Predictions for a file of inputs, written as they come: memory of a batch, whatever the file's length."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from edgewise.deployment.trained import Trained
+from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
+from edgewise.files import reading, whole
+from edgewise.tables.table import lines_of, pieces
+
+BATCH = 512  # rows that a model reads at once
+WRITERS = (".csv", ".parquet")
+Row = dict[str, Any]
+Write = Callable[[list[Row]], None]
+
+
+def predict_file(
+    trained: Trained,
+    file: Path | str,
+    out: Path | str,
+    column: str | None = None,
+    *,
+    batch: int = BATCH,
+    done: Callable[[int], object] = lambda rows: None,
+) -> int:
+    """Predict for each input of a file and write a table of the predictions; returns the number of rows.
+
+    A .csv or .parquet file has its inputs in a column (None: "input", or the only one), a .txt file one a line. The
+    table, .csv or .parquet, has the input and a column for each number or name of its prediction; it is written beside
+    `out` and gets its name at the end, so that there is a whole one or none.
+
+    Symbols     trained = `load` of a run; batch = rows that the model reads at once; done(rows) = called after each
+    Errors      DataError for a file or an input that cannot be read: its line or row is named
+    Cost        memory of a batch of rows and, of a Parquet file, of one group of its rows
+    """
+    file, out, rows = Path(file), Path(out), 0
+    if out.suffix not in WRITERS:
+        raise ConfigError(f"{out}: predictions are written to a file that ends with {' or '.join(WRITERS)}")
+    inputs = read_inputs(file, column)
+    with whole(out) as unfinished, writing(unfinished, out) as write:
+        while part := list(islice(inputs, batch)):
+            write(
+                [{"input": text} | flat(made) for (_, text), made in zip(part, _predicted(trained, part), strict=True)]
+            )
+            rows += len(part)
+            done(len(part))
+        if not rows:
+            raise DataError(f"{file}: it has no inputs")
+    return rows
+
+
+def read_inputs(file: Path, column: str | None = None) -> Iterator[tuple[str, str]]:
+    """The inputs of a file, one after the other, each with where it stands."""
+    readers = {".csv": _csv_inputs, ".parquet": _parquet_inputs, ".txt": _lines}
+    if file.suffix not in readers:
+        raise DataError(f"{file}: inputs are in a file that ends with {', '.join(readers)}")
+    if file.suffix == ".txt" and column is not None:
+        raise ConfigError(f"{file}: a text has no columns: leave out {column!r}")
+    return readers[file.suffix](file, column)
+
+
+def flat(prediction: Mapping[str, Any], prefix: str = "") -> Row:
+    """A prediction as a row: what is named below a name gets both, and lists are JSON.
+
+    >>> flat({"class": "a", "probabilities": {"a": 0.9, "b": 0.1}, "links": [1, 2]})
+    {'class': 'a', 'probabilities.a': 0.9, 'probabilities.b': 0.1, 'links': '[1, 2]'}
+    """
+    row: Row = {}
+    for name, value in prediction.items():
+        if isinstance(value, Mapping):
+            row |= flat(value, f"{prefix}{name}.")
+        else:
+            listed = isinstance(value, list | tuple)
+            row[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False) if listed else value
+    return row
+
+
+def _predicted(trained: Trained, part: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The predictions of a batch; where one of its inputs cannot be read, that one is named."""
+    try:
+        return trained.predict([text for _, text in part], len(part))
+    except EdgewiseError:
+        for where, text in part:
+            try:
+                trained.predict([text])
+            except EdgewiseError as error:
+                raise DataError(f"{where}: {error}") from error
+        raise
+
+
+def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
+    with reading(file, "a CSV file"), file.open("rb") as content:
+        rows = csv.reader(lines_of(file, content), strict=True)
+        names = next(rows, [])
+        place = names.index(_column(file, names, column))
+        for row in rows:
+            if row and len(row) != len(names):
+                raise DataError(f"{file}: line {rows.line_num} does not have {len(names)} columns")
+            if row:
+                yield f"{file}: line {rows.line_num}", row[place]
+
+
+def _parquet_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
+    for part in pieces(file, () if column is None else (column,)):
+        name = _column(file, list(part.columns), column)
+        for number, text in enumerate(part.texts(name)):
+            yield part.at(number), text
+
+
+def _lines(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
+    with reading(file, "a text of one input a line"), file.open("rb") as content:
+        for number, line in enumerate(lines_of(file, content), start=1):
+            if line.strip("\r\n"):
+                yield f"{file}: line {number}", line.rstrip("\r\n")
+
+
+def _column(file: Path, names: list[str], column: str | None) -> str:
+    wanted = column or ("input" if len(names) != 1 else names[0])
+    if wanted not in names:
+        raise DataError(f"{file}: it has no column {wanted!r}, only {', '.join(names) or 'none'}: name one of them")
+    return wanted
+
+
+@contextmanager
+def writing(place: Path, out: Path) -> Iterator[Write]:
+    """Rows to a table of the kind that the name `out` says, some at a time; the first ones have all columns."""
+    if out.suffix == ".csv":
+        with place.open("w", newline="", encoding="utf-8") as file:
+            yield _csv_writer(file)
+        return
+    try:
+        import pyarrow
+        from pyarrow.parquet import ParquetWriter
+    except ImportError as error:
+        raise EdgewiseError(f"{out}: Parquet is written by pyarrow: {installing('parquet')}") from error
+    writers: list[Any] = []
+
+    def write(rows: list[Row]) -> None:
+        table = pyarrow.Table.from_pylist(rows, writers[0].schema if writers else None)
+        if not writers:
+            kinds = [pyarrow.string() if pyarrow.types.is_null(kind) else kind for kind in table.schema.types]
+            table = table.cast(pyarrow.schema(list(zip(table.schema.names, kinds, strict=True))))
+            writers.append(ParquetWriter(place, table.schema))
+        writers[0].write_table(table)
+
+    try:
+        yield write
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def _csv_writer(file: Any) -> Write:
+    made: list[csv.DictWriter[str]] = []
+
+    def write(rows: list[Row]) -> None:
+        if not made:
+            made.append(csv.DictWriter(file, _names(rows)))
+            made[0].writeheader()
+        made[0].writerows(rows)
+
+    return write
+
+
+def _names(rows: Iterable[Row]) -> list[str]:
+    """All columns of some rows: those of a class come in the order of the likeliest, which differs from row to row."""
+    return list(dict.fromkeys(name for row in rows for name in row))

@@ -1,0 +1,104 @@
+"""Predictions for files of inputs."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from edgewise.apps import recipes
+from edgewise.apps.options import configure
+from edgewise.deployment import load
+from edgewise.deployment.rows import predict_file, read_inputs
+from edgewise.errors import ConfigError, DataError
+from edgewise.training import train
+
+
+@pytest.fixture(scope="module")
+def karate(tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "karate"
+    train(configure(recipes.read("karate"), [("train.steps", "2"), ("model.width", "8")]), run, progress=False)
+    return load(run)
+
+
+def table(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="", encoding="utf-8") as content:
+        return list(csv.DictReader(content))
+
+
+NODES = [5, 0, 33, 5, 12, 7, 7]
+
+
+def inputs(folder: Path, ending: str) -> Path:
+    file = folder / f"nodes.{ending}"
+    if ending == "parquet":
+        import pyarrow
+        from pyarrow.parquet import write_table
+
+        write_table(pyarrow.table({"age": [1.5] * len(NODES), "input": NODES}), file)
+    elif ending == "csv":
+        file.write_text("age,input\n" + "".join(f"1.5,{node}\n" for node in NODES), encoding="utf-8")
+    else:
+        file.write_text("".join(f"{node}\n" for node in NODES), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "txt"])
+def test_the_table_has_the_predictions_in_the_order_of_the_inputs(ending: str, karate, tmp_path: Path) -> None:
+    sizes = []
+    count = predict_file(karate, inputs(tmp_path, ending), tmp_path / "out.csv", batch=3, done=sizes.append)
+    rows, single = table(tmp_path / "out.csv"), karate.predict(NODES)
+    assert count == len(rows) == len(NODES) and sizes == [3, 3, 1]
+    for row, node, prediction in zip(rows, NODES, single, strict=True):
+        assert (row["input"], row["node"], row["class"]) == (str(node), str(node), prediction["class"])
+        for name, probability in prediction["probabilities"].items():
+            assert float(row[f"probabilities.{name}"]) == pytest.approx(probability, rel=1e-6)
+
+
+def test_a_parquet_table_has_the_same_columns(karate, tmp_path: Path) -> None:
+    from pyarrow.parquet import read_table
+
+    file = inputs(tmp_path, "txt")
+    predict_file(karate, file, tmp_path / "out.csv", batch=4)
+    predict_file(karate, file, tmp_path / "out.parquet", batch=4)
+    first, second = table(tmp_path / "out.csv"), read_table(tmp_path / "out.parquet").to_pylist()
+    assert [set(row) for row in first] == [set(row) for row in second]
+    assert [row["class"] for row in first] == [row["class"] for row in second]
+    assert [float(row["probabilities.Officer"]) for row in first] == [row["probabilities.Officer"] for row in second]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "column", "why"),
+    [
+        ("input\n3\n99\n", "a.csv", None, r"a.csv: line 3: no node '99' in karate"),
+        ("3\n\n4\nx\n", "a.txt", None, r"a.txt: line 4: no node 'x' in karate"),
+        ("age,node\n1,3\n", "a.csv", None, "it has no column 'input', only age, node: name one of them"),
+        ("age,node\n1,3\n", "a.csv", "name", "it has no column 'name'"),
+        ("age,node\n1\n", "a.csv", "node", "line 2 does not have 2 columns"),
+        ("input\n", "a.csv", None, "it has no inputs"),
+        ("", "a.txt", None, "it has no inputs"),
+        ("3\n", "a.json", None, "inputs are in a file that ends with .csv, .parquet, .txt"),
+        ("no table", "a.parquet", None, "a.parquet"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_leaves_no_table(content, name, column, why, karate, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=why):
+        predict_file(karate, tmp_path / name, tmp_path / "out.csv", column)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_options_that_do_not_fit_are_refused(karate, tmp_path: Path) -> None:
+    file = inputs(tmp_path, "txt")
+    with pytest.raises(ConfigError, match=r"ends with \.csv or \.parquet"):
+        predict_file(karate, file, tmp_path / "out.json")
+    with pytest.raises(ConfigError, match="a text has no columns: leave out 'node'"):
+        read_inputs(file, "node")
+    with pytest.raises(DataError, match=r"missing\.csv"):
+        predict_file(karate, tmp_path / "missing.csv", tmp_path / "out.csv")
+
+
+def test_an_only_column_needs_no_name(karate, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("node\n3\n4\n", encoding="utf-8")
+    assert predict_file(karate, tmp_path / "a.csv", tmp_path / "out.csv") == 2
+    assert [json.loads(row["node"]) for row in table(tmp_path / "out.csv")] == [3, 4]
