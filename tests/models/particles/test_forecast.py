@@ -70,6 +70,12 @@ def test_schnet_forecasts_by_a_force():
     jacobian = jacobian.reshape(15, 15) - torch.eye(15)
     assert jacobian.abs().max() > 1e-3
     assert torch.allclose(jacobian, jacobian.T, atol=1e-12)
+    back = torch.cat(
+        [now[:, :3], -now[:, 3:6], now[:, 6:]], -1
+    )  # the energy reads how fast particles are, not their way
+    torch.testing.assert_close(
+        forecast(GRAPH, now) - forecast(GRAPH, back), 2 * 0.7 * now[:, 3:6], rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

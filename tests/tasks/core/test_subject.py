@@ -63,5 +63,9 @@ def test_movement_is_explained_of_the_particle_that_moves_furthest() -> None:
             return x[:, :2] + torch.tensor([[0.0, 0.1], [0.0, 3.0], [0.2, 0.0]])
 
     x = torch.randn(3, 4)
-    explained, _, what = movement((RING, x), Shift(), 2).explained(Shift())
+    subject = movement((RING, x), Shift(), 2)
+    explained, _, what = subject.explained(Shift())
     assert what == "how far particle 1 moves" and explained.value == pytest.approx(3.0, abs=1e-5)
+    (drawn,) = subject.draw(None, torch.ones(3))
+    assert isinstance(drawn, Drawing) and isinstance(drawn.figure, Scores) and drawn.figure.places is not None
+    assert drawn.figure.places.tolist() == x[:, :2].double().tolist() and drawn.figure.centre == 1
