@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -41,28 +42,37 @@ def configs() -> dict[str, RunConfig]:
         "members": on_graphs(Choice("skip-links", {"copies": 5}), "gin", batch=15, readout="sum"),
         "nodes": on_graphs(Choice("planted", {"nodes": 300, "fanouts": ()}), "gat", batch=1, partition=True),
         "texts": on_tokens(),
-        "graphs": on_graphs(Choice("skip-links", {"copies": 5}), "gin", batch=15, partition=True, readout="sum"),
+        "graphs": on_graphs(
+            Choice("skip-links", {"copies": 5}), "gin", batch=15, partition=True, shard=True, readout="sum"
+        ),
+        "weights": on_tokens(accumulate=2, clip=0.3, shard=True),
         "poisoned": configured({"poison": "rank", "at": 13}, {"dropout": 0.0}, steps=30, batch=15),
     }
 
 
-SHARED = ("sampled", "members", "nodes", "texts", "graphs")  # the runs of three ranks and of four, too
+SHARED = ("sampled", "members", "nodes", "texts", "graphs", "weights")  # the runs of three ranks and of four, too
 
 
-def on_graphs(task: Choice, layer: str, batch: int, partition: bool = False, **model: object) -> RunConfig:
+def on_graphs(
+    task: Choice, layer: str, batch: int, partition: bool = False, shard: bool = False, **model: object
+) -> RunConfig:
     """A graph network without dropout, whose loss is on record at every step."""
     gnn = Choice("gnn", {"layer": layer, "width": 8, "depth": 2, "dropout": 0.0, **model})
-    steps = TrainSettings(steps=8, batch=batch, log=LogSettings(every=1), partition=partition)
+    steps = TrainSettings(steps=8, batch=batch, log=LogSettings(every=1), partition=partition, shard=shard)
     evaluation = EvaluationSettings(every=4, batch=7)
     return RunConfig(task, gnn, train=steps, evaluation=evaluation, machine=MachineSettings(device="cpu", threads=1))
 
 
-def on_tokens() -> RunConfig:
-    """A language model on windows of a text, each of which the ranks share."""
-    task, graph = Choice("text", {"context": 512}), PatternChoice("window", {"radius": 9, "sides": "past"})
+def on_tokens(**options: Any) -> RunConfig:
+    """A language model on windows of a text, each of which the ranks share unless they share something else."""
+    text = Path(__file__).parents[2] / "LICENSE"
+    task, graph = (
+        Choice("text", {"file": str(text), "context": 512}),
+        PatternChoice("window", {"radius": 9, "sides": "past"}),
+    )
     model = Choice("transformer", {"width": 16, "depth": 2, "heads": 2, "positions": "rotary"})
-    config = on_graphs(task, "gcn", batch=3, partition=True)
-    return replace(config, model=model, graph=graph)
+    config = on_graphs(task, "gcn", batch=6, partition=not options)
+    return replace(config, model=model, graph=graph, train=replace(config.train, **options))
 
 
 def interrupted(**_: object) -> Tiny:

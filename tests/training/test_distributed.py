@@ -1,7 +1,5 @@
 """Several processes: the same curve as one, one writer, and an error that all of them raise."""
 
-import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,36 +11,9 @@ import torch.distributed as dist
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training import finished
 from edgewise.training.distributed import SENT, World, device_for, join, leave
+from training.launched import launch
 from training.several import SHARED
 from training.tiny import losses, records, same_run, weights
-
-
-def environment(script):
-    """That of processes which run a script beside the tests."""
-    path = os.pathsep.join([str(script.parent.parent), os.environ.get("PYTHONPATH", "")])
-    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-
-
-def launch(size, script, folder, *options):
-    """A script under `torchrun`."""
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", *options]
-    return subprocess.Popen(
-        [*run, str(script), str(folder)], env=environment(script), stderr=subprocess.PIPE, text=True
-    )
-
-
-@pytest.fixture(scope="module")
-def worlds(tmp_path_factory):
-    """The run folders of worlds of one to four processes, trained at the same time."""
-    script = Path(__file__).with_name("several.py")
-    folders = [tmp_path_factory.mktemp(f"world-{size}") for size in (1, 2, 3, 4)]
-    forked = [str(part) for size, folder in enumerate(folders, 1) if size != 2 for part in (folder, size)]
-    command = [sys.executable, str(script), *forked]
-    others = subprocess.Popen(command, env=environment(script), stderr=subprocess.PIPE, text=True)
-    for process in (launch(2, script, folders[1]), others):
-        _, errors = process.communicate(timeout=110)
-        assert process.returncode == 0, errors
-    return folders
 
 
 @pytest.mark.parametrize("name", ["curve", *SHARED])
@@ -109,7 +80,7 @@ def test_a_rank_that_has_lost_another_says_so_in_one_line(said, tmp_path):
 def test_every_process_is_told_the_result(worlds):
     ranks = [worlds[0] / "results-0", worlds[1] / "results-0", worlds[1] / "results-1"]
     told = [rank.read_text().splitlines() for rank in ranks]
-    assert len(told[0]) == 10
+    assert len(told[0]) == 11
     assert told[1] == told[2]
 
 

@@ -15,7 +15,7 @@ import torch
 from edgewise.errors import CheckpointError, EdgewiseError
 from edgewise.files import write_file
 from edgewise.tasks.core.cache import cached
-from edgewise.training import finished, loop, resume, train
+from edgewise.training import distributed, finished, resume, train
 from edgewise.training.checkpoint import checkpoints, clean, newest, save_checkpoint
 from faults import FAILED, FAULTS, Disk, Killed, traced
 from training.tiny import configured, same_run
@@ -165,7 +165,7 @@ class Promises:
 
     def __init__(self, patch):
         self.step = 0
-        patch.setattr(loop, "save_checkpoint", self.save)
+        patch.setattr(distributed, "save_checkpoint", self.save)
 
     def save(self, folder, state, parts, keep):
         path = save_checkpoint(folder, state, parts, keep)

@@ -32,7 +32,7 @@ FULL = RunConfig(
     PatternChoice("window", {"radius": 2, "sides": "past"}),
     Choice("adam", ADAM | {"betas": (0.8, 0.95), "epsilon": 1e-6}),
     Choice("cosine", {"warmup": 10, "minimum": 0.1}),
-    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), True),
+    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), True, True),
     EvaluationSettings(4, 3, 2, "loss"),
     MachineSettings("cuda:1", 2, "bfloat16", False, True),
     StartSettings("runs/x", 2, 4.0, "blocks.*"),
@@ -48,7 +48,15 @@ def test_a_configuration_survives_yaml(make):
 
 
 def test_the_full_configuration_leaves_no_default(tmp_path):
-    for part in (FULL.train, FULL.train.average, FULL.train.checkpoints, FULL.evaluation, FULL.machine, FULL.start):
+    for part in (
+        FULL.train,
+        FULL.train.average,
+        FULL.train.checkpoints,
+        FULL.train.log,
+        FULL.evaluation,
+        FULL.machine,
+        FULL.start,
+    ):
         default = type(part)()
         assert all(getattr(part, entry.name) != getattr(default, entry.name) for entry in fields(part))
     for choice, table in ((FULL.optimizer, OPTIMIZERS), (FULL.schedule, SCHEDULES)):

@@ -14,7 +14,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
 from edgewise.files import flush, make_folder, write_file
+from edgewise.training.ranks.shards import allot, read_rows, write_rows
 
 PARTS = ("model", "best", "optimizer")
+WRITING = ".writing-"  # begins the name of one that is not whole yet
 ASIDE = "damaged-"  # begins the name of a checkpoint that could not be read
 Tensors = Mapping[str, Tensor]
 
@@ -38,9 +41,12 @@ class Checkpoint:
     path: Path
     state: dict[str, Any]
 
-    def tensors(self, part: str) -> dict[str, Tensor]:
-        """The tensors of "model", "best" or "optimizer", by name."""
+    def tensors(self, part: str, other_of: Callable[[str], Tensor | None] | None = None) -> dict[str, Tensor]:
+        """The tensors of "model", "best" or "optimizer", by name; where ranks share them out, this rank's rows, as it
+        holds those of other ones."""
         try:
+            if other_of is not None:
+                return read_rows(self.path / f"{part}.safetensors", other_of)
             return load((self.path / f"{part}.safetensors").read_bytes())  # mapped, a bad sector would be a SIGBUS
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"cannot read {part}.safetensors of {self.path}: {error}") from error
@@ -48,26 +54,71 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Tensors], keep: int) -> Path:
     """Write the checkpoint of `state["step"]`, then remove all but the newest `keep`; a failure leaves none half."""
-    target = folder / f"step-{state['step']:08d}"
-    writing = folder / f".writing-{target.name}"
-    try:
+    writing = _begun(folder, state["step"])
+    with _written(writing):
+        names = {f"{part}.safetensors": part for part in PARTS}
+        hashes = {name: _write(writing / name, _serialised(parts[part])) for name, part in names.items()}
+        return _finished(writing, state, hashes, keep)
+
+
+def begin_checkpoint(folder: Path, step: int, parts: Mapping[str, Tensors]) -> Path:
+    """Begin a checkpoint that several ranks write: its hidden folder, with room for all tensors."""
+    writing = _begun(folder, step)
+    with _written(writing):
+        for part in PARTS:
+            allot(writing / f"{part}.safetensors", parts[part])
+    return writing
+
+
+def write_parts(writing: Path, parts: Mapping[str, Tensors], first: bool) -> None:
+    """Write this rank's rows into a checkpoint that was begun."""
+    with _written(writing):
+        for part in PARTS:
+            write_rows(writing / f"{part}.safetensors", parts[part], first)
+
+
+def finish_checkpoint(writing: Path, state: dict[str, Any], keep: int) -> Path:
+    """Give a checkpoint that all ranks have written its name, as `save_checkpoint` does."""
+    with _written(writing):
+        names = [f"{part}.safetensors" for part in PARTS]
+        return _finished(writing, state, {name: _digest(writing / name) for name in names}, keep)
+
+
+def _begun(folder: Path, step: int) -> Path:
+    """The empty folder of a checkpoint that is being written."""
+    writing = folder / f"{WRITING}step-{step:08d}"
+    with _written(writing):
         make_folder(folder)
         _remove(writing)
         writing.mkdir()
-        names = {f"{part}.safetensors": part for part in PARTS}
-        hashes = {name: _write(writing / name, _serialised(parts[part])) for name, part in names.items()}
-        _write(writing / "state.json", _sealed(state, hashes))
-        flush(writing)
-        _remove(target)
-        writing.rename(target)
-        flush(folder)
-        passed = [path for step, path in _steps(folder, ASIDE) if step <= state["step"]]  # the run has been there again
-        for old in [*checkpoints(folder)[keep:], *passed]:
-            _remove(old)
+    return writing
+
+
+def _finished(writing: Path, state: dict[str, Any], hashes: dict[str, str], keep: int) -> Path:
+    folder, target = writing.parent, _target(writing)
+    _write(writing / "state.json", _sealed(state, hashes))
+    flush(writing)
+    _remove(target)
+    writing.rename(target)
+    flush(folder)
+    passed = [path for step, path in _steps(folder, ASIDE) if step <= state["step"]]  # the run has been there again
+    for old in [*checkpoints(folder)[keep:], *passed]:
+        _remove(old)
+    return target
+
+
+@contextmanager
+def _written(writing: Path) -> Iterator[None]:
+    """Within, what cannot be written leaves no half, and is a `CheckpointError`."""
+    try:
+        yield
     except OSError as error:
         shutil.rmtree(writing, ignore_errors=True)
-        raise CheckpointError(f"cannot write the checkpoint {target}: {error.strerror or error}") from error
-    return target
+        raise CheckpointError(f"cannot write the checkpoint {_target(writing)}: {error.strerror or error}") from error
+
+
+def _target(writing: Path) -> Path:
+    return writing.with_name(writing.name.removeprefix(WRITING))
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -101,9 +152,8 @@ def verified(path: Path) -> Checkpoint:
     state, hashes = read_state(path)
     try:
         for part in PARTS:
-            with (path / f"{part}.safetensors").open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != hashes[f"{part}.safetensors"]:
-                    raise CheckpointError(f"the checkpoint {path} is damaged ({part}.safetensors)")
+            if _digest(path / f"{part}.safetensors") != hashes[f"{part}.safetensors"]:
+                raise CheckpointError(f"the checkpoint {path} is damaged ({part}.safetensors)")
     except (OSError, KeyError, TypeError) as error:
         raise _damaged(path, error) from error
     return Checkpoint(path, state)
@@ -140,7 +190,7 @@ def clean(folder: Path, resumed: Checkpoint | None) -> None:
     They are renamed, not removed, until the run has reached their step again: the next reading may succeed.
     """
     try:
-        for path in [*folder.glob(".writing-*"), *folder.glob(".removing-*")]:
+        for path in [*folder.glob(f"{WRITING}*"), *folder.glob(".removing-*")]:
             shutil.rmtree(path, ignore_errors=True)
         for path in checkpoints(folder):
             if resumed is None or path == resumed.path:
@@ -184,10 +234,15 @@ def _write(path: Path, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _remove(path: Path) -> None:
     """Remove a folder; it loses its name first, so that a crash in between leaves no half of a checkpoint."""
     if path.exists():
-        removing = path.with_name(f".removing-{path.name.removeprefix('.writing-')}")
+        removing = path.with_name(f".removing-{path.name.removeprefix(WRITING)}")
         shutil.rmtree(removing, ignore_errors=True)
         path.rename(removing)
         shutil.rmtree(removing)

@@ -10,12 +10,13 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -23,13 +24,17 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise import errors
 from edgewise.errors import CheckpointError, ConfigError, EdgewiseError
+from edgewise.graphs.partition.halo import Halo
 from edgewise.graphs.partition.partition import partitioned
 from edgewise.layers import SparseFeatures
 from edgewise.tasks.core.batch import Batch
+from edgewise.training.checkpoint import Tensors, begin_checkpoint, finish_checkpoint, save_checkpoint, write_parts
 from edgewise.training.ranks.norms import share_norms
+from edgewise.training.ranks.shards import average_numbers, local, scale_down, shard, total_norm, unsummed
 
 # What gloo and NCCL say where the other end of a connection is gone.
 GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|remote process exited"
@@ -47,6 +52,7 @@ class World:
     rank: int = 0
     size: int = 1
     partition: bool = False  # whether they share each graph, instead of the batches
+    shard: bool = False  # whether they share the weights, instead of having all of them
 
     @property
     def first(self) -> bool:
@@ -57,15 +63,23 @@ class World:
         """The model as training calls it: where there are several processes, backward averages over them."""
         if self.partition and self.size > 1:
             share_norms(model, _exchange())
+        if self.shard:
+            return shard(model, self.device)
         return model if self.size == 1 else DistributedDataParallel(model)
 
-    def own(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """This rank's share of an evaluation: some of the batches, or its part of each."""
-        for number, batch in enumerate(batches):
+    def own(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
+        """This rank's share of an evaluation, some of the batches or its part of each, and whether a batch counts.
+
+        Where the ranks share the weights, all of them call the model equally often.
+        """
+        waiting = iter(batches)
+        while group := list(islice(waiting, 1 if self.partition else self.size)):
             if self.partition:
-                yield self.part(batch)
-            elif number % self.size == self.rank:
-                yield batch
+                yield self.part(group[0]), True
+            elif self.rank < len(group):
+                yield group[self.rank], True
+            elif self.shard:
+                yield group[0], False
 
     def part(self, batch: Batch) -> Batch:
         """This rank's part of a batch whose graph the ranks share; without partitions the batch as it is."""
@@ -76,9 +90,61 @@ class World:
         given = (batch.x.graph,) if isinstance(batch.x, SparseFeatures) else ()
         return partitioned(*given) if self.partition else nullcontext()
 
+    def measured(self) -> dict[str, float]:
+        """The bytes of rows that this rank has sent to others since the last call, where they share graphs."""
+        sent, Halo.sent = Halo.sent, 0
+        return {"sent_bytes": sent} if self.partition else {}
+
     def alone(self, model: nn.Module) -> AbstractContextManager[None]:
         """Within, backward only adds up this rank's gradients: for all micro-batches of a step but the last."""
+        if self.shard:
+            return unsummed(cast(Any, model))
         return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+
+    def norm(self, weights: Iterable[nn.Parameter]) -> Tensor:
+        """The norm of the gradient of the global batch."""
+        if self.shard:
+            average_numbers(weights)
+            return total_norm(w.grad for w in weights if w.grad is not None)
+        return get_total_norm([w.grad for w in weights if w.grad is not None])
+
+    def clip(self, weights: Iterable[nn.Parameter], most: float, norm: Tensor) -> None:
+        """Scale gradients of that norm down to another."""
+        if self.shard:
+            scale_down([w.grad for w in weights if w.grad is not None], most / (float(norm) + 1e-6))
+        else:
+            clip_grads_with_norm_(weights, most, norm)
+
+    def non_finite(self, tensors: Mapping[str, Tensor]) -> str | None:
+        """The name of the first tensor that holds a NaN or an infinity, on any rank where they share the weights."""
+        if not self.shard:
+            return next((name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())), None)
+        bad = [not bool(torch.isfinite(local(tensor)).all()) for tensor in tensors.values()]
+        found = self.sum(torch.tensor(bad, dtype=torch.int64, device=self.device)).tolist()
+        return next((name for name, count in zip(tensors, found, strict=True) if count), None)
+
+    def save(
+        self, folder: Path, step: int, state: Callable[[], dict[str, Any]], parts: Mapping[str, Tensors], keep: int
+    ) -> str:
+        """Write a checkpoint, whose state the first rank knows; every rank writes its own rows. Its name."""
+        if not self.shard:
+            return str(self.once(lambda: save_checkpoint(folder, state(), parts, keep).name))
+        writing = folder / self.once(lambda: begin_checkpoint(folder, step, parts).name)
+        self.everywhere(lambda: write_parts(writing, parts, self.first))
+        return str(self.once(lambda: finish_checkpoint(writing, state(), keep).name))
+
+    def everywhere(self, action: Callable[[], None]) -> None:
+        """Do something on every rank; an error of one is everyone's."""
+        error: EdgewiseError | None = None
+        try:
+            action()
+        except EdgewiseError as caught:
+            error = caught
+        failed = int(self.sum(torch.tensor(int(error is not None), device=self.device)))
+        if error is not None:
+            raise error
+        if failed:
+            raise CheckpointError(f"{failed} of {self.size} ranks could not write their part of a checkpoint")
 
     def sum(self, value: Tensor) -> Tensor:
         """The sum over all ranks, on all ranks."""
@@ -150,7 +216,7 @@ def _exchange() -> dist.ProcessGroup:
     return dist.new_group()
 
 
-def join(device: str, partition: bool = False) -> World:
+def join(device: str, partition: bool = False, shard: bool = False) -> World:
     """Join the processes that `torchrun` started, until this one ends; without it, a world of one."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     place = device_for(device)
@@ -168,7 +234,7 @@ def join(device: str, partition: bool = False) -> World:
         backend = "nccl" if place.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
         atexit.register(leave)
-    return World(place, rank, size, partition)
+    return World(place, rank, size, partition, shard)
 
 
 def sent(value: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from math import isfinite
 from operator import is_not
@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise.configuration import chosen
-from edgewise.errors import NonFiniteError
+from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.models.signature import Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
@@ -24,7 +23,6 @@ from edgewise.training.checkpoint import (
     clean,
     load_weights,
     newest,
-    save_checkpoint,
     saved_state,
     write_state,
 )
@@ -32,7 +30,13 @@ from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, file_hashes
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers.averaging import WeightAverage
-from edgewise.training.optimizers.descent import OPTIMIZERS, optimizer_for, optimizer_tensors, restore_optimizer
+from edgewise.training.optimizers.descent import (
+    OPTIMIZERS,
+    Sampler,
+    optimizer_for,
+    optimizer_tensors,
+    restore_optimizer,
+)
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.prefetch import Prefetch
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
@@ -51,7 +55,7 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay. Where `torchrun` starts its
     processes again, because one has died, they go on from the newest checkpoint.
     """
-    world, folder = join(config.machine.device, config.train.partition), Path(run)
+    world, folder = join(config.machine.device, config.train.partition, config.train.shard), Path(run)
     if world.once(lambda: restarted() and (folder / CONFIG).is_file() and read_config(folder) == config):
         return resume(folder, progress=progress)
     world.once(lambda: refuse_used(folder))
@@ -68,7 +72,7 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> R
     """
     run = Path(run)
     config = read_config(run)
-    world = join(config.machine.device, config.train.partition)
+    world = join(config.machine.device, config.train.partition, config.train.shard)
     world.once(lambda: check(run, accept))
     result = finished(run)
     if result is not None:
@@ -88,12 +92,15 @@ class Trainer:
 
     def __init__(self, config: RunConfig, run: Path, world: World) -> None:
         self.config, self.settings, self.run, self.world = config, config.train, run, world
+        descent = chosen("optimizer", config.optimizer, OPTIMIZERS)()
+        if world.shard and (isinstance(descent, Sampler) or config.machine.precision == "float16"):
+            what = "float16" if config.machine.precision == "float16" else f"the optimizer {config.optimizer.name!r}"
+            raise ConfigError(f"train.shard does not go with {what}: choose bfloat16, or an optimizer such as adamw")
         self.task, model = assemble(config, run)
         self.model = model.to(world.device)
         self.parallel = world.wrap(self.model)
         self.forward: Callable[..., Any] = torch.compile(self.parallel) if config.machine.compile else self.parallel
         self.parameters = list(self.model.parameters())
-        descent = chosen("optimizer", config.optimizer, OPTIMIZERS)()
         self.learning_rate = descent.learning_rate
         self.schedule = chosen("schedule", config.schedule, SCHEDULES)()
         self.optimizer = optimizer_for(self.model, descent)
@@ -137,13 +144,13 @@ class Trainer:
                 display.advance()
                 if self.step % settings.log.every == 0 and self.world.first:
                     gradient_norm = norm if isfinite(norm) else None
-                    measured = self.task.measured()
+                    measured = self.task.measured() | self.world.measured()
                     self.record(loss=loss, gradient_norm=gradient_norm, learning_rate=rate, **measured)
                 if self.step % evaluation.every == 0 or self.step == settings.steps:
                     self.stale, scores = self.validate()
                     display.scores(self.step, f"loss {loss:.4f}  {scores}", last=self.over)
                 if self.step % settings.checkpoints.every == 0 or self.over:
-                    self.world.once(self.save)
+                    self.save()
             return Result.from_record(self.conclude(), self.run)
 
     @property
@@ -164,12 +171,12 @@ class Trainer:
                 self.scaler.scale(mean * (weight * self.world.size)).backward()
             total = total + mean.detach() * weight
         self.scaler.unscale_(self.optimizer)
-        norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        norm = self.world.norm(self.parameters)
         loss, length = float(self.world.sum(total)), float(norm)
         if not isfinite(loss) or (not isfinite(length) and self.scaler.get_scale() <= 1):
             raise self.diverged(loss)  # a float16 overflow is none: the scaler skips the step and scales less
         if settings.clip and length > settings.clip:
-            clip_grads_with_norm_(self.parameters, settings.clip, norm)
+            self.world.clip(self.parameters, settings.clip, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
@@ -251,23 +258,22 @@ class Trainer:
         return entry
 
     def save(self) -> None:
-        """Write a checkpoint, unless a weight is no longer finite."""
+        """Write a checkpoint, unless a weight is no longer finite; every rank calls it."""
         weights = saved_state(self.model)
-        if (name := non_finite(weights)) is not None:
+        if (name := self.world.non_finite(weights)) is not None:
             raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
-        state = {
-            "step": self.step,
-            "best": self.best,
-            "stale": self.stale,
-            "scaler": self.scaler.state_dict(),
-            "seconds": time.perf_counter() - self.began,
-            "files": self.files,
-            "metrics": self.journal.known(),
-        }
         memory = optimizer_tensors(self.optimizer, self.model)
         parts = {"model": weights, "best": self.best_weights, "optimizer": memory}
-        path = save_checkpoint(self.run / "checkpoints", state, parts, self.settings.checkpoints.keep)
-        self.checkpoint = Checkpoint(path, state)
+        folder, state = self.run / "checkpoints", dict[str, Any]()
+
+        def known() -> dict[str, Any]:
+            state.update(step=self.step, best=self.best, stale=self.stale, scaler=self.scaler.state_dict())
+            state.update(seconds=time.perf_counter() - self.began, files=self.files, metrics=self.journal.known())
+            return state
+
+        name = self.world.save(folder, self.step, known, parts, self.settings.checkpoints.keep)
+        if self.world.first:
+            self.checkpoint = Checkpoint(folder / name, state)
 
     def open(self, opened: ExitStack, shown: bool) -> tuple[str, dict[str, Any]] | None:
         """Open the journal and choose the newest intact checkpoint: its name and state; what came after it is cut."""
@@ -286,10 +292,14 @@ class Trainer:
         else:
             name, state = resumed
             self.checkpoint = checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
-            load_weights(self.model, checkpoint.tensors("model"), checkpoint.path)
-            restore_optimizer(self.optimizer, self.model, checkpoint.tensors("optimizer"))
+            own = saved_state(self.model)
+            shared = own.get if self.world.shard else None
+            load_weights(self.model, checkpoint.tensors("model", shared), checkpoint.path)
+            of_weight = (lambda name: own.get(name.rpartition("/")[0])) if self.world.shard else None
+            restore_optimizer(self.optimizer, self.model, checkpoint.tensors("optimizer", of_weight))
             self.scaler.load_state_dict(state["scaler"])
-            self.best_weights = {n: weight.to(self.world.device) for n, weight in checkpoint.tensors("best").items()}
+            best = checkpoint.tensors("best", shared)
+            self.best_weights = {name: weight.to(self.world.device) for name, weight in best.items()}
             self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
         self.began = time.perf_counter() - (resumed[1]["seconds"] if resumed else 0.0)
 
@@ -310,11 +320,11 @@ class Trainer:
     def diverged(self, loss: float) -> NonFiniteError:
         """The error that names what is no longer finite, where it began: in a weight, the loss or a gradient."""
         gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
-        if (name := non_finite(self.model.state_dict())) is not None:
+        if (name := self.world.non_finite(self.model.state_dict())) is not None:
             what = f"the weight {name!r} was no longer finite after step {self.step - 1}, so the loss is {loss}"
         elif not isfinite(loss):
             what = f"the loss is {loss}"
-        elif (name := non_finite(gradients)) is not None:
+        elif (name := self.world.non_finite(gradients)) is not None:
             what = f"the gradient of {name!r} is not finite"
         else:
             what = "the gradient's norm is too large for its precision"
@@ -329,8 +339,3 @@ def mean_loss(task: Task, prediction: Tensor | Penalised, batch: Batch) -> Tenso
     if isinstance(prediction, Penalised):
         return task.loss(prediction.outputs, batch) + prediction.penalty
     return task.loss(prediction, batch)
-
-
-def non_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """The name of the first tensor that holds a NaN or an infinity."""
-    return next((name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())), None)

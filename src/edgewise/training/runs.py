@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,6 +21,7 @@ from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check
 from edgewise.training.journal import METRICS, say
+from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import RunConfig
 
@@ -181,7 +183,8 @@ def take_over(model: nn.Module, run: Path) -> set[str]:
         raise CheckpointError(f"{run} holds low-rank additions only: start from the run that they are added to")
     checkpoint = newest_of(run)
     own, saved = model.state_dict(), checkpoint.tensors("best")
-    fitting = {name: value for name, value in saved.items() if name in own and own[name].shape == value.shape}
+    fits = (name for name, value in saved.items() if name in own and own[name].shape == value.shape)
+    fitting = {name: like(saved[name], own[name]) for name in fits}
     if not fitting:
         raise CheckpointError(f"no weight of {run} fits this model: its names or shapes all differ")
     model.load_state_dict(own | fitting)
@@ -207,14 +210,15 @@ def evaluate(
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         seed(0, device)
         model.eval()
-        for batch in world.own(task.batches(split, size, pattern)):
+        for batch, counts in world.own(task.batches(split, size, pattern)):
             here = batch.to(device)
             with world.reading(here):
                 outputs = model(*here.inputs)
-            for name, value in task.score(outputs, here).items():
+            for name, value in task.score(outputs, here).items() if counts else ():
                 sums[name] = sums.get(name, 0) + value
         sums = world.total(sums)
-        judged = world.once(lambda: task.judge(model, split, pattern, device))
+        judge = partial(task.judge, model, split, pattern, device)
+        judged = judge() if world.shard else world.once(judge)
         model.train(training)
     count = float(sums.pop("count", 0))
     if count == 0:

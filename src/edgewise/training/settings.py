@@ -81,6 +81,7 @@ class TrainSettings:
         checkpoints: When the run is saved.
         log: What is written down.
         partition: Whether several ranks share one graph, so that each has only its own nodes, instead of a batch.
+        shard: Whether several ranks share the weights, their gradients and the optimiser's memory (FSDP2).
     """
 
     steps: Count = 1000
@@ -92,6 +93,7 @@ class TrainSettings:
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     log: LogSettings = field(default_factory=LogSettings)
     partition: bool = False
+    shard: bool = False
 
     def __post_init__(self) -> None:
         typed(self, "train")

@@ -1,0 +1,93 @@
+"""Weights that ranks share out: a part of the memory, and checkpoints that any number of ranks reads bit for bit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from edgewise.errors import CheckpointError, ConfigError
+from edgewise.training import Choice, train
+from edgewise.training.distributed import World
+from edgewise.training.ranks.shards import allot, is_shared, like, local, read_rows, write_rows
+from training.launched import environment
+from training.tiny import configured, same_run, weights
+
+PARTS = ("model", "best", "optimizer")
+
+
+@pytest.fixture(scope="module")
+def moved(worlds, tmp_path_factory):
+    """The run of four ranks, restored and saved by worlds of one, two, three and four."""
+    folders = [tmp_path_factory.mktemp(f"moved-{size}") for size in (1, 2, 3, 4)]
+    script = Path(__file__).with_name("moved.py")
+    places = [str(part) for size, folder in enumerate(folders, 1) for part in (folder, size)]
+    command = [sys.executable, str(script), str(worlds[3] / "weights"), *places]
+    done = subprocess.run(command, env=environment(script.parent), capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+    return folders
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("part", PARTS)
+def test_what_four_ranks_saved_any_number_of_ranks_restores_to_the_same_bits(worlds, moved, size, part):
+    saved, again = weights(worlds[3] / "weights", part), weights(moved[size - 1] / "run", part)
+    assert saved.keys() == again.keys()
+    assert all(torch.equal(again[name], value) for name, value in saved.items())
+
+
+def test_two_ranks_hold_half_of_the_weights_gradients_and_memory_each(moved):
+    alone = json.loads((moved[0] / "rank-0.json").read_text())["bytes"]
+    for size in (2, 3, 4):
+        for rank in range(size):
+            held = json.loads((moved[size - 1] / f"rank-{rank}.json").read_text())["bytes"]
+            assert held <= 1.1 / size * alone  # at two ranks 0.55
+
+
+def test_the_file_of_shards_is_that_of_whole_tensors(tmp_path):
+    tensors = {
+        "b": torch.randn(3, 2),
+        "a": torch.arange(4),
+        "half": torch.randn(5).bfloat16(),
+        "one": torch.tensor(2.0),
+    }
+    allot(tmp_path / "shards", tensors)
+    write_rows(tmp_path / "shards", tensors, first=False)
+    assert not any(t.any() for t in load_file(tmp_path / "shards").values())
+    write_rows(tmp_path / "shards", tensors, first=True)
+    save_file(tensors, tmp_path / "whole")
+    for name, value in read_rows(tmp_path / "shards", tensors.get).items():
+        assert torch.equal(value, tensors[name])
+        assert torch.equal(load_file(tmp_path / "whole")[name], value)
+        assert not is_shared(value)
+        assert like(value, value) is local(value) is value
+
+
+def test_a_type_that_files_do_not_have_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="cannot write 'a' of torch"):
+        allot(tmp_path / "shards", {"a": torch.zeros(2, dtype=torch.complex64)})
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_rank_that_is_killed_twenty_times_reaches_the_undisturbed_bits(tmp_path):
+    script = Path(__file__).with_name("killed.py")
+    command = [sys.executable, str(script), str(tmp_path), "20"]
+    done = subprocess.run(command, env=environment(script.parent), capture_output=True, text=True, timeout=580)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) == 20
+    assert same_run(tmp_path / "killed", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [({"optimizer": Choice("sgld")}, "the optimizer 'sgld'"), ({"precision": "float16"}, "float16")],
+)
+def test_what_does_not_go_with_shards_is_refused(monkeypatch, tmp_path, changed, what):
+    monkeypatch.setattr("edgewise.training.loop.join", lambda *_: World(torch.device("cpu"), shard=True))
+    with pytest.raises(ConfigError, match=rf"train.shard does not go with {what}"):
+        train(configured(shard=True, **changed), tmp_path / "run")
