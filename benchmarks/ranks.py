@@ -1,7 +1,7 @@
 """Memory, bytes on the way and seconds of models whose graph some ranks share.
 
-    python -m benchmarks.studies.ranks                                          one process
-    torchrun --standalone --nproc-per-node 2 -m benchmarks.studies.ranks        two ranks
+    python -m benchmarks.ranks                                          one process
+    torchrun --standalone --nproc-per-node 2 -m benchmarks.ranks        two ranks
 
 Each model trains two steps on a sequence of `--nodes` tokens or a network of eight times as many nodes. Memory is what
 a process needs at most beside what the same model needed on a small graph just before. Linux only.
