@@ -8,16 +8,16 @@ a process needs at most beside what the same model needed on a small graph just 
 """
 
 import argparse
-import gc
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from benchmarks.memory import peak_above
 from edgewise.configuration import Choice
 from edgewise.graphs import Graph, Partition, causal, complete, window
 from edgewise.graphs.partition.halo import Halo
@@ -73,16 +73,6 @@ CASES: dict[str, Case] = {
 }
 
 
-def resident(what: str) -> float:
-    """Megabytes: VmRSS now, VmHWM at most since `forget`."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
-
-
-def forget() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
-
-
 def steps(net: nn.Module, whole: Graph, rank: int, size: int) -> tuple[float, int]:
     """Two steps on this rank's part: the seconds and the bytes sent of the second."""
     first, last = whole.num_receivers * rank // size, whole.num_receivers * (rank + 1) // size
@@ -96,6 +86,17 @@ def steps(net: nn.Module, whole: Graph, rank: int, size: int) -> tuple[float, in
         nn.functional.cross_entropy(y, torch.randint(y.shape[-1], y.shape[:1])).backward()
         net.zero_grad()
     return time.perf_counter() - started, Halo.sent
+
+
+class Measured:
+    """What the steps on a large graph take, which is made within."""
+
+    def __init__(self, net: nn.Module, graph_of: Callable[[int], Graph], nodes: int) -> None:
+        self.net, self.graph_of, self.nodes = net, graph_of, nodes
+        self.found = (0.0, 0)
+
+    def run(self, rank: int, size: int) -> None:
+        self.found = steps(self.net, self.graph_of(self.nodes), rank, size)
 
 
 def main() -> None:
@@ -112,11 +113,9 @@ def main() -> None:
         torch.manual_seed(0)
         net = make()
         steps(net, graph_of(64), rank, size)
-        gc.collect()
-        before = resident("VmRSS")
-        forget()
-        seconds, sent = steps(net, graph_of(options.nodes), rank, size)
-        megabytes = resident("VmHWM") - before
+        measured = Measured(net, graph_of, options.nodes)
+        megabytes = peak_above(partial(measured.run, rank, size))
+        seconds, sent = measured.found
         print(f"{name}, rank {rank} of {size}: {megabytes:.1f} MB, {sent:,} bytes sent, {seconds:.2f} s", flush=True)
     if size > 1:
         dist.destroy_process_group()
