@@ -16,7 +16,7 @@ from edgewise.deployment import export
 from edgewise.deployment.exporting import FORMATS
 from edgewise.errors import ExportError
 from edgewise.graphs import Graph, causal
-from edgewise.layers import GAT, GCN, SAGELSTM, KernelAttention
+from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, KernelAttention
 from edgewise.models import GNN, Features, GNNSettings
 
 OTHERS = range(1, 6)  # calls of other sizes than the example's
@@ -199,12 +199,36 @@ class _Solving(nn.Module):
         (lambda: GCN(5, 3), on_nodes(0), "tflite", "there is no format 'tflite': choose one of onnx, pt2"),
         (lambda: GCN(5, 3), (torch.ones(2, 5),), "onnx", "begins with a Tensor, not with the graph"),
         (_Wrong, on_nodes(0), "pt2", "y of the exported program differs from the model's by"),
-        (_Solving, on_nodes(0), "pt2", "_Solving cannot be exported: "),
+        (_Solving, on_nodes(0), "pt2", "_Solving cannot be exported: what it computes next depends on the numbers"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_reason(model, call, to: str, why: str) -> None:
     with pytest.raises(ExportError, match=why):
         export(model(), call, to)
+
+
+# Layers that no program can be, and those whose features have more axes than inputs have names for.
+REFUSED = {
+    "CliqueEncoding", "EigenspaceEncoding", "HadamardAttention", "I2GNN", "KernelAttention", "LSHAttention",
+    "LaplacianEncoding", "Marked", "PPGN", "RoutingAttention", "SAGELSTM", "ScaleSpace", "ShawAttention",
+    "SignInvariantEncoding", "SinkhornAttention", "TransformerXLAttention",
+    "GroupConvolution", "GroupPooling", "Rotary", "SE3Attention", "ScaleConvolution", "TFN",
+}  # fmt: skip
+
+
+@pytest.mark.exports
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_is_exported_or_refused_with_a_reason(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    layer, graph, inputs = LAYERS[name].example()
+    of_edges = [isinstance(graph, Graph) and n > 0 and t.shape[-2] == graph.num_edges for n, t in enumerate(inputs)]
+    rest = iter(("x", "positions", "velocities", "cell"))
+    names = ["edge_attr" if of_edge else next(rest) for of_edge in of_edges]
+    if name in REFUSED:
+        with pytest.raises(ExportError):
+            export(layer, (graph, *inputs), "pt2", names=names)
+    else:
+        assert export(layer, (graph, *inputs), "pt2", names=names).outputs[0] == "y"
+    assert capsys.readouterr().out == ""
 
 
 def test_an_input_of_an_unknown_name_is_refused() -> None:

@@ -61,7 +61,7 @@ class Exported:
         except EdgewiseError:
             raise
         except Exception as error:
-            raise ExportError(f"{self.to} cannot express the model: {_first_line(error)}") from error
+            raise ExportError(f"{self.to} cannot express the model: {_reason(error)}") from error
         given, returned = self.example
         arrays: Any = {name: tensor.detach().numpy() for name, tensor in given.items()}
         arrays |= {f"expected_{name}": tensor.detach().numpy() for name, tensor in returned.items()}
@@ -126,7 +126,7 @@ def export(
     except EdgewiseError as error:
         raise ExportError(f"{type(model).__name__} cannot be exported: {error}") from error
     except Exception as error:
-        raise ExportError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
+        raise ExportError(f"{type(model).__name__} cannot be exported: {_reason(error)}") from error
     _check(type(model).__name__, expected, found)
     inputs = {name: wrapped.shape(name, tensor) for name, tensor in given.items()}
     about = {
@@ -159,6 +159,8 @@ def _check(model: str, expected: Mapping[str, Tensor], found: Mapping[str, Tenso
             raise ExportError(f"{model}: {name} of the exported program differs from the model's by {float(apart):.2g}")
 
 
-def _first_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    if "data-dependent" in str(error):
+        return "what it computes next depends on the numbers in a tensor, and a program has no such branch"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"

@@ -126,6 +126,8 @@ class Exportable(nn.Module):
             if value is not None:
                 tensor = value.to_dense() if isinstance(value, SparseFeatures) else value
                 made |= self._parts(tensor) if name == "features" else {name: tensor}
+        if isinstance(graph, Graph):
+            _check_rows(graph, made)
         if isinstance(graph, EncoderDecoderGraph):
             lengths = graph.encoder.num_receivers, graph.decoder.num_receivers
             if len(graph.encoder.sizes) > 1:
@@ -179,6 +181,17 @@ def rule_of(graph: Graph) -> Rule:
     """The rule of a graph that is one for any number of nodes, or of each of its members."""
     assert graph.rule is not None
     return Complete() if isinstance(graph.rule, Blocks) else graph.rule
+
+
+def _check_rows(graph: Graph, given: Mapping[str, Tensor]) -> None:
+    """Nodes and edges lie where `AXES` says."""
+    counts = {"N": graph.num_receivers, "E": graph.num_edges, "G": len(graph.sizes)}
+    for name, tensor in given.items():
+        letter = next((letter for letter in AXES.get(name, "") if letter in counts), None)
+        axis = -1 if name == "tokens" else -2
+        if letter is not None and (tensor.ndim < -axis or tensor.shape[axis] != counts[letter]):
+            where = "last axis" if axis == -1 else "last axis but one"
+            raise ExportError(f"{name} is {list(tensor.shape)}: its {where} must have {counts[letter]} rows")
 
 
 def _is_batch(graph: Graph) -> bool:

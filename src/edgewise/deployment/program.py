@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from typing import Any, TypeVar
 
 import torch
@@ -56,11 +57,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the warnings and logs of PyTorch's exporters, which concern other models or repeat an error at length."""
+    """Without what PyTorch's exporters say of other models, or print of a program that they cannot write."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
