@@ -150,3 +150,11 @@ def test_where_there_is_no_gpu_none_is_promised(monkeypatch):
     for name in ("cuda", "cuda:0"):
         with pytest.raises(ConfigError, match="is not on this machine; use auto or cpu"):
             device_for(name)
+
+
+@pytest.mark.parametrize(("shard", "last"), [(False, []), (True, [(6, False)])])
+def test_ranks_that_share_weights_read_equally_many_batches(shard, last):
+    ranks = [list(World(torch.device("cpu"), rank, 3, shard=shard).own(iter(range(7)))) for rank in range(3)]
+    assert ranks[0] == [(0, True), (3, True), (6, True)]
+    assert ranks[2] == [(2, True), (5, True), *last]
+    assert list(World(torch.device("cpu"), 0, 3, shard=shard).own([])) == []

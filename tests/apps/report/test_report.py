@@ -1,4 +1,5 @@
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -153,6 +154,15 @@ def test_the_command_that_repeats_a_run_names_what_was_changed() -> None:
     told = changes(configure(recipe, overrides), recipe)
     assert told == ["--model gnn", "--model.width 8", "--optimizer.betas '[0.8, 0.9]'", "--train.seed 4"]
     assert changes(configure(recipe), recipe) == []
+    near = configure(recipe, [("graph", "window"), ("graph.radius", "3")])  # an option that has no default
+    assert configure(recipe, options_of(changes(near, recipe))) == near
+
+
+def options_of(told: list[str]) -> list[tuple[str, str]]:
+    """What the command line reads of the options that a report names."""
+    return [
+        (option.removeprefix("--"), shlex.split(text)[0]) for option, _, text in (line.partition(" ") for line in told)
+    ]
 
 
 def test_of_two_systems_with_one_id_the_recipes_own_is_shown() -> None:

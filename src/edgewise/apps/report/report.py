@@ -17,6 +17,7 @@ from edgewise.apps.options import configure
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS, System
+from edgewise.errors import ConfigError
 from edgewise.files import write_file
 from edgewise.graphs import Graph
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section
@@ -190,12 +191,25 @@ def reproduction(page: RunPage) -> list[Markup]:
 def changes(config: RunConfig, recipe: recipes.Recipe) -> list[str]:
     """The command line's options that make this configuration of a recipe."""
     overrides: list[tuple[str, str]] = []
+    mine = config.to_plain()
     while True:
-        usual = configure(recipe, overrides).to_plain()
-        change = next((one for one in differences(config.to_plain(), usual) if one not in overrides), None)
+        try:
+            usual = configure(recipe, overrides).to_plain()
+        except ConfigError:  # the last one is a choice with an option that has no default, such as a window's radius
+            path, options = overrides[-1][0], mine
+            for name in path.split("."):
+                options = options[name]
+            overrides += [(f"{path}.{name}", as_typed(value)) for name, value in options.items() if name != "name"]
+            usual = configure(recipe, overrides).to_plain()
+        change = next((one for one in differences(mine, usual) if one not in overrides), None)
         if change is None:
             return [f"--{option} {shlex.quote(text)}" for option, text in overrides]
         overrides.append(change)
+
+
+def as_typed(value: object) -> str:
+    """A value as the command line takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def differences(mine: dict[str, Any], usual: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
@@ -208,7 +222,7 @@ def differences(mine: dict[str, Any], usual: dict[str, Any], path: str = "") -> 
             else:
                 yield f"{path}{name}", value["name"]
         elif value != before:
-            yield f"{path}{name}", value if isinstance(value, str) else json.dumps(value)
+            yield f"{path}{name}", as_typed(value)
 
 
 def footer() -> Markup:
