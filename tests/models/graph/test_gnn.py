@@ -180,3 +180,60 @@ def test_edges_are_dropped_while_training_only():
     plain = GNN(GNNSettings("gcn", dropout=0.0), NODES)
     plain.load_state_dict(model.state_dict())
     assert torch.equal(model.eval()(GRAPH, x), plain(GRAPH, x))
+
+
+@pytest.mark.parametrize(("connection", "combined"), [("jumping", torch.cat), ("jumping-max", torch.stack)])
+@pytest.mark.parametrize("signature", [NODES, GRAPHS], ids=["nodes", "graphs"])
+def test_the_output_reads_what_jumping_knowledge_makes_of_all_hidden_layers(connection, combined, signature):
+    readout = "mean" if signature.whole_graph else "none"
+    model = GNN(GNNSettings("gcn", width=4, depth=4, connection=connection, readout=readout), signature).eval()
+    x = torch.randn(5, 6)
+    states, h = [], x
+    for layer in model.hidden:
+        h = torch.relu(layer(GRAPH, h))
+        states.append(h)
+    read = combined(states, -1)
+    read = read.amax(-1) if connection == "jumping-max" else read
+    expected = model.output(GRAPH, read)
+    assert torch.allclose(model(GRAPH, x), expected)
+    grads = [torch.autograd.grad(y.square().sum(), list(model.parameters())) for y in (model(GRAPH, x), expected)]
+    assert all(torch.allclose(ours, theirs) for ours, theirs in zip(*grads, strict=True))
+
+
+def test_jumping_reads_the_nodes_of_a_sample_that_the_output_reads():
+    model = GNN(GNNSettings("sage-mean", width=4, depth=3, connection="jumping"), NODES).eval()
+    x, seeds = torch.randn(5, 6), torch.tensor([3, 1])
+    sample = sample_neighbors(GRAPH, seeds, [10, 10, 10])
+    assert torch.allclose(model(sample, x[sample.nodes]), model(GRAPH, x)[seeds], atol=1e-6)
+
+
+def test_unit_rows_follow_the_activation_as_algorithm_4_has_it():
+    model = GNN(GNNSettings("sage-mean", width=4, depth=2, norm="unit"), NODES).eval()
+    x = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
+    model.double()
+    h = torch.relu(model.hidden[0](GRAPH, x))
+    h = h / h.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    lengths = h.norm(dim=-1)
+    assert torch.allclose(lengths[lengths > 0], torch.ones_like(lengths[lengths > 0]))
+    y, expected = model(GRAPH, x), model.output(GRAPH, h)
+    assert torch.allclose(y, expected)
+    gradients = [torch.autograd.grad(out.square().sum(), x, retain_graph=True)[0] for out in (y, expected)]
+    assert torch.allclose(*gradients)
+
+
+@pytest.mark.parametrize("connection", ["none", "concatenate"])
+def test_a_virtual_node_follows_every_hidden_layer_and_joins_nodes_without_a_path(connection):
+    model = GNN(GNNSettings("gcn", width=4, depth=3, connection=connection, virtual_node=True), NODES).eval()
+    x = torch.randn(5, 6)
+    h = x
+    for number, (layer, virtual) in enumerate(zip(model.hidden, model.virtual, strict=True)):
+        y = torch.relu(layer(GRAPH, h))
+        y = torch.cat([h, y], -1) if number and connection == "concatenate" else y
+        h = y + virtual.mlp(y.sum(0))
+    assert torch.allclose(model(GRAPH, x), model.output(GRAPH, h), atol=1e-6)
+    moved = x.clone()
+    moved[4] += 1  # which has no edge
+    assert not torch.allclose(model(GRAPH, moved)[0], model(GRAPH, x)[0])
+    sample = sample_neighbors(GRAPH, torch.tensor([0]), [2, 2, 2])
+    with pytest.raises(ConfigError, match="virtual node"):
+        model(sample, x[sample.nodes])

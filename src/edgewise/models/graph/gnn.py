@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edgewise import layers
 from edgewise.configuration import Choice, Count, OneOf, chosen
@@ -28,12 +29,14 @@ class GNNSettings:
         layer: The graph layer; "gine" and "gated-gcn" read the features of edges.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
-        connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side.
-        norm: The normalisation between a hidden layer and its activation.
+        connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side;
+            with "jumping" the output reads the results of all hidden layers, with "jumping-max" their largest.
+        norm: The normalisation between a hidden layer and its activation; "unit" comes after it, rows of length 1.
         dropout: Probability for the inputs of every layer.
         activation: The activation of the hidden layers.
         readout: "none", or a readout where the task wants one output per graph.
         edge_dropout: Probability for the edges of every hidden layer, left out while training.
+        virtual_node: Whether one more node exchanges messages with all nodes of its graph after every hidden layer.
     """
 
     layer: Annotated[Choice | str, OneOf(GRAPH_LAYERS)] = "gcn"
@@ -45,6 +48,7 @@ class GNNSettings:
     activation: Activation = "relu"
     readout: Readout = "none"
     edge_dropout: float = 0.0
+    virtual_node: bool = False
 
 
 class Site(NamedTuple):
@@ -116,14 +120,20 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
 EDGE_LAYERS = ("gine", "gated-gcn")  # read features of edges, each with a map of its own
 
 
-GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = layers.NORMS | {"pair": lambda width: layers.PairNorm()}
+GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = layers.NORMS | {
+    "pair": lambda width: layers.PairNorm(),
+    "unit": lambda width: nn.Identity(),  # after the activation, in `GNN._layer`
+}
 
 # From what a hidden layer read, x, and what came of it, y.
 CONNECTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "none": lambda x, y: y,
     "residual": lambda x, y: x + y,
     "concatenate": lambda x, y: torch.cat([x, y], -1),
+    "jumping": lambda x, y: y,  # all results, in front of the output
+    "jumping-max": lambda x, y: y,
 }
+JUMPS = {"jumping": "concatenate", "jumping-max": "max"}
 
 
 class GraphOutput(nn.Module):
@@ -146,7 +156,10 @@ class GNN(nn.Module):
                 on a Sample, layer_l reads its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
                 on a Neighborhood, outputs are exact: layer_l for all nodes that layer_l+1 reads, in chunks
                 with edge features, layer_l(graph, X, e): every layer reads the same e
-    Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W
+                jumping: the output reads [X^(2) ‖ ... ‖ X^(L)], or their largest;  norm "unit": X / ‖X‖₂, row by row,
+                after σ (Alg. 4, line 6);  virtual_node: X + MLP(Σ X) after each hidden layer
+    Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W;
+                virtual[l] = the `VirtualNode` after layer_l
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs];
                 e [E, signature.edges] in the graph's edge order, on a Sample that of the graph which was sampled
     Errors      ConfigError for settings that do not fit the task or one another
@@ -154,7 +167,7 @@ class GNN(nn.Module):
                 has no connection around it
     Cost        that of its layers
     Differs     (5.6) has an MLP after the readout, here it is linear
-    Reference   Kipf & Welling, 2017; Veličković et al., 2018; Xu et al., 2019; Baggag & Saad, §5
+    Reference   Kipf & Welling, 2017; Veličković et al., 2018; Xu et al., 2018 and 2019; Baggag & Saad, §5
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
@@ -176,18 +189,29 @@ class GNN(nn.Module):
         hidden = settings.depth - on_nodes
         self.hidden = nn.ModuleList(_layer(settings, edges, inputs, width, False) for inputs in widths[:hidden])
         self.norms = nn.ModuleList(chosen("norm", settings.norm, GRAPH_NORMS)(width) for _ in range(hidden))
+        self.virtual = nn.ModuleList(
+            layers.VirtualNode(layers.MLP([wide, width, wide], settings.activation))
+            for wide in (widths[1 : hidden + 1] if settings.virtual_node else ())
+        )
+        read = width * hidden if settings.connection == "jumping" and hidden else widths[hidden]
         if on_nodes:
-            self.output = _layer(settings, edges, widths[hidden], signature.outputs, True)
+            self.output = _layer(settings, edges, read, signature.outputs, True)
         else:
-            self.output = GraphOutput(settings.readout, widths[hidden], signature.outputs)
+            self.output = GraphOutput(settings.readout, read, signature.outputs)
+        how = JUMPS.get(settings.connection)
+        self.jump = layers.JumpingKnowledge(how) if how and hidden else None
         self.activation = chosen("activation", settings.activation, layers.ACTIVATIONS)
 
     def forward(self, graph: AnyGraph, x: Tensor | layers.SparseFeatures, e: Tensor | None = None) -> Tensor:
         if isinstance(graph, Neighborhood):
             return self._by_layer(graph, cast(Tensor, x))
         x = x if self.embed is None else self.embed(x)
+        states: list[Tensor] = []
         for index, (hop, of_edges) in enumerate(self._hops(graph, e)):
+            if self.jump is not None and index == len(self.hidden):  # of a sample, those nodes that the output reads
+                x = self.jump([state.narrow(-2, 0, states[-1].shape[-2]) for state in states])
             x = self._layer(index, hop, x, of_edges)
+            states += [x] if self.jump is not None else []
         return cast(Tensor, x)
 
     def _layer(
@@ -200,15 +224,21 @@ class GNN(nn.Module):
         layer, norm, connection = self.hidden[index], self.norms[index], self.settings.connection
         y = layer(hop if of_edges else self._thinned(hop), read, *of_edges)
         y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
-        connected = index > 0 and connection != "none"
-        return CONNECTIONS[connection](layers.at_receivers(hop, cast(Tensor, x)), y) if connected else y
+        if self.settings.norm == "unit":
+            y = functional.normalize(y, dim=-1)
+        if index > 0 and connection in ("residual", "concatenate"):
+            y = CONNECTIONS[connection](layers.at_receivers(hop, cast(Tensor, x)), y)
+        return self.virtual[index](hop, y) if len(self.virtual) else y
 
     def _by_layer(self, among: Neighborhood, x: Tensor) -> Tensor:
         """Exact outputs of some nodes: each layer for all nodes that the next one reads, before the next one."""
-        if self.signature.whole_graph or any(isinstance(norm, layers.PairNorm) for norm in self.norms):
+        whole = self.signature.whole_graph or len(self.virtual) > 0
+        if whole or any(isinstance(norm, layers.PairNorm) for norm in self.norms):
             raise ConfigError(
-                "a readout and the norm 'pair' read all nodes of a graph at once, and this one is too large"
+                "a readout, a virtual node and the norm 'pair' read all nodes of a graph at once: it is too large"
             )
+        if self.jump is not None:
+            raise ConfigError("the connection 'jumping' reads all layers' results at once, and this graph is too large")
         needed = among.needed(len(self.hidden) + 1)
         for index, rows in enumerate(needed):
             made: Tensor | None = None
@@ -232,6 +262,8 @@ class GNN(nn.Module):
         if isinstance(graph, Graph):
             known: tuple[Tensor, ...] = () if e is None else (e,)
             return [(graph, known)] * (depth - 1) + [(graph, () if self.signature.whole_graph else known)]
+        if len(self.virtual):
+            raise ConfigError("a virtual node reads all nodes of a graph, and a sample has some of them")
         if self.signature.whole_graph or len(graph.graphs) != depth:
             raise ConfigError(f"sampled graphs need an output per node and one hop for each of {depth} layers")
         if isinstance(graph, Sample):
