@@ -72,7 +72,8 @@ def on_tokens(**options: Any) -> RunConfig:
     )
     model = Choice("transformer", {"width": 16, "depth": 2, "heads": 2, "positions": "rotary"})
     config = on_graphs(task, "gcn", batch=6, partition=not options)
-    return replace(config, model=model, graph=graph, train=replace(config.train, **options))
+    machine = replace(config.machine, recompute=True)
+    return replace(config, model=model, graph=graph, train=replace(config.train, **options), machine=machine)
 
 
 def interrupted(**_: object) -> Tiny:

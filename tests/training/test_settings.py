@@ -34,7 +34,7 @@ FULL = RunConfig(
     Choice("cosine", {"warmup": 10, "minimum": 0.1}),
     TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), True, True),
     EvaluationSettings(4, 3, 2, "loss"),
-    MachineSettings("cuda:1", 2, "bfloat16", False, True),
+    MachineSettings("cuda:1", 2, "bfloat16", False, True, True),
     StartSettings("runs/x", 2, 4.0, "blocks.*"),
     "mine",
 )

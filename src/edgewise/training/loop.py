@@ -39,6 +39,7 @@ from edgewise.training.optimizers.descent import (
 )
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.prefetch import Prefetch
+from edgewise.training.ranks.shards import recompute
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
@@ -98,6 +99,8 @@ class Trainer:
             raise ConfigError(f"train.shard does not go with {what}: choose bfloat16, or an optimizer such as adamw")
         self.task, model = assemble(config, run)
         self.model = model.to(world.device)
+        if config.machine.recompute:
+            recompute(self.model)
         self.parallel = world.wrap(self.model)
         self.forward: Callable[..., Any] = torch.compile(self.parallel) if config.machine.compile else self.parallel
         self.parameters = list(self.model.parameters())

@@ -130,6 +130,7 @@ class MachineSettings:
         precision: float32, or bfloat16 or float16 for the products of the forward pass (weights stay as they are).
         deterministic: Use PyTorch's deterministic algorithms, so that a run repeats and resumes to the same bits.
         compile: Train the model under torch.compile: slow to start, then faster, above all on a GPU.
+        recompute: Store the inputs of each block alone and compute the rest once more backward: less memory.
     """
 
     device: str = "auto"
@@ -137,6 +138,7 @@ class MachineSettings:
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     deterministic: bool = True
     compile: bool = False
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         typed(self, "machine")

@@ -10,9 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from edgewise.errors import CheckpointError, ConfigError
+from edgewise.graphs import causal
+from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.training import Choice, train
 from edgewise.training.distributed import World
-from edgewise.training.ranks.shards import allot, is_shared, like, local, read_rows, write_rows
+from edgewise.training.ranks.shards import allot, is_shared, like, local, read_rows, recompute, write_rows
 from training.launched import environment
 from training.tiny import configured, same_run, weights
 
@@ -69,6 +71,24 @@ def test_the_file_of_shards_is_that_of_whole_tensors(tmp_path):
 def test_a_type_that_files_do_not_have_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="cannot write 'a' of torch"):
         allot(tmp_path / "shards", {"a": torch.zeros(2, dtype=torch.complex64)})
+
+
+def test_blocks_that_are_recomputed_store_less_and_have_the_same_gradients():
+    def trained(again):
+        torch.manual_seed(0)
+        settings = TransformerSettings(width=8, depth=3, heads=2, dropout=0.5)
+        model, stored = Transformer(settings, Tokens(11, 5, length=7)), []
+        if again:
+            recompute(model)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: stored.append(t.numel()) or t, lambda t: t):
+            y = model(causal(7), torch.arange(7))
+        y.square().sum().backward()
+        return y, [p.grad for p in model.parameters()], sum(stored)
+
+    (y, gradients, stored), (y_again, gradients_again, stored_again) = trained(False), trained(True)
+    assert torch.equal(y, y_again)
+    assert all(map(torch.equal, gradients, gradients_again))
+    assert stored_again < stored / 2
 
 
 @pytest.mark.endurance

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -18,6 +19,7 @@ import torch.distributed as dist
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
+from torch.utils.checkpoint import checkpoint
 
 from edgewise.errors import CheckpointError
 from edgewise.graphs.store.layout import NAMES, as_array
@@ -40,11 +42,21 @@ def shard(model: nn.Module, device: torch.device) -> nn.Module:
 
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     numbers = {weight for weight in model.parameters() if weight.ndim == 0}
-    blocks = [block for part in model.children() if isinstance(part, nn.ModuleList) for block in part]
-    for block in (*blocks, model):
+    for block in (*blocks_of(model), model):
         if any(weight.ndim for weight in block.parameters()):
             fully_shard(block, mesh=mesh, ignored_params=numbers)
     return model
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The layers that a model stacks."""
+    return [block for part in model.children() if isinstance(part, nn.ModuleList) for block in part]
+
+
+def recompute(model: nn.Module) -> None:
+    """Let each block of a model store its inputs alone while it trains; backward computes the rest once more."""
+    for block in blocks_of(model):
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def average_numbers(weights: Iterable[nn.Parameter]) -> None:
