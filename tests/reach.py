@@ -40,6 +40,8 @@ COVERED_ELSEWHERE = {
     "kernels/kinds": "tests/kernels/test_backend.py",
     "kernels/operator/attention": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/operator/products": "tests/kernels/backends/cpu/test_edges.py",
+    "kernels/backends/cpu/features": "tests/kernels/backends/cpu/test_vectors.py",
+    "kernels/backends/cpu/scoring": "tests/kernels/backends/cpu/test_vectors.py",
     "kernels/operator/layout": "tests/kernels/backends/cpu/test_native.py",
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",

@@ -372,6 +372,7 @@ WITHOUT_A_GRAPH = {
     "mlp",
     "randomized",
     "resnet",
+    "sides",
     "spherical",
     "uncompiled",
 }  # no layer(graph, x)

@@ -13,7 +13,20 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph, window
-from edgewise.kernels import Dot, EdgeBias, GatedAdditive, Score, aggregate, attend
+from edgewise.kernels import (
+    Additive,
+    Dot,
+    EdgeBias,
+    EdgeInput,
+    EdgeNetwork,
+    EdgeVectors,
+    Filter,
+    GatedAdditive,
+    Score,
+    aggregate,
+    attend,
+    collect,
+)
 from edgewise.kernels.operator.operator import Operator
 
 NUMBERS = (0, 1, -1, 2, 3, 7, 64, 255, -(2**31), 2**31 - 1, 2**40)
@@ -48,6 +61,19 @@ def examples(dtype: torch.dtype = torch.float32) -> list[tuple[str, list[Any]]]:
             attend(graph, q, k, v, score, backend="native").sum().backward()
         for reduce in ("sum", "mean", "max"):
             aggregate(graph, numbers(5, 2, 3), numbers(6, 2), reduce, backend="native").sum().backward()
+        of_edges = EdgeInput((numbers(8, 3), None), numbers(6, 3))
+        for score in (Dot(), GatedAdditive(numbers(2, 4)), Additive(0.2, numbers(2, 4), numbers(2, 4))):
+            for vectors in (EdgeVectors(of_edges, of_edges), EdgeVectors(numbers(6, 2, 4), numbers(6, 2, 4))):
+                attend(graph, *(numbers(5, 2, 4) for _ in range(3)), score + vectors, backend="native").sum().backward()
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        a, b, x, weight, e = (
+            numbers(*shape).detach().to(wide).requires_grad_() for shape in ((5, 8),) * 3 + ((8, 3), (6, 3))
+        )
+        gate = EdgeNetwork(
+            (), torch.sigmoid, receivers=a, senders=b, edges=EdgeInput((weight, None), e), activated=True
+        )
+        for message in (gate, Filter(gate, x)):
+            collect(graph, message, backend="native").sum().backward()
         attend(window(9, 2), numbers(9, 2, 4), numbers(9, 2, 4), numbers(9, 2, 4), backend="tiled").sum().backward()
     return [(name, values) for name, values in made.values()]
 

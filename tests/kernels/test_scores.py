@@ -235,8 +235,8 @@ def test_vectors_of_edges_that_do_not_fit_are_refused():
         attend(graph, None, None, x, Uniform() + EdgeVectors(keys=x))
     with pytest.raises(ShapeError, match="Dot has vectors of edges already"):
         Dot() + EdgeVectors(x) + EdgeVectors(x)
-    with pytest.raises(BackendRefusal, match="'native' cannot run this call: it adds no vectors of edges"):
-        attend(graph, x, x, x, Dot() + EdgeVectors(x), backend="native")
+    with pytest.raises(BackendRefusal, match="'tiled' cannot run this call: it adds no vectors of edges"):
+        attend(graph, x, x, x, Dot() + EdgeVectors(x), backend="tiled")
 
 
 def test_the_graph_transformer_of_torch_geometric_is_attention_with_vectors_of_edges():

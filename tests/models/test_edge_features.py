@@ -12,6 +12,8 @@ from edgewise.models.graph.transformer import looped
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2]], num_nodes=5)  # 4 is alone
 OTHER = Graph.from_edge_index([[0, 1, 1], [1, 0, 2]], num_nodes=3)
 READERS = {
+    "gat": ("gnn", {"layer": "gat", "depth": 2, "dropout": 0.0, "connection": "residual"}),
+    "gatv2": ("gnn", {"layer": "gatv2", "depth": 2, "dropout": 0.0}),
     "gine": ("gnn", {"layer": "gine", "depth": 2, "dropout": 0.0}),
     "gated-gcn": ("gnn", {"layer": "gated-gcn", "depth": 2, "dropout": 0.0, "connection": "residual"}),
     "graph-network": ("graph-network", {"depth": 2}),
@@ -89,7 +91,11 @@ def test_features_that_are_missing_or_not_asked_for_are_refused(reader):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("gnn", {"layer": "gcn"}, "'gcn' reads no edge features, and this task has some: gine, gated-gcn do"),
+        (
+            "gnn",
+            {"layer": "gcn"},
+            "'gcn' reads no edge features, and this task has some: gat, gatv2, gine, gated-gcn do",
+        ),
         ("gnn", {"layer": "gine", "edge_dropout": 0.5}, "cannot leave out edges"),
         ("graph-transformer", {"attention": "kernel"}, "neighbors and gps do"),
         ("graph-transformer", {"block": "mid"}, "choose one of pre-norm, post-norm"),

@@ -51,7 +51,7 @@ class Attend:
         """What a choice of backend may depend on besides the graph: shapes, kinds, options."""
         ends = () if self.q is None or self.k is None else (self.q.shape, self.k.shape)
         kinds = (type(self.score), *map(type, self.score.biases), getattr(self.score, "cap", None) is None)
-        vectors = self.score.vectors is not None
+        vectors = None if self.score.vectors is None else self.score.vectors.signature()
         return (*ends, self.v.shape, self.v.dtype, self.v.device, kinds, vectors, self.dropout > 0, self.return_weights)
 
     def tensors(self) -> list[Tensor]:
@@ -89,8 +89,9 @@ class Attend:
         score = replace(self.score, biases=() if bias is None else (EdgeBias(bias),), vectors=None)
         k, v = (x if x is None else x.index_select(-3, graph.senders) for x in (call.k, call.v))
         assert v is not None
-        k = k if k is None or vectors.keys is None else k + vectors.keys.to(k.dtype)
-        v = v if vectors.values is None else v + vectors.values.to(v.dtype)
+        keys, values = vectors.written(call.heads)
+        k = k if k is None or keys is None else k + keys.to(k.dtype)
+        v = v if values is None else v + values.to(v.dtype)
         return replace(call, graph=own, k=k, v=v, score=score)
 
 

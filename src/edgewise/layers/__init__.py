@@ -101,7 +101,7 @@ from edgewise.layers.graph.graph_network import WholeUpdate as WholeUpdate
 from edgewise.layers.graph.sage import SAGELSTM as SAGELSTM
 from edgewise.layers.graph.sage import SAGEMean as SAGEMean
 from edgewise.layers.graph.sage import SAGEPool as SAGEPool
-from edgewise.layers.graph.sage import at_receivers as at_receivers
+from edgewise.layers.graph.sides import at_receivers as at_receivers
 from edgewise.layers.graph.smoothing import JumpingKnowledge as JumpingKnowledge
 from edgewise.layers.graph.smoothing import PairNorm as PairNorm
 from edgewise.layers.graph.smoothing import VirtualNode as VirtualNode

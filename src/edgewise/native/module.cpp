@@ -56,6 +56,7 @@ void bind_gathering(nb::module_& module); // graphs: rows of mapped arrays
 void bind_edges(nb::module_& module);     // kernels: products and attention on edges
 void bind_tiles(nb::module_& module);     // kernels: attention on ranges, as dense tiles
 void bind_network(nb::module_& module);   // kernels: networks on edges
+void bind_features(nb::module_& module);  // kernels: features of edges
 
 }  // namespace edgewise
 
@@ -79,4 +80,5 @@ NB_MODULE(_native, module) {
   bind_edges(module);
   bind_tiles(module);
   bind_network(module);
+  bind_features(module);
 }

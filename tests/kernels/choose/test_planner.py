@@ -158,7 +158,7 @@ def test_a_backend_that_refuses_a_layers_message_says_why_and_no_other_runs():
         AttentionEGNN(4, 4)(graph, h, x)
     with (
         use_backend("native"),
-        pytest.raises(BackendRefusal, match="no tanh: they take relu, silu and"),
+        pytest.raises(BackendRefusal, match="no tanh: they take relu, silu, shifted_softplus and"),
     ):
         EGNN(4, 4, activation="tanh")(graph, h, x)
 

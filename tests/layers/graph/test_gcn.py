@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import Graph, GraphError, aggregate, complete
+from edgewise import Graph, ShapeError, aggregate, complete
 from edgewise.graphs import importance, sample_layers
 from edgewise.layers import GCN, FastGCN, SparseFeatures, renormalised
 from edgewise.layers.graph import gcn
@@ -65,9 +65,23 @@ def test_edges_carry_the_narrower_of_inputs_and_outputs(outputs, monkeypatch):
     assert carried == [min(5, outputs)]
 
 
-def test_receivers_must_be_the_senders():
-    with pytest.raises(GraphError):
-        GCN(3, 2)(complete(2, 3), torch.zeros(3, 3))
+def test_receivers_of_a_single_x_must_be_among_the_senders():
+    with pytest.raises(ShapeError, match=r"a pair, \(x_receivers, x_senders\)"):
+        GCN(3, 2)(complete(3, 2), torch.zeros(2, 3))
+
+
+def test_two_sides_are_the_equation():
+    """D^-½ A S^-½ X W + b for a pair; in a sampled graph with the receivers' self-loops."""
+    layer, users, items = GCN(4, 3).double(), leaf(2, 4), leaf(5, 4, seed=1)
+    A = torch.tensor([[1, 1, 0, 0, 1], [0, 1, 0, 0, 0]], dtype=torch.float64)
+    graph = Graph.from_edge_index(A.t().nonzero().t(), num_nodes=5, num_receivers=2)
+
+    def written(A):
+        d, s = A.sum(1, keepdim=True), A.sum(0).clamp(min=1)
+        return (A / (d * s).sqrt()) @ items @ layer.linear.weight.t() + layer.bias
+
+    torch.testing.assert_close(layer(graph, (users, items)), written(A))
+    torch.testing.assert_close(layer(graph, items), written((A + torch.eye(2, 5)).clamp(max=1)))
 
 
 def test_fastgcn_without_weights_is_gcn():

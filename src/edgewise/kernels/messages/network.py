@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import same_device
 
 Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
 Activation = Callable[[Tensor], Tensor]
@@ -137,10 +138,29 @@ class EdgeInput:
     values: Tensor
     reach: float | None = None
 
+    @property
+    def features(self) -> Tensor:
+        """What W_0 reads, [*, E, G]."""
+        return self.values if self.reach is None else gaussians(self.values, self.map[0].shape[1], self.reach)
+
     def term(self) -> Tensor:
         """W_0 e_ij + c_0 [*, E, H]."""
-        read = self.values if self.reach is None else gaussians(self.values, self.map[0].shape[1], self.reach)
-        return linear(read, self.map)
+        return linear(self.features, self.map)
+
+    def check(self, name: str, graph: Graph, width: int) -> None:
+        """Raise ShapeError unless every edge has features, of which the map makes so many numbers."""
+        (weight, bias), reads = self.map, 1 if self.reach is not None else self.map[0].shape[1]
+        check_rows(name, self.values, graph.num_edges)
+        same_device(name, self.values, graph.device)
+        if self.values.shape[-1] != reads or weight.shape[0] != width or (bias is not None and bias.shape != (width,)):
+            shapes = f"{list(weight.shape)} for {list(self.values.shape)}"
+            raise ShapeError(f"{name} have a map {shapes}, but must have one [{width}, {self.values.shape[-1]}]")
+
+    def along(self, a: Tensor) -> EdgeInput:
+        """a · (W_0 e_ij + c_0) of every head, for a [H, C]: the map of one number for each head."""
+        weight, bias = self.map
+        of_heads = None if bias is None else (bias.view(a.shape) * a).sum(-1)
+        return EdgeInput(((weight.unflatten(0, a.shape) * a.unsqueeze(-1)).sum(1), of_heads), self.values, self.reach)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,13 +63,15 @@ class Weighted(Message[Result]):
 class Filter(Weighted[Tensor]):
     """A weight for every channel of the sender's value: a continuous filter, where it is a network of the distance.
 
-    Equation    m_ij = w_ij ∘ x_j;  both ways: y_i = Σ_{j ∈ N(i)} w_ij ∘ x_j + Σ_{j: i ∈ N(j)} w_ji ∘ x_j
+    Equation    m_ij = w_ij ∘ x_j;  both ways: y_i = Σ_{j ∈ N(i)} w_ij ∘ x_j + Σ_{j: i ∈ N(j)} w_ji ∘ x_j;
+                normalised: y_i = Σ_j w_ij ∘ x_j / (Σ_j w_ij + ε)
     Symbols     weight = w, a tensor or an `EdgeNetwork`; senders = x; both_ways = whether a weight serves both
-                directions of its edge
+                directions of its edge; normalised = ε, None: no division
     Shapes      w [*, E, C] or [*, E, 1], x [*, J, C] -> [*, I, C]
     Errors      ShapeError where they do not fit, or for another reduction than the sum of both ways
-    Cost        that of `aggregate`, and of the network; both ways share the network's work
-    Reference   Schütt et al. 2017, eq. 2
+    Cost        that of `aggregate`, and of the network; both ways share the network's work. Where the weight is an
+                activation of linear maps of both ends and the edge alone (a gate), `native` never writes it down
+    Reference   Schütt et al. 2017, eq. 2; normalised gates: Dwivedi et al. 2020, (48)
 
     Example
         >>> from edgewise import collect
@@ -80,12 +82,15 @@ class Filter(Weighted[Tensor]):
     """
 
     both_ways: bool = False
+    normalised: float | None = None
 
     def check(self, graph: Graph, reduce: str | None) -> None:
         check_rows("the senders of a filter", self.senders, graph.num_senders)
         self.check_weight(graph, (1, self.senders.shape[-1]))
         if self.both_ways and (reduce != "sum" or graph.num_senders != graph.num_receivers):
             raise ShapeError("a filter of both directions is summed, on a graph whose receivers are its senders")
+        if self.normalised is not None and (reduce not in ("sum", None) or self.both_ways):
+            raise ShapeError(f"a normalised filter is summed, in one direction: reduce={reduce!r}")
 
     @property
     def channels(self) -> int:
@@ -93,7 +98,16 @@ class Filter(Weighted[Tensor]):
 
     def on_edges(self, graph: Graph) -> tuple[Tensor]:
         """The equation of one direction."""
-        return (self.weights(graph) * self.senders.index_select(-2, graph.senders),)
+        weight = self.weights(graph)
+        m_ij = weight * self.senders.index_select(-2, graph.senders)
+        if self.normalised is None:
+            return (m_ij,)
+        shape = (*weight.shape[:-2], graph.num_receivers, weight.shape[-1])
+        total = weight.new_zeros(shape).index_add(-2, graph.receivers, weight) + self.normalised
+        return (m_ij / total.index_select(-2, graph.receivers),)
+
+    def signature(self) -> tuple[object, ...]:
+        return (self.both_ways, self.normalised is None, *super().signature())
 
     def directions(self, graph: Graph, weight: Tensor) -> tuple[tuple[Graph, Filter], ...]:
         """Both directions one by one, given the weights: each a graph with its filter."""

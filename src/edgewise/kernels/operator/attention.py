@@ -140,10 +140,10 @@ def attention_of(call: Attend, arguments: type[A], structure: Sequence[Tensor]) 
     elif isinstance(score, GatedAdditive):
         assert q is not None
         slope, a = score.slope, score.a.expand(call.heads, q.shape[-1])
-    vectors = score.vectors or EdgeVectors()
+    keys, values = (score.vectors or EdgeVectors()).written(call.heads)
     return arguments(
-        q, k, v, a, batched(score.edge_bias(graph), call, 2), batched(vectors.keys, call, 3),
-        batched(vectors.values, call, 3), structure, (), KINDS[type(score)], scale, slope, call.dropout,
+        q, k, v, a, batched(score.edge_bias(graph), call, 2), batched(keys, call, 3),
+        batched(values, call, 3), structure, (), KINDS[type(score)], scale, slope, call.dropout,
         seed_for(graph, call.dropout),
     )  # fmt: skip
 

@@ -112,7 +112,7 @@ def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None
         if x is not None:
             check_rows(name, x, (None,), dtype)
     count = index.shape[0]
-    if not offsets.shape[0] or int(offsets[0]) != 0 or int(offsets[-1]) != count or bool((offsets.diff() < 0).any()):
+    if not offsets.shape[0] or int(offsets[-1]) != count or not _ascend(offsets):
         raise ShapeError(f"offsets must ascend from 0 to the number of edges, {count}")
     for name, x, bound in (("index", index, rows), ("edge", number, count)):
         if x is not None and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < bound:
@@ -122,6 +122,17 @@ def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None
     if number is not None and number.shape[0] not in (0, count):
         raise ShapeError(f"edge has {number.shape[0]} numbers for {count} edges")
     _checked[index] = _Checked(rows, [ref(x) for x in edges], [(x.shape, x._version) for x in edges])
+
+
+def _ascend(offsets: Tensor) -> bool:
+    return int(offsets[0]) == 0 and not bool((offsets.diff() < 0).any())
+
+
+def check_offsets(offsets: Tensor) -> int:
+    """The number of receivers of some offsets; ShapeError where they are not such."""
+    check_rows("offsets", offsets, (None,), torch.int64)
+    expect(offsets.shape[0] > 1 and _ascend(offsets), "offsets must ascend from 0, and have a receiver")
+    return offsets.shape[0] - 1
 
 
 class _Checked(NamedTuple):

@@ -3,14 +3,18 @@
 import torch
 from torch import Tensor, nn
 
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels import Additive, GatedAdditive, attend
+from edgewise.kernels import Additive, EdgeInput, EdgeVectors, GatedAdditive, attend
+from edgewise.layers.graph.sides import Sides, both_sides, with_loops
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures
+from edgewise.layers.plain.linear import Linear
 
 
 class AdditiveAttention(nn.Module):
     """Attention with an additive score (Bahdanau et al., 2015), whose heads are concatenated or averaged."""
+
+    slope: float = 0.2  # of LeakyReLU
 
     def __init__(
         self,
@@ -18,12 +22,15 @@ class AdditiveAttention(nn.Module):
         outputs: int,
         heads: int = 1,
         concatenate: bool = True,
-        slope: float = 0.2,
         dropout: float = 0.0,
+        edges: int = 0,
     ) -> None:
         super().__init__()
-        self.concatenate, self.slope, self.dropout = concatenate, slope, dropout
+        self.concatenate, self.dropout = concatenate, dropout
         self.draw_weights(inputs, heads, outputs)
+        self.edge = Linear(edges, heads * outputs, bias=False) if edges else None
+        if self.edge is not None:
+            nn.init.xavier_uniform_(self.edge.weight)
         self.bias = nn.Parameter(torch.zeros(heads * outputs if concatenate else outputs))
 
     def draw_weights(self, inputs: int, heads: int, outputs: int) -> None:
@@ -33,6 +40,12 @@ class AdditiveAttention(nn.Module):
     def dropout_now(self) -> float:
         return self.dropout if self.training else 0.0
 
+    def vectors(self, e: Tensor | None) -> EdgeVectors:
+        """What the edges add to the keys: W_edge e_ij, which no kernel has to write down."""
+        if (e is None) != (self.edge is None):
+            raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
+        return EdgeVectors(None if self.edge is None or e is None else EdgeInput((self.edge.weight, None), e))
+
     def over_heads(self, y: Tensor) -> Tensor:
         """‖_h y_h + b or mean_h y_h + b: y [*, N, H, C] -> [*, N, H C] or [*, N, C]."""
         return self.bias + (y.flatten(-2) if self.concatenate else y.mean(-2))
@@ -41,17 +54,22 @@ class AdditiveAttention(nn.Module):
 class GAT(AdditiveAttention):
     """Graph attention network layer: a softmax over the neighbours of an additive score.
 
-    Equation    e_ij = LeakyReLU(aᵀ [W x_i ‖ W x_j])             (5.12)
-                α_ij = softmax_{j ∈ N(i) ∪ {i}}(e_ij)            (5.11)
+    Equation    s_ij = LeakyReLU(aᵀ [W x_i ‖ W x_j])             (5.12), or aᵀ [W x_i ‖ W x_j + W_edge e_ij]
+                α_ij = softmax_{j ∈ N(i) ∪ {i}}(s_ij)            (5.11)
                 x_i' = ‖_h Σ_j α_ij^h W_h x_j + b                (5.13), or the mean over h with concatenate=False
     Symbols     W.weight = [W_1 ‖ ... ‖ W_H]ᵀ; a_receiver and a_sender = the halves of a, so that
-                aᵀ[u ‖ v] = a_receiverᵀu + a_senderᵀv; slope = η of LeakyReLU; outputs = channels of one head
-    Shapes      x [*, N, inputs] -> [*, N, heads * outputs], averaged: [*, N, outputs]; x may be SparseFeatures
-    Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  self-loops are added where missing, so that an isolated node attends to itself
+                aᵀ[u ‖ v] = a_receiverᵀu + a_senderᵀv; slope = η of LeakyReLU; outputs = channels of one head;
+                edge.weight = W_edge; `edges` = width of e_ij, 0: no edge features
+    Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, heads * outputs], averaged:
+                [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders [*, J, ...])
+    Errors      ShapeError where x or e does not fit, where e is missing, or given to a layer with edges=0, or where
+                the receivers of a single x are not among its senders
+    Edge cases  self-loops are added where missing, so that an isolated node attends to itself; their e_ii is the mean
+                over the edges that reach i. A pair has none: a receiver without senders gets b
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H) or more, by backend: [W x_i ‖ W x_j] is never built
     Differs     (5.13) puts LeakyReLU on the result; here the model's activation follows (the paper's is ELU). `dropout`
-                acts on α while training, as in the paper
+                acts on α while training, as in the paper. PyTorch Geometric has an a of its own for edges: with W_edge
+                to learn that is the same score
     Reference   Veličković et al., 2018, (1)-(6); Baggag & Saad, §5.4; Ngadiuba, lecture on graph attention, (1)-(4)
 
     Example
@@ -70,10 +88,12 @@ class GAT(AdditiveAttention):
         for weight in (self.W.weight, self.a_receiver, self.a_sender):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        Wx = self.W(x).unflatten(-1, self.a_sender.shape)  # [*, N, H, C]
-        e = Additive(self.slope, self.a_receiver, self.a_sender)  # e_ij = LeakyReLU(aᵀ[W x_i ‖ W x_j])
-        return self.over_heads(attend(graph.add_self_loops(), Wx, Wx, Wx, e, dropout=self.dropout_now))
+    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
+        graph, e = with_loops(graph, x, e)
+        Wx_i, Wx_j = both_sides(graph, x, self.W, self.a_sender.shape)  # [*, I or J, H, C]
+        score = Additive(self.slope, self.a_receiver, self.a_sender)  # s_ij = LeakyReLU(aᵀ[W x_i ‖ W x_j])
+        score = score if e is None and self.edge is None else score + self.vectors(e)
+        return self.over_heads(attend(graph, Wx_i, Wx_j, Wx_j, score, dropout=self.dropout_now))
 
     @staticmethod
     def example() -> Example:
@@ -83,12 +103,15 @@ class GAT(AdditiveAttention):
 class GATv2(AdditiveAttention):
     """Graph attention whose ranking of the neighbours depends on the query: the LeakyReLU comes before a.
 
-    Equation    e_ij = aᵀ LeakyReLU(W_receiver x_i + W_sender x_j)
-                x_i' = ‖_h Σ_j softmax_{j ∈ N(i) ∪ {i}}(e_ij^h) W_sender,h x_j + b, or the mean over h
-    Symbols     W.weight = [W_receiver ‖ W_sender]ᵀ, with biases; a [H, C] = a; slope and outputs as in GAT
-    Shapes      x [*, N, inputs] -> [*, N, heads * outputs], averaged: [*, N, outputs]; x may be SparseFeatures
-    Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  self-loops are added where missing, so that an isolated node attends to itself
+    Equation    s_ij = aᵀ LeakyReLU(W_receiver x_i + W_sender x_j [+ W_edge e_ij])
+                x_i' = ‖_h Σ_j softmax_{j ∈ N(i) ∪ {i}}(s_ij^h) W_sender,h x_j + b, or the mean over h
+    Symbols     W.weight = [W_receiver ‖ W_sender]ᵀ, with biases; a [H, C] = a; slope, outputs and edge as in GAT
+    Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, heads * outputs], averaged:
+                [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders [*, J, ...])
+    Errors      ShapeError where x or e does not fit, where e is missing, or given to a layer with edges=0, or where
+                the receivers of a single x are not among its senders
+    Edge cases  self-loops are added where missing, so that an isolated node attends to itself; their e_ii is the mean
+                over the edges that reach i. A pair has none: a receiver without senders gets b
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H C), or less by backend
     Differs     the paper writes W [x_i ‖ x_j]: W_receiver and W_sender are its halves
     Reference   Brody, Alon & Yahav, 2022, (7)
@@ -109,10 +132,13 @@ class GATv2(AdditiveAttention):
             nn.init.xavier_uniform_(weight)
         nn.init.zeros_(self.W.bias)
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        q, k = self.W(x).unflatten(-1, (2, *self.a.shape)).unbind(-3)  # each [*, N, H, C]
-        e = GatedAdditive(self.a, self.slope)
-        return self.over_heads(attend(graph.add_self_loops(), q, k, k, e, dropout=self.dropout_now))
+    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
+        graph, e = with_loops(graph, x, e)
+        of_receivers, of_senders = both_sides(graph, x, self.W, (2, *self.a.shape))
+        q, k = of_receivers.select(-3, 0), of_senders.select(-3, 1)  # [*, I, H, C], [*, J, H, C]
+        score = GatedAdditive(self.a, self.slope)
+        score = score if e is None and self.edge is None else score + self.vectors(e)
+        return self.over_heads(attend(graph, q, k, k, score, dropout=self.dropout_now))
 
     @staticmethod
     def example() -> Example:

@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels import collect, ends
-from edgewise.layers.graph.sage import at_receivers
+from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
+from edgewise.layers.graph.sides import Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures
+from edgewise.layers.plain.linear import Linear
 
 EPSILON = 1e-6
 
@@ -21,11 +21,13 @@ class GatedGCN(nn.Module):
                 x_i'  = A x_i + Σ_{j ∈ N(i)} η_ij ⊙ B x_j
     Symbols     nodes = [A ‖ B ‖ D ‖ E], biases included; edges = C; ε = 1e-6; σ = sigmoid; `edges` = width of e_ij
     Shapes      x [*, J, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, I, outputs]; x may be
-                SparseFeatures; the receivers are the senders or, in a sampled graph, the first of them. `update`
-                returns e' [*, E, outputs] too, for the next layer to read
+                SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders); of a single x the receivers are the
+                senders or, in a sampled graph, the first of them. `update` returns e' [*, E, outputs] too, for the next
+                layer to read
     Errors      ShapeError where x or e does not fit, or where e is missing, or given to a layer with edges=0
     Edge cases  an isolated node: A x_i; without edge features e_ij' = D x_i + E x_j; σ and η are in (0, 1)
-    Cost        time O(N inputs C + E (edges + 1) C), memory O((N + E) C) for C = outputs
+    Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O(N C + E) on `native`, of `update`
+                O((N + E) C)
     Differs     in a network the paper adds x_i + ReLU(BN(x_i')) and e_ij + ReLU(BN(e_ij')): these are the model's
     Reference   Bresson & Laurent, "Residual gated graph ConvNets", 2017, (11); with normalised gates and edge features:
                 Dwivedi et al., "Benchmarking graph neural networks", 2020, (47)-(49)
@@ -45,19 +47,26 @@ class GatedGCN(nn.Module):
         self.nodes = Linear(inputs, 4 * outputs)
         self.edges = Linear(edges, outputs, bias=False) if edges else None
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures, e: Tensor | None = None) -> Tensor:
-        return self.update(graph, x, e)[0]
+    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
+        A, B, gates = self._gates(graph, x, e)
+        return A + collect(graph, Filter(gates, B, normalised=EPSILON))
 
-    def update(self, graph: Graph, x: Tensor | SparseFeatures, e: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def update(self, graph: Graph, x: Sides, e: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x' [*, N, outputs] and e' [*, E, outputs]."""
+        A, B, gates = self._gates(graph, x, e)
+        assert gates.receivers is not None
+        D_i, E_j = ends(graph, gates.receivers, gates.senders)
+        e = D_i + E_j if gates.edges is None else gates.edges.term() + D_i + E_j
+        return A + collect(graph, Filter(e.sigmoid(), B, normalised=EPSILON)), e
+
+    def _gates(self, graph: Graph, x: Sides, e: Tensor | None) -> tuple[Tensor, Tensor, EdgeNetwork]:
+        """A x_i, B x_j and σ(e_ij')."""
         if (e is None) != (self.edges is None):
             raise ShapeError(f"this layer reads {'no' if self.edges is None else 'some'} edge features: see `edges`")
-        A, B, D, E = self.nodes(x).chunk(4, -1)  # each already multiplied with x
-        D_i, BE_j = ends(graph, at_receivers(graph, D), torch.cat([B, E], -1))
-        B_j, E_j = BE_j.chunk(2, -1)
-        e = D_i + E_j if self.edges is None else self.edges(e) + D_i + E_j
-        gates = e.sigmoid()
-        return at_receivers(graph, A) + collect(graph, gates * B_j) / (collect(graph, gates) + EPSILON), e
+        of_receivers, of_senders = both_sides(graph, x, self.nodes)  # A, B, D and E, each already multiplied with x
+        (A, _, D, _), (_, B, _, E) = of_receivers.chunk(4, -1), of_senders.chunk(4, -1)
+        edges = None if self.edges is None or e is None else EdgeInput((self.edges.weight, None), e)
+        return A, B, EdgeNetwork((), torch.sigmoid, receivers=D, senders=E, edges=edges, activated=True)
 
     @staticmethod
     def example() -> Example:

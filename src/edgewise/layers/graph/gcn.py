@@ -6,14 +6,17 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
+from edgewise.layers.graph.sides import Sides, with_loops
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 
-def renormalised(graph: Graph, dtype: torch.dtype) -> tuple[Graph, Tensor]:
+def renormalised(graph: Graph, dtype: torch.dtype, paired: bool = False) -> tuple[Graph, Tensor]:
     """The adjacency with self-loops à = A + I as a graph, and its normalised entries on the edges, [E].
 
-    Equation    Â = D̃^-½ à D̃^-½,  d̃_ii = Σ_j ã_ij    (5.2)
+    Equation    Â = D̃^-½ à D̃^-½,  d̃_ii = Σ_j ã_ij    (5.2); where receivers are not the senders D^-½ à S^-½ for
+                s̃_jj = Σ_i ã_ij, the receivers that sender j has
+    Symbols     paired = whether receivers and senders are two kinds of nodes, without self-loops
     Edge cases  a self-loop that is already there is not doubled; parallel edges count as often as they occur
     Cost        O(E), once per graph and dtype
 
@@ -22,13 +25,14 @@ def renormalised(graph: Graph, dtype: torch.dtype) -> tuple[Graph, Tensor]:
         >>> renormalised(pair, torch.float32)[1].tolist()  # every degree is 2, so 1/√2 · 1/√2 on 4 edges
         [0.5, 0.5, 0.5, 0.5]
     """
-    loops = graph.add_self_loops()
+    loops = graph if paired else with_loops(graph, torch.empty(0), None)[0]
     return loops, _entries(loops, dtype)
 
 
 @cached
 def _entries(loops: Graph, dtype: torch.dtype) -> Tensor:
-    d_i, d_j = ends(loops, loops.in_degrees().unsqueeze(-1))
+    d = loops.in_degrees().unsqueeze(-1)
+    d_i, d_j = ends(loops, d, d if loops.is_square else loops.out_degrees().unsqueeze(-1))
     return (d_i * d_j).squeeze(-1).double().rsqrt().to(dtype)
 
 
@@ -37,9 +41,11 @@ class GCN(nn.Module):
 
     Equation    X' = Â X W + b,  Â = D̃^-½ (A + I) D̃^-½    (5.2), (5.4)
     Symbols     linear.weight = Wᵀ; bias = b; Â: `renormalised`, cached on the graph
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures
-    Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  an isolated node is its own only neighbour: X W + b; existing self-loops are not doubled
+    Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers, x_senders
+                [*, J, inputs]) -> [*, I, outputs], of which the receivers' is not read
+    Errors      ShapeError where the receivers of a single x are not among its senders
+    Edge cases  an isolated node is its own only neighbour: X W + b; existing self-loops are not doubled. A pair has no
+                self-loops; there, and in a sampled graph, a sender's degree is the number of its receivers
     Cost        time O(N inputs outputs + E min(inputs, outputs)): Â(XW) or (ÂX)W, whichever carries less over the edges
     Differs     σ of (5.4) is left to the model; b is Kipf & Welling's code, absent from (5.4). On a directed graph both
                 factors are degrees of i's and j's own rows (as in PyTorch Geometric)
@@ -61,8 +67,10 @@ class GCN(nn.Module):
         self.narrows = outputs <= inputs
         nn.init.xavier_uniform_(self.linear.weight)  # Glorot & Bengio, 2010, as in the paper
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        graph, entries = renormalised(graph, x.dtype)
+    def forward(self, graph: Graph, x: Sides) -> Tensor:
+        paired = isinstance(x, tuple)
+        x = x[1] if isinstance(x, tuple) else x
+        graph, entries = renormalised(graph, x.dtype, paired)
         if self.narrows or isinstance(x, SparseFeatures):
             y = aggregate(graph, self.linear(x), entries)
         else:
@@ -80,7 +88,7 @@ class FastGCN(GCN):
     Equation    x_v' = 1/t Σ_{j=1..t} Â(v, u_j) / q(u_j) (W x_{u_j}) + b,  u_j ~ q    (8); without weights GCN's sum
     Symbols     weight = Â(v, u_j) / (t q(u_j)) on the edges of a `sample_layers` graph; linear.weight = W; bias = b
     Shapes      x [*, J, inputs], weight [E] -> [*, I, outputs]; x may be SparseFeatures
-    Errors      without weights: GraphError for a graph whose receivers are not its senders
+    Errors      without weights: those of GCN
     Edge cases  a receiver none of whose senders were drawn gives b; without weights the layer is GCN itself
     Cost        time O(J inputs outputs + E outputs) of the sampled graph
     Differs     none; the mean over many draws is GCN's output
@@ -94,10 +102,10 @@ class FastGCN(GCN):
         [[2.0]]
     """
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures, weight: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, weight: Tensor | None = None) -> Tensor:
         if weight is None:
             return super().forward(graph, x)
-        y = aggregate(graph, self.linear(x), weight)
+        y = aggregate(graph, self.linear(x[1] if isinstance(x, tuple) else x), weight)
         return y if self.bias is None else y + self.bias
 
     @staticmethod

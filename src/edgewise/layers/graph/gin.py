@@ -8,11 +8,15 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.kernels import aggregate, collect, ends
-from edgewise.layers.graph.sage import at_receivers
+from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
+from edgewise.layers.graph.sides import Nodes, Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 from edgewise.layers.plain.mlp import MLP
+
+
+def _dense(x: Nodes) -> Tensor:
+    return x.to_dense() if isinstance(x, SparseFeatures) else x
 
 
 class GIN(nn.Module):
@@ -20,7 +24,8 @@ class GIN(nn.Module):
 
     Equation    x_i' = MLP( (1 + ε) x_i + Σ_{j ∈ N(i)} x_j )    (4.1)
     Symbols     mlp = MLP; epsilon = ε, trained
-    Shapes      x [*, N, mlp inputs] -> [*, N, mlp outputs]; x may be SparseFeatures
+    Shapes      x [*, N, mlp inputs] -> [*, N, mlp outputs]; x may be SparseFeatures, or a pair (x_receivers
+                [*, I, mlp inputs], x_senders [*, J, mlp inputs])
     Errors      ShapeError when x does not fit the graph or the MLP
     Edge cases  an isolated node: MLP((1 + ε) x_i); a self-loop counts x_i once more
     Cost        time O(N |MLP| + E inputs); sparse features: O(E d_1) for the MLP's first hidden width d_1
@@ -40,16 +45,17 @@ class GIN(nn.Module):
         self.mlp = mlp
         self.epsilon = nn.Parameter(torch.tensor(epsilon))
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+    def forward(self, graph: Graph, x: Sides) -> Tensor:
         if isinstance(x, SparseFeatures):
             return self._sparse(graph, x)
-        return self.mlp((1 + self.epsilon) * at_receivers(graph, x) + aggregate(graph, x))
+        x_i, x_j = both_sides(graph, x, _dense)
+        return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
 
     def _sparse(self, graph: Graph, x: SparseFeatures) -> Tensor:
         """W((1 + ε) x_i + Σ x_j) + b = (1 + ε) W x_i + Σ W x_j + b, so x stays sparse."""
         b = cast(Tensor, self.mlp.linears[0].bias)
-        Wx = self.mlp.linears[0](x) - b
-        return self.mlp.after_first((1 + self.epsilon) * at_receivers(graph, Wx) + aggregate(graph, Wx) + b)
+        Wx_i, Wx_j = both_sides(graph, x, lambda side: self.mlp.linears[0](side) - b)
+        return self.mlp.after_first((1 + self.epsilon) * Wx_i + aggregate(graph, Wx_j) + b)
 
     @staticmethod
     def example() -> Example:
@@ -61,11 +67,11 @@ class GINE(nn.Module):
 
     Equation    x_i' = MLP( (1 + ε) x_i + Σ_{j ∈ N(i)} ReLU(x_j + W e_ij + b) )
     Symbols     mlp = MLP; epsilon = ε, trained; edge = W, b; `edges` = width of e_ij, 0: no W e_ij + b
-    Shapes      x [*, J, mlp inputs] (, e [*, E, edges] in the graph's edge order) -> [*, I, mlp outputs]; the receivers
-                are the senders or, in a sampled graph, the first of them
+    Shapes      x [*, J, mlp inputs], or a pair (x_receivers, x_senders) (, e [*, E, edges] in the graph's edge order)
+                -> [*, I, mlp outputs]; the receivers are the senders or, in a sampled graph, the first of them
     Errors      ShapeError where x or e does not fit, or where e is missing, or given to a layer with edges=0
     Edge cases  an isolated node: MLP((1 + ε) x_i)
-    Cost        time O(N |MLP| + E edges inputs), memory O(E inputs)
+    Cost        time O(N |MLP| + E edges inputs); memory O(N inputs + E) on `native`
     Differs     there the types of bonds are embedded; a linear map of one-hot types is the same function
     Reference   Hu et al., "Strategies for pre-training graph neural networks", 2020, A
 
@@ -84,13 +90,14 @@ class GINE(nn.Module):
         first: nn.Linear = mlp.linears[0]  # type: ignore[assignment]
         self.edge = Linear(edges, first.in_features) if edges else None
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures, e: Tensor | None = None) -> Tensor:
-        x = x.to_dense() if isinstance(x, SparseFeatures) else x
+    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
         if (e is None) != (self.edge is None):
             raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
-        x_i = at_receivers(graph, x)
-        _, x_j = ends(graph, x_i, x)
-        m_ij = functional.relu(x_j if self.edge is None else x_j + self.edge(e))
+        x_i, x_j = both_sides(graph, x, _dense)
+        if self.edge is None or e is None:
+            return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j.relu()))
+        edges = EdgeInput((self.edge.weight, self.edge.bias), e)
+        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=edges, activated=True)
         return self.mlp((1 + self.epsilon) * x_i + collect(graph, m_ij))
 
     @staticmethod

@@ -7,30 +7,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
+from edgewise.layers.graph.sides import Sides, at_receivers, both_sides, check_pair
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
-
-
-def at_receivers(graph: Graph, x: Tensor) -> Tensor:
-    """The rows of the receivers among those of all senders: receiver i is the sender at position i + offset.
-
-    Shapes      x [*, J, C] -> [*, I, C]; where receivers and senders are the same nodes, x itself
-    Errors      ShapeError where a receiver is not among the senders
-
-    Example
-        >>> hop = Graph.from_edge_index([[2, 1], [0, 0]], num_nodes=3, num_receivers=1)  # as `sample_neighbors` has it
-        >>> at_receivers(hop, torch.tensor([[1.0], [2.0], [3.0]]))
-        tensor([[1.]])
-    """
-    if graph.is_square:
-        return x
-    if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2] != graph.num_senders:
-        raise ShapeError(f"{graph} has receivers that are not among its senders, or another number than x {[*x.shape]}")
-    return x.narrow(-2, graph.offset, graph.num_receivers)
 
 
 class SAGEMean(nn.Module):
@@ -39,8 +22,8 @@ class SAGEMean(nn.Module):
     Equation    x_N(i) = 1/|N(i)| Σ_{j ∈ N(i)} x_j          (5.9)
                 x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
     Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once; normalize: line 6
-    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
-                senders: they are the first of them (`sample_neighbors`)
+    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
+                x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
     Cost        time O(N inputs outputs + E outputs): the mean and the linear map commute, so the map comes first
@@ -62,9 +45,10 @@ class SAGEMean(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.normalize = normalize
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        own, neighbors = self.W(x).chunk(2, -1)
-        y = at_receivers(graph, own) + aggregate(graph, neighbors, reduce="mean") + self.bias
+    def forward(self, graph: Graph, x: Sides) -> Tensor:
+        Wx_i, Wx_j = both_sides(graph, x, self.W)
+        own, neighbors = Wx_i.chunk(2, -1)[0], Wx_j.chunk(2, -1)[1]
+        y = own + aggregate(graph, neighbors, reduce="mean") + self.bias
         return functional.normalize(y, dim=-1) if self.normalize else y
 
     @staticmethod
@@ -90,8 +74,12 @@ class SAGE(nn.Module):
         """x_N, [*, I, hidden]."""
         raise NotImplementedError
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        y: Tensor = at_receivers(graph, self.own(x)) + self.neighbors(self.combine(graph, x))
+    def forward(self, graph: Graph, x: Sides) -> Tensor:
+        if isinstance(x, tuple):
+            check_pair(graph, x)
+            y: Tensor = self.own(x[0]) + self.neighbors(self.combine(graph, x[1]))
+        else:
+            y = at_receivers(graph, self.own(x)) + self.neighbors(self.combine(graph, x))
         return functional.normalize(y, dim=-1) if self.normalize else y
 
 
@@ -101,8 +89,8 @@ class SAGEPool(SAGE):
     Equation    x_N(i) = max_{j ∈ N(i)} ReLU(W_pool x_j + b_pool), channel by channel
                 x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
     Symbols     pool = W_pool, b_pool; own = W_own, b; neighbors = W_neighbors; hidden = width of x_N(i), default inputs
-    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures. A sampled graph has fewer receivers than
-                senders: they are the first of them (`sample_neighbors`)
+    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
+                x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0
     Cost        time O(N inputs hidden + E hidden)

@@ -26,7 +26,7 @@ class GNNSettings:
     """What a graph network can be.
 
     Args:
-        layer: The graph layer; "gine" and "gated-gcn" read the features of edges.
+        layer: The graph layer; "gat", "gatv2", "gine" and "gated-gcn" read the features of edges.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side;
@@ -76,10 +76,10 @@ def _attention(layer: type[layers.GAT] | type[layers.GATv2]) -> Callable[..., nn
             attention_dropout: Probability for attention weights.
         """
         if at.last:
-            return layer(at.inputs, at.outputs, output_heads, concatenate=False, dropout=attention_dropout)
+            return layer(at.inputs, at.outputs, output_heads, False, attention_dropout, at.edges)
         if heads < 1 or at.outputs % heads:
             raise ConfigError(f"{heads} heads do not divide a width of {at.outputs}")
-        return layer(at.inputs, at.outputs // heads, heads, dropout=attention_dropout)
+        return layer(at.inputs, at.outputs // heads, heads, dropout=attention_dropout, edges=at.edges)
 
     return build
 
@@ -117,7 +117,7 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
     "dynamic-edge-conv": _dynamic_edge_conv,
     "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
 }
-EDGE_LAYERS = ("gine", "gated-gcn")  # read features of edges, each with a map of its own
+EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn")  # read features of edges, each with a map of its own
 
 
 GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = layers.NORMS | {

@@ -98,7 +98,7 @@ def test_activations_are_never_written_down(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"activation": torch.tanh}, "no tanh: they take relu, silu and shifted_softplus"),
+        ({"activation": torch.tanh}, "no tanh: they take relu, silu, shifted_softplus and sigmoid"),
         ({"widths": [2] * 9}, "at most 8 linear maps"),
         ({"gate": (torch.zeros(1, 2), None)}, "no gate"),
         ({"dropout": 0.5}, "no dropout"),

@@ -33,6 +33,17 @@ def reverse_of(graph: Graph) -> Reverse:
     return (*structure_of(transpose), order.to(torch.int32), places)
 
 
+@cached
+def product_structure_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
+    """The graph as products read it: offsets, senders, and no numbers of edges other than their own."""
+    return *structure_of(graph), torch.empty(0, dtype=torch.int32)
+
+
+def product_reverse_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
+    """The transpose as products read it."""
+    return reverse_of(graph)[:3]
+
+
 def matrix(x: Tensor) -> Any:
     """[B, N, ...] with rows that are contiguous, as the kernels read it."""
     between = x.stride()

@@ -6,13 +6,10 @@ Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the
 import math
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
-from edgewise.graphs.derived import cached
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
-from edgewise.kernels.backends.cpu import KERNELS, edges, networks
+from edgewise.kernels.backends.cpu import KERNELS, edges, networks, vectors
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Message
@@ -28,8 +25,6 @@ ROW = 3200  # operations: to start and finish a receiver's row for a group of he
 NUMBER, TERM, SUM_ROW = 5 / 2, 12, 240  # operations of a sum: for a number, an edge and a receiver; measured likewise
 CALL, SUM = 2, 2  # launches of attention and of a sum; fitted
 
-Structure = tuple[Tensor, Tensor, Tensor]  # offsets, index, edge: see `operator.products`
-
 
 def cost(call: Call) -> Cost:
     """Every edge reads the rows of its sender, once."""
@@ -39,13 +34,14 @@ def cost(call: Call) -> Cost:
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
         batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
-        return Cost(
+        plain = Cost(
             edges=2 * count * (batch * (width + SOFTMAX) + groups * LOOKUP) + ROW * groups * graph.num_receivers,
             rows=size * batch * count * width,
             held=size * batch * graph.num_senders * width,
             bytes=listing(graph),
             launches=CALL,
         )
+        return plain if call.score.vectors is None else plain + vectors.cost(call)
     if isinstance(call, Aggregate):
         numbers = count * call.x.numel() // max(1, graph.num_senders)
         size = call.x.element_size()
@@ -59,10 +55,10 @@ def cost(call: Call) -> Cost:
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     """Compute the call on the graph's edges."""
     if isinstance(call, Attend):
-        return _attend(call.with_equal_heads())
+        return _attend(call.with_equal_heads()) if call.score.vectors is None else vectors.run(call.with_equal_heads())
     if isinstance(call, Collect) and isinstance(call.message, Message):
         return networks.run(call, run)
-    return products.run(call, edges.PRODUCTS, _structure, _reverse)
+    return products.run(call, edges.PRODUCTS, edges.product_structure_of, edges.product_reverse_of)
 
 
 BACKEND = Backend(
@@ -70,7 +66,7 @@ BACKEND = Backend(
     summary="C++ on the CPU, edge by edge: fused attention and sparse products on any graph",
     takes=Takes(
         dtypes=tuple(DTYPES),
-        attend=Attention(scores=tuple(KINDS)),
+        attend=Attention(scores=tuple(KINDS), vectors=True),
         aggregate=Sums(),
         collect=(Messages(), Messages(Message, networks=networks.TAKEN)),
         nodes=edges.MOST,
@@ -80,6 +76,7 @@ BACKEND = Backend(
     need=replace(KERNELS, warn=say_if_missing),
     cost=cost,
     run=run,
+    limits=vectors.limits,
     probes=(
         Probe("cpu", "edges", lambda device: random_graph(1000, 60_000, device)),
         Probe("cpu", "rows", lambda device: random_graph(50_000, 500_000, device)),
@@ -101,13 +98,3 @@ def _attend(call: Attend) -> Tensor:
     if edges.attend.differentiates(own):
         own.reverse = edges.reverse_of(graph)
     return unflat(edges.attend(own)[0], call)
-
-
-@cached
-def _structure(graph: Graph) -> Structure:
-    """Offsets, senders, and no numbers of edges other than their own."""
-    return *edges.structure_of(graph), torch.empty(0, dtype=torch.int32)
-
-
-def _reverse(graph: Graph) -> Structure:
-    return edges.reverse_of(graph)[:3]

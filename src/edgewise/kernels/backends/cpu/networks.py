@@ -6,16 +6,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost, Networks
 from edgewise.kernels.backends.cpu import edges as native
+from edgewise.kernels.backends.cpu import gates
+from edgewise.kernels.backends.cpu.gates import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
-from edgewise.kernels.messages import Activation, Filter, Network, shifted_softplus
+from edgewise.kernels.messages import EdgeNetwork, Filter, Network
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.operator.products import SUM, Product
@@ -23,7 +24,6 @@ from edgewise.native import library, threads
 
 SCALE = 3  # where a network's tensors have its scale
 MOST = 8  # linear maps of one call that the kernel has room for, the edge's own among them
-ACTIVATIONS: dict[Activation, int] = {functional.relu: 0, functional.silu: 1, shifted_softplus: 2}  # the kernel's
 ACTIVATION = 20  # operations on edges of an activation; fitted to networks of two to four layers, 60 to 100,000 edges
 CALL = 6  # launches; assumed
 
@@ -50,6 +50,8 @@ def cost(graph: Graph, network: Network[Any]) -> Cost:
 def run(call: Collect, own: Run) -> Tensor | Results:
     """A record; `own` runs an `Aggregate` or a `Collect` of tensors or of a network."""
     graph, message, reduce = call.graph, call.message, call.reduce
+    if isinstance(message, EdgeNetwork | Filter) and (gate := _gate(message, reduce)) is not None:
+        return _by_gates(graph, gate, message, reduce)
     if isinstance(message, Filter) and message.both_ways and _is_plain(message):
         weight = message.weight
         weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
@@ -69,6 +71,37 @@ def run(call: Collect, own: Run) -> Tensor | Results:
         m_ij = m_ij if scaled or scale is None else scale * m_ij
         m_ij = m_ij if reduce is None else own(Collect(graph, m_ij, reduce))
     return (*hidden, m_ij) if message.several else m_ij
+
+
+def _gate(message: EdgeNetwork | Filter, reduce: str | None) -> EdgeNetwork | None:
+    """The network of messages that the kernel of gates makes and sums: an activation of a_i + b_j + W e_ij."""
+    one_way = isinstance(message, EdgeNetwork) or not message.both_ways
+    network = message.network if one_way and reduce in ("sum", "mean") else None
+    if network is None or network.maps or not network.activated or network.scale is not None or network.senders is None:
+        return None
+    far = network.edges is not None and (network.edges.reach is not None or not network.edges.values.shape[-1])
+    wide = isinstance(message, Filter) and (message.senders.ndim > 2 or message.width != message.senders.shape[-1])
+    return None if far or wide or len(message.dtypes) > 1 else network
+
+
+def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter, reduce: str | None) -> Tensor:
+    a, b, e, _, weight, shift = network.tensors()[:6]
+    x = message.senders if isinstance(message, Filter) else None
+    assert b is not None
+    b = b if shift is None else b + shift
+    b = b[None, :, None]
+    a, x = (None if t is None else t[None, :, None] for t in (a, x))
+    e = None if e is None else e.unsqueeze(0)
+    leaves = (a, b, e, weight, x)
+    learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in leaves)
+    reverse = native.reverse_of(graph) if learns else ()
+    structure = native.structure_of(graph)
+    kind = ACTIVATIONS[network.activation]
+    total = gates.gates(gates.Gates(a, b, e, weight, structure, reverse, x, kind))[:, 0, :, 0]
+    y = total[-1]
+    if isinstance(message, Filter) and message.normalised is not None:
+        y = y / (total[0] + message.normalised)
+    return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1) if reduce == "mean" else y
 
 
 def _is_plain(message: Filter) -> bool:

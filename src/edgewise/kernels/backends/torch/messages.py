@@ -5,6 +5,7 @@ pass: memory of a block, beside the tensors given and returned.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -44,8 +45,9 @@ def run(call: Collect, own: Run) -> Tensor | tuple[Tensor, ...]:
         y: Tensor = there + back
         return y
     if call.reduce is None:
-        return weight * message.senders.index_select(-2, graph.senders)
-    return _weighted(graph, message.senders.unsqueeze(-1), weight, call.reduce, own).squeeze(-1)
+        return replace(message, weight=weight).on_edges(graph)[0]
+    y = _weighted(graph, message.senders.unsqueeze(-1), weight, call.reduce, own).squeeze(-1)
+    return y if message.normalised is None else y / (own(Collect(graph, weight, "sum")) + message.normalised)
 
 
 def cost(
@@ -68,6 +70,8 @@ def cost(
         return total + own(Collect(graph, assumed(rows, message.channels), call.reduce)) if call.reduce else total
     if isinstance(message, Filter):
         y = weighted(message.channels)
+        if message.normalised is not None:
+            total = total + own(Collect(graph, assumed(graph.num_edges, message.width), "sum"))
         return total + y + y if message.both_ways else total + y
     assert isinstance(message, TensorProduct)
     for ((k, J), outs), C in zip(message.paths, message.coefficients, strict=True):

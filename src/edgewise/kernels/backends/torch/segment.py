@@ -26,6 +26,7 @@ with warnings.catch_warnings():  # PyTorch announces once per process that its C
 
 SOFTMAX = 20  # products: what an edge's exponential costs; assumed
 GATHERED, SCORES = 5, 8  # rows of a head's channels and numbers that are moved for an edge; fitted, counted
+SPELT = 3  # more rows where vectors of edges make keys and values of their own: counted
 CALL, SUM, CARD_SUM = 20, 4, 6  # launches of attention (fitted), of a sum, and of a sum on a GPU (counted)
 # Operations of a sum for each number, edge and receiver, and reads of a sender's row: two fifths of the native kernels'
 # speed, as measured on 21 November 2026 of PyTorch's CSR product.
@@ -38,9 +39,11 @@ def cost(call: Call) -> Cost:
     if isinstance(call, Attend):
         width = call.v.shape[-1] + (2 * call.q.shape[-1] if call.q is not None else 0)
         numbers = call.v.shape[:-3].numel() * edges * call.heads
+        vectors = call.score.vectors
+        maps = 0 if vectors is None else vectors.products
         return Cost(
-            flops=numbers * (width + SOFTMAX),
-            gathered=4 * numbers * (GATHERED * width + SCORES),
+            flops=numbers * (width + SOFTMAX) + 2 * edges * maps,
+            gathered=4 * numbers * ((GATHERED + SPELT * (vectors is not None)) * width + SCORES),
             largest=4 * numbers * call.v.shape[-1],
             launches=CALL,
         )

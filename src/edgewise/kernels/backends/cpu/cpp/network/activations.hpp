@@ -26,11 +26,11 @@ EDGEWISE_INLINE void logarithm_and_inverse(Vector<A> e, Vector<A>& logarithm, Ve
   logarithm = (s + s) * series_of(s * s), inverse = two * share;
 }
 
-// The exponential that an activation is made of: of -z for SiLU, of -|z| for the softplus.
+// The exponential that an activation is made of: of -z for SiLU and the sigmoid, of -|z| for the softplus.
 template <int Kind, class A>
 EDGEWISE_INLINE Vector<A> decay(Vector<A> z) {
   const Vector<A> most = all(-exponent_least<A>);
-  if constexpr (Kind == SILU) {
+  if constexpr (Kind == SILU || Kind == SIGMOID) {
     const Vector<A> near = z < most ? z : most;
     return exponential_within(near > -most ? -near : most);
   }
@@ -48,6 +48,9 @@ EDGEWISE_INLINE void activate(Vector<A> z, Vector<A> e, Vector<A>& u, Vector<A>&
     const Vector<A> gate = A(1) / (A(1) + e);
     u = z * gate;
     slope = gate + u * (A(1) - gate);
+  } else if constexpr (Kind == SIGMOID) {
+    u = choose<A>(z == z, A(1) / (A(1) + e), z);
+    slope = u * (A(1) - u);
   } else {
     Vector<A> gate, softplus;
     logarithm_and_inverse<A>(e, softplus, gate);

@@ -227,6 +227,7 @@ struct Running {
     for (int l = 1; l <= last; ++l) {
       if (call.activation == RELU) activate_tile<RELU>(l);
       else if (call.activation == SILU) activate_tile<SILU>(l);
+      else if (call.activation == SIGMOID) activate_tile<SIGMOID>(l);
       else activate_tile<SHIFTED_SOFTPLUS>(l);
       if (l > call.maps || (l == last && learning && !call.ds)) return;
       const Packed<A>& to = map(l);

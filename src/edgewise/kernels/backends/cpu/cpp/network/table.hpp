@@ -5,7 +5,7 @@
 
 namespace edgewise {
 
-enum Activation { RELU = 0, SILU = 1, SHIFTED_SOFTPLUS = 2 };
+enum Activation { RELU = 0, SILU = 1, SHIFTED_SOFTPLUS = 2, SIGMOID = 3 };
 
 struct LinearMap {
   int inputs = 0, outputs = 0;

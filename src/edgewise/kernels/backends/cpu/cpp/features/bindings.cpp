@@ -1,0 +1,114 @@
+// Features of edges: what Python sees. The kernels themselves are in kernels.cpp.
+#include <nanobind/nanobind.h>
+
+#include "features/table.hpp"
+#include "instruction_sets.hpp"
+
+namespace nb = nanobind;
+
+EDGEWISE_TABLES(FeaturesTable, features_table)
+
+namespace edgewise {
+
+void bind_features(nb::module_& module);
+
+template <class Call, void (*const (FeaturesTable::*kernel)[DTYPES])(const Call&)>
+static void run(int dtype, const Call& call) {
+  nb::gil_scoped_release unlocked;
+  (chosen().*kernel)[dtype](call);
+}
+
+template <class Binding, class Class, class Pointer>
+static void pointer(Binding& in, const char* name, Pointer Class::*field) {
+  in.def_prop_rw(
+      name, [field](const Class& self) { return reinterpret_cast<uintptr_t>(self.*field); },
+      [field](Class& self, uintptr_t address) { self.*field = reinterpret_cast<Pointer>(address); });
+}
+
+void bind_features(nb::module_& module) {
+  nb::class_<Vectors> vectors(module, "Vectors");
+  vectors.def(nb::init<>())
+      .def_rw("threads", &Vectors::threads)
+      .def_rw("batch", &Vectors::batch)
+      .def_rw("heads", &Vectors::heads)
+      .def_rw("vectors", &Vectors::vectors)
+      .def_rw("channels", &Vectors::channels)
+      .def_rw("graph", &Vectors::graph)
+      .def_rw("x_batch_stride", &Vectors::x_batch_stride)
+      .def_rw("x_row_stride", &Vectors::x_row_stride);
+  pointer(vectors, "u", &Vectors::u);
+  pointer(vectors, "w", &Vectors::w);
+  pointer(vectors, "x", &Vectors::x);
+  pointer(vectors, "out", &Vectors::out);
+
+  nb::class_<Softmax> softmax(module, "Softmax");
+  softmax.def(nb::init<>())
+      .def_rw("threads", &Softmax::threads)
+      .def_rw("batch", &Softmax::batch)
+      .def_rw("heads", &Softmax::heads)
+      .def_rw("graph", &Softmax::graph);
+  pointer(softmax, "s", &Softmax::s);
+  pointer(softmax, "dp", &Softmax::dp);
+  pointer(softmax, "out", &Softmax::out);
+
+  nb::class_<Ends> ends(module, "Ends");
+  ends.def(nb::init<>())
+      .def_rw("threads", &Ends::threads)
+      .def_rw("batch", &Ends::batch)
+      .def_rw("senders", &Ends::senders)
+      .def_rw("heads", &Ends::heads)
+      .def_rw("slope", &Ends::slope)
+      .def_rw("graph", &Ends::graph)
+      .def_rw("x_batch_stride", &Ends::x_batch_stride);
+  pointer(ends, "a", &Ends::a);
+  pointer(ends, "b", &Ends::b);
+  pointer(ends, "x", &Ends::x);
+  pointer(ends, "ds", &Ends::ds);
+  pointer(ends, "out", &Ends::out);
+  pointer(ends, "da", &Ends::da);
+
+  nb::class_<Terms> terms(module, "Terms");
+  terms.def_rw("threads", &Terms::threads)
+      .def_rw("batch", &Terms::batch)
+      .def_rw("width", &Terms::width)
+      .def_rw("inputs", &Terms::inputs)
+      .def_rw("graph", &Terms::graph)
+      .def_rw("transpose", &Terms::transpose)
+      .def_rw("a", &Terms::a)
+      .def_rw("b", &Terms::b)
+      .def_rw("e_batch_stride", &Terms::e_batch_stride);
+  pointer(terms, "e", &Terms::e);
+  pointer(terms, "weight", &Terms::weight);
+  pointer(terms, "da", &Terms::da);
+  pointer(terms, "db", &Terms::db);
+  pointer(terms, "de", &Terms::de);
+  pointer(terms, "dweight", &Terms::dweight);
+
+  nb::class_<Gates, Terms> gates(module, "Gates");
+  gates.def(nb::init<>()).def_rw("kind", &Gates::kind).def_rw("x", &Gates::x);
+  pointer(gates, "t", &Gates::t);
+  pointer(gates, "y", &Gates::y);
+  pointer(gates, "dt", &Gates::dt);
+  pointer(gates, "dy", &Gates::dy);
+  pointer(gates, "dx", &Gates::dx);
+
+  nb::class_<Scores, Terms> scores(module, "Scores");
+  scores.def(nb::init<>()).def_rw("heads", &Scores::heads).def_rw("slope", &Scores::slope);
+  pointer(scores, "readout", &Scores::readout);
+  pointer(scores, "s", &Scores::s);
+  pointer(scores, "signs", &Scores::signs);
+  pointer(scores, "ds", &Scores::ds);
+  pointer(scores, "dreadout", &Scores::dreadout);
+
+  module.def("edge_dots", &run<Vectors, &FeaturesTable::dots>);
+  module.def("edge_sums", &run<Vectors, &FeaturesTable::sums>);
+  module.def("edge_spread", &run<Vectors, &FeaturesTable::spread>);
+  module.def("edge_softmax", &run<Softmax, &FeaturesTable::softmax>);
+  module.def("edge_ends", &run<Ends, &FeaturesTable::ends>);
+  module.def("gates", &run<Gates, &FeaturesTable::gates>);
+  module.def("gates_gradient", &run<Gates, &FeaturesTable::gates_gradient>);
+  module.def("edge_scores", &run<Scores, &FeaturesTable::scores>);
+  module.def("edge_scores_gradient", &run<Scores, &FeaturesTable::scores_gradient>);
+}
+
+}  // namespace edgewise

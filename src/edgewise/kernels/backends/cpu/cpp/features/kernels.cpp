@@ -1,0 +1,20 @@
+// Features of edges for one instruction set: compiled once for each, under its own namespace.
+#include "features/gates.hpp"
+#include "features/scores.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+extern const FeaturesTable features_table;
+const FeaturesTable features_table = {
+    {dots<float>, dots<double>, nullptr},
+    {sums<float>, sums<double>, nullptr},
+    {spread<float>, spread<double>, nullptr},
+    {softmax<float>, softmax<double>, nullptr},
+    {ends<float>, ends<double>, nullptr},
+    {gates<float>, gates<double>, nullptr},
+    {gates_gradient<float>, gates_gradient<double>, nullptr},
+    {scores<float>, scores<double>, nullptr},
+    {scores_gradient<float>, scores_gradient<double>, nullptr},
+};
+
+}  // namespace edgewise::EDGEWISE_ISA

@@ -1,0 +1,92 @@
+// What is made of features of edges: products with their receivers' vectors, weights, and activations of what both ends and
+// the edge add up to. Arguments, and what every instruction-set build offers.
+#pragma once
+
+#include "arrays.hpp"
+#include "network/table.hpp"
+
+namespace edgewise {
+
+// Between vectors of receivers u [batch, I, heads, channels], numbers of edges w [batch, E, heads] and vectors of edges
+// x [batch or 1, E, vectors, channels], where vectors is the number of heads, or 1: all heads share one. Products also take
+// vectors of senders, rows of x that the graph's index names; else only its offsets are read.
+struct Vectors {
+  int threads = 1;
+  int64_t batch = 1;
+  int heads = 1, vectors = 1, channels = 1;
+  Adjacency graph;
+  const void *u = nullptr, *w = nullptr, *x = nullptr;
+  int64_t x_batch_stride = 0, x_row_stride = 0;
+  void* out = nullptr;
+};
+
+// Of s [batch, E, heads], receiver by receiver: p = softmax(s); or from p and dp the gradient ds.
+struct Softmax {
+  int threads = 1;
+  int64_t batch = 1;
+  int heads = 1;
+  Adjacency graph;
+  const void *s = nullptr, *dp = nullptr;
+  void* out = nullptr;
+};
+
+// s_ij = LeakyReLU(a_i + b_j + x_ij) of every head; or from ds those to x [batch, E, heads], which is what each edge adds to the
+// one to b, and to a. a [batch, I, heads], b [batch, senders, heads], x [batch or 1, E, heads] or null.
+struct Ends {
+  int threads = 1;
+  int64_t batch = 1, senders = 0;
+  int heads = 1;
+  double slope = 0;
+  Adjacency graph;
+  const void *a = nullptr, *b = nullptr, *x = nullptr, *ds = nullptr;
+  int64_t x_batch_stride = 0;
+  void *out = nullptr, *da = nullptr;
+};
+
+// z_ij = a_i + b_j + W e_ij, of `width` numbers; e is W e itself where there are no inputs. Null is what is not there, or
+// not computed.
+struct Terms {
+  int threads = 1;
+  int64_t batch = 1;
+  int width = 1, inputs = 0;
+  Adjacency graph, transpose;
+  Matrix a, b;
+  const void *e = nullptr, *weight = nullptr;  // [batch or 1, E, inputs or width], [width, inputs]
+  int64_t e_batch_stride = 0;
+  void *da = nullptr, *db = nullptr;           // [batch, I or J, width]
+  void *de = nullptr, *dweight = nullptr;      // [batch, E, inputs or width], [width, inputs]
+};
+
+// t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j.
+struct Gates : Terms {
+  int kind = RELU;  // σ
+  Matrix x;
+  void *t = nullptr, *y = nullptr;  // [batch, I, width]
+  const void *dt = nullptr, *dy = nullptr;
+  void* dx = nullptr;
+};
+
+// s_ij = r · LeakyReLU(z_ij) of every head. signs [batch, E, width / 64 and more]: a bit for each z that is positive.
+struct Scores : Terms {
+  int heads = 1;
+  double slope = 0;
+  const void* readout = nullptr;  // r [width]
+  void* s = nullptr;              // [batch, E, heads]
+  uint64_t* signs = nullptr;
+  const void* ds = nullptr;
+  void* dreadout = nullptr;
+};
+
+struct FeaturesTable {  // none for bfloat16
+  void (*dots[DTYPES])(const Vectors&);    // out [batch, E, heads] = u_i · x_ij
+  void (*sums[DTYPES])(const Vectors&);    // out [batch, I, heads, channels] = Σ_j w_ij x_ij
+  void (*spread[DTYPES])(const Vectors&);  // out [batch, E, vectors, channels] = w_ij u_i, summed over heads that share
+  void (*softmax[DTYPES])(const Softmax&);
+  void (*ends[DTYPES])(const Ends&);
+  void (*gates[DTYPES])(const Gates&);
+  void (*gates_gradient[DTYPES])(const Gates&);
+  void (*scores[DTYPES])(const Scores&);
+  void (*scores_gradient[DTYPES])(const Scores&);
+};
+
+}  // namespace edgewise

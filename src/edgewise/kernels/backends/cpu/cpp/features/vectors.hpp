@@ -1,0 +1,244 @@
+// Products between vectors of edges and those of their receivers, and the softmax over a receiver's edges: streams of edges,
+// in which no sender is looked up.
+#pragma once
+
+#include <vector>
+
+#include "features/table.hpp"
+#include "memory.hpp"
+#include "parallel.hpp"
+#include "rows.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+template <class A>
+EDGEWISE_INLINE Vector<A> load_part(const A* p, int count) {  // a whole vector where there is one
+  return count >= lanes<A> ? load(p) : load_some(p, count);
+}
+
+// out[e, h] = own_h · x_eh of C numbers for every head of n edges, as many at once as fill a vector. own_h lies at own + h C,
+// x_eh at x(e) + h · apart.
+template <class A, class Row>
+EDGEWISE_INLINE void dots_of_heads(const A* own, const Row& x_of, int apart, int64_t edges, int H, int C, A* out) {
+  constexpr int W = lanes<A>;
+  const int64_t count = edges * H;
+  int64_t e = 0;
+  int h = 0;
+  const A* from = edges ? x_of(0) : nullptr;
+  for (int64_t n = 0; n < count; n += W) {
+    const A *x[W], *y[W];
+    Vector<A> total[W];
+#pragma GCC unroll 16
+    for (int k = 0; k < W; ++k) {
+      x[k] = own + h * C, y[k] = from + h * apart;
+      if (n + k + 1 < count && ++h == H) h = 0, from = x_of(++e);
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < W; ++k) total[k] = load_part(x[k], C) * load_part(y[k], C);
+    for (int c = W; c < C; c += W)
+#pragma GCC unroll 16
+      for (int k = 0; k < W; ++k) total[k] += load_part(x[k] + c, C - c) * load_part(y[k] + c, C - c);
+    const Vector<A> sums = sums_across<A>(total);
+    if (n + W <= count) store(out + n, sums);
+    else store_some<A>(out + n, int(count - n), sums);
+  }
+}
+
+// Calls row(b, i, first, last) for every receiver.
+template <class Call, class Row>
+void over_receivers(const Call& call, const Row& row) {
+  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  over_items(call.threads, pieces.count * call.batch, [&](int64_t item, int) {
+    const int64_t b = item / pieces.count, piece = item % pieces.count, stop = pieces.start(piece + 1);
+    for (int64_t i = pieces.start(piece); i < stop; ++i) row(b, i, call.graph.offsets[i], call.graph.offsets[i + 1]);
+  });
+}
+
+template <class A>
+struct Along {
+  const Vectors& call;
+  const int H, G, C;
+
+  explicit Along(const Vectors& call) : call(call), H(call.heads), G(call.vectors), C(call.channels) {}
+
+  const A* u(int64_t b, int64_t i) const { return (const A*)call.u + (b * call.graph.rows + i) * H * C; }
+  const A* w(int64_t b, int64_t e) const { return (const A*)call.w + (b * call.graph.edges + e) * H; }
+  const A* x(int64_t b, int64_t e) const { return (const A*)call.x + b * call.x_batch_stride + e * call.x_row_stride; }
+  int column(int h) const { return G == 1 ? 0 : h * C; }  // where head h has its vector
+
+  void dots(int64_t b, int64_t i, int64_t first, int64_t last) const {
+    A* const out = (A*)call.out + (b * call.graph.edges + first) * H;
+    const int apart = G == 1 ? 0 : C;
+    const int32_t* index = call.graph.index;
+    if (!index) {
+      const A* from = x(b, first);
+      dots_of_heads<A>(u(b, i), [&](int64_t e) { return from + e * call.x_row_stride; }, apart, last - first, H, C, out);
+      return;
+    }
+    for (int64_t e = first; e < last; ++e)
+      prefetch(x(b, index[std::min(e + AHEAD, call.graph.edges - 1)]), G * C * sizeof(A));
+    dots_of_heads<A>(u(b, i), [&](int64_t e) { return x(b, index[first + e]); }, apart, last - first, H, C, out);
+  }
+
+  // B vectors of the result, each of some head's columns, from `cell` on.
+  template <int B>
+  void some_sums(const A* weights, const A* vectors, int64_t n, int cell, A* out) const {
+    constexpr int W = lanes<A>;
+    const int each = (C + W - 1) / W;
+    int head[B], from[B], width[B];
+    for (int k = 0; k < B; ++k) {
+      head[k] = (cell + k) / each;
+      const int c = (cell + k) % each * W;
+      from[k] = column(head[k]) + c, width[k] = C - c;
+    }
+    Vector<A> total[B] = {};
+    for (int64_t e = 0; e < n; ++e)
+#pragma GCC unroll 8
+      for (int k = 0; k < B; ++k) total[k] += all(weights[e * H + head[k]]) * load_part(vectors + e * call.x_row_stride + from[k], width[k]);
+    for (int k = 0; k < B; ++k) store_some<A>(out + head[k] * C + (C - width[k]), std::min(width[k], W), total[k]);
+  }
+
+  void sums(int64_t b, int64_t i, int64_t first, int64_t last) const {
+    constexpr int W = lanes<A>;
+    A* out = (A*)call.out + (b * call.graph.rows + i) * H * C;
+    const int cells = H * ((C + W - 1) / W);
+    int cell = 0;
+    for (; cell + 4 <= cells; cell += 4) some_sums<4>(w(b, first), x(b, first), last - first, cell, out);
+    for (; cell < cells; ++cell) some_sums<1>(w(b, first), x(b, first), last - first, cell, out);
+  }
+
+  void spread(int64_t b, int64_t i, int64_t first, int64_t last) const {
+    constexpr int W = lanes<A>;
+    const A* own = u(b, i);
+    for (int64_t e = first; e < last; ++e) {
+      const A* weights = w(b, e);
+      A* out = (A*)call.out + (b * call.graph.edges + e) * G * C;
+      for (int g = 0; g < G; ++g)
+        for (int c = 0; c < C; c += W) {
+          Vector<A> total = all(weights[g]) * load_part(own + g * C + c, C - c);
+          for (int h = 1; G == 1 && h < H; ++h) total += all(weights[h]) * load_part(own + h * C + c, C - c);
+          store_some<A>(out + g * C + c, std::min(C - c, W), total);
+        }
+    }
+  }
+};
+
+template <class A, int G>
+struct ByHeads {
+  static constexpr int W = lanes<A>;
+  using Unit = Short<A, G>;  // a number for each of some heads
+
+  static Unit unit(const A* p) {
+    Unit x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+  }
+  static void put_unit(A* p, Unit x) { std::memcpy(p, &x, sizeof x); }
+
+  // p = exp(s - max s) / Σ exp(s - max s); all 0 where every s is -inf.
+  static void forward(const A* s, int64_t n, int H, A* out, std::vector<A>& room) {
+    const A infinity = std::numeric_limits<A>::infinity();
+    room.resize(std::max(room.size(), size_t(n) * G + W));
+    A* const p = room.data();
+    Unit highest = Unit{} - infinity, total{};
+    for (int64_t e = 0; e < n; ++e) {
+      const Unit x = unit(s + e * H);
+      highest = x > highest ? x : highest;
+    }
+    const Unit shift = highest > -infinity ? highest : Unit{};
+    for (int64_t e = 0; e < n; ++e) put_unit(p + e * G, unit(s + e * H) - shift);
+    for (int64_t at = n * G; at % W; ++at) p[at] = 0;
+    for (int64_t at = 0; at < n * G; at += W) store(p + at, exponential(load(p + at)));
+    for (int64_t e = 0; e < n; ++e) total += unit(p + e * G);
+    const Unit inverse = total == Unit{} ? Unit{} : 1 / total;  // NaN stays NaN
+    for (int64_t e = 0; e < n; ++e) put_unit(out + e * H, unit(p + e * G) * inverse);
+  }
+
+  static void backward(const A* p, const A* dp, int64_t n, int H, A* out) {
+    Unit mean{};
+    for (int64_t e = 0; e < n; ++e) mean += unit(p + e * H) * unit(dp + e * H);
+    for (int64_t e = 0; e < n; ++e) put_unit(out + e * H, unit(p + e * H) * (unit(dp + e * H) - mean));
+  }
+
+  static void run(const Softmax& call) {
+    const Pieces pieces(call.graph.offsets, call.graph.rows);
+    const int H = call.heads;
+    over_items(call.threads, pieces.count * call.batch, [&](int64_t item, int) {
+      std::vector<A> room;
+      const int64_t b = item / pieces.count, piece = item % pieces.count, stop = pieces.start(piece + 1);
+      for (int64_t i = pieces.start(piece); i < stop; ++i) {
+        const int64_t first = call.graph.offsets[i], n = call.graph.offsets[i + 1] - first;
+        for (int h = 0; h < H; h += G) {
+          const int64_t at = (b * call.graph.edges + first) * H + h;
+          if (call.dp) backward((const A*)call.s + at, (const A*)call.dp + at, n, H, (A*)call.out + at);
+          else forward((const A*)call.s + at, n, H, (A*)call.out + at, room);
+        }
+      }
+    });
+  }
+
+  // s = LeakyReLU(a_i + b_j + x_ij), or from ds the gradients to x and to a.
+  static void run(const Ends& call) {
+    const Adjacency& graph = call.graph;
+    const int H = call.heads;
+    const A slope = A(call.slope);
+    over_receivers(call, [&](int64_t b, int64_t i, int64_t first, int64_t last) {
+      const A *a = (const A*)call.a + (b * graph.rows + i) * H, *to = (const A*)call.b + b * call.senders * H;
+      const int64_t edges = b * graph.edges * H;
+      for (int h = 0; h < H; h += G) {
+        const Unit mine = unit(a + h);
+        Unit total{};
+        for (int64_t e = first; e < last; ++e) {
+          Unit z = mine + unit(to + int64_t(graph.index[e]) * H + h);
+          if (call.x) z += unit((const A*)call.x + b * call.x_batch_stride + e * H + h);
+          const int64_t at = edges + e * H + h;
+          const Unit value = call.ds ? unit((const A*)call.ds + at) : z, result = z > 0 ? value : value * slope;
+          put_unit((A*)call.out + at, result);
+          total += result;
+        }
+        if (call.ds) put_unit((A*)call.da + (b * graph.rows + i) * H + h, total);
+      }
+    });
+  }
+};
+
+template <class A, class Call>
+void by_heads_of(const Call& call) {
+  expect_writes(call.out, call.batch * call.graph.edges * call.heads * sizeof(A));
+  if (call.heads % 8 == 0) ByHeads<A, lanes<A> < 8 ? lanes<A> : 8>::run(call);
+  else if (call.heads % 4 == 0) ByHeads<A, lanes<A> < 4 ? lanes<A> : 4>::run(call);
+  else if (call.heads % 2 == 0) ByHeads<A, 2>::run(call);
+  else ByHeads<A, 1>::run(call);
+}
+
+template <class A>
+void softmax(const Softmax& call) {
+  by_heads_of<A>(call);
+}
+
+template <class A>
+void ends(const Ends& call) {
+  by_heads_of<A>(call);
+}
+
+template <class A>
+void dots(const Vectors& call) {
+  const Along<A> along(call);
+  expect_writes(call.out, call.batch * call.graph.edges * call.heads * sizeof(A));
+  over_receivers(call, [&](int64_t b, int64_t i, int64_t first, int64_t last) { along.dots(b, i, first, last); });
+}
+
+template <class A>
+void sums(const Vectors& call) {
+  const Along<A> along(call);
+  over_receivers(call, [&](int64_t b, int64_t i, int64_t first, int64_t last) { along.sums(b, i, first, last); });
+}
+
+template <class A>
+void spread(const Vectors& call) {
+  const Along<A> along(call);
+  expect_writes(call.out, call.batch * call.graph.edges * call.vectors * call.channels * sizeof(A));
+  over_receivers(call, [&](int64_t b, int64_t i, int64_t first, int64_t last) { along.spread(b, i, first, last); });
+}
+
+}  // namespace edgewise::EDGEWISE_ISA

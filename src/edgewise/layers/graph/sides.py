@@ -1,0 +1,105 @@
+"""Both sides of a graph: receivers and senders that are the same nodes, the first of them, or nodes of another kind."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ShapeError
+from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
+from edgewise.kernels import collect
+from edgewise.layers.plain.linear import SparseFeatures
+
+Nodes = Tensor | SparseFeatures
+Sides = Nodes | tuple[Nodes, Nodes]  # features of all nodes, or those of the receivers and those of the senders
+
+
+def at_receivers(graph: Graph, x: Tensor) -> Tensor:
+    """The rows of the receivers among those of all senders: receiver i is the sender at position i + offset.
+
+    Shapes      x [*, J, C] -> [*, I, C]; where receivers and senders are the same nodes, x itself
+    Errors      ShapeError where a receiver is not among the senders
+
+    Example
+        >>> hop = Graph.from_edge_index([[2, 1], [0, 0]], num_nodes=3, num_receivers=1)  # as `sample_neighbors` has it
+        >>> at_receivers(hop, torch.tensor([[1.0], [2.0], [3.0]]))
+        tensor([[1.]])
+    """
+    if graph.is_square:
+        return x
+    if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2] != graph.num_senders:
+        what = f"{graph} has receivers that are not among its senders, or another number than x {[*x.shape]}"
+        raise ShapeError(f"{what}: features of two kinds of nodes are a pair, (x_receivers, x_senders)")
+    return x.narrow(-2, graph.offset, graph.num_receivers)
+
+
+def check_pair(graph: Graph, x: tuple[Nodes, Nodes]) -> None:
+    """Raise ShapeError unless each side has a row for each of its nodes."""
+    for name, side, count in (("receivers", x[0], graph.num_receivers), ("senders", x[1], graph.num_senders)):
+        if len(side.shape) < 2 or side.shape[-2] != count:
+            raise ShapeError(f"x of the {name} is {[*side.shape]}, but must be [*, {count}, C], a row for each of them")
+
+
+def both_sides(
+    graph: Graph, x: Sides, of: Callable[[Nodes], Tensor], shape: tuple[int, ...] = ()
+) -> tuple[Tensor, Tensor]:
+    """A map of the receivers' features and of the senders': computed once, one tensor, where these are the same nodes.
+
+    Symbols     shape = that of the map's channels, C unless given
+    Shapes      x [*, J, D], or a pair of x_receivers [*, I, D] and x_senders [*, J, D] -> [*, I, C], [*, J, C]
+    Errors      ShapeError where a side does not fit the graph, or receivers of a single x are not among the senders
+
+    Example
+        >>> reads = Graph.from_edge_index([[2, 1], [0, 0]], num_nodes=3, num_receivers=1)
+        >>> user, books = torch.tensor([[7.0]]), torch.tensor([[1.0], [2.0], [3.0]])
+        >>> [side.flatten().tolist() for side in both_sides(reads, (user, books), lambda x: 10 * x)]
+        [[70.0], [10.0, 20.0, 30.0]]
+    """
+    if not isinstance(x, tuple):
+        senders = of(x)
+        receivers = at_receivers(graph, senders)
+        if not shape:
+            return receivers, senders
+        split = senders.unflatten(-1, shape)
+        return split if receivers is senders else receivers.unflatten(-1, shape), split
+    check_pair(graph, x)
+    receivers, senders = (of(side) for side in x)
+    return (receivers.unflatten(-1, shape), senders.unflatten(-1, shape)) if shape else (receivers, senders)
+
+
+@cached
+def _loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
+    """The graph with self-loops; the receivers that lacked one; and each edge's number among the graph's and these."""
+    own = graph.receivers + graph.offset == graph.senders
+    alone = torch.ones(graph.num_receivers, dtype=torch.bool, device=graph.device)
+    alone[graph.receivers[own]] = False
+    missing = alone.nonzero().flatten()
+    edges = torch.stack([torch.cat([graph.senders, missing + graph.offset]), torch.cat([graph.receivers, missing])])
+    looped = Graph.from_edge_index(edges, graph.num_senders, graph.num_receivers)
+    order = looped.sort_edges(torch.arange(edges.shape[1], device=graph.device))
+    return looped, missing, order
+
+
+def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor | None]:
+    """The graph in which every receiver attends to itself too, with the features of its edges.
+
+    Edge cases  for a pair of sides the graph as it is: there is no node on both. A self-loop that was missing has the
+                mean of the features of the edges that reach its node, as in PyTorch Geometric; 0 without any
+
+    Example
+        >>> arrows = Graph.from_edge_index([[0, 0], [1, 1]], num_nodes=2)
+        >>> looped, e = with_loops(arrows, torch.zeros(2, 1), torch.tensor([[1.0], [3.0]]))
+        >>> looped.edge_index().tolist(), e.flatten().tolist()
+        ([[0, 0, 0, 1], [0, 1, 1, 1]], [0.0, 1.0, 3.0, 2.0])
+    """
+    if isinstance(x, tuple):
+        return graph, e
+    if e is None and graph.is_square:
+        return graph.add_self_loops(), None
+    if not graph.is_square:
+        at_receivers(graph, torch.empty(graph.num_senders, 0))  # or its error
+    looped, missing, order = _loops(graph)
+    if e is None or not len(missing):
+        return looped, e
+    return looped, torch.cat([e, collect(graph, e, "mean").index_select(-2, missing)], -2).index_select(-2, order)

@@ -1,0 +1,57 @@
+"""Layers on two sides: pairs of features, samples, and what is refused."""
+
+import pytest
+import torch
+
+from edgewise import Graph, ShapeError
+from edgewise.graphs import sample_neighbors
+from edgewise.layers import GAT, GCN, GIN, GINE, MLP, SAGELSTM, GatedGCN, GATv2, SAGEMean, SAGEPool
+from layers.parity import leaf
+
+GRAPH = Graph.from_edge_index([[0, 4, 1, 1, 2, 3], [0, 0, 1, 2, 2, 2]], num_nodes=5, num_receivers=4)  # 3 has no sender
+LAYERS = {
+    "gcn": lambda: GCN(4, 3), "gat": lambda: GAT(4, 3, heads=2), "gatv2": lambda: GATv2(4, 3, heads=2),
+    "gin": lambda: GIN(MLP([4, 3])), "gine": lambda: GINE(MLP([4, 3])), "gated-gcn": lambda: GatedGCN(4, 3),
+    "sage-mean": lambda: SAGEMean(4, 3), "sage-pool": lambda: SAGEPool(4, 3), "sage-lstm": lambda: SAGELSTM(4, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_pair_is_one_graph_of_both_kinds_of_nodes(name):
+    """Receivers as senders that nobody attends to, and the senders as receivers that hear nobody."""
+    layer, x, y = LAYERS[name]().double(), leaf(4, 4), leaf(5, 4, seed=1)
+    found = layer(GRAPH, (x, y))
+    assert found.shape[0] == 4
+    if name in ("gcn", "gat", "gatv2"):  # which would add self-loops
+        with torch.no_grad():
+            alone = layer(Graph.from_edge_index([[], []], num_nodes=5, num_receivers=4), (x, y))
+        torch.testing.assert_close(found[3], alone[3])
+        torch.testing.assert_close(alone, layer.bias.expand(4, -1))
+        return
+    both = Graph.from_edge_index(GRAPH.edge_index() + torch.tensor([[4], [0]]), num_nodes=9)
+    torch.testing.assert_close(found, layer(both, torch.cat([x, y]))[:4])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_sampled_hops_have_gradients(name):
+    graph = Graph.from_edge_index(torch.randint(20, (2, 80)), num_nodes=20)
+    sample = sample_neighbors(graph, torch.tensor([3, 7]), [4, 4])
+    first, second = LAYERS[name]().double(), LAYERS[name]().double()
+    x = leaf(len(sample.nodes), 4)
+    hidden = first(sample.graphs[0], x)
+    y = second(sample.graphs[1], torch.nn.functional.pad(hidden, (0, 1))[..., :4])
+    assert y.shape[0] == 2
+    (dx,) = torch.autograd.grad(y.square().sum(), x)
+    assert dx.isfinite().all() and dx.any()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_sides_that_do_not_fit_are_refused(name):
+    layer = LAYERS[name]().double()
+    with pytest.raises(ShapeError):
+        layer(GRAPH, (leaf(4, 4), leaf(4, 4)))
+    if name != "gcn":  # which reads the senders alone
+        with pytest.raises(ShapeError):
+            layer(GRAPH, (leaf(5, 4), leaf(5, 4)))
+    with pytest.raises(ShapeError, match=r"a pair, \(x_receivers, x_senders\)"):
+        layer(Graph.from_edge_index([[0], [3]], num_nodes=2, num_receivers=4), leaf(2, 4))
