@@ -148,11 +148,6 @@ class EdgeVectors:
         )
         return keys, values
 
-    @property
-    def products(self) -> int:
-        """Multiplications by maps, for one edge."""
-        return sum(x.map[0].numel() for x in (self.keys, self.values) if isinstance(x, EdgeInput))
-
     def signature(self) -> tuple[object, ...]:
         """What a choice of backend may depend on."""
         return tuple(
@@ -203,7 +198,8 @@ class Score:
         """Raise ShapeError unless what the score adds broadcasts to a call's leading batch."""
         vectors = () if self.vectors is None else (self.vectors.keys, self.vectors.values)
         added = [bias.values.shape[:-2] for bias in self.biases if not isinstance(bias, RelativeBias)]
-        for batch in [*added, *[x.shape[:-3] for x in vectors if x is not None]]:
+        added += [x.values.shape[:-2] if isinstance(x, EdgeInput) else x.shape[:-3] for x in vectors if x is not None]
+        for batch in added:
             if len(batch) > len(lead) or any(n not in (1, m) for n, m in zip(batch[::-1], lead[::-1], strict=False)):
                 what = f"a bias or vectors of edges have the leading batch {list(batch)}"
                 raise ShapeError(f"{what}, which does not broadcast to that of the values, {list(lead)}")

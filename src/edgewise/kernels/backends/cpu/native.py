@@ -76,7 +76,6 @@ BACKEND = Backend(
     need=replace(KERNELS, warn=say_if_missing),
     cost=cost,
     run=run,
-    limits=vectors.limits,
     probes=(
         Probe("cpu", "edges", lambda device: random_graph(1000, 60_000, device)),
         Probe("cpu", "rows", lambda device: random_graph(50_000, 500_000, device)),

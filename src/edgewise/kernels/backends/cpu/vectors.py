@@ -16,7 +16,7 @@ from torch import Tensor
 
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import edges, features, gates, scoring
-from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.call import Attend
 from edgewise.kernels.messages import EdgeInput
 from edgewise.kernels.operator.dropout import drop, seed_for
 from edgewise.kernels.operator.layout import batched, flat, rows_contiguous, unflat, wide
@@ -51,19 +51,6 @@ def cost(call: Attend) -> Cost:
             total += Cost(edges=2 * batch * x.shape[-3:].numel(), bytes=size * x.numel())
     numbers = batch * count * call.heads
     return total + Cost(edges=2 * WEIGHT * numbers, bytes=PASSES * size * numbers, launches=PASSES)
-
-
-def limits(call: Call) -> str | None:
-    """Members of a batch may have vectors of their own only where they have nodes of their own."""
-    if not isinstance(call, Attend) or call.score.vectors is None:
-        return None
-    for x in (call.score.vectors.keys, call.score.vectors.values):
-        lead = () if x is None else x.values.shape[:-2] if isinstance(x, EdgeInput) else x.shape[:-3]
-        batch = call.v.shape[:-3]
-        fits = len(lead) <= len(batch) and all(n in (1, m) for n, m in zip(lead[::-1], batch[::-1], strict=False))
-        if not fits:
-            return f"its vectors of edges have a batch {list(lead)}, and its nodes {list(batch)}"
-    return None
 
 
 def run(call: Attend) -> Tensor:

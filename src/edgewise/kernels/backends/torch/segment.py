@@ -16,7 +16,7 @@ from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.messages import Message
+from edgewise.kernels.messages import EdgeInput, Message
 from edgewise.kernels.scores import Kernel
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
@@ -40,7 +40,8 @@ def cost(call: Call) -> Cost:
         width = call.v.shape[-1] + (2 * call.q.shape[-1] if call.q is not None else 0)
         numbers = call.v.shape[:-3].numel() * edges * call.heads
         vectors = call.score.vectors
-        maps = 0 if vectors is None else vectors.products
+        pair = () if vectors is None else (vectors.keys, vectors.values)
+        maps = sum(x.map[0].numel() for x in pair if isinstance(x, EdgeInput))
         return Cost(
             flops=numbers * (width + SOFTMAX) + 2 * edges * maps,
             gathered=4 * numbers * ((GATHERED + SPELT * (vectors is not None)) * width + SCORES),
