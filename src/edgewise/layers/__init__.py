@@ -18,6 +18,7 @@ from edgewise.layers.attention.hopfield import HopfieldLookup as HopfieldLookup
 from edgewise.layers.attention.hopfield import HopfieldPooling as HopfieldPooling
 from edgewise.layers.attention.hopfield import retrieve as retrieve
 from edgewise.layers.attention.kernel_regression import KernelRegression as KernelRegression
+from edgewise.layers.attention.linear_attention import HyperbolicFeatures as HyperbolicFeatures
 from edgewise.layers.attention.linear_attention import LinearAttention as LinearAttention
 from edgewise.layers.attention.linear_attention import PerformerAttention as PerformerAttention
 from edgewise.layers.attention.linear_attention import PositiveFeatures as PositiveFeatures

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise import ConfigError, Graph, causal, complete, use_backend, window
 from edgewise.layers import (
+    HyperbolicFeatures,
     KeyValueCache,
     LinearAttention,
     MultiHeadAttention,
@@ -31,10 +32,18 @@ GRAPHS = {
 }
 FEATURES = {
     "positive": lambda x, w: torch.exp(w @ x - x @ x / 2) / math.sqrt(len(w)),
+    "hyperbolic": lambda x, w: (
+        torch.cat([torch.exp(w @ x), torch.exp(-w @ x)]) * torch.exp(-x @ x / 2) / math.sqrt(2 * len(w))
+    ),
     "trigonometric": lambda x, w: torch.cat([(w @ x).sin(), (w @ x).cos()]) * torch.exp(x @ x / 2) / math.sqrt(len(w)),
     "relu": lambda x, w: ((w @ x).clamp(min=0) + 1e-3) / math.sqrt(len(w)),
 }
-KINDS = {"positive": PositiveFeatures, "trigonometric": TrigonometricFeatures, "relu": ReLUFeatures}
+KINDS = {
+    "positive": PositiveFeatures,
+    "hyperbolic": HyperbolicFeatures,
+    "trigonometric": TrigonometricFeatures,
+    "relu": ReLUFeatures,
+}
 
 
 def layer_of(kind: str, **options):
@@ -122,24 +131,26 @@ def estimates(kind: str, x, y, count: int, orthogonal: bool, draws: int):
     a, b = omega @ x, omega @ y
     if kind == "positive":
         return torch.exp(a + b - (x @ x + y @ y) / 2).mean(-1)
+    if kind == "hyperbolic":
+        return (a + b).cosh().mean(-1) * torch.exp(-(x @ x + y @ y) / 2)
     return (a - b).cos().mean(-1) * torch.exp((x @ x + y @ y) / 2)
 
 
-@pytest.mark.parametrize("kind", ["positive", "trigonometric"])
+@pytest.mark.parametrize("kind", ["positive", "hyperbolic", "trigonometric"])
 def test_the_estimate_here_is_the_features(kind):
     """The closed form above, with the layer's own ω, is the product of the module's features."""
     features, x, y = KINDS[kind](8, 16).double(), leaf(8), leaf(8, seed=1)
-    a, b = features.omega @ x, features.omega @ y
-    expected = (
-        torch.exp(a + b - (x @ x + y @ y) / 2).mean()
-        if kind == "positive"
-        else (a - b).cos().mean() * torch.exp((x @ x + y @ y) / 2)
-    )
+    a, b, half = features.omega @ x, features.omega @ y, (x @ x + y @ y) / 2
+    expected = {
+        "positive": torch.exp(a + b - half).mean(),
+        "hyperbolic": (a + b).cosh().mean() * torch.exp(-half),
+        "trigonometric": (a - b).cos().mean() * torch.exp(half),
+    }[kind]
     assert torch.allclose(features(x) @ features(y), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("orthogonal", [True, False])
-@pytest.mark.parametrize("kind", ["positive", "trigonometric"])
+@pytest.mark.parametrize("kind", ["positive", "hyperbolic", "trigonometric"])
 def test_attention_weights_are_unbiased(kind, orthogonal):
     """The mean of 10,000 draws lies within 3 standard errors of exp(q·k / √C), for every pair of 4 tokens."""
     q, k = (0.7 * leaf(4, 8, seed=seed).detach() / 8**0.25 for seed in (3, 4))
@@ -149,6 +160,16 @@ def test_attention_weights_are_unbiased(kind, orthogonal):
             error = found.std() / 100
             assert abs(found.mean() - torch.exp(q_i @ k_j)) <= 3 * error
             assert error < 0.05 * found.mean().abs() + 0.05  # or the line above would prove nothing
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_hyperbolic_form_varies_less_than_the_positive_one(seed):
+    """Even against twice as many directions, where x and y point the same way (Choromanski et al., Lemma 2)."""
+    x = leaf(8, seed=seed).detach() / 3
+    hyperbolic, positive = (
+        estimates(kind, x, x, m, False, 20_000) for kind, m in (("hyperbolic", 8), ("positive", 16))
+    )
+    assert hyperbolic.var() < positive.var()
 
 
 def test_relu_features_estimate_another_kernel():

@@ -252,6 +252,7 @@ ATTENTIONS: dict[str, Attention] = {
     "sinkhorn": _sinkhorn,
     "linear": _with_shared_keys(_linear),
     "performer": _with_shared_keys(partial(_performer, layers.PositiveFeatures)),
+    "performer-hyperbolic": _with_shared_keys(partial(_performer, layers.HyperbolicFeatures)),
     "performer-relu": _with_shared_keys(partial(_performer, layers.ReLUFeatures)),
 }
 
