@@ -26,6 +26,8 @@ FIGURES = [
     ("digits-graph-network", 1, 0.83),
     ("digits-graphormer", 1, 0.89),
     ("skip-links-pairs", 1, 1.0),
+    ("skip-links-gps", 1, 1.0),
+    ("skip-links-laplacian", 1, 1.0),
     ("shrikhande-subgraphs", 3, 1.0),
     ("mnist-mlp", 1, 0.980),
     ("mnist-vit", 1, 0.985),
