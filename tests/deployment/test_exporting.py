@@ -13,7 +13,6 @@ from torch import nn
 import edgewise
 from deployment.families import FAMILIES, gnn, on_nodes, random_graph, several, text
 from edgewise.deployment import export
-from edgewise.deployment.exporting import FORMATS
 from edgewise.errors import ExportError
 from edgewise.graphs import Graph, causal
 from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, KernelAttention
@@ -39,6 +38,12 @@ def runs(path):
         reads = [one.name for one in session.get_inputs()]
         return lambda given: dict(zip(names, session.run(names, {name: given[name] for name in reads})))
     import torch
+    if path.name.endswith(".aoti.pt2"):
+        import torch._inductor
+        compiled = torch._inductor.aoti_load_package(str(path))
+        return lambda given: {
+            name: y.numpy() for name, y in compiled(**{name: torch.from_numpy(x) for name, x in given.items()}).items()
+        }
     program = torch.export.load(path).module()
     return lambda given: {
         name: y.detach().numpy()
@@ -77,7 +82,7 @@ def exported(name: str, folder: Path) -> list[Path]:
     family, stem = FAMILIES[name], name.replace(", ", "-").replace(" ", "-")
     torch.manual_seed(0)
     model, files = family.model().eval(), []
-    for to in FORMATS:
+    for to in ("onnx", "pt2"):
         made = export(model, family.call(0), to, folder / f"{stem}.{to}", names=family.names)
         files.append(folder / f"{stem}.{to}")
     for number in OTHERS:
@@ -104,7 +109,7 @@ def test_every_family_gives_the_models_numbers_for_other_sizes(name: str, tmp_pa
     assert max(worst.values()) <= 1e-5, worst
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
 def test_a_file_comes_with_what_it_reads_an_example_and_a_script_that_runs_it(to: str, tmp_path: Path) -> None:
     call = FAMILIES["gine"].call(0)
     made = export(gnn("gine", edges=2, readout="sum"), call, to, tmp_path / f"m.{to}", preprocessing={"classes": ["a"]})
@@ -196,7 +201,7 @@ class _Solving(nn.Module):
             "pt2",
             "the kernel of the graph has no form in standard operators",
         ),
-        (lambda: GCN(5, 3), on_nodes(0), "tflite", "there is no format 'tflite': choose one of onnx, pt2"),
+        (lambda: GCN(5, 3), on_nodes(0), "tflite", "there is no format 'tflite': choose one of onnx, pt2, aoti"),
         (lambda: GCN(5, 3), (torch.ones(2, 5),), "onnx", "begins with a Tensor, not with the graph"),
         (_Wrong, on_nodes(0), "pt2", "y of the exported program differs from the model's by"),
         (_Solving, on_nodes(0), "pt2", "_Solving cannot be exported: what it computes next depends on the numbers"),
@@ -205,6 +210,22 @@ class _Solving(nn.Module):
 def test_what_cannot_be_exported_is_refused_with_the_reason(model, call, to: str, why: str) -> None:
     with pytest.raises(ExportError, match=why):
         export(model(), call, to)
+
+
+@pytest.mark.exports
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["gat", "gine", "gpt", "schnet"])
+def test_a_compiled_file_gives_the_models_numbers_for_other_sizes(name: str, tmp_path: Path) -> None:
+    files = exported(name, tmp_path)
+    family, file = FAMILIES[name], tmp_path / f"{name}.aoti.pt2"
+    torch.manual_seed(0)
+    export(family.model().eval(), family.call(0), "aoti", file, names=family.names)
+    for call in tmp_path.glob(f"{name}.call*.npz"):
+        call.with_name(call.name.replace(f"{name}.call", f"{name}.aoti.call")).write_bytes(call.read_bytes())
+    worst = compared(tmp_path, [*files, file])
+    assert len(worst) == 3 and max(worst.values()) <= 1e-5, worst
+    ran = subprocess.run([sys.executable, f"{name}.aoti.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("y (")
 
 
 # Layers that no program can be, and those whose features have more axes than inputs have names for.

@@ -43,7 +43,8 @@ EXPORT = """Write a run's best weights as a file that runs without Edgewise: ONN
 Numbers of nodes, edges, graphs and tokens are free. Beside it: how to call it, an example, and a script that does.
 
     edgewise export runs/cora-gat-0 --to onnx --out cora.onnx
-    edgewise export runs/digits-vit-0 --to pt2"""
+    edgewise export runs/digits-vit-0 --to pt2
+    edgewise export runs/digits-vit-0 --to aoti    # compiled for this machine, for Python and C++"""
 
 REPORT = """Put runs side by side on one page that stands alone: what they reached, as mean and deviation over
 repetitions with other seeds or folds, their curves, and the options that differ.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from edgewise.deployment.files import readme_of, save_onnx, save_pt2, script_of
+from edgewise.deployment.files import readme_of, save_aoti, save_onnx, save_pt2, script_of
 from edgewise.deployment.interface import AXES, Exportable
 from edgewise.deployment.program import evaluating, program_of, standard
 from edgewise.errors import EdgewiseError, ExportError
@@ -22,7 +22,7 @@ from edgewise.files import whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 
-FORMATS = {"onnx": save_onnx, "pt2": save_pt2}
+FORMATS = {"onnx": save_onnx, "pt2": save_pt2, "aoti": save_aoti}
 APART = 1e-4  # of 1 and the largest number: the most that a program may differ from the model on its example
 
 
@@ -30,7 +30,7 @@ APART = 1e-4  # of 1 and the largest number: the most that a program may differ 
 class Exported:
     """A model as a program of standard operators, which reads and returns tensors by name.
 
-    Symbols     program = what `torch.export` made; to = "onnx" or "pt2"; inputs = their axes, a letter for each number
+    Symbols     program = what `torch.export` made; to = of `FORMATS`; inputs = their axes, a letter for each number
                 that may differ from call to call; example = inputs and outputs of a call; about = what travels with the
                 file, its preprocessing too; exportable = the model as it was traced
     """
@@ -86,10 +86,11 @@ def export(
     The graph is an input: `edge_index` [2, E], row 0 the senders, in any order, where the example's graph has edges;
     `sizes` [G] where it is a batch. A rule (complete, causal, window, ...) is part of the program, for any length.
 
-    Symbols     example = (graph, x, ...), what the model is called with; to = "onnx" (onnxruntime and others) or "pt2"
-                (`torch.export.load`, plain PyTorch); out = the file; names = of the tensors after the graph, by default
-                x or tokens, edge_attr, graph_attr, and positions and velocities for models of particles;
-                preprocessing = what travels with the file, such as the names of classes
+    Symbols     example = (graph, x, ...), what the model is called with; to = "onnx" (onnxruntime and others), "pt2"
+                (`torch.export.load`, plain PyTorch) or "aoti" (compiled for this machine, plain PyTorch); out = the
+                file; names = of the tensors after the graph, by default x or tokens, edge_attr, graph_attr, and
+                positions and velocities for models of particles; preprocessing = what travels with the file, such as
+                the names of classes
     Errors      ExportError for a model, or a part of it, that standard operators cannot express, with the reason;
                 where the program gives other numbers for the example than the model
     Edge cases  no edges, one node and isolated nodes are all legal, whatever the example has. Attention on a rule or

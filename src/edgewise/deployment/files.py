@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,23 @@ outputs = program.module()(**{{name: torch.from_numpy(arrays[name]) for name in 
 for name, values in outputs.items():
     print(name, tuple(values.shape), values.detach().flatten()[:5].tolist(), about["preprocessing"])
 '''
+AOTI_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
+import json, sys
+import numpy, torch._inductor
+
+program = torch._inductor.aoti_load_package("{name}")
+about = json.loads(program.get_metadata()["edgewise"])
+arrays = numpy.load(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+outputs = program(**{{name: torch.from_numpy(arrays[name]) for name in about["inputs"]}})
+for name, values in outputs.items():
+    print(name, tuple(values.shape), values.flatten()[:5].tolist(), about["preprocessing"])
+'''
+SCRIPTS = {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT, "aoti": AOTI_SCRIPT}
+RUNS_IN = {
+    "onnx": "onnxruntime, or whatever reads ONNX",
+    "pt2": "PyTorch alone (`torch.export.load`)",
+    "aoti": "PyTorch alone (`torch._inductor.aoti_load_package`), on machines like the one that compiled it",
+}
 LETTERS = {
     "B": "B members of a leading batch, each on the same graph",
     "N": "N nodes (atoms, particles, tokens), of all graphs one after the other",
@@ -68,6 +87,18 @@ def save_pt2(program: ExportedProgram, out: Path, outputs: Sequence[str], about:
     """Write PyTorch's archive, whose extra file edgewise.json says what the model reads."""
     with out.open("wb") as file:
         torch.export.save(program, file, extra_files={f"{KEY}.json": json.dumps(about)})
+
+
+def save_aoti(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
+    """Compile the program for this machine, by AOTInductor, which needs a C++ compiler; its metadata's entry edgewise
+    says what it reads."""
+    import torch._inductor
+
+    with tempfile.TemporaryDirectory() as folder, quietly():
+        package = str(Path(folder) / "model.pt2")
+        metadata = {"aot_inductor.metadata": {KEY: json.dumps(about)}}
+        made = torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=metadata)
+        shutil.copyfile(made, out)
 
 
 def save_onnx(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
@@ -133,15 +164,14 @@ def _name_axes(graph: Any, inputs: Mapping[str, Sequence[str | int]]) -> None:
 def script_of(to: str, name: str) -> str:
     """A script that runs the file."""
     stem = Path(name).stem
-    return {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT}[to].format(name=name, script=f"{stem}.py", example=f"{stem}.npz")
+    return SCRIPTS[to].format(name=name, script=f"{stem}.py", example=f"{stem}.npz")
 
 
 def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example) -> str:
     """What a file reads and returns, in Markdown."""
     stem, lines = Path(name).stem, [f"# {name}", ""]
-    runs = "onnxruntime, or whatever reads ONNX" if to == "onnx" else "PyTorch alone (`torch.export.load`)"
     made = f"{about['model']} as standard operators, by {about['made by']}"
-    lines += [f"{made}. It runs in {runs}.", ""]
+    lines += [f"{made}. It runs in {RUNS_IN[to]}.", ""]
     lines += ["| input | type | shape | |", "|---|---|---|---|"]
     given, returned = example
     for key, shape in about["inputs"].items():

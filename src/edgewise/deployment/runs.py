@@ -14,15 +14,24 @@ MAX_BYTES = 1 << 28  # of a file that a task keeps beside its weights
 def export_run(run: Path | str, to: str = "onnx", out: Path | str | None = None, accept: bool = False) -> Exported:
     """`export` of a run's best weights, as its task says (images are read as pixels); beside it the task's own files.
 
-    Symbols     out = the file (None: model.onnx or model.pt2 in the run folder); accept as in `load`
+    Symbols     out = the file (None: `place_of` the run); accept as in `load`
     Errors      those of `load` and of `export`
     """
     loaded = load_run(run, device="cpu", accept=accept)
     task = loaded.task
-    out = Path(run) / f"model.{to}" if out is None else Path(out)
+    out = place_of(run, to) if out is None else Path(out)
     alone = task.alone(loaded.model, loaded.pattern)
     exported = export(alone.model, alone.call, to, out, names=alone.names, preprocessing=task.preprocessing())
     for name in task.kept:
         if (Path(run) / name).is_file():
             write_file(out.with_suffix(f".{name}"), read_bytes(Path(run) / name, MAX_BYTES))
     return exported
+
+
+def place_of(run: Path | str, to: str) -> Path:
+    """Where a run's file lies unless another place is given.
+
+    >>> place_of("runs/cora", "aoti").name
+    'model.aoti.pt2'
+    """
+    return Path(run) / ("model.aoti.pt2" if to == "aoti" else f"model.{to}")

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from edgewise import deployment, training
 from edgewise.apps.numbers import shown
+from edgewise.deployment.runs import place_of
 from edgewise.tasks import Split
 from edgewise.tasks.core.drawing import Output
 from edgewise.tasks.core.task import Sampling
@@ -64,7 +65,7 @@ def predict_all(run: str, file: str, out: str, column: str | None, accept: bool 
 def export(run: str, to: str, out: str | None, accept: bool = False) -> dict[str, Any]:
     """Write a run's best weights as a file for other programs, and say what it reads and returns."""
     exported = deployment.export_run(run, to, out, accept)
-    place = Path(out) if out else Path(run) / f"model.{to}"
+    place = Path(out) if out else place_of(run, to)
     inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
     shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())
     print(f"{place} ({place.stat().st_size / 1e6:.1f} MB): {shown_inputs} -> {', '.join(exported.outputs)}")

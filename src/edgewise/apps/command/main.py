@@ -149,8 +149,8 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
     export = add("export", "write a model as a file that runs without Edgewise", EXPORT)
     export.add_argument("run", metavar="RUN", help="a run folder")
-    export.add_argument("--to", default="onnx", choices=("onnx", "pt2"), help="the format (default: onnx)")
-    export.add_argument("--out", metavar="FILE", help="the file to write (default: model.onnx or model.pt2 in RUN)")
+    export.add_argument("--to", default="onnx", choices=("onnx", "pt2", "aoti"), help="the format (default: onnx)")
+    export.add_argument("--out", metavar="FILE", help="the file to write (default: model.onnx, ... in RUN)")
     export.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
     explore = add("explore", "write a page with a model's attention on graphs that you draw", EXPLORE)
