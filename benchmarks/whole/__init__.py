@@ -1,0 +1,1 @@
+"""Whole layers and steps beside other libraries."""
