@@ -84,3 +84,17 @@ def test_cells_in_cells_end():
         deep = outer
     with pytest.raises(ValueError, match="more than 20 cells in one another"):
         read_matlab(saved(x=deep))
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_cells_and_fields_without_number_are_refused(kind):
+    """Each would be an object: a file of two kilobytes took seven gigabytes."""
+    count = (1 << 20) + 1
+    shape = struct.pack("<ii", 1, count if kind == 1 else 1)
+    head = element("<", 6, struct.pack("<II", kind, 0)) + element("<", 5, shape) + element("<", 1, b"x")
+    fields = element("<", 5, struct.pack("<i", 1)) + element("<", 1, bytes(count))
+    inner = head + (element("<", 14, b"") * count if kind == 1 else fields)
+    file = saved()[:128] + element("<", 15, zlib.compress(element("<", 14, inner)))
+    assert len(file) < 20_000
+    with pytest.raises(ValueError, match="more than 1,048,576 cells, fields or rows"):
+        read_matlab(file)

@@ -10,6 +10,7 @@ import numpy as np
 
 MAX_UNPACKED = 1 << 26  # bytes of all elements
 MAX_DEPTH = 20  # cells in cells
+MAX_CELLS = 1 << 20  # of all cells, fields and rows of texts, each of which is an object
 COMPRESSED, MATRIX = 15, 14
 NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16-{}", 16: "utf-8", 17: "utf-16-{}", 18: "utf-32-{}"}
@@ -20,7 +21,8 @@ def read_matlab(content: bytes) -> dict[str, Any]:
     """The variables of a file: numbers as arrays, texts as a list of rows, cells as a list, a struct as a dictionary of
     lists with one entry for each of its elements; None for what is none of these.
 
-    Errors      ValueError, struct.error or zlib.error for what is no such file, or unpacks to more than `MAX_UNPACKED`
+    Errors      ValueError, struct.error or zlib.error for what is no such file, unpacks to more than `MAX_UNPACKED` or
+                has more than `MAX_CELLS` cells
     Cost        memory for the unpacked file and its arrays
     Reference   MathWorks, "MAT-File Format", 2019
 
@@ -35,34 +37,47 @@ def read_matlab(content: bytes) -> dict[str, Any]:
     if len(content) < 128 or content[126:128] not in (b"IM", b"MI"):
         raise ValueError("no header of version 5")
     order = "<" if content[126:128] == b"IM" else ">"
-    outer, variables, unpacked = _Bytes(content[128:], order), {}, 0
+    outer, variables, unpacked = _Bytes(memoryview(content)[128:], order, _Cells()), {}, 0
     while not outer.ended:
         kind, data = outer.element(aligned=False)
         if kind == COMPRESSED:
-            data = zlib.decompressobj().decompress(data, MAX_UNPACKED - unpacked + 1)
+            data = memoryview(zlib.decompressobj().decompress(data, MAX_UNPACKED - unpacked + 1))
             unpacked += len(data)
             if unpacked > MAX_UNPACKED:
                 raise ValueError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
-            kind, data = _Bytes(data, order).element()
+            kind, data = _Bytes(data, order, outer.cells).element()
         if kind == MATRIX:
-            name, value = _matrix(_Bytes(data, order), 0)
+            name, value = _matrix(_Bytes(data, order, outer.cells), 0)
             variables[name] = value
     return variables
+
+
+@dataclass
+class _Cells:
+    """How many more there may be."""
+
+    left: int = MAX_CELLS
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise ValueError(f"more than {MAX_CELLS:,} cells, fields or rows of texts")
 
 
 @dataclass
 class _Bytes:
     """Elements, one after the other."""
 
-    content: bytes
+    content: memoryview
     order: str
+    cells: _Cells
     place: int = 0
 
     @property
     def ended(self) -> bool:
         return self.place >= len(self.content)
 
-    def element(self, aligned: bool = True) -> tuple[int, bytes]:
+    def element(self, aligned: bool = True) -> tuple[int, memoryview]:
         """The type and the bytes of the next element; a short one has both in its first 8 bytes."""
         (first,) = struct.unpack_from(f"{self.order}I", self.content, self.place)
         if first >> 16:
@@ -94,14 +109,16 @@ def _matrix(part: _Bytes, depth: int) -> tuple[str, Any]:
     shape = [int(size) for size in part.numbers()]
     if len(shape) < 2 or min(shape) < 0 or (count := prod(shape)) > len(part.content):
         raise ValueError(f"a matrix of shape {shape}")
-    name = part.element()[1].decode("latin-1")
+    name = str(part.element()[1], "latin-1")
     if kind in (STRUCT, OBJECT):
         if kind == OBJECT:
             part.element()  # the name of the class
         length, joined = int(part.numbers()[0]), part.element()[1]
         if length < 1:
             raise ValueError("fields without names")
-        fields = [joined[at : at + length].split(b"\0")[0].decode("latin-1") for at in range(0, len(joined), length)]
+        part.cells.take(len(joined) // length + count)
+        starts = range(0, len(joined), length)
+        fields = [bytes(joined[at : at + length]).split(b"\0")[0].decode("latin-1") for at in starts]
         made: dict[str, list[Any]] = {field: [] for field in fields}
         for _ in range(count):
             for field in fields:
@@ -111,10 +128,11 @@ def _matrix(part: _Bytes, depth: int) -> tuple[str, Any]:
         return name, [_cell(part, depth) for _ in range(count)]
     if kind == CHAR:
         form, data = part.element()
-        letters = list(data.decode(TEXTS[form].format("le" if part.order == "<" else "be")))
+        part.cells.take(shape[0])
+        letters = str(data, TEXTS[form].format("le" if part.order == "<" else "be"))
         if len(letters) != count:
             raise ValueError(f"a text of {len(letters)} characters in a matrix of shape {shape}")
-        return name, ["".join(letters[row :: shape[0]]) for row in range(shape[0])]
+        return name, [letters[row :: shape[0]] for row in range(shape[0])]
     if kind in NUMERIC:
         numbers = part.numbers().reshape(shape, order="F")
         return name, numbers.astype(numbers.dtype.newbyteorder("="))
@@ -123,6 +141,7 @@ def _matrix(part: _Bytes, depth: int) -> tuple[str, Any]:
 
 def _cell(part: _Bytes, depth: int) -> Any:
     kind, data = part.element()
+    part.cells.take(1)
     if kind != MATRIX:
         raise ValueError(f"a cell of type {kind}")
-    return _matrix(_Bytes(data, part.order), depth + 1)[1]
+    return _matrix(_Bytes(data, part.order, part.cells), depth + 1)[1]
