@@ -194,7 +194,7 @@ def _pieces_of_csv(
                     if name in texts:
                         columns[name] = list(map(seen.shared, column))
                         continue
-                    columns[name] = values = _numbers(column)
+                    columns[name] = values = numbers_of(column)
                     row_of = np.flatnonzero(~(np.abs(values) <= LARGEST))
                     if len(row_of):
                         wrong[name] = int(row_of[0]), column[row_of[0]]
@@ -202,8 +202,8 @@ def _pieces_of_csv(
             first = False
 
 
-def _numbers(cells: Sequence[str]) -> Floats:
-    """The numbers of a CSV file's column, NaN for what is none."""
+def numbers_of(cells: Sequence[str]) -> Floats:
+    """The numbers of a column of texts, NaN for what is none."""
     try:
         if max(map(len, cells), default=0) <= LONGEST:
             return np.fromiter(map(float, cells), np.float64, len(cells))

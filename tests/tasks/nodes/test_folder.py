@@ -38,7 +38,7 @@ def save(folder: Path, **changed: object) -> str:
 
 
 def test_csv_files(tmp_path) -> None:
-    task = node_folder(write(tmp_path))
+    task = node_folder(write(tmp_path), scale="none")
     assert task.nodes.x.tolist() == [[1, 2.5], [2, 0], [3, -1], [4, 1000]]
     assert task.nodes.classes == ("blue", "red")
     assert task.nodes.labels.tolist() == [1, 0, -1, 1]
@@ -56,13 +56,47 @@ def test_columns_that_nothing_reads_are_named_and_may_be_ignored(tmp_path) -> No
     folder = write(tmp_path, edges=edges)
     with pytest.raises(DataError, match=r"edges.csv: nothing reads since, weight: .* give ignore='since,weight'"):
         node_folder(folder)
-    task = node_folder(folder, ignore="since, weight,width")
+    task = node_folder(folder, ignore="since, weight,width", scale="none")
     assert task.nodes.x.tolist() == [[1], [2], [3], [4]]
     assert task.graph().num_edges == 6
     with pytest.raises(DataError, match="no table has the columns wieght"):
         node_folder(folder, ignore="since,weight,wieght")
     with pytest.raises(DataError, match="label are needed"):
         node_folder(folder, ignore="since,weight,label")
+
+
+MIXED = """id,age,city,member,score,label,split
+p0,20,Bonn,yes,0.5,a,train
+p1,30,Ulm,no,,b,train
+p2,,Bonn,,n/a,a,valid
+p3,60,,YES,1.5,b,test
+"""
+
+
+def test_columns_are_numbers_truth_values_or_categories(tmp_path) -> None:
+    """Numbers are standardised by the nodes that train; what is missing is their mean, and said."""
+    task = node_folder(write(tmp_path, MIXED, "source,target\np0,p1\n"))
+    age, age_missing, bonn, ulm, member, unknown, score, score_missing = task.nodes.x.t().tolist()
+    assert age == [-1, 1, 0, 7] and age_missing == [0, 0, 1, 0]
+    assert bonn == [1, 0, 1, 0] and ulm == [0, 1, 0, 0]
+    assert member == [1, 0, 0.5, 1] and unknown == [0, 0, 1, 0]
+    assert score == [0, 0, 0, 1] and score_missing == [0, 1, 1, 0]  # one known value of those that train: only centred
+    assert "age (a number, missing in 1 rows), city (a category of 2, missing in 1 rows), member (a boolean" in (
+        task.describe()
+    )
+    plain = node_folder(str(tmp_path), scale="none")
+    assert plain.nodes.x[:, 0].tolist() == [20, 30, 25, 60]
+    assert plain.graph().edge_index().tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_column_of_texts_that_do_not_repeat_is_no_feature_and_all_problems_are_said_at_once(tmp_path) -> None:
+    lines = "".join(f"{row},street {row},{'' if row % 2 else 'NA'},{row % 2}\n" for row in range(6))
+    with pytest.raises(DataError) as caught:
+        node_folder(write(tmp_path, "size,address,empty,label\n" + lines, "from,to\n0,1\n"))
+    first, second = str(caught.value).split("\n")
+    assert "address holds 6 different texts in 6 rows" in first and "give ignore='address'" in first
+    assert "empty holds no value at all: give ignore='empty'" in second
+    assert len(node_folder(str(tmp_path), ignore="address,empty").nodes.x[0]) == 1
 
 
 def test_a_quantity_is_not_taken_for_classes(tmp_path) -> None:
@@ -142,8 +176,12 @@ def test_a_graph_without_edges_is_legal(tmp_path) -> None:
         (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
         (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
         ("node,label,split\na,x,train\n", EDGES, "no column with a feature"),
-        (NODES.replace("2.5", ""), EDGES, "line 2: width is '', not a finite number"),
-        (NODES.replace("2.5", "nan"), EDGES, "line 2: width is 'nan', not a finite number"),
+        (
+            NODES.replace("2.5", "wide").replace("a,1", "a,inf"),
+            EDGES,
+            r"line 2: height is 'inf'.*\n.*line 2: width is 'w",
+        ),
+        (NODES.replace("width", "id"), EDGES, "node or id, which names the nodes"),
         (NODES.replace("2.5", "1e39"), EDGES, "line 2: width is '1e39', not a finite number"),  # of float32
         (NODES, EDGES.replace("b,c", "b,z"), "line 3: there is no node 'z'"),
         (
@@ -155,7 +193,8 @@ def test_a_graph_without_edges_is_legal(tmp_path) -> None:
             "sender,receiver\n0,3\n1,4\n",
             "line 3: there is no node '4'",
         ),
-        (NODES, "from,to\na,b\n", "expected sender, receiver"),
+        (NODES, "from,target\na,b\n", "its columns are from, target; expected sender and receiver"),
+        (NODES, "from,to,src,dst\na,b,a,b\n", "expected one of from and to; src and dst"),
         ("", EDGES, "expected label"),
     ],
 )
