@@ -128,7 +128,7 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
     ("an unknown side", lambda: window(5, 1, sides="left"), "sides must be 'both' or 'past', not 'left'"),
     ("a negative block", lambda: blocks([2, -1]), r"sizes\[1\] must be at least 0, not -1"),
     ("half a block", lambda: blocks([2, 1.5]), r"sizes\[1\] must be a whole number, not 1.5"),
-    ("a word for blocks", lambda: blocks("ab"), r"sizes\[0\] must be a whole number, not 'a'"),
+    ("a word for blocks", lambda: blocks("ab"), "sizes must be a list of whole numbers, one for each block, not 'ab'"),
     ("blocks of no size", lambda: blocks(4, 0), "size must be at least 1, not 0"),
     ("blocks without a size", lambda: blocks(4), "size must be a whole number, not None"),
     ("a list of blocks and a size", lambda: blocks([2, 2], 2), "either a list of sizes, or n and one size"),
