@@ -66,7 +66,8 @@ def test_no_parser_stands_outside_the_boundary() -> None:
         for call in outside(ast.parse(path.read_text(encoding="utf-8")))
     ]
     # What a tokenizer of ours says of itself.
-    assert [line for line in found if not re.fullmatch(r"tasks/text/tokenization\.py:\d+: json\.loads", line)] == []
+    ours = r"tasks/(text/tokenization|text/masked|graphs/smiles)\.py:\d+: json\.loads"
+    assert [line for line in found if not re.fullmatch(ours, line)] == []
 
 
 def test_every_module_with_a_boundary_has_a_harness() -> None:

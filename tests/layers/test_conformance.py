@@ -74,6 +74,8 @@ def test_only_layers_with_a_graph_of_their_own_hear_beyond_the_given_one():
     stated = {name for name, layer in LAYERS.items() if not getattr(layer, "local", True)}
     assert stated == {
         "DynamicEdgeConv",
+        "PPGN",
+        "Marked",
         "GraphormerAttention",
         "HadamardAttention",
         "GPS",

@@ -89,7 +89,7 @@ class PairNetwork(_Higher):
         >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> settings = PairNetworkSettings(readout="sum")
-        >>> PairNetwork(settings, Features(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
+        >>> PairNetwork(settings, Features(3, 7, whole_graph=True)).eval()(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
     """
 
@@ -116,7 +116,7 @@ class SubgraphNetwork(_Higher):
         >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> settings = SubgraphNetworkSettings(readout="sum")
-        >>> SubgraphNetwork(settings, Features(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
+        >>> SubgraphNetwork(settings, Features(3, 7, whole_graph=True)).eval()(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
     """
 
