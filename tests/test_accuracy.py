@@ -25,6 +25,8 @@ FIGURES = [
     ("clouds-dgcnn", 1, 0.76),
     ("digits-graph-network", 1, 0.83),
     ("digits-graphormer", 1, 0.89),
+    ("karate-sage", 5, 0.90),
+    ("karate-jumping", 5, 0.95),
     ("skip-links-pairs", 1, 1.0),
     ("skip-links-gps", 1, 1.0),
     ("skip-links-laplacian", 1, 1.0),

@@ -50,6 +50,10 @@ class ClassicalHopfield(BinaryHopfield):
     Errors      ShapeError for patterns that are not ±1
     Edge cases  a unit whose field is 0 stays as it is. About 0.14 N random patterns can be stored
     Cost        O(N²) for one sweep over the units of each state
+    Differs     Hopfield's units are 0 and 1, drawn at random to be updated; here they are ±1, in turn, so that recall
+                repeats. Lectures write W = Σ_p x_p x_pᵀ with its diagonal, which adds P ξ_l to the field of a unit and
+                so holds states that are no patterns, and ξ ← sgn(W ξ − b) for all units at once, which may end in a
+                cycle of two states
     Reference   Hopfield, "Neural networks and physical systems with emergent collective computational abilities", 1982
 
     Example
@@ -89,6 +93,7 @@ class DenseHopfield(BinaryHopfield):
     Errors      ShapeError for patterns that are not ±1
     Edge cases  a unit for which both signs are equal stays as it is
     Cost        O(P N) for one sweep over the units of each state
+    Differs     none: the units' order, which the paper leaves open, is 1, 2, ..., N
     Reference   Demircigil et al., "On a model of associative memory with huge storage capacity", 2017
 
     Example

@@ -18,9 +18,10 @@ class RadialField(nn.Module):
     Shapes      x and v [*, N, D], a_ij [*, E, edges], cell [D] -> x' [*, N, D]
     Edge cases  a node without senders moves along its velocity only; without velocities (v = 0), φ_v plays no part
     Cost        time O(E hidden), memory O(E hidden)
-    Differs     the flow of Köhler et al. has no velocities: φ_v is of the comparison by Satorras et al., who also put
-                tanh after φ_rf, to keep it stable. φ_rf reads the distance's logarithm instead, ½ log(|x_ij|² + 10⁻⁴):
-                a force that falls with a power of the distance is then smooth, and needs no bound
+    Differs     the flow of Köhler et al. has no velocities: φ_v is of the comparison by Satorras et al., who sum over
+                the senders without C and put tanh after φ_rf, to keep it stable. Here C is the mean, as in their EGNN,
+                and φ_rf reads the distance's logarithm, ½ log(|x_ij|² + 10⁻⁴): a force that falls with a power of the
+                distance is then smooth, and needs no bound
     Reference   Köhler, Klein & Noé, "Equivariant flows", 2019; Satorras, Hoogeboom & Welling, 2021, table 1 and §5.1
 
     Example

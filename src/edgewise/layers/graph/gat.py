@@ -67,9 +67,10 @@ class GAT(AdditiveAttention):
     Edge cases  self-loops are added where missing, so that an isolated node attends to itself; their e_ii is the mean
                 over the edges that reach i. A pair has none: a receiver without senders gets b
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H) or more, by backend: [W x_i ‖ W x_j] is never built
-    Differs     (5.13) puts LeakyReLU on the result; here the model's activation follows (the paper's is ELU). `dropout`
-                acts on α while training, as in the paper. PyTorch Geometric has an a of its own for edges: with W_edge
-                to learn that is the same score
+    Differs     (5.11) and (5.13) sum over N(v_i) as the graph has it; here i is added, as in the paper, whose N_i holds
+                it, and b as well. A pair of sides is (5.11) to the letter. (5.13) puts LeakyReLU on the result; here
+                the model's activation follows (the paper's is ELU). `dropout` acts on α while training, as in the
+                paper. PyTorch Geometric has an a of its own for edges: with W_edge to learn that is the same score
     Reference   Veličković et al., 2018, (1)-(6); Baggag & Saad, §5.4; Ngadiuba, lecture on graph attention, (1)-(4)
 
     Example

@@ -20,15 +20,18 @@ class SAGEMean(nn.Module):
     """GraphSAGE with the mean of the neighbours.
 
     Equation    x_N(i) = 1/|N(i)| Σ_{j ∈ N(i)} x_j          (5.9)
-                x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
-    Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once; normalize: line 6
+                x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4, before its ReLU)
+                with normalize, x_i' / ‖x_i'‖₂
+    Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
                 x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
     Cost        time O(N inputs outputs + E outputs): the mean and the linear map commute, so the map comes first
-    Differs     Alg. 4 has ReLU before line 6: it is left to the model, which changes a row's length only. (5.8) has x_i
-                among the neighbours instead of beside them: that is a graph with self-loops and W_own = 0
+    Differs     Alg. 4 divides by ‖x_i'‖₂ after ReLU (line 6), so that what the next layer reads has length 1: that is
+                `norm: unit` of the model `gnn`. `normalize` comes before any activation, as in PyTorch Geometric, and
+                after ReLU rows are shorter than 1. (5.8) has x_i among the neighbours instead of beside them: that is
+                a graph with self-loops and W_own = 0
     Reference   Hamilton, Ying & Leskovec, 2017; Baggag & Saad, §5.3
 
     Example
@@ -87,14 +90,14 @@ class SAGEPool(SAGE):
     """GraphSAGE with the maximum over the neighbours of a one-layer perceptron.
 
     Equation    x_N(i) = max_{j ∈ N(i)} ReLU(W_pool x_j + b_pool), channel by channel
-                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
+                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), with normalize x_i' / ‖x_i'‖₂
     Symbols     pool = W_pool, b_pool; own = W_own, b; neighbors = W_neighbors; hidden = width of x_N(i), default inputs
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
                 x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0
     Cost        time O(N inputs hidden + E hidden)
-    Differs     ReLU between lines 4 and 6 is left to the model
+    Differs     Alg. 4 has ReLU before it divides by ‖x_i'‖₂: see SAGEMean
     Reference   Hamilton, Ying & Leskovec, 2017, (3); Baggag & Saad, §5.3
 
     Example
@@ -120,15 +123,16 @@ class SAGELSTM(SAGE):
     """GraphSAGE with a recurrent network that reads the neighbours one after the other.
 
     Equation    x_N(i) = the last state of LSTM(x_j1, x_j2, ...),  j1 < j2 < ... the senders of i
-                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), then x_i' / ‖x_i'‖₂ (line 6)
+                x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), with normalize x_i' / ‖x_i'‖₂
     Symbols     lstm = LSTM with `hidden` channels (default: inputs); own = W_own, b; neighbors = W_neighbors
     Shapes      x [*, J, inputs] -> [*, I, outputs], as for SAGEMean; SparseFeatures become dense for the LSTM
     Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0. Not permutation-equivariant, by design: the order of the senders counts
     Cost        time O(E (inputs + hidden) hidden), as many steps as the largest degree; memory O(E (inputs + hidden))
     Differs     the paper reads the neighbours in random order; here it is the graph's, so that results repeat (in a
-                sample, that in which nodes were drawn). ReLU before line 6 is left to the model. PyTorch Geometric pads
-                to the largest degree and reads the padding too; here every row stops at its last sender
+                sample, that in which nodes were drawn). Alg. 4 has ReLU before it divides by ‖x_i'‖₂: see SAGEMean.
+                PyTorch Geometric pads to the largest degree and reads the padding too; here every row stops at its last
+                sender
     Reference   Hamilton, Ying & Leskovec, 2017, §3.3; Hochreiter & Schmidhuber, 1997; Baggag & Saad, §5.3
 
     Example

@@ -15,8 +15,10 @@ every time. With g_t the gradient, η the learning rate, and all operations by c
 Weight decay λ adds λ w_{t-1} to the gradient, except in adamw, which decays the weights themselves.
 
 Differs     (3.22) adds ε inside the square root, PyTorch and the original paper outside; for gradients well above ε the
-            two agree to a relative 1e-8. (3.19) has a constant η: where a schedule changes it, PyTorch rescales the
-            last move.
+            two agree to a relative 1e-8. The same holds for rmsprop, which lectures write η g_t / √(v_t + ε).
+            (3.19) has a constant η: where a schedule changes it, PyTorch rescales the last move. Its velocity is
+            u_t = ν u_{t-1} + g_t; an exponential mean, u_t = ν u_{t-1} + (1 - ν) g_t, as lectures on momentum and
+            (3.20) have it, is the same at the rate η / (1 - ν).
 
 Reference   equation numbers of Baggag and Saad, "Deep learning, transformers and graph neural networks: a linear
             algebra perspective"; Duchi, Hazan and Singer (2011), AdaGrad; Tieleman and Hinton (2012), RMSprop; Kingma
