@@ -3,7 +3,10 @@
 import re
 import sys
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
+
+import matplotlib
 
 from edgewise import __version__
 from edgewise.apps.command.explore import explore
@@ -24,9 +27,10 @@ nitpicky = False
 
 html_theme = "furo"
 html_static_path = ["static"]
-html_css_files = ["wide.css"]
+html_css_files = ["book.css"]
 myst_heading_anchors = 3
 
+toc_object_entries = False  # every name of the reference in every page's navigation took minutes
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "exclude-members": "forward, example, load_state_dict"}
 autodoc_typehints = "signature"
@@ -37,9 +41,17 @@ def fill_table(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"<!-- systems -->", lambda _: systems_table("../src/edgewise"), filled(source[0]))
 
 
+def add_font(app: Any) -> None:
+    """Equations look alike everywhere: the font comes with matplotlib."""
+    font = Path(matplotlib.get_data_path(), "fonts", "ttf", "STIXGeneral.ttf")
+    if app.builder.format == "html":
+        copyfile(font, app.outdir / "_static" / "equations.ttf")
+
+
 def write_explorer(app: Any, error: Exception | None) -> None:
     """The explorer's page, to which docs/explorer.md links."""
     if error is None and app.builder.format == "html":
+        add_font(app)
         explore(None, str(Path(app.outdir) / "explorer-page.html"), None)
 
 

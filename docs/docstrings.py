@@ -1,4 +1,4 @@
-"""Sphinx reads our docstrings: a part (Equation, Shapes, ...) becomes a field, and equations stay as typed."""
+"""Sphinx reads our docstrings: a part (Equation, Shapes, ...) becomes a field, and equations are typeset."""
 
 import ast
 import re
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from textwrap import dedent
 from typing import Any
 
+from equations import display, typeset
+
 PARTS = ("Equation", "Symbols", "Shapes", "Errors", "Edge cases", "Cost", "Differs", "Reference")
-AS_TYPED = ("Equation", "Symbols", "Shapes")
+AS_TYPED = ("Shapes",)
 PART = re.compile(rf"({'|'.join(PARTS)}):?(?: +(.*)|$)")
 HEADING = re.compile(r"(Args|Example):?$")
 
@@ -45,6 +47,10 @@ def render(block: list[str]) -> list[str]:
         width = max((len(line) - len(line.lstrip()) for line in block[1:2]), default=0)
         rest = [line[width:] if line[:width].isspace() else line.strip() for line in block[1:]]
         body = [text, *rest] if text else rest
+        if name == "Equation":
+            return field(name, raw(display(body)))
+        if name == "Symbols":
+            return field(name, raw(symbols(body)))
         return field(name, literal("text", body) if name in AS_TYPED else escaped(body))
     if first.startswith("Args"):
         return [line for entry in arguments(block[1:]) for line in entry]
@@ -67,6 +73,17 @@ def arguments(lines: list[str]) -> Iterator[list[str]]:
 
 def field(name: str, body: list[str]) -> list[str]:
     return [f":{name}:", *(f"    {line}" if line else "" for line in body)]
+
+
+def symbols(lines: list[str]) -> str:
+    """What each letter is, an entry to a line: they are separated by semicolons."""
+    text = " ".join(line.strip() for line in lines)
+    entries = [entry for entry in re.split(r";\s+(?![^()]*\))", text) if entry.strip()]
+    return f'<ul class="symbols">{"".join(f"<li>{typeset(entry)}</li>" for entry in entries)}</ul>'
+
+
+def raw(html: str) -> list[str]:
+    return [".. raw:: html", "", f"    {html}"]
 
 
 def literal(language: str, lines: list[str]) -> list[str]:

@@ -108,7 +108,7 @@ def test_the_picture_of_content_is_up_to_date() -> None:
     assert len(shapes[0]) == 1 + 2 * 6
 
 
-def test_docstrings_become_fields_and_keep_their_equations() -> None:
+def test_docstrings_become_fields_and_their_equations_are_typeset() -> None:
     sys.path.insert(0, str(ROOT / "docs"))
     try:
         from docstrings import rewrite
@@ -120,6 +120,8 @@ def test_docstrings_become_fields_and_keep_their_equations() -> None:
 
         Equation    y_i = Σ_j x_j
                     over N(i)
+        Symbols     rate = η; N = whom a node listens to (`graph`; none
+                    by default)
         Shapes      x [*, J] -> [*, I]
         Cost        time O(E)
         Example
@@ -130,7 +132,11 @@ def test_docstrings_become_fields_and_keep_their_equations() -> None:
     rewrite(lines)
     text = "\n".join(lines)
     assert r"Sum \*all\* of ``x``\_i." in text
-    assert ":Equation:\n    .. code-block:: text\n\n        y_i = Σ_j x_j\n        over N(i)" in text
+    assert ':Equation:\n    .. raw:: html\n\n        <div class="equation"><div class="row">' in text
+    assert "<munder>" in text and "over <math" in text
+    assert ':Symbols:\n    .. raw:: html\n\n        <ul class="symbols"><li>rate <math' in text
+    assert text.count("<li>") == 2
+    assert ":Shapes:\n    .. code-block:: text\n\n        x [*, J] -> [*, I]" in text
     assert ":Cost:\n    time O(E)" in text
     assert ":Example:\n    .. code-block:: pycon\n\n        >>> 1 + 1\n        2" in text
 
