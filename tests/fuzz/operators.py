@@ -79,8 +79,9 @@ def examples(dtype: torch.dtype = torch.float32) -> list[tuple[str, list[Any]]]:
 
 
 def call_operator(content: bytes) -> None:
-    """One call: the first byte chooses the operator, three for each way to spoil an argument."""
-    name, arguments = examples()[(content[0] if content else 0) % len(examples())]
+    """One call: the first byte chooses the operator, from 128 with its backward pass; three each spoil an argument."""
+    first = content[0] if content else 0
+    name, arguments = examples()[first % 128 % len(examples())]
     arguments = [value.detach().clone() if isinstance(value, Tensor) else value for value in arguments]
     for start in range(1, min(len(content) - 2, 3 * MOST), 3):
         place, kind, seed = content[start : start + 3]
@@ -90,9 +91,20 @@ def call_operator(content: bytes) -> None:
     operator = getattr(getattr(torch.ops, namespace), short).default
     # RuntimeError: PyTorch's, of arguments that do not fit the schema, and of memory that there is not.
     with suppress(RuntimeError, TypeError):
+        if first >= 128 and torch._C._dispatch_has_kernel_for_dispatch_key(name, "Autograd"):
+            arguments = [_leaf(value) for value in arguments]
         results = operator(*arguments)
-        for result in [results] if isinstance(results, Tensor) else results:
-            result.double().sum().item()
+        totals = [result.double().sum() for result in ([results] if isinstance(results, Tensor) else results)]
+        if learned := [total for total in totals if total.requires_grad]:
+            torch.autograd.backward(learned)
+        for total in totals:
+            total.item()
+
+
+def _leaf(value: Any) -> Any:
+    """A tensor of real numbers requires a gradient, whatever its storage."""
+    is_real = isinstance(value, Tensor) and value.is_floating_point()
+    return value.detach().requires_grad_() if is_real else value
 
 
 def spoilt(value: Any, kind: int, draw: random.Random) -> Any:
@@ -104,7 +116,7 @@ def spoilt(value: Any, kind: int, draw: random.Random) -> Any:
         if not items or kind % 8 == 0:
             return [*items, *items[:1]]
         if kind % 8 == 1:
-            return items[:-1]
+            return items[: draw.choice([-1, 0])]
         place = draw.randrange(len(items))
         items[place] = spoilt(items[place], kind // 8, draw)
         return items

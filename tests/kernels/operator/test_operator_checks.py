@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import pytest
 import torch
+from torch import Tensor
 
 from edgewise.errors import ShapeError
 from fuzz.operators import call_operator, examples
@@ -74,9 +75,46 @@ def test_an_operator_survives_whatever_one_argument_becomes(number, place):
     arguments = len(examples()[number][1])
     for argument in range(place, arguments, 5):
         for kind in range(12):
-            for seed in range(6):
-                with suppress(ShapeError):
-                    call_operator(bytes([number, argument, kind, seed, 0, 0]))
+            for first in (number, 128 + number):  # alone, and with its backward pass
+                for seed in range(6):
+                    with suppress(ShapeError):
+                        call_operator(bytes([first, argument, kind, seed]))
+
+
+def transposes():
+    return [
+        (n, place)
+        for n, (name, _) in enumerate(examples())
+        for place, argument in enumerate(getattr(torch.ops.edgewise, name.split("::")[1]).default._schema.arguments)
+        if argument.name == "reverse"
+    ]
+
+
+@pytest.mark.parametrize(("number", "place"), transposes())
+@pytest.mark.parametrize("left_out", [None, 0, 1, 2, 3])
+def test_a_gradient_refuses_a_transpose_that_lacks_a_part(number, place, left_out):
+    name, values = examples()[number]
+    reverse = [] if left_out is None else list(values[place])
+    if left_out is not None:
+        if left_out >= len(reverse):
+            return
+        reverse[left_out] = reverse[left_out][:0]
+    learns = torch._C._dispatch_has_kernel_for_dispatch_key(name, "Autograd")
+    values = [
+        x.detach().requires_grad_(learns and x.is_floating_point()) if isinstance(x, Tensor) else x for x in values
+    ]
+    values[place] = reverse
+    results = reached = None
+    with suppress(ShapeError):
+        results = getattr(torch.ops.edgewise, name.split("::")[1]).default(*values)
+        first = results if isinstance(results, Tensor) else results[0]
+        if first.requires_grad:
+            first.sum().backward()
+        reached = True
+    # What is not read may be absent: the places; and a product's edges have their own numbers where none are given.
+    unread = left_out == 3 or (left_out == 2 and ("product" in name or "extreme" in name))
+    unread |= left_out is None and name == "edgewise::edge_additive_gradient"  # it sums by receivers alone
+    assert reached is None or unread
 
 
 def test_offsets_that_lie_where_right_ones_lay_are_checked():

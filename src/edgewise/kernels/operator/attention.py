@@ -119,7 +119,6 @@ def _check_reverse(reverse: Sequence[Tensor], sizes: tuple[int, int, int]) -> No
     receivers, senders, edges = sizes
     check_transpose(reverse, receivers, (senders, edges), (4,))
     check_edges(edges, torch.tensor([0, edges]), reverse[3])
-    check_rows("the edges' numbers", reverse[2], (edges,), torch.int32)
 
 
 A = TypeVar("A", bound=Attention)

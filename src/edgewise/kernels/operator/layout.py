@@ -89,11 +89,17 @@ def check_structure(name: str, structure: Sequence[Tensor], rows: int, lengths: 
     return structure[0].shape[0] - 1, structure[1].shape[0]
 
 
-def check_transpose(reverse: Sequence[Tensor], rows: int, right: tuple[int, int], lengths: tuple[int, ...]) -> None:
+def check_reverse(reverse: Sequence[Tensor], rows: int, right: tuple[int, int], lengths: tuple[int, ...]) -> None:
     """Raise ShapeError unless a structure has the receivers and edges of another one's transpose."""
     found = check_structure("reverse", reverse, rows, lengths)
     wanted = "a transpose of {} receivers and {} edges, not {} and {}"
     expect(found == right, "reverse must be " + wanted.format(*right, *found))
+
+
+def check_transpose(reverse: Sequence[Tensor], rows: int, right: tuple[int, int], lengths: tuple[int, ...]) -> None:
+    """The same for a transpose whose kernels read the number of each of its edges."""
+    check_reverse(reverse, rows, right, lengths)
+    check_rows("the edges' numbers", reverse[2], (right[1],), torch.int32)
 
 
 def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from edgewise.errors import ShapeError
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 
 LIBRARY = torch.library.Library("edgewise", "DEF")
@@ -135,7 +136,10 @@ class Operator(Generic[A, R]):
         return self.compute(self.arguments(*inputs))
 
     def _setup(self, ctx: Any, inputs: Sequence[Any], output: R) -> None:
-        self._save(ctx, self.arguments(*inputs), output)
+        own = self.arguments(*inputs)
+        if "reverse" in self.lists and not getattr(own, "reverse"):  # noqa: B009 (a field that some arguments have)
+            raise ShapeError("a gradient needs the structure of the transpose: reverse is empty")
+        self._save(ctx, own, output)
 
     def _backward_of_all(self, ctx: Any, dy: Tensor | None, *_: Tensor | None) -> tuple[Any, ...]:
         """The gradients to all fields, as the library's operator returns them."""

@@ -18,9 +18,9 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.layout import (
+    check_reverse,
     check_rows,
     check_structure,
-    check_transpose,
     dtype_of,
     empty_like,
     expect,
@@ -52,7 +52,9 @@ class Product(Arguments):
         return self.x.new_empty(batch, self.structure[0].shape[0] - 1, heads, channels)
 
     def check(self) -> None:
-        _check(self.x, self.weight, self.structure)
+        receivers, edges = _check(self.x, self.weight, self.structure)
+        if self.reverse:
+            check_reverse(self.reverse, receivers, (self.x.shape[1], edges), (3, 4))
         expect(self.reduce in range(4), f"reduce is {self.reduce}, but must be 0, 1, 2 or 3")
 
     def unread(self) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ class ExtremeGradient(Arguments):
 
     def check(self) -> None:
         receivers, edges = _check(self.x, self.weight, self.structure, share=self.share, y=self.y)
-        check_transpose(self.reverse, receivers, (self.x.shape[1], edges), (3, 4))
+        check_reverse(self.reverse, receivers, (self.x.shape[1], edges), (3, 4))
 
 
 def _check(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], **of_receivers: Tensor) -> tuple[int, int]:
