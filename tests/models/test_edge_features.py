@@ -97,7 +97,9 @@ def test_features_that_are_missing_or_not_asked_for_are_refused(reader):
             "'gcn' reads no edge features, and this task has some: gat, gatv2, gine, gated-gcn do",
         ),
         ("gnn", {"layer": "gine", "edge_dropout": 0.5}, "cannot leave out edges"),
-        ("graph-transformer", {"attention": "kernel"}, "neighbors and gps do"),
+        ("graph-transformer", {"attention": "kernel"}, "neighbors, gps, graphormer, weighted do"),
+        ("graph-transformer", {"attention": "weighted"}, "one weight of each edge, and this task has 2"),
+        ("graph-transformer", {"block": "one-residual"}, "no feed-forward network for edges"),
         ("graph-transformer", {"block": "mid"}, "choose one of pre-norm, post-norm"),
     ],
 )
@@ -105,6 +107,37 @@ def test_settings_that_would_leave_them_unread_are_refused(name, options, messag
     settings, model = MODELS[name]
     with pytest.raises(ConfigError, match=message):
         model(settings(**options), Features(3, 4, edges=2))
+
+
+@pytest.mark.parametrize("block", ["pre-norm", "post-norm", "one-residual"])
+def test_graphormer_reads_bonds_along_its_paths(block):
+    """Every bond of a molecule without rings is on a path; members of a batch do not mix."""
+    settings, model = MODELS["graph-transformer"]
+    options = {"attention": "graphormer", "width": 8, "heads": 2, "block": block, "readout": "sum"}
+    chain = Graph.from_edge_index([[0, 1, 1, 2, 1, 3], [1, 0, 2, 1, 3, 1]], num_nodes=4)
+    built = model(settings(**options), Features(3, 4, whole_graph=True, edges=2)).double().eval()
+    both, (x, e) = Graph.batch([chain, chain]), features(chain, chain)
+    e.requires_grad_()
+    y = built(both, x, e)
+    alone = torch.cat([built(chain, x[:4], e[:6]), built(chain, x[4:], e[6:])])
+    torch.testing.assert_close(y, alone, rtol=1e-10, atol=1e-10)
+    y.square().sum().backward()
+    assert bool((e.grad.abs().sum(1) > 0).all())
+
+
+def test_weighted_attention_gives_loops_that_are_missing_the_weight_one():
+    settings, model = MODELS["graph-transformer"]
+    built = model(settings("weighted", width=8, heads=2, depth=1), Features(3, 4, edges=1)).double().eval()
+    x, e = features(GRAPH)
+    with_loops = GRAPH.add_self_loops()
+    all_e = torch.cat([e[:, :1], torch.ones(4, 1, dtype=torch.float64)])
+    graph, missing = looped(GRAPH)
+    assert missing == 4
+    torch.testing.assert_close(built(GRAPH, x, e[:, :1]), built(with_loops, x, graph.sort_edges(all_e)))
+    plain = model(settings("weighted", width=8, heads=2, depth=1), Features(3, 4)).double().eval()
+    plain.load_state_dict(built.state_dict())
+    ones = torch.ones(9, 1, dtype=torch.float64)
+    torch.testing.assert_close(plain(GRAPH, x), built(GRAPH, x, ones))
 
 
 def test_loops_come_after_the_edges_that_were_there():

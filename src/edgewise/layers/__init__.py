@@ -45,6 +45,7 @@ from edgewise.layers.attention.transformer import NORMS as NORMS
 from edgewise.layers.attention.transformer import BatchNorm as BatchNorm
 from edgewise.layers.attention.transformer import FeedForward as FeedForward
 from edgewise.layers.attention.transformer import GatedFeedForward as GatedFeedForward
+from edgewise.layers.attention.transformer import OneResidualBlock as OneResidualBlock
 from edgewise.layers.attention.transformer import PostNormBlock as PostNormBlock
 from edgewise.layers.attention.transformer import PostNormDecoderBlock as PostNormDecoderBlock
 from edgewise.layers.attention.transformer import PreNormBlock as PreNormBlock
@@ -95,6 +96,7 @@ from edgewise.layers.graph.graph_attention import GraphAttention as GraphAttenti
 from edgewise.layers.graph.graph_attention import GraphormerAttention as GraphormerAttention
 from edgewise.layers.graph.graph_attention import HadamardAttention as HadamardAttention
 from edgewise.layers.graph.graph_attention import KernelAttention as KernelAttention
+from edgewise.layers.graph.graph_attention import WeightedAttention as WeightedAttention
 from edgewise.layers.graph.graph_network import EdgeUpdate as EdgeUpdate
 from edgewise.layers.graph.graph_network import GraphNetwork as GraphNetwork
 from edgewise.layers.graph.graph_network import NodeUpdate as NodeUpdate

@@ -47,7 +47,19 @@ class PostNorm(PreNorm):
         return "none"
 
 
-BLOCKS: dict[str, type[PreNorm]] = {"pre-norm": PreNorm, "post-norm": PostNorm}
+@dataclass(frozen=True)
+class OneResidual(PreNorm):
+    """A block with one residual, around the attention, and one norm, after it."""
+
+    encoder: ClassVar[type[nn.Module]] = layers.OneResidualBlock
+
+    @property
+    def last(self) -> str:
+        return "none"
+
+
+DECODER_BLOCKS: dict[str, type[PreNorm]] = {"pre-norm": PreNorm, "post-norm": PostNorm}
+BLOCKS = DECODER_BLOCKS | {"one-residual": OneResidual}
 
 
 def _feed_forward(activation: str) -> Callable[..., nn.Module]:

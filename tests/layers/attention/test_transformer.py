@@ -10,6 +10,7 @@ from edgewise.layers import (
     FeedForward,
     GatedFeedForward,
     MultiHeadAttention,
+    OneResidualBlock,
     PostNormBlock,
     PostNormDecoderBlock,
     PreNormBlock,
@@ -17,7 +18,7 @@ from edgewise.layers import (
 )
 from layers.parity import assert_parity, leaf
 
-BLOCKS = [PreNormBlock, PostNormBlock]
+BLOCKS = [PreNormBlock, PostNormBlock, OneResidualBlock]
 DECODER_BLOCKS = [PreNormDecoderBlock, PostNormDecoderBlock]
 
 
@@ -58,6 +59,19 @@ def test_pre_norm_block_is_equations_4_4_and_4_5():
     block, x = _block(PreNormBlock), leaf(2, 5, 8)
     y = x + block.attention(causal(5), block.norm_1(x))
     assert torch.allclose(block(causal(5), x), y + block.feed_forward(block.norm_2(y)), atol=1e-12)
+
+
+def test_the_block_with_one_residual_is_equations_9_and_19():
+    """Joshi's block, head by head: MLP(LayerNorm(h_i + Σ_j w_ij W_V h_j O)), forward and gradient."""
+    block, x = _block(OneResidualBlock), leaf(5, 8)
+    q, k, v = (x @ block.attention.projection.weight.T + block.attention.projection.bias).chunk(3, -1)
+    heads = [(q[:, part] @ k[:, part].T / 2.0).softmax(-1) @ v[:, part] for part in (slice(0, 4), slice(4, 8))]
+    sums = x + torch.cat(heads, -1) @ block.attention.output.weight.T + block.attention.output.bias
+    mean, variance = sums.mean(-1, keepdim=True), sums.var(-1, keepdim=True, correction=0)
+    normal = (sums - mean) / (variance + 1e-5).sqrt() * block.norm_1.weight + block.norm_1.bias
+    expected = block.feed_forward.down(torch.relu(block.feed_forward.up(normal)))
+    leaves = [x, block.attention.projection.weight, block.norm_1.weight, block.feed_forward.up.weight]
+    assert_parity(block, dict(block.named_parameters()), (complete(5), x), expected, leaves)
 
 
 @pytest.mark.parametrize(("kind", "norm_first"), [(PreNormBlock, True), (PostNormBlock, False)])

@@ -15,6 +15,7 @@ from edgewise.layers import (
     HadamardAttention,
     KernelAttention,
     MultiHeadAttention,
+    WeightedAttention,
 )
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -78,6 +79,36 @@ def test_edge_features_multiply_the_scores(part):
     projection = torch.randn(expected.shape, dtype=torch.float64)
     ours, theirs = (torch.autograd.grad((y * projection).sum(), leaves, retain_graph=True) for y in (found, expected))
     assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("graph", [messy_graph().coalesce(), BATCH.coalesce()], ids=["one", "batch"])
+def test_edge_weights_multiply_the_scores_as_equation_5_18_has_it(graph):
+    """A_g written out: the edge's weight, -inf without an edge."""
+    nodes = graph.num_receivers
+    x, e = leaf(nodes, 4), leaf(graph.num_edges, 1, seed=1)
+    layer = WeightedAttention(4, 2).double()
+    a = torch.zeros(nodes, nodes, dtype=torch.float64).index_put((graph.receivers, graph.senders), e[:, 0])
+    q, k, v = heads_of(layer, x)
+    scores = (a * (q @ k.transpose(1, 2)) / 2**0.5).masked_fill(~graph.dense_mask(), -torch.inf)
+    y = (scores.softmax(-1).nan_to_num(0) @ v).transpose(0, 1).flatten(1)
+    expected = y @ layer.output.weight.T + layer.output.bias
+    found = layer(graph, x, e)
+    assert (found - expected).abs().max() < 1e-10
+    leaves = [x, e, layer.projection.weight, layer.output.weight]
+    ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
+    assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+
+
+def test_weights_of_one_are_attention_over_the_edges_and_others_than_one_for_each_are_refused():
+    graph, x, layer = messy_graph(), leaf(7, 4), WeightedAttention(4, 2).double()
+    plain = MultiHeadAttention(4, 2).double()
+    plain.load_state_dict(layer.state_dict())
+    ones = torch.ones(graph.num_edges, 1, dtype=torch.float64)
+    for y in (layer(graph, x, ones), layer(graph, x)):
+        assert torch.allclose(y, plain(graph, x), atol=1e-12)
+    for e in (ones[1:], ones.expand(-1, 2)):
+        with pytest.raises(ShapeError, match="a weight for each edge"):
+            layer(graph, x, e)
 
 
 def test_graphormers_biases_are_the_equation():

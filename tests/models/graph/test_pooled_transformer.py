@@ -44,6 +44,32 @@ def test_in_training_it_answers_with_the_losses_of_its_pooling():
     assert answer.penalty.item() == pytest.approx(expected.item())
 
 
+def test_linked_clusters_attend_along_a_pool():
+    """(5.18) with A_g = A_pool + I, written out for each graph of a batch."""
+    pooling = MinCutSettings(3, linked=True)
+    settings = PooledTransformerSettings(width=8, pooling=pooling, heads=2)
+    one = PooledTransformer(settings, SIGNATURE).double().eval()
+    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    h = one.gnn(BATCH, x)
+    pooled, block = min_cut_pool(BATCH, h, one.assign(BATCH, h)), one.blocks[0]
+    z = one.norm_1(pooled.x).view(2, 3, 8)
+    q, k, v = (block.norm_1(z) @ block.attention.projection.weight.T + block.attention.projection.bias).chunk(3, -1)
+    a = pooled.weight.view(2, 3, 3) + torch.eye(3, dtype=torch.float64)
+    assert (pooled.weight > 0.05).any()
+    read = []
+    for head in (slice(0, 4), slice(4, 8)):
+        scores = a * (q[..., head] @ k[..., head].mT) / 2
+        read.append(scores.softmax(-1) @ v[..., head])
+    z = z + block.attention.output(torch.cat(read, -1))
+    z = z + block.feed_forward(block.norm_2(z))
+    expected = one.head(one.norm_2(z).mean(1))
+    found = one(BATCH, x)
+    assert torch.allclose(found, expected, atol=1e-10)
+    leaves = [x, one.assign.linear.weight, block.attention.projection.weight]
+    ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
+    assert all(torch.allclose(a, b, atol=1e-9) and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+
+
 def test_relevance_is_the_gradient_times_the_input():
     """Against finite differences: how the output moves where a node's features shrink."""
     one, x = model(blocks=1).eval(), torch.randn(7, 5, dtype=torch.float64)

@@ -10,8 +10,8 @@ GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 0, 2], [1, 0, 2, 1, 0, 3
 BATCH = Graph.batch([GRAPH, complete(3)])
 
 
-BLOCKS = [(attention, f"{order}-norm") for attention in ATTENTIONS for order in ("pre", "post")]
-BLOCKS.remove(("gps", "pre-norm"))  # it normalises what each stage leaves
+BLOCKS = [(attention, block) for attention in ATTENTIONS for block in ("pre-norm", "post-norm", "one-residual")]
+BLOCKS = [(attention, block) for attention, block in BLOCKS if attention != "gps" or block == "post-norm"]
 
 
 @pytest.mark.parametrize(("attention", "block"), BLOCKS)
@@ -37,6 +37,17 @@ def test_every_encoding_reaches_the_output(encoding):
     assert (model.encoding is None) == (encoding == "none")
     spread = y[:5].var(0).sum()  # all nodes have the same features
     assert spread < 1e-20 if encoding == "none" else spread > 1e-9
+
+
+def test_options_of_an_attention_reach_it():
+    def attention(choice):
+        model = GraphTransformer(GraphTransformerSettings(choice, width=8, heads=2), Features(6, 3))
+        return model.blocks[0].attention
+
+    walk = Choice("kernel", {"kernel": "random-walk", "beta": 0.5, "steps": 2})
+    assert attention(walk).kernel == ("random-walk", 0.5, 2)
+    assert attention("kernel").kernel == ("diffusion", 1.0, 0)
+    assert attention(Choice("graphormer", {"most": 3})).distance.shape == (5, 2)
 
 
 def test_order_of_the_nodes_does_not_matter():

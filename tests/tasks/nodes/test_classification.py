@@ -164,3 +164,16 @@ def test_the_confusion_matrix_counts_test_nodes(task: NodeClassification) -> Non
     correct = int((predicted[rows] == task.nodes.labels[rows]).sum())
     assert drawn.caption == f"{correct} of 16 test examples are classified correctly (diagonal)."
     assert attention.title == "Attention"
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_karates_weights_are_those_of_networkx(loops: bool) -> None:
+    networkx = pytest.importorskip("networkx")
+    task, club = karate(loops, weights=True), networkx.karate_club_graph()
+    graph, e = task.graph(), task.nodes.e
+    mean = sum(weight for *_, weight in club.edges(data="weight")) / 78
+    for i, j, weight in zip(graph.receivers.tolist(), graph.senders.tolist(), e[:, 0].tolist(), strict=True):
+        assert weight == pytest.approx(1.0 if i == j else club[i][j]["weight"] / mean)
+    assert task.signature.edges == 1 and karate(loops).signature.edges == 0
+    with pytest.raises(ConfigError, match="must be 'given'"):
+        task.graph(complete)

@@ -122,14 +122,20 @@ class TransformerBlock(nn.Module):
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.dropout, self.training)
 
+    def _attended(self, graph: Graph, x: Tensor, cache: Cache | None, e: Tensor | None) -> Tensor:
+        """ATT of x, with the features of edges where its attention reads some; what it adds is dropped in part."""
+        y = self.attention(graph, x, cache=cache) if e is None else self.attention(graph, x, e, cache=cache)
+        return self._drop(y)
+
 
 class PreNormBlock(TransformerBlock):
     """Transformer block that normalises what each stage reads; the residual stream itself is never normalised.
 
     Equation    Y = X + ATT(LN(X))    (4.4)
                 X' = Y + MLP(LN(Y))   (4.5)
-    Symbols     attention = ATT, called attention(graph, x, cache=cache); feed_forward = MLP; norm = LN's name in NORMS
-    Shapes      x [*, N, width] -> [*, N, width]
+    Symbols     attention = ATT, called attention(graph, x, cache=cache), with features of edges
+                attention(graph, x, e, cache=cache); feed_forward = MLP; norm = LN's name in NORMS
+    Shapes      x [*, N, width] (, e [*, E, C], which ATT reads and no stage changes) -> [*, N, width]
     Errors      ConfigError for an unknown norm
     Edge cases  a receiver without senders gets nothing from ATT but its output bias
     Cost        that of its two stages
@@ -142,8 +148,8 @@ class PreNormBlock(TransformerBlock):
         torch.Size([3, 4])
     """
 
-    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None) -> Tensor:
-        x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
+    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
+        x = x + self._attended(graph, self.norm_1(x), cache, e)
         return x + self._drop(self.feed_forward(self.norm_2(x)))
 
     @staticmethod
@@ -169,13 +175,48 @@ class PostNormBlock(TransformerBlock):
         tensor(True)
     """
 
-    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None) -> Tensor:
-        x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
+    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
+        x = self.norm_1(x + self._attended(graph, x, cache, e))
         return self.norm_2(x + self._drop(self.feed_forward(x)))
 
     @staticmethod
     def example() -> Example:
         return small_example(PostNormBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5), 4)
+
+
+class OneResidualBlock(TransformerBlock):
+    """Transformer block that adds its input to the attention alone: the feed-forward network replaces what it reads.
+
+    Equation    X' = MLP(LayerNorm(X + ATT(X)))    (9), (19)
+    Symbols     as PreNormBlock; norm_1 = LayerNorm
+    Shapes      as PreNormBlock
+    Errors      ConfigError for an unknown norm
+    Edge cases  a receiver without senders gets nothing from ATT but its output bias
+    Cost        that of its two stages
+    Differs     `dropout` acts on what ATT adds and on what the MLP leaves, while training. No path leads from the last
+                block to the first around the MLPs: a stack is harder to train than one of `PreNormBlock`
+    Reference   Joshi, "Transformers are graph neural networks", 2025, (9), (19)
+
+    Example
+        >>> block = OneResidualBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 16))
+        >>> for p in block.feed_forward.parameters(): _ = p.data.zero_()
+        >>> block(complete(3), torch.randn(3, 4)).abs().max().item()  # nothing goes around the network
+        0.0
+    """
+
+    def __init__(
+        self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
+    ) -> None:
+        super().__init__(width, attention, feed_forward, norm, dropout)
+        self.norm_2 = nn.Identity()
+
+    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
+        x = self.norm_1(x + self._attended(graph, x, cache, e))
+        return self._drop(self.feed_forward(self.norm_2(x)))
+
+    @staticmethod
+    def example() -> Example:
+        return small_example(OneResidualBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5), 4)
 
 
 class PreNormDecoderBlock(TransformerBlock):

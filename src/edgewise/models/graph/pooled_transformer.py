@@ -22,10 +22,12 @@ class MinCutSettings:
     Args:
         clusters: Nodes that are left of each graph.
         penalty: How much the two losses of pooling weigh beside the task's.
+        linked: Whether the links between clusters, A_pool, multiply the scores of the attention among them.
     """
 
     clusters: int = 8
     penalty: float = 1.0
+    linked: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class PooledTransformer(nn.Module):
 
     Equation    H = GNN(G, X),  S = softmax(H W_S + b_S),  X_0 = LN(Sᵀ H)
                 X_l = GT_l(X_{l-1}) among the clusters of each graph,  output = readout(LN(X_L)) W + b
+                linked: the scores of GT_l are (A_pool + I)_st q_s·k_t / √d, A_pool of `min_cut_pool`    (5.18)
                 training: the task's loss + λ mean(L_cut + L_orthogonality)
     Symbols     gnn = GNN; assign = W_S, b_S; blocks[l] = GT_{l+1}, `PreNormBlock`; head = W, b; penalty = λ
     Shapes      x [*, N, inputs] -> [*, G, outputs]; in training mode `Penalised`, with the losses of pooling
@@ -69,7 +72,8 @@ class PooledTransformer(nn.Module):
     Edge cases  blocks = 0: the readout reads the clusters as they are
     Cost        that of the graph layers and of `min_cut_pool`, and O(G blocks K (K + width) width)
     Differs     Sᵀ sums the nodes of a cluster, whose number LN takes out. The source's transformer has a token of its
-                own for the class, here a readout; like there, attention is among all clusters, whatever A_pool says
+                own for the class, here a readout; like there, attention is among all clusters, and A_pool plays no part
+                in it unless `linked` is true
     Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022; Baggag & Saad, §5.6
 
     Example
@@ -109,9 +113,13 @@ class PooledTransformer(nn.Module):
 
     def read_out(self, pooled: layers.Pooled) -> Tensor:
         """What follows from the clusters: [*, G, outputs]."""
-        z = self.norm_1(pooled.x)
+        z, e = self.norm_1(pooled.x), None
+        if self.settings.pooling.linked:
+            clusters = self.settings.pooling.clusters
+            own = torch.eye(clusters, dtype=z.dtype, device=z.device).flatten()  # A_pool has zeros there
+            e = (pooled.weight.unflatten(-1, (-1, clusters**2)) + own).flatten(-2).unsqueeze(-1)
         for block in self.blocks:
-            z = block(pooled.graph, z)
+            z = block(pooled.graph, z, e=e)
         return self.head(self.readout(pooled.graph, self.norm_2(z)))
 
     @torch.no_grad()
@@ -152,6 +160,7 @@ class PooledTransformer(nn.Module):
 
 
 def _block(settings: PooledTransformerSettings) -> nn.Module:
-    attention = layers.MultiHeadAttention(settings.width, settings.heads)
+    kind = layers.WeightedAttention if settings.pooling.linked else layers.MultiHeadAttention
+    attention = kind(settings.width, settings.heads)
     feed_forward = layers.FeedForward(settings.width, 2 * settings.width)
     return layers.PreNormBlock(settings.width, attention, feed_forward, dropout=settings.dropout)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, OneOf, chosen
+from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.models.parts import BLOCKS, PostNorm, PreNorm, Readout
+from edgewise.models.parts import BLOCKS, OneResidual, PostNorm, PreNorm, Readout
 from edgewise.models.signature import Features, Signature, accepted, check_readout
 
 
@@ -24,18 +24,19 @@ class GraphTransformerSettings:
 
     Args:
         attention: "neighbors" is over the graph's edges and the node itself, "gps" message passing and attention among
-            all nodes side by side; these two read the features of edges.
+            all nodes side by side, "graphormer" among all nodes by the paths between them; these three read the
+            features of edges, and "weighted", over edges, their weights.
         encoding: How a node knows where it is.
         width: Channels of every node.
         depth: Number of blocks.
         heads: Attention heads, which share the width.
         block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm", as "gps"
-            always does).
+            always does); "one-residual" has a residual and a norm around the attention alone.
         dropout: Probability for the inputs, attention weights and what each stage adds.
         readout: "none", or a readout where the task wants one output per graph.
     """
 
-    attention: Annotated[str, OneOf(ATTENTIONS)] = "neighbors"
+    attention: Annotated[Choice | str, OneOf(ATTENTIONS)] = "neighbors"
     encoding: Annotated[Choice | str, OneOf(ENCODINGS)] = "none"
     width: int = 64
     depth: int = 2
@@ -67,16 +68,49 @@ ENCODINGS: dict[str, Callable[..., nn.Module | None]] = {
     "centrality": _of_size(layers.CentralityEncoding),
 }
 
-ATTENTIONS: dict[str, Callable[[GraphTransformerSettings], nn.Module]] = {
-    "neighbors": lambda s: layers.GraphAttention(s.width, s.heads, dropout=s.dropout),
-    "graphormer": lambda s: layers.GraphormerAttention(s.width, s.heads, dropout=s.dropout),
-    "kernel": lambda s: layers.KernelAttention(s.width, s.heads, dropout=s.dropout),
-    "hadamard": lambda s: layers.HadamardAttention(s.width, s.heads, dropout=s.dropout),
-    "gps": lambda s: layers.MultiHeadAttention(s.width, s.heads, dropout=s.dropout),
+
+class Site(NamedTuple):
+    """What an attention is built from, whichever its kind; edges = the width of their features, 0: they have none."""
+
+    width: int
+    heads: int
+    dropout: float
+    edges: int
+
+
+def _graphormer(at: Site, /, *, most: Count = 8) -> nn.Module:
+    """Attention among all nodes, with a bias for the length of the shortest path, and one for its edges' features.
+
+    Args:
+        most: The longest path that has a bias of its own.
+    """
+    return layers.GraphormerAttention(at.width, at.heads, most, at.edges, dropout=at.dropout)
+
+
+def _kernel(
+    at: Site, /, *, kernel: Literal["diffusion", "random-walk"] = "diffusion", beta: Positive = 1.0, steps: Count = 3
+) -> nn.Module:
+    """Attention among all nodes, each weighted by a kernel on the graph (GraphiT).
+
+    Args:
+        kernel: "diffusion", exp(-β L), or "random-walk", (I - β L)^p.
+        beta: How far the kernel reaches, β.
+        steps: Steps p of the random walk.
+    """
+    return layers.KernelAttention(at.width, at.heads, kernel, beta, steps, at.dropout)
+
+
+ATTENTIONS: dict[str, Callable[..., nn.Module]] = {
+    "neighbors": lambda at, /: layers.GraphAttention(at.width, at.heads, dropout=at.dropout),
+    "weighted": lambda at, /: layers.WeightedAttention(at.width, at.heads, dropout=at.dropout),
+    "graphormer": _graphormer,
+    "kernel": _kernel,
+    "hadamard": lambda at, /: layers.HadamardAttention(at.width, at.heads, dropout=at.dropout),
+    "gps": lambda at, /: layers.MultiHeadAttention(at.width, at.heads, dropout=at.dropout),
 }
-
-
-EDGE_ATTENTIONS = ("neighbors", "gps")
+EDGE_ATTENTIONS = ("neighbors", "gps", "graphormer", "weighted")
+EMBEDDED = ("neighbors", "gps")  # of which edges have as many channels as nodes
+LOOPED = ("neighbors", "weighted")  # in which every node attends to itself
 
 
 class GraphTransformer(nn.Module):
@@ -84,14 +118,15 @@ class GraphTransformer(nn.Module):
 
     Equation    X_0 = encode(graph, X W_0 + b_0);  X_l = GT_l(X_{l-1})    (5.14)-(5.16), Table 3
                 on nodes: output = X_L W + b;  on graphs: output = readout(X_L) W + b
-                with edge features, E_0 = e W_e + b_e and (X_l, E_l) = GT_l(X_{l-1}, E_{l-1})
-    Symbols     embed = W_0, b_0; blocks[l] = GT_{l+1}: `PostNormBlock` or `PreNormBlock` around one of ATTENTIONS, or
-                `GPS` with GIN for its messages; head = W, b. With edge features, which edge = W_e, b_e embeds:
-                `EdgeTransformerBlock`, or `GPS` with GINE; loop = E_0 of a self-loop that "neighbors" adds
+                with edge features, E_0 = e W_e + b_e and (X_l, E_l) = GT_l(X_{l-1}, E_{l-1});  "graphormer" and
+                "weighted" read e as it is:  X_l = GT_l(X_{l-1}, e)
+    Symbols     embed = W_0, b_0; blocks[l] = GT_{l+1}: one of BLOCKS around one of ATTENTIONS, or `GPS` with GIN for
+                its messages; head = W, b. With edge features, which edge = W_e, b_e embeds: `EdgeTransformerBlock`,
+                or `GPS` with GINE; loop = E_0 of a self-loop that "neighbors" adds
     Shapes      x [*, N, inputs] or SparseFeatures (, e [E, signature.edges] in the graph's edge order)
                 -> [*, N, outputs], with a readout [*, G, outputs]
     Errors      ConfigError for settings that do not fit the task or one another, or a task of tokens
-    Edge cases  "neighbors" adds self-loops where missing, as (5.18) does; so does no other
+    Edge cases  "neighbors" and "weighted" add self-loops where missing, as (5.18) does, the latter with a weight of 1
     Cost        O(L (N width² + E width)) time for "neighbors"; the others O(L (N width² + Σ n² width))
     Differs     none that its parts do not name
     Reference   Dwivedi & Bresson, 2021; Ying et al., 2021; Mialon et al., 2021; Rampášek et al., 2022; Baggag & Saad
@@ -109,21 +144,16 @@ class GraphTransformer(nn.Module):
         if settings.width < 1 or settings.depth < 0:
             raise ConfigError("a graph transformer's width must be at least 1, its depth at least 0")
         self.settings, self.signature = settings, accepted(self, signature, Features, knows=("edges",))
-        edges = self.signature.edges
-        if edges and settings.attention not in EDGE_ATTENTIONS:
-            readers = " and ".join(EDGE_ATTENTIONS)
-            unread = f"the attention {settings.attention!r} reads no edge features"
-            raise ConfigError(f"{unread}, which this task has: {readers} do")
+        edges, self.attention = self.signature.edges, Choice.of(settings.attention).name
         check_readout(settings.readout, signature)
         block = chosen("block", settings.block, BLOCKS)()
-        if settings.attention == "gps" and not isinstance(block, PostNorm):
-            raise ConfigError("attention='gps' normalises what each stage leaves: its block is 'post-norm'")
+        _check_attention(self.attention, block, edges)
         self.embed = layers.Linear(signature.inputs, settings.width)
         self.encoding = chosen("encoding", settings.encoding, ENCODINGS)(settings.width)
-        self.edge = nn.Linear(edges, settings.width) if edges else None
-        has_loop = edges and settings.attention == "neighbors"
+        self.edge = nn.Linear(edges, settings.width) if edges and self.attention in EMBEDDED else None
+        has_loop = edges and self.attention == "neighbors"
         self.loop = nn.Parameter(torch.zeros(settings.width)) if has_loop else None
-        self.blocks = nn.ModuleList(_block(settings, block, edges > 0) for _ in range(settings.depth))
+        self.blocks = nn.ModuleList(_block(settings, block, edges) for _ in range(settings.depth))
         self.norm = chosen("norm", block.last, layers.NORMS)(settings.width)
         self.readout = (
             layers.READOUTS[settings.readout](settings.width) if settings.readout in layers.READOUTS else None
@@ -138,19 +168,22 @@ class GraphTransformer(nn.Module):
         return self.head(h if self.readout is None else self.readout(graph, h))
 
     def _through_blocks(self, graph: Graph, h: Tensor, e: Tensor | None) -> Tensor:
-        if (e is None) != (self.edge is None):
-            raise ShapeError(f"this model reads {'no' if self.edge is None else 'some'} edge features")
-        if self.edge is None:
-            graph = graph.add_self_loops() if self.settings.attention == "neighbors" else graph
+        if (e is None) != (self.signature.edges == 0):
+            raise ShapeError(f"this model reads {'some' if self.signature.edges else 'no'} edge features")
+        if e is None:
+            graph = graph.add_self_loops() if self.attention in LOOPED else graph
             for block in self.blocks:
                 h = block(graph, h)
             return h
-        of_edges: Tensor = self.edge(e)
-        if self.loop is not None:
+        of_edges: Tensor = e if self.edge is None else self.edge(e)
+        if self.attention in LOOPED:
             graph, missing = looped(graph)
-            of_edges = graph.sort_edges(torch.cat([of_edges, self.loop.expand(missing, -1)]))
+            loop = of_edges.new_ones(1) if self.loop is None else self.loop
+            of_edges = graph.sort_edges(torch.cat([of_edges, loop.expand(missing, -1)]))
         for block in self.blocks:
-            h, of_edges = block(graph, h, of_edges) if self.loop is not None else (block(graph, h, of_edges), of_edges)
+            h, of_edges = (
+                block(graph, h, of_edges) if self.loop is not None else (block(graph, h, e=of_edges), of_edges)
+            )
         return h
 
 
@@ -171,14 +204,27 @@ def looped(graph: Graph) -> tuple[Graph, int]:
     return Graph.from_edge_index(edges, graph.num_senders), loops.shape[1]
 
 
-def _block(settings: GraphTransformerSettings, block: PreNorm, edges: bool) -> nn.Module:
-    width = settings.width
-    if edges and settings.attention == "neighbors":
+def _check_attention(attention: str, block: PreNorm, edges: int) -> None:
+    if edges and attention not in EDGE_ATTENTIONS:
+        readers = ", ".join(EDGE_ATTENTIONS)
+        raise ConfigError(f"the attention {attention!r} reads no edge features, which this task has: {readers} do")
+    if attention == "weighted" and edges > 1:
+        raise ConfigError(f"attention='weighted' reads one weight of each edge, and this task has {edges}")
+    if attention == "gps" and not isinstance(block, PostNorm):
+        raise ConfigError("attention='gps' normalises what each stage leaves: its block is 'post-norm'")
+    if edges and attention == "neighbors" and isinstance(block, OneResidual):
+        raise ConfigError("the block 'one-residual' has no feed-forward network for edges: choose another attention")
+
+
+def _block(settings: GraphTransformerSettings, block: PreNorm, edges: int) -> nn.Module:
+    width, attention_name = settings.width, Choice.of(settings.attention).name
+    if edges and attention_name == "neighbors":
         order = "post" if isinstance(block, PostNorm) else "pre"
         return layers.EdgeTransformerBlock(width, settings.heads, block.norm, order, settings.dropout)
-    attention = chosen("attention", settings.attention, ATTENTIONS)(settings)
+    site = Site(width, settings.heads, settings.dropout, edges)
+    attention = chosen("attention", settings.attention, ATTENTIONS)(site)
     feed_forward = layers.FeedForward(width, 2 * width, "relu")
-    if settings.attention == "gps":
+    if attention_name == "gps":
         mlp = layers.MLP([width, width, width])
         messages = layers.GINE(mlp, edges=width) if edges else layers.GIN(mlp)
         return layers.GPS(width, messages, attention, feed_forward, block.norm, settings.dropout)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgewise.configuration import Choice, chosen
 from edgewise.errors import ConfigError
-from edgewise.models.parts import BLOCKS, PostNorm
+from edgewise.models.parts import BLOCKS, PreNorm
 from edgewise.models.text.transformer import TransformerSettings
 
 Config = Mapping[str, Any]
@@ -95,7 +95,7 @@ OPTIONS = {  # what our settings are called in the configuration of an encoder
 
 def refuse_unusual(settings: TransformerSettings) -> None:
     block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
-    plain = not isinstance(block, PostNorm) and block.bias and settings.positions == "learned"
+    plain = type(block) is PreNorm and block.bias and settings.positions == "learned"
     shared = attention.options.get("key_value_heads") not in (None, settings.heads)
     if not plain or attention.name != "softmax" or shared:
         theirs = "pre-norm blocks with biases, learned positions and as many keys as queries"

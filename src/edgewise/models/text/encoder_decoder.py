@@ -15,7 +15,7 @@ from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.kernels import dropout
-from edgewise.models.parts import BLOCKS, FEED_FORWARDS
+from edgewise.models.parts import DECODER_BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Signature, TokenPairs, accepted
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS, Site
 
@@ -44,7 +44,7 @@ class EncoderDecoderSettings:
     heads: int = 8
     positions: Annotated[str, OneOf(POSITIONS)] = "sinusoidal"
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "relu"
-    block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
+    block: Annotated[Choice | str, OneOf(DECODER_BLOCKS)] = "pre-norm"
     dropout: float = 0.1
     attention_dropout: float = 0.0
     tied: bool = True
@@ -81,7 +81,7 @@ class EncoderDecoder(nn.Module):
         positions = chosen("positions", settings.positions, POSITIONS)
         self.encoder_positions = positions(width, signature.length)
         self.decoder_positions = positions(width, signature.length)
-        block = chosen("block", settings.block, BLOCKS)()
+        block = chosen("block", settings.block, DECODER_BLOCKS)()
         site = Site(width, settings.heads, settings.positions, block.bias, settings.attention_dropout)
         attention = partial(ATTENTIONS["softmax"], site)
         cross = partial(layers.MultiHeadAttention, width, settings.heads, bias=block.bias, dropout=site.dropout)

@@ -35,7 +35,8 @@ class TransformerSettings:
             and half to every stride-th; attention by features in linear time; or on graphs made from content.
         positions: "none"; "sinusoidal" or "learned", added to the embedding; the others act inside the attention.
         feed_forward: The feed-forward network, by its activation; "swiglu" is gated.
-        block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm").
+        block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm");
+            "one-residual" has a residual and a norm around the attention alone.
         dropout: Probability for embeddings, attention weights and what each stage adds.
         readout: "none", or where the task wants one output per graph a readout or "class": a learned node that all
             others attend to, in front of them, whose output is the graph's.

@@ -9,10 +9,10 @@ from edgewise.tasks.core.drawing import Array
 
 
 @torch.no_grad()
-def last_attention(model: nn.Module, graph: Graph, x: object) -> tuple[Tensor, Recorded | None]:
+def last_attention(model: nn.Module, graph: Graph, *x: object) -> tuple[Tensor, Recorded | None]:
     """A model's outputs, and its last call of `attend` among the graph's own nodes, if it makes any."""
     with record() as calls:
-        outputs = model(graph, x)
+        outputs = model(graph, *x)
     size = graph.num_receivers, graph.num_senders
     own = [call for call in calls if (call.graph.num_receivers, call.graph.num_senders) == size]
     return outputs, own[-1] if own else None

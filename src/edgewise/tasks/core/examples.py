@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.linear import SparseFeatures
@@ -54,18 +55,27 @@ class NumberedExamples(Task):
 class OneGraph(Task):
     """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is made once.
 
-    The N nodes have features x [N, C], dense or sparse, and targets [N]; a split holds numbers of nodes."""
+    The N nodes have features x [N, C], dense or sparse, and targets [N]; a split holds numbers of nodes. The edges may
+    have features e [E, D], in the graph's own order: they are of no use to a pattern, which is a ConfigError."""
 
     epoch_size = 1
     splits: Mapping[Split, Tensor]
 
     def __init__(
-        self, graph: Graph, x: Tensor | SparseFeatures, targets: Tensor, splits: Mapping[Split, Tensor]
+        self,
+        graph: Graph,
+        x: Tensor | SparseFeatures,
+        targets: Tensor,
+        splits: Mapping[Split, Tensor],
+        e: Tensor | None = None,
     ) -> None:
-        self._graph, self._x, self._targets, self.splits = graph, x, targets, splits
+        self._graph, self._x, self._targets, self.splits, self._e = graph, x, targets, splits, e
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """The data's own graph, or a pattern over the nodes in their order."""
+        if self._e is not None and not given(pattern):
+            own = "belong to its own graph: the recipe's graph must be 'given'"
+            raise ConfigError(f"the features of {self.name}'s edges {own}")
         return self._graph if given(pattern) else self.laid(pattern, complete, self._graph.num_receivers)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
@@ -79,4 +89,4 @@ class OneGraph(Task):
     def batch(self, split: Split, pattern: Pattern) -> Batch:
         """The whole graph, read at the split's nodes."""
         rows = self.splits[split]
-        return Batch(self.graph(pattern), self._x, self._targets[rows], rows)
+        return Batch(self.graph(pattern), self._x, self._targets[rows], rows, self._e)

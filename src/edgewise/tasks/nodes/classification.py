@@ -43,6 +43,7 @@ class Nodes:
         labels: Their classes [N]; -1 where unknown.
         classes: The classes' names.
         splits: For "train", "valid" and "test" the nodes [M] that it reads.
+        e: Features of the edges [E, D], in the graph's own order; None: there are none.
     """
 
     graph: Graph
@@ -50,6 +51,7 @@ class Nodes:
     labels: Tensor
     classes: tuple[str, ...]
     splits: Mapping[Split, Tensor]
+    e: Tensor | None = None
 
 
 def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
@@ -88,10 +90,11 @@ class NodeClassification(OneGraph, Classification):
     unit = "nodes"
 
     def __init__(self, name: str, nodes: Nodes) -> None:
-        super().__init__(nodes.graph, nodes.x, nodes.labels, nodes.splits)
+        super().__init__(nodes.graph, nodes.x, nodes.labels, nodes.splits, nodes.e)
         self.name, self.nodes, self.classes = name, nodes, nodes.classes
         self.contents = f"{nodes.graph.num_receivers:,} nodes of {len(nodes.classes)} classes"
-        self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes))
+        edges = 0 if nodes.e is None else nodes.e.shape[-1]
+        self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes), edges=edges)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
@@ -104,7 +107,7 @@ class NodeClassification(OneGraph, Classification):
         Edge cases  a model without attention: the graph's edges
         """
         graph, labels = self.graph(pattern), self.nodes.labels
-        outputs, call = last_attention(model, graph, self.nodes.x)
+        outputs, call = last_attention(model, *self.batch("test", pattern).inputs)
         predicted = outputs.argmax(-1)
         wrong = (predicted != labels) & (labels >= 0)
         seen = graph if call is None else call.graph
@@ -157,7 +160,7 @@ class NodeClassification(OneGraph, Classification):
     ) -> tuple[Tensor, Tensor]:
         """The model's outputs for some nodes, and their labels."""
         batch = self.batch("test", pattern).to(device)
-        return model.eval()(batch.graph, batch.x)[chosen].cpu(), self.nodes.labels[chosen]
+        return model.eval()(*batch.inputs)[chosen].cpu(), self.nodes.labels[chosen]
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The class of one node."""

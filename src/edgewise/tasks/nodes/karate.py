@@ -9,10 +9,10 @@ from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 
-def karate(loops: bool = False) -> NodeClassification:
+def karate(loops: bool = False, weights: bool = False) -> NodeClassification:
     """Guess each member's club from the friendships, knowing only the instructor's and the administrator's.
 
-    Nodes are the members with one-hot features; edges are friendships, both ways, unweighted. The two leaders (nodes 0
+    Nodes are the members with one-hot features; edges are friendships, both ways. The two leaders (nodes 0
     and 33) are the training set; of the others the 16 even numbers are the validation set and the 16 odd ones the test
     set.
 
@@ -21,6 +21,8 @@ def karate(loops: bool = False) -> NodeClassification:
     Args:
         loops: Let every member attend to itself as well. Off by default, because layers that want self-loops (GCN,
             GAT) add them and others (GIN, GraphSAGE) treat the node itself apart.
+        weights: Give each friendship's weight, in how many places the two met, divided by the mean: A_ij [E, 1], for a
+            model that reads features of edges. A member's own loop, where there is one, has the weight 1.
 
     Example
         >>> task = karate()
@@ -35,6 +37,10 @@ def karate(loops: bool = False) -> NodeClassification:
     classes = ("Mr. Hi", "Officer")
     labels = torch.tensor([classes.index(club.nodes[member]["club"]) for member in sorted(club)])
     splits: Splits = {"train": torch.tensor([0, 33]), "valid": torch.arange(2, 33, 2), "test": torch.arange(1, 33, 2)}
+    met = torch.tensor([float(weight) for *_, weight in club.edges(data="weight")])
+    e = torch.cat([met, met]) / met.mean()
     if loops:
         graph = graph.add_self_loops()
-    return NodeClassification("karate", Nodes(graph, torch.eye(len(club)), labels, classes, splits))
+    e = torch.cat([e, torch.ones(graph.num_edges - len(e))])
+    known = graph.sort_edges(e[:, None]) if weights else None
+    return NodeClassification("karate", Nodes(graph, torch.eye(len(club)), labels, classes, splits, known))
