@@ -173,3 +173,32 @@ def test_a_sample_is_read_by_the_recurrent_layer_in_its_own_order():
         heard = x[graph.senders[graph.offsets[i] : graph.offsets[i + 1]]]
         _, (state, _) = layer.lstm(heard)
         assert torch.allclose(y[i], layer.own(x[i]) + layer.neighbors(state[0]), atol=1e-12)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_on_a_sampled_hop_the_mean_comes_before_the_map(pair):
+    """Few receivers and many senders: the map reads the receivers' rows alone, with the equation's result."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    senders, receivers = torch.randint(200, (60,), generator=torch.Generator().manual_seed(0)), torch.arange(60) % 6
+    hop = Graph.from_edge_index(torch.stack([senders, receivers]), num_nodes=200, num_receivers=7)
+    x, layer = leaf(200, 5), SAGEMean(5, 3, normalize=True).double()
+    x_i = leaf(7, 5) if pair else x[:7]
+    mean = torch.zeros(7, 5, dtype=torch.float64).index_add(0, receivers, x[senders]) / 10
+    expected = torch.nn.functional.normalize(torch.cat([x_i, mean], -1) @ _both(layer).T + layer.bias, dim=-1)
+    with FlopCounterMode(display=False) as counter:
+        y = layer(hop, (x_i, x) if pair else x)
+    assert counter.get_total_flops() == 2 * 2 * 7 * 5 * 3
+    torch.testing.assert_close(y, expected)
+    of = [x, *([x_i] if pair else []), *layer.parameters()]
+    weight = torch.rand(7, 3, dtype=torch.float64)
+    mine, theirs = (torch.autograd.grad((out * weight).sum(), of) for out in (y, expected))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(ShapeError, match="this linear map reads"):
+        layer(hop, torch.ones(200, 4, dtype=torch.float64))
+
+
+def _both(layer):
+    """[W_own ‖ W_neighbors], side by side as in the equation."""
+    return torch.cat(layer.W.weight.chunk(2), 1)
