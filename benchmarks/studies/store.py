@@ -13,7 +13,6 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,15 @@ from torch import Tensor
 
 from benchmarks.contenders.sparse import numba_sampling
 from benchmarks.inputs import Sampling
-from edgewise.graphs import Graph, Sample, Store, build_store
+from edgewise.graphs import Graph, Sample, Store, StoredRows, build_store
+from edgewise.graphs.store.layout import Stored
 from edgewise.memory import in_words, parse_size
 from edgewise.models import GNN, Features, GNNSettings
 from edgewise.tasks import node_store
 from edgewise.training.prefetch import Prefetch
 
 NODES, EDGES, CHANNELS, CLASSES = 111_059_956, 1_615_685_872, 128, 172
-SEEDS, FANOUTS, READERS, BLOCK = 1024, (10, 10, 10), 16, 1 << 22
+SEEDS, FANOUTS, BLOCK = 1024, (10, 10, 10), 1 << 22
 
 
 def edges(nodes: int, count: int) -> Iterator[tuple[Any, Any, None]]:
@@ -53,6 +53,20 @@ def columns(nodes: int) -> Iterator[dict[str, Tensor]]:
         x = (0.5 * centres[labels] + torch.randn(len(numbers), CHANNELS, generator=draw)).half()
         masks = {part: numbers % 1000 == n for n, part in enumerate(("valid", "test"))}
         yield {"x": x, "labels": labels, "train": numbers % 100 == 7, **masks}
+
+
+class Timed:
+    """What an iterator gives, and the seconds that it took to make that."""
+
+    def __init__(self, made: Iterator[Any]) -> None:
+        self.made, self.seconds = made, 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        began = time.perf_counter()
+        for part in self.made:
+            self.seconds += time.perf_counter() - began
+            yield part
+            began = time.perf_counter()
 
 
 class Anonymous:
@@ -81,15 +95,14 @@ def forget(store: Path) -> None:
 
 
 def seconds_of_pages(path: Path, pages: int) -> float:
-    """To read so many pages of a file at random, with as many readers as training has; 4,000 of them are timed."""
-    size, timed = path.stat().st_size // mmap.PAGESIZE, min(4000, pages)
-    places = np.random.default_rng(1).integers(0, max(size, 1), timed).tolist()
-    with path.open("rb", buffering=0) as file, ThreadPoolExecutor(READERS) as pool:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-        began = time.perf_counter()
-        list(pool.map(lambda page: os.pread(file.fileno(), mmap.PAGESIZE, page * mmap.PAGESIZE), places))
-        return (time.perf_counter() - began) * pages / timed
+    """To read so many pages of a file at random, by as many readers as training has; 20,000 of them are timed."""
+    file = Stored(path, torch.uint8, (path.stat().st_size // mmap.PAGESIZE, mmap.PAGESIZE), start=0)
+    places = torch.randint(file.shape[0], (min(20_000, pages),), generator=torch.Generator().manual_seed(1))
+    rows = StoredRows(file)
+    forget(path.parent)
+    began = time.perf_counter()
+    rows.read(places)
+    return (time.perf_counter() - began) * pages / len(places)
 
 
 def pages_of(sample: Sample, row_bytes: int) -> int:
@@ -101,7 +114,7 @@ def pages_of(sample: Sample, row_bytes: int) -> int:
 
 
 def train(store: Path, cache: str, steps: int) -> tuple[list[float], list[float], Any, Any]:
-    """Seconds and losses of some steps from cold files; the batches of the last of them, and the task."""
+    """Seconds and losses of some steps from cold files; the last batch with what computing takes, and the task."""
     forget(store)
     task = node_store(str(store), FANOUTS, cache)
     torch.manual_seed(0)
@@ -120,20 +133,18 @@ def train(store: Path, cache: str, steps: int) -> tuple[list[float], list[float]
 
     times: list[float] = []
     losses: list[float] = []
-    batches: list[Any] = []
     with closing(Prefetch(make, steps, task.workers)) as ahead:
         for step in range(1, steps + 1):
             began = time.perf_counter()
             batch = ahead(step)
             losses.append(update(batch))
             times.append(time.perf_counter() - began)
-            batches = [*batches[-1:], batch]
     computing = []
-    for batch in batches:
+    for _ in range(3):
         began = time.perf_counter()
         update(batch)
         computing.append(time.perf_counter() - began)
-    return times, losses, (batches, statistics.median(computing)), task
+    return times, losses, (batch, statistics.median(computing)), task
 
 
 def plainly(store: Path, steps: int) -> list[float]:
@@ -160,22 +171,26 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--memory", default="4GB")
-    parser.add_argument("--caches", nargs="+", default=["0", "2GB", "8GB"])
+    parser.add_argument("--caches", nargs="*", default=["0", "2GB", "8GB"])
     parser.add_argument("--steps", type=int, default=30)
     args = parser.parse_args()
     store, nodes, count = args.folder / "papers", int(NODES * args.scale), int(EDGES * args.scale)
     if not store.exists():
         with closing(Anonymous()) as memory:
-            began = time.perf_counter()
-            build_store(store, edges(nodes, count), columns(nodes), parse_size(args.memory), features=torch.float16)
-            seconds = time.perf_counter() - began
-        print(f"built {nodes:,} nodes, {count:,} edges: {seconds:.0f} s, {in_words(memory.most)} anonymous", flush=True)
+            began, given = time.perf_counter(), (Timed(edges(nodes, count)), Timed(columns(nodes)))
+            build_store(store, *given, parse_size(args.memory), features=torch.float16)
+            seconds, making = time.perf_counter() - began, sum(part.seconds for part in given)
+        print(
+            f"built {nodes:,} nodes, {count:,} edges: {seconds:.0f} s, of which {making:.0f} s to generate them; "
+            f"{in_words(memory.most)} anonymous",
+            flush=True,
+        )
     for cache in args.caches:
         with closing(Anonymous()) as memory:
-            times, losses, (batches, computing), task = train(store, cache, args.steps)
+            times, losses, (batch, computing), task = train(store, cache, args.steps)
         later = times[len(times) // 2 :]
-        touched = statistics.mean(pages_of(batch.graph, task.rows.row_bytes) for batch in batches)
-        reading = seconds_of_pages(store / "x.safetensors", int(touched))
+        touched = pages_of(batch.graph, task.rows.row_bytes)
+        reading = seconds_of_pages(store / "x.safetensors", touched)
         rate = task.rows.hits / max(1, task.rows.hits + task.rows.reads)
         print(
             f"cache {cache}: step {1000 * statistics.median(later):.0f} ms (first {1000 * times[0]:.0f}); computing "
@@ -184,6 +199,8 @@ def main() -> None:
             f"loss {losses[0]:.3f} -> {statistics.mean(losses[-5:]):.3f}",
             flush=True,
         )
+    if not args.caches:
+        return
     times = plainly(store, args.steps)
     print(f"numba and numpy.memmap, drawing and reading alone: {1000 * statistics.median(times[2:]):.0f} ms a step")
 

@@ -75,7 +75,7 @@ def node_store(
     store: str = "store",
     fanouts: tuple[int, ...] = (10, 10),
     cache: str = "0",
-    workers: int = 2,
+    workers: int = 1,
     fold: int = 0,
 ) -> StoredNodes:
     """Guess the classes of the nodes of a graph on disk, which `edgewise store build` makes, however large.
