@@ -10,6 +10,7 @@ from edgewise.graphs import cut_links, window
 from edgewise.layers import GCN
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import LinkPrediction, PatternChoice, citation_links
+from edgewise.tasks.core.task import Parts
 from edgewise.tasks.links.prediction import divergence, inner_product, ranking_scores
 
 NODES = 40
@@ -188,3 +189,51 @@ def test_cora_has_the_shares_of_the_paper(data) -> None:
     assert links.graph().num_edges == 2 * links.cut.train.shape[1]
     assert links.signature.outputs == 32
     assert not torch.equal(links.cut.test, citation_links(fold=2).cut.test)
+
+
+def sampled(fanouts: tuple[int, ...], variational: bool = False) -> LinkPrediction:
+    whole = task(variational)
+    return LinkPrediction("band", whole.cut, whole.x, 3, variational, fanouts)
+
+
+@pytest.mark.parametrize("variational", [False, True])
+def test_links_with_all_neighbours_have_the_loss_of_the_whole_graph(variational: bool) -> None:
+    links, whole = sampled((-1, -1), variational), task(variational)
+    model = GNN(GNNSettings("sage-mean", 4, 2, dropout=0.0), links.signature).double()
+    seed = torch.Generator().manual_seed
+    mine, theirs = (one.train_batch(7, seed(2)) for one in (links, whole))
+    outputs, expected = model(*mine.inputs), model(*theirs.inputs)
+    seeds = mine.graph.nodes[: len(outputs)]
+    torch.testing.assert_close(outputs, expected[seeds])
+    assert seeds[mine.pairs].equal(theirs.pairs) and mine.target.equal(theirs.target)
+    if not variational:
+        torch.testing.assert_close(links.loss(outputs, mine), whole.loss(expected, theirs))
+
+
+def test_links_read_their_sample_and_no_more() -> None:
+    links = sampled((2, 3))
+    batch = links.train_batch(4, torch.Generator().manual_seed(0))
+    nearest, farthest = batch.graph.graphs[-1], batch.graph.graphs[0]
+    assert int((nearest.offsets.diff()).max()) <= 2 and int(farthest.offsets.diff().max()) <= 3
+    assert batch.x.equal(links.x[batch.graph.nodes]) and len(batch.x) < NODES
+    assert nearest.num_receivers == len(batch.pairs.unique())
+    assert next(links.batches("valid", 1)).graph is links.cut.graph  # an evaluation is exact
+
+
+def test_parts_of_sampled_links_are_the_whole_batch() -> None:
+    links = sampled((2, 2))
+    model = GNN(GNNSettings("sage-mean", 4, 2, dropout=0.0), links.signature).double()
+    count, (whole,) = links.train_parts(9, torch.Generator().manual_seed(5), None, Parts(1, range(1)))
+    assert links.train_parts(9, torch.Generator().manual_seed(5), None, Parts(3, range(3)))[0] == count == 18
+    total = torch.zeros((), dtype=torch.float64)
+    for rank in range(3):
+        _, (part,) = links.train_parts(9, torch.Generator().manual_seed(5), None, Parts(3, range(rank, rank + 1)))
+        assert len(part.graph.nodes) < len(whole.graph.nodes)
+        total = total + links.loss(model(*part.inputs), part) * part.size / count
+    torch.testing.assert_close(total, links.loss(model(*whole.inputs), whole))
+    assert len(sampled((2, 2), True).train_parts(9, torch.Generator(), None, Parts(3, range(3)))[1]) == 3
+
+
+def test_impossible_fan_outs_of_links_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"task\.fanouts are numbers of neighbours"):
+        sampled((3, -2))

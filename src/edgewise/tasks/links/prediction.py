@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, complete
+from edgewise.graphs import Graph, Sample, complete, sample_neighbors
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
@@ -17,17 +17,19 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.splits import SPLITS, Split
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern, Task, given
+from edgewise.tasks.core.task import Parts, Pattern, Task, given
 from edgewise.tasks.nodes.citation import citation
+from edgewise.tasks.nodes.sampled import check_fanouts
 
 VALID, TEST = 0.05, 0.1
 
 
 @dataclass
 class PairBatch(Batch):
-    """The whole training graph, and the pairs {i, j} [2, M] of nodes whose links the loss reads; `target` is 1 where
-    they are linked and 0 where not."""
+    """The training graph, whole or a sample of it around the pairs {i, j} [2, M] whose links the loss reads: two rows
+    of the model's output each. `target` is 1 where they are linked and 0 where not."""
 
+    graph: Graph | Sample
     pairs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
 
     def split(self, parts: int) -> list[Self]:
@@ -66,7 +68,8 @@ class LinkPrediction(Task):
 
     Equation    L = 1/2 (mean of -log σ(z_iᵀ z_j) over links + mean of -log σ(-z_iᵀ z_j) over as many pairs without)
                 variational: z = μ + σ ⊙ ε, ε ~ N(0, 1) while training, z = μ else; L + 1/N² Σ_i KL[q(z_i) ‖ N(0, 1)]
-    Symbols     the model's output = z [N, C], or [μ ‖ log σ] [N, 2C]
+    Symbols     the model's output = z [N, C], or [μ ‖ log σ] [N, 2C]; fanouts = neighbours to draw in each hop around
+                the pairs of a step; empty: it reads the whole graph. An evaluation always does
     Scores      auc, the chance that a link has a higher score than a pair without; ap, average precision;
                 mrr, mean of 1 / rank of each link among all pairs without; hits@20, the share of links that rank 20th
                 or better there; pairs without a link that score the same rank first
@@ -80,10 +83,19 @@ class LinkPrediction(Task):
     unit = "links"
     maximise = True
 
-    def __init__(self, name: str, cut: LinkCut, x: Tensor | SparseFeatures, width: int, variational: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        cut: LinkCut,
+        x: Tensor | SparseFeatures,
+        width: int,
+        variational: bool,
+        fanouts: tuple[int, ...] = (),
+    ) -> None:
         if width < 1:
             raise ConfigError(f"task.width must be at least 1, not {width}")
-        self.name, self.cut, self.x, self.variational = name, cut, x, variational
+        check_fanouts(fanouts)
+        self.name, self.cut, self.x, self.variational, self.fanouts = name, cut, x, variational, fanouts
         self.epoch_size = cut.train.shape[1]
         self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational))
         self.splits: dict[Split, Tensor] = {split: getattr(cut, split).T for split in SPLITS}
@@ -96,10 +108,23 @@ class LinkPrediction(Task):
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` training links, or all where there are fewer, and as many pairs that are none."""
+        return self.train_parts(size, generator, pattern, Parts(1, range(1)))[1][0]
+
+    def train_parts(
+        self, size: int, generator: torch.Generator, pattern: Pattern, parts: Parts
+    ) -> tuple[int, list[Batch]]:
         links = self.cut.train
         if size < self.epoch_size:
             links = links[:, torch.randperm(self.epoch_size, generator=generator)[:size]]
-        return self._batch(links, sample_non_links(self.cut.graph, links.shape[1], generator), pattern)
+        none = sample_non_links(self.cut.graph, links.shape[1], generator)
+        if not self.fanouts:
+            return parts.of_one(self._batch(links, none, pattern))
+        if self.variational or links.shape[1] < parts.count:  # z is drawn once for each node, whatever its pairs
+            return parts.of_one(self._sampled(links, none, pattern, generator))
+        state, pieces = generator.get_state(), [pairs.tensor_split(parts.count, 1) for pairs in (links, none)]
+        alike = [torch.Generator().set_state(state) for _ in parts.mine]
+        mine = zip(parts.mine, alike, strict=True)
+        return 2 * links.shape[1], [self._sampled(pieces[0][n], pieces[1][n], pattern, own) for n, own in mine]
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """One batch: all links of a split, and as many pairs without a link, the same every time."""
@@ -114,16 +139,24 @@ class LinkPrediction(Task):
             none = getattr(self.cut, f"{split}_none")
         return self._batch(links, none, pattern)
 
-    def _batch(self, links: Tensor, none: Tensor, pattern: Pattern) -> Batch:
+    def _batch(self, links: Tensor, none: Tensor, pattern: Pattern) -> PairBatch:
         target = torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
         return PairBatch(self.graph(pattern), self.x, target, pairs=torch.cat([links, none], 1))
+
+    def _sampled(self, links: Tensor, none: Tensor, pattern: Pattern, generator: torch.Generator) -> PairBatch:
+        """The ends of the pairs with some of their neighbours: the model gives a row for each end."""
+        whole = self._batch(links, none, pattern)
+        seeds, rows = whole.pairs.unique(return_inverse=True)
+        sample = sample_neighbors(cast(Graph, whole.graph), seeds, self.fanouts, generator)
+        return PairBatch(sample, self.x[sample.nodes], whole.target, pairs=rows)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         if not self.variational:
             return self._reconstruction(outputs, batch)
         mean, log_deviation = outputs.chunk(2, -1)
         z = mean + log_deviation.exp() * torch.randn_like(mean)
-        return self._reconstruction(z, batch) + divergence(mean, log_deviation).mean() / len(mean)
+        nodes = self.cut.graph.num_receivers
+        return self._reconstruction(z, batch) + divergence(mean, log_deviation).mean() / nodes
 
     def _reconstruction(self, z: Tensor, batch: Batch) -> Tensor:
         logits = inner_product(z, batch_of(PairBatch, batch).pairs)
@@ -213,6 +246,7 @@ def citation_links(
     fold: int = 0,
     folder: str | None = None,
     download: bool = False,
+    fanouts: tuple[int, ...] = (),
 ) -> LinkPrediction:
     """Guess which papers cite one another, from their words and the citations that are not held out.
 
@@ -229,7 +263,8 @@ def citation_links(
         fold: Seed of the random cut: another number, another cut.
         folder: Where the files ind.NAME.x etc. lie (default: planetoid in $EDGEWISE_DATA, then the cache).
         download: Fetch what is missing from the planetoid repository, over TLS and verified by its hash.
+        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
     """
     nodes = citation(dataset, folder, download, normalise=False).nodes
     cut = cut_links(nodes.graph, VALID, TEST, torch.Generator().manual_seed(fold))
-    return LinkPrediction(f"{dataset} links", cut, nodes.x, width, variational)
+    return LinkPrediction(f"{dataset} links", cut, nodes.x, width, variational, fanouts)

@@ -61,8 +61,7 @@ class SampledNodes(NodeClassification):
     ) -> None:
         super().__init__(name, nodes)
         check_range(0, MOST_WORKERS, workers=workers)
-        if any(fanout < -1 for fanout in fanouts):
-            raise ConfigError(f"task.fanouts are numbers of neighbours, or -1 for all of them, not {list(fanouts)}")
+        check_fanouts(fanouts)
         self.workers = workers if fanouts else 0  # without fan-outs there is one batch
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         if fanouts:
@@ -112,6 +111,17 @@ class SampledNodes(NodeClassification):
 
     def _features(self, x: Rows, nodes: Tensor) -> Rows:
         return x[nodes]
+
+
+def check_fanouts(fanouts: tuple[int, ...]) -> None:
+    """Refuse what is no number of neighbours.
+
+    >>> check_fanouts((10, -2))
+    Traceback (most recent call last):
+    edgewise.errors.ConfigError: task.fanouts are numbers of neighbours, or -1 for all of them, not [10, -2]
+    """
+    if any(fanout < -1 for fanout in fanouts):
+        raise ConfigError(f"task.fanouts are numbers of neighbours, or -1 for all of them, not {list(fanouts)}")
 
 
 @cached
