@@ -9,7 +9,7 @@ import pytest
 
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.tables import table
-from edgewise.tables.table import find_table, read_table
+from edgewise.tables.table import find_table, pieces, read_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -86,6 +86,17 @@ def test_a_damaged_or_huge_file_is_refused(tmp_path, monkeypatch):
         read_table(path, ["size"])
     with pytest.raises(DataError, match="cannot be read"):
         read_table(tmp_path / "none.parquet", [])
+
+
+def test_a_piece_of_wide_texts_ends_early(tmp_path, monkeypatch):
+    monkeypatch.setattr("edgewise.tables.table.WIDE", 1000)
+    path = tmp_path / "a.csv"
+    path.write_text("node,size\n" + "".join(f"{'a' * 300}{number},{number}\n" for number in range(20)))
+    parts = list(pieces(path, ["node"], texts=["node"]))
+    assert [len(part) for part in parts] == [4, 4, 4, 4, 4]
+    assert [value for part in parts for value in part.numbers("size")] == list(range(20))
+    assert parts[1].at(0).endswith("line 6")
+    assert len(read_table(path, ["node"], texts=["node"])) == 20
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):

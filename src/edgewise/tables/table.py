@@ -5,7 +5,7 @@ import io
 import mmap
 import sys
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -24,6 +24,7 @@ MAX_ROWS = 1 << 23
 MAX_TEXTS = 1 << 28  # bytes in memory of all texts that differ
 PART = 1 << 16  # numbers that are Python objects at once
 PIECE = 1 << 16  # rows
+WIDE = 1 << 24  # characters, with which a piece ends before it has so many rows: 4 bytes each at most
 ENTRY = 100  # bytes that a text takes beside itself where it is looked up
 LARGEST = float(np.finfo(np.float32).max)
 LONGEST = 1000  # characters of a number
@@ -174,12 +175,13 @@ def _pieces_of_csv(
 ) -> Iterator[Table]:
     """At least one table, if only of no rows."""
     with reading(path, "a CSV file"):
-        reader = csv.reader(lines_of(path, content), strict=True)
+        read = [0]  # characters of the piece
+        reader = csv.reader(_counted(lines_of(path, content), read), strict=True)
         names = next(reader, [])
         _check_names(path, names, needed)
         seen, more, first = Texts(path), True, True
         while more:
-            cells, lines, more = [], array("q"), False
+            cells, lines, more, read[0] = [], array("q"), False, 0
             for row in islice(reader, rows):
                 more = True
                 if not row:  # a line with nothing in it is none
@@ -188,6 +190,8 @@ def _pieces_of_csv(
                     raise DataError(f"{path}: line {reader.line_num} does not have {len(names)} columns")
                 cells.append(row)
                 lines.append(reader.line_num)
+                if read[0] > WIDE:
+                    break
             if lines or first:
                 columns, wrong = dict[str, Any](), dict[str, tuple[int, str]]()
                 for name, column in zip(names, zip(*cells, strict=True) if cells else [()] * len(names), strict=True):
@@ -200,6 +204,12 @@ def _pieces_of_csv(
                         wrong[name] = int(row_of[0]), column[row_of[0]]
                 yield Table(path, columns, ("line", lines), wrong)
             first = False
+
+
+def _counted(lines: Iterable[str], read: list[int]) -> Iterator[str]:
+    for line in lines:
+        read[0] += len(line)
+        yield line
 
 
 def numbers_of(cells: Sequence[str]) -> Floats:
