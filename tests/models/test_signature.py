@@ -85,8 +85,10 @@ def test_what_does_not_fit_is_said_in_one_sentence(signature: str, options: dict
 
 READ = {
     "bert": {"tokens"},
+    "consistent": {"features", "particles", "atoms"},
     "deep-sets": {"features of graphs"},
     "encoder-decoder": {"pairs"},
+    "ensemble": {"features", "particles", "atoms", "tokens"},
     "gnn": {"features", "particles", "atoms", "tokens"},
     "graph-autoencoder": set(),
     "graph-network": {"features", "features of graphs", "edges", "particles", "atoms"},
@@ -99,6 +101,7 @@ READ = {
     "particles": {"particles"},
     "pooled-transformer": {"features of graphs", "texts"},
     "potential": {"atoms"},
+    "random-propagation": {"features", "particles", "atoms"},
     "randomized-mlp": {"features", "features of graphs", "particles", "atoms"},
     "recurrent": {"features", "features of graphs", "particles", "atoms", "tokens", "texts"},
     "simulator": {"particles"},

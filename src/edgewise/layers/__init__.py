@@ -77,6 +77,7 @@ from edgewise.layers.geometric.spherical import harmonics as harmonics
 from edgewise.layers.geometric.tensor_field import TFN as TFN
 from edgewise.layers.geometric.tensor_field import SE3Attention as SE3Attention
 from edgewise.layers.graph.encodings import CliqueEncoding as CliqueEncoding
+from edgewise.layers.graph.encodings import DiffusionEncoding as DiffusionEncoding
 from edgewise.layers.graph.encodings import EigenspaceEncoding as EigenspaceEncoding
 from edgewise.layers.graph.encodings import LaplacianEncoding as LaplacianEncoding
 from edgewise.layers.graph.encodings import RandomWalkEncoding as RandomWalkEncoding
@@ -86,6 +87,7 @@ from edgewise.layers.graph.gat import GATv2 as GATv2
 from edgewise.layers.graph.gated_gcn import GatedGCN as GatedGCN
 from edgewise.layers.graph.gcn import GCN as GCN
 from edgewise.layers.graph.gcn import FastGCN as FastGCN
+from edgewise.layers.graph.gcn import mixed_orders as mixed_orders
 from edgewise.layers.graph.gcn import renormalised as renormalised
 from edgewise.layers.graph.gin import GIN as GIN
 from edgewise.layers.graph.gin import GINE as GINE

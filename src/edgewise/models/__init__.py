@@ -12,6 +12,12 @@ from torch import nn
 from edgewise.configuration import chosen
 from edgewise.models.graph.autoencoder import GraphAutoencoder as GraphAutoencoder
 from edgewise.models.graph.autoencoder import GraphAutoencoderSettings as GraphAutoencoderSettings
+from edgewise.models.graph.consistency import Consistent as Consistent
+from edgewise.models.graph.consistency import ConsistentSettings as ConsistentSettings
+from edgewise.models.graph.consistency import Ensemble as Ensemble
+from edgewise.models.graph.consistency import EnsembleSettings as EnsembleSettings
+from edgewise.models.graph.consistency import RandomPropagation as RandomPropagation
+from edgewise.models.graph.consistency import RandomPropagationSettings as RandomPropagationSettings
 from edgewise.models.graph.deep_sets import DeepSets as DeepSets
 from edgewise.models.graph.deep_sets import DeepSetsSettings as DeepSetsSettings
 from edgewise.models.graph.gnn import GNN as GNN

@@ -36,6 +36,29 @@ def _entries(loops: Graph, dtype: torch.dtype) -> Tensor:
     return (d_i * d_j).squeeze(-1).double().rsqrt().to(dtype)
 
 
+def mixed_orders(graph: Graph, x: Tensor, steps: int) -> Tensor:
+    """What a node reads of all nodes within some steps of a walk: the mean over the numbers of steps.
+
+    Equation    1/(K + 1) Σ_{k=0..K} Â^k X
+    Symbols     steps = K; Â: `renormalised`
+    Shapes      x [*, N, C] -> [*, N, C]
+    Edge cases  no steps: x itself; so does an isolated node
+    Cost        O(K E C)
+    Reference   Feng et al., "Graph random neural networks for semi-supervised learning on graphs", 2020, (1)
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> mixed_orders(pair, torch.tensor([[2.0], [4.0]]), 1).tolist()  # (2 + 3)/2, (4 + 3)/2
+        [[2.5], [3.5]]
+    """
+    graph, entries = renormalised(graph, x.dtype)
+    total = x
+    for _ in range(steps):
+        x = aggregate(graph, x, entries)
+        total = total + x
+    return total / (steps + 1)
+
+
 class GCN(nn.Module):
     """Graph convolution: a linear map of the degree-weighted mean of the neighbours and of the node itself.
 

@@ -51,7 +51,7 @@ def _of_size(encoding: Callable[[int, int], nn.Module]) -> Callable[..., nn.Modu
         """An encoding of that many numbers.
 
         Args:
-            size: Eigenvectors, steps of the walk, nodes of the largest clique or largest degree.
+            size: Eigenvectors, steps of the walk or of diffusion, nodes of the largest clique or largest degree.
         """
         return encoding(width, size)
 
@@ -60,6 +60,7 @@ def _of_size(encoding: Callable[[int, int], nn.Module]) -> Callable[..., nn.Modu
 
 ENCODINGS: dict[str, Callable[..., nn.Module | None]] = {
     "none": lambda width, /: None,
+    "diffusion": _of_size(lambda width, steps: layers.DiffusionEncoding(steps)),
     "laplacian": _of_size(layers.LaplacianEncoding),
     "sign-invariant": _of_size(layers.SignInvariantEncoding),
     "eigenspace": _of_size(layers.EigenspaceEncoding),

@@ -1,0 +1,129 @@
+"""Passes that agree: the equations of Feng et al. written out densely in float64, forward and gradient."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from edgewise.configuration import Choice
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.layers import SparseFeatures, mixed_orders
+from edgewise.models import (
+    Consistent,
+    ConsistentSettings,
+    Ensemble,
+    EnsembleSettings,
+    Features,
+    Penalised,
+    RandomPropagation,
+    RandomPropagationSettings,
+)
+
+GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
+SIGNATURE = Features(4, 3)
+STILL = {"node_dropout": 0.0, "input_dropout": 0.0, "dropout": 0.0}
+
+
+def normalised() -> torch.Tensor:
+    """Â, densely."""
+    a = torch.eye(5, dtype=torch.float64)
+    a[GRAPH.receivers, GRAPH.senders] = 1
+    d = a.sum(1).rsqrt()
+    return d[:, None] * a * d
+
+
+def test_orders_are_mixed_as_written_out() -> None:
+    x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    powers = [torch.linalg.matrix_power(normalised(), k) for k in range(4)]
+    result, wanted = mixed_orders(GRAPH, x, 3), sum(powers) @ x / 4
+    assert torch.allclose(result, wanted, atol=1e-12)
+    weight = torch.randn_like(result)
+    gradients = [torch.autograd.grad((y * weight).sum(), x)[0] for y in (result, wanted)]
+    assert torch.allclose(*gradients, atol=1e-12)
+    assert torch.equal(mixed_orders(GRAPH, x, 0), x)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_random_propagation_without_dropout_is_its_equation(sparse: bool) -> None:
+    model = RandomPropagation(RandomPropagationSettings(8, 2, **STILL), SIGNATURE).double()
+    torch.nn.init.normal_(model.bias)
+    x = torch.randn(5, 4, dtype=torch.float64)
+    mixed = (torch.eye(5, dtype=torch.float64) + normalised() + normalised() @ normalised()) / 3
+    wanted = torch.relu(mixed @ x @ model.hidden.weight.T + model.bias) @ model.output.weight.T + model.output.bias
+    read = SparseFeatures.from_scipy(__import__("scipy").sparse.csr_matrix(x), torch.float64) if sparse else x
+    assert torch.allclose(model(GRAPH, read), wanted, atol=1e-12)
+
+
+def test_a_node_is_left_out_as_a_whole_and_the_others_grow() -> None:
+    settings = RandomPropagationSettings(4, 0, node_dropout=0.5, input_dropout=0.0, dropout=0.0)
+    model = RandomPropagation(settings, Features(1, 4)).train()
+    with torch.no_grad():
+        model.hidden.weight.fill_(1.0)
+        model.output.weight.copy_(torch.eye(4))
+        model.output.bias.zero_()
+    many = Graph.from_edge_index([[], []], num_nodes=2000)
+    outputs = model(many, torch.ones(2000, 1))
+    assert (outputs == outputs[:, :1]).all()
+    assert set(outputs.unique().tolist()) == {0.0, 2.0}
+    assert abs(float(outputs.detach().mean()) - 1) < 0.1
+    assert (model.eval()(many, torch.ones(2000, 1)) == 1).all()
+
+
+def test_the_penalty_is_the_distance_from_what_the_passes_agree_on() -> None:
+    model = Consistent(ConsistentSettings(passes=3, weight=0.7, temperature=0.5), SIGNATURE).double()
+    x = torch.randn(5, 4, dtype=torch.float64)
+    torch.manual_seed(1)
+    outputs, penalty = model(GRAPH, x)
+    torch.manual_seed(1)
+    p = [model.network(GRAPH, x).softmax(-1) for _ in range(3)]
+    squares = (sum(p) / 3).detach() ** 2
+    agreed = squares / squares.sum(-1, keepdim=True)
+    wanted = 0.7 * sum((agreed - q).square().sum() for q in p) / (3 * 5)
+    assert not torch.allclose(p[0], p[1])
+    assert torch.allclose(outputs, sum(q.log() for q in p) / 3, atol=1e-12)
+    assert torch.allclose(penalty, wanted, atol=1e-12)
+    parameters = list(model.parameters())
+    of_penalty, by_hand = (torch.autograd.grad(y, parameters, retain_graph=True) for y in (penalty, wanted))
+    assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(of_penalty, by_hand, strict=True))
+
+
+def test_in_evaluation_it_is_the_network() -> None:
+    model = Consistent(ConsistentSettings(Choice("gnn", {"layer": "gat"})), SIGNATURE).eval()
+    x = torch.randn(5, 4)
+    assert torch.equal(model(GRAPH, x), model.network(GRAPH, x))
+
+
+def test_without_dropout_passes_agree_at_temperature_one() -> None:
+    settings = ConsistentSettings(Choice("random-propagation", STILL), passes=2, temperature=1.0)
+    result = Consistent(settings, SIGNATURE)(GRAPH, torch.randn(5, 4))
+    assert isinstance(result, Penalised)
+    assert float(result.penalty.detach()) < 1e-12
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="single output"):
+        Consistent(ConsistentSettings(), Features(4, 1))
+    with pytest.raises(ConfigError, match="passes must be at least 1"):
+        ConsistentSettings(passes=0)
+    with pytest.raises(ConfigError, match="node_dropout"):
+        RandomPropagationSettings(node_dropout=1.0)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_each_member_of_an_ensemble_learns_as_if_alone(outputs: int) -> None:
+    signature = Features(4, outputs, whole_graph=True)
+    network = Choice("gnn", {"layer": "gin", "readout": "sum", "dropout": 0.0})
+    model = Ensemble(EnsembleSettings(network, members=3), signature).double()
+    batch, x = Graph.batch([GRAPH, GRAPH]), torch.randn(10, 4, dtype=torch.float64)
+    target = torch.tensor([2, 0]) if outputs > 1 else torch.randn(2, 1, dtype=torch.float64)
+    loss = functional.cross_entropy if outputs > 1 else functional.mse_loss
+    alone = [member(batch, x) for member in model.members]
+    assert not torch.allclose(alone[0], alone[1])
+    result = model(batch, x)
+    together, wanted = loss(result.outputs, target) + result.penalty, sum(loss(y, target) for y in alone) / 3
+    assert torch.allclose(together, wanted, atol=1e-12)
+    parameters = list(model.parameters())
+    of_ensemble, by_hand = (torch.autograd.grad(y, parameters) for y in (together, wanted))
+    assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(of_ensemble, by_hand, strict=True))
+    mean = sum(y.log_softmax(-1) if outputs > 1 else y for y in alone) / 3
+    assert torch.allclose(model.eval()(batch, x), mean, atol=1e-12)
