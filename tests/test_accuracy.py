@@ -56,10 +56,12 @@ FIGURES = [
 ]
 
 FOLDS = [
-    # recipe, folds, least mean test score
+    # recipe, folds, least mean test score (or largest error)
     ("cora-vgae", 10, 0.914),
-    ("texas-sage", 10, 0.80),
-    ("enzymes-sage", 10, 0.63),
+    ("texas-sage", 10, 0.82),
+    ("enzymes-sage", 10, 0.652),
+    ("enzymes-gin", 10, 0.596),
+    ("esol-graph-network", 5, -0.60),
 ]
 
 PRE_TRAINING = [
@@ -72,13 +74,25 @@ PARTICLES = [
     # recipe, options that shorten it, largest test error
     ("nbody-linear", "", 0.084),
     ("nbody-radial-field", "--train.steps 3000", 0.0104),
-    ("nbody-egnn", "--train.steps 1500 --evaluation.every 300", 0.0105),
+    ("nbody-egnn", "", 0.0071),
     ("nbody-egnn-attention", "--train.steps 1500", 0.055),
     ("nbody-gnn", "--train.steps 3000", 0.0107),
     ("nbody-schnet", "--train.steps 600", 0.06),
     ("nbody-tfn", "--train.steps 800 --evaluation.every 200", 0.0125),
     ("nbody-se3", "--train.steps 600 --evaluation.every 200", 0.009),
 ]
+
+
+def signed(result: dict[str, Any]) -> float:
+    """The mean figure, below zero where less is better."""
+    return -result["mean"] if result["metric"] in ("loss", "mse", "rmse") else result["mean"]
+
+
+def trained(folder: Path, words: str) -> dict[str, Any]:
+    """What `edgewise train` prints at its end."""
+    command = [sys.executable, "-m", "edgewise", "train", *words.split(), "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.accuracy
@@ -121,7 +135,11 @@ def test_a_recipe_reaches_its_figure_over_folds(recipe: str, folds: int, bound: 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout.splitlines()[-1])
     assert len(result["values"]) == folds
-    assert result["mean"] >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd']:.4f} over {folds} folds"
+    mean = signed(result)
+    assert mean >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd']:.4f} over {folds} folds"
+    if recipe == "cora-vgae":
+        last = [(tmp_path / run / "metrics.jsonl").read_text().splitlines()[-1] for run in result["runs"]]
+        assert sum(json.loads(line)["test"]["average precision"] for line in last) / folds >= 0.926
 
 
 @pytest.mark.accuracy
@@ -162,9 +180,8 @@ def test_a_recipe_reaches_its_figure(recipe: str, seeds: int, bound: float, tmp_
     command = [sys.executable, "-m", "edgewise", "train", recipe, "--seeds", str(seeds), "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout.splitlines()[-1])
-    mean = -result["mean"] if result["metric"] in ("loss", "mse") else result["mean"]
     assert len(result["values"]) == seeds
-    assert mean >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd'] or 0:.4f} over {seeds} seeds"
+    assert signed(result) >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd'] or 0:.4f} over {seeds} seeds"
 
 
 @pytest.mark.accuracy
@@ -228,3 +245,42 @@ def test_a_learned_simulator_is_twenty_times_better_than_going_straight_on(tmp_p
         assert told["steps"] == 200
         assert told["forecast"]["outside_the_walls"] < 0.04  # a radius: every centre is inside
         assert told["forecast"]["energy_last"] < told["forecast"]["energy_first"]
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_message_passing_can_only_guess_skip_links(tmp_path: Path) -> None:
+    assert trained(tmp_path, "skip-links-gin")["mean"] == 0.1
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_low_rank_adaptation_keeps_nine_tenths_of_the_gain(tmp_path: Path, data) -> None:
+    data("mnist")
+    trained(tmp_path, "mnist-vit")
+    before = trained(tmp_path, "digits-vit-lora --train.steps 1 --optimizer.learning_rate 1e-9 --run before")["mean"]
+    low_rank = trained(tmp_path, "digits-vit-lora --run low-rank")["mean"]
+    whole = "digits-vit-lora --start.rank 0 --optimizer.learning_rate 0.002 --run whole"
+    all_weights = trained(tmp_path, whole)["mean"]
+    assert low_rank - before >= 0.90 * (all_weights - before)
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_sampled_neighbours_lose_at_most_a_point(tmp_path: Path) -> None:
+    sampled = trained(tmp_path, "planted-sage --seeds 3")["mean"]
+    whole = trained(tmp_path, "planted-sage --task.fanouts [] --train.steps 300 --run whole")["mean"]
+    assert sampled >= whole - 0.01
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(3600)
+def test_a_million_nodes_are_trained_on_in_three_gigabytes(tmp_path: Path) -> None:
+    """By the peak of the process that trains, which the operating system keeps (in kilobytes on Linux)."""
+    program = (
+        "import resource, sys; from edgewise.apps.command.main import main; "
+        "main('train planted-sage --task.nodes 1000000 --evaluation.every 600'.split()); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) * 1024 <= 3e9
