@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -71,8 +71,8 @@ class RandomPropagation(nn.Module):
     def forward(self, graph: Graph, x: Tensor | layers.SparseFeatures) -> Tensor:
         settings = self.settings
         h: Tensor = self.hidden(layers.dropout(x, settings.input_dropout, self.training))
-        h = h * layers.dropout(h.new_ones(h.shape[-2], 1), settings.node_dropout, self.training)
-        h = functional.relu(layers.mixed_orders(graph, h, settings.steps) + self.bias)
+        stays = cast(Tensor, layers.dropout(h.new_ones(h.shape[-2], 1), settings.node_dropout, self.training))
+        h = functional.relu(layers.mixed_orders(graph, h * stays, settings.steps) + self.bias)
         return self.output(layers.dropout(h, settings.dropout, self.training))
 
 
