@@ -7,13 +7,15 @@ from shutil import copyfile
 from typing import Any
 
 import matplotlib
+from sphinx.util.logging import getLogger
 
 from edgewise import __version__
 from edgewise.apps.command.explore import explore
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from readme import systems_table
+from book import table, write_pages
+from offline import check
 from reference import filled
 
 project = "Edgewise"
@@ -22,7 +24,7 @@ release = version = __version__
 html_title = f"Edgewise {release}"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "docstrings"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery"]
 nitpicky = False
 
 html_theme = "furo"
@@ -38,7 +40,7 @@ autodoc_preserve_defaults = True
 
 
 def fill_table(app: Any, page: str, source: list[str]) -> None:
-    source[0] = re.sub(r"<!-- systems -->", lambda _: systems_table("../src/edgewise"), filled(source[0]))
+    source[0] = re.sub(r"<!-- systems -->", lambda _: table(), filled(source[0]))
 
 
 def add_font(app: Any) -> None:
@@ -55,6 +57,17 @@ def write_explorer(app: Any, error: Exception | None) -> None:
         explore(None, str(Path(app.outdir) / "explorer-page.html"), None)
 
 
+write_pages()
+
+
+def check_pages(app: Any, error: Exception | None) -> None:
+    """A link that leads nowhere, or a request to another machine, is a warning, and so an error."""
+    if error is None and app.builder.format == "html":
+        for problem in check(Path(app.outdir)):
+            getLogger(__name__).warning(problem)
+
+
 def setup(app: Any) -> None:
     app.connect("build-finished", write_explorer)
+    app.connect("build-finished", check_pages, priority=900)
     app.connect("source-read", fill_table)

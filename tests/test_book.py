@@ -1,0 +1,77 @@
+"""The book: a page and a picture for each system, and built pages that need nothing but themselves."""
+
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from edgewise.apps.systems import SYSTEMS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+try:
+    import book
+    from offline import check
+finally:
+    sys.path.pop(0)
+
+PAGES = book.pages()
+IDS = sorted({row.id for row in SYSTEMS})
+
+
+@pytest.mark.parametrize("id_", IDS)
+def test_each_system_has_a_picture_and_a_page(id_: str) -> None:
+    picture = (DOCS / "gallery" / "pictures" / f"{id_}.svg").read_text(encoding="utf-8")
+    assert len(picture) < 40_000
+    drawing = ElementTree.fromstring(picture)  # noqa: S314 (our own)
+    assert len(drawing[0].text or "") > 80  # what it shows
+    assert len(drawing) > 3
+    page = PAGES[id_.lower()]
+    for row in SYSTEMS:
+        if row.id == id_:
+            assert f"edgewise train {row.recipe}\n" in page
+            assert row.file in page
+            assert '<div class="equation">' in page
+            assert re.search(r"```python\n.*\b(def|class) ", page)
+    assert "What it reaches" in page
+
+
+def test_the_gallery_shows_all_systems_and_draws_no_others() -> None:
+    assert re.findall(r'class="card" href="(\w+)\.html"', PAGES["gallery"]) == [
+        id_.lower() for id_ in dict.fromkeys(row.id for row in SYSTEMS)
+    ]
+    drawn = re.findall(r'^    "(\w+)": \w+\.\w+,$', (DOCS / "gallery" / "draw.py").read_text("utf-8"), re.MULTILINE)
+    assert sorted(drawn) == IDS
+    assert sorted(path.stem for path in (DOCS / "gallery" / "pictures").iterdir()) == IDS
+
+
+def test_what_a_recipe_reaches_is_what_the_results_say() -> None:
+    results = (DOCS / "results.md").read_text(encoding="utf-8")
+    shown = book.figures("cora-gat")
+    assert "`edgewise train cora-gat --seeds 10`" in shown
+    assert "%" in shown
+    assert all(cell.strip() in results for line in shown.splitlines() for cell in line[2:].split(" · "))
+    assert "cora-gatv2" not in shown
+
+
+def test_a_page_that_needs_another_machine_or_leads_nowhere_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "good.html").write_text(
+        '<h1 id="top">A</h1><a href="#top">up</a><a href="https://elsewhere.org">a link</a>'
+    )
+    assert check(tmp_path) == []
+    (tmp_path / "sheet.css").write_text('@import "https://fonts.org/a.css"; b { background: url(//cdn.org/x.png) }')
+    (tmp_path / "bad.html").write_text(
+        '<script src="https://cdn.org/a.js"></script><img src="gone.png"><link rel="stylesheet" href="//cdn.org/b.css">'
+        '<a href="good.html#missing">x</a><a href="good.html#top">y</a>'
+    )
+    assert check(tmp_path) == [
+        "bad.html loads https://cdn.org/a.js",
+        "bad.html loads //cdn.org/b.css",
+        "bad.html: gone.png leads nowhere",
+        "bad.html: good.html#missing leads nowhere",
+        "sheet.css loads https://fonts.org/a.css",
+        "sheet.css loads //cdn.org/x.png",
+    ]
