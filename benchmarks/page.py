@@ -13,6 +13,15 @@ HEAD = """# Performance
 
 <!-- written by `python docs/performance.py results.json` -->
 
+Edgewise computes attention and aggregation on a graph with kernels of its own, and this page compares them with the
+fastest other way that was found to compute the same numbers from Python. The chart has one bar for each case, forward
+and backward on one thread: how many times as long the fastest peer takes. Every figure can be measured anew with one
+command.
+
+<!-- chart: peers -->
+
+## How it was measured
+
 Measured by `{command}` on {date}: {processor}; {versions}. {quick}{remarks}Run it on your own machine:
 
 ```sh
@@ -23,8 +32,6 @@ python -m benchmarks all --out results
 
 The first lists the cases and the contenders; `python docs/performance.py results/results.json` writes this page from
 what the last one measured.
-
-## How
 
 Each contender runs in a process of its own. Its output and its gradients are compared with a float64 oracle first,
 and one that is wrong by more than 1e-4 of the largest entry is not timed. Rounds are interleaved, so that whatever

@@ -15,6 +15,7 @@ from edgewise.apps.command.explore import explore
 sys.path.insert(0, str(Path(__file__).parent))
 
 from book import table, write_pages
+from charts import filled as with_chart
 from offline import check
 from reference import filled
 
@@ -33,6 +34,7 @@ html_css_files = ["book.css"]
 myst_heading_anchors = 3
 
 toc_object_entries = False  # every name of the reference in every page's navigation took minutes
+viewcode_follow_imported_members = False  # or a decorated function's source leads back to its decorator's module
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "exclude-members": "forward, example, load_state_dict"}
 autodoc_typehints = "signature"
@@ -40,7 +42,7 @@ autodoc_preserve_defaults = True
 
 
 def fill_table(app: Any, page: str, source: list[str]) -> None:
-    source[0] = re.sub(r"<!-- systems -->", lambda _: table(), filled(source[0]))
+    source[0] = re.sub(r"<!-- systems -->", lambda _: table(), with_chart(filled(source[0])))
 
 
 def add_font(app: Any) -> None:

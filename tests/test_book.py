@@ -14,6 +14,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 try:
     import book
+    import charts
     from offline import check
 finally:
     sys.path.pop(0)
@@ -75,3 +76,16 @@ def test_a_page_that_needs_another_machine_or_leads_nowhere_is_noticed(tmp_path:
         "sheet.css loads https://fonts.org/a.css",
         "sheet.css loads //cdn.org/x.png",
     ]
+
+
+def test_the_charts_are_drawn_from_the_tables() -> None:
+    results = (DOCS / "results.md").read_text(encoding="utf-8")
+    drawn = charts.filled(results)
+    assert charts.ACCURACY not in drawn
+    assert drawn.count("<circle") >= 20
+    assert ">cora-gat</text>" in drawn
+    table = "| `edgewise train a` | accuracy | ≥ 50 % | 75.5 % ± 1.0 % |\n| `edgewise train b` | loss | ≤ 1 | 0.5 |"
+    assert charts.accuracy(table).count("<circle") == 1
+    assert "M370.0 24H472.0" in charts.accuracy(table)
+    measured = (DOCS / "performance.md").read_text(encoding="utf-8")
+    assert charts.filled(measured).count("<rect") >= 10
