@@ -20,17 +20,22 @@ def filled(page: str) -> str:
 
 def accuracy(page: str) -> str:
     """Required and measured accuracies, a row for each recipe that has both."""
-    found = []
+    found: dict[str, tuple[float, float]] = {}
+    head: list[str] = []
     for line in page.split("\n"):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        recipe = RECIPE.search(cells[0])
-        if line.startswith("|") and recipe and len(cells) > 3 and recipe[1] not in [name for name, _, _ in found]:
-            required, measured = FIGURE.search(cells[2]), FIGURE.match(cells[3])
-            if required and measured and not cells[2].startswith("≤"):
-                found.append((recipe[1], float(required[1]), float(measured[1])))
-    place = lambda percent: 170 + 4.0 * (max(percent, 0) - 0)  # noqa: E731
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = cells
+        elif recipe := RECIPE.search(cells[0]) if {"required", "measured"} <= set(head) else None:
+            required, measured = cells[head.index("required")], cells[head.index("measured")]
+            bar, reached = FIGURE.match(required.removeprefix("≥ ")), FIGURE.match(measured)
+            if bar and reached:
+                found.setdefault(recipe[1], (float(bar[1]), float(reached[1])))
+    place = lambda percent: 170 + 4 * percent  # noqa: E731
     marks = []
-    for k, (name, required, measured) in enumerate(found):
+    for k, (name, (required, measured)) in enumerate(found.items()):
         y = 24 + 17 * k
         marks.append(text(160, y + 3, name, "end"))
         marks.append(f'<path d="M{place(required):.1f} {y}H{place(measured):.1f}" stroke="{GREY}" stroke-width="1.5"/>')

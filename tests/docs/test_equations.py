@@ -11,7 +11,7 @@ import pytest
 
 from edgewise.apps.systems import SYSTEMS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 try:
     from equations import display, typeset
