@@ -33,14 +33,12 @@ def karate(loops: bool = False, weights: bool = False) -> NodeClassification:
 
     club = networkx.karate_club_graph()
     friends = torch.tensor(list(club.edges)).T
-    graph = Graph.from_edge_index(torch.cat([friends, friends.flip(0)], 1), len(club))
+    alone = torch.arange(len(club) if loops else 0).expand(2, -1)
+    graph = Graph.from_edge_index(torch.cat([friends, friends.flip(0), alone], 1), len(club))
     classes = ("Mr. Hi", "Officer")
     labels = torch.tensor([classes.index(club.nodes[member]["club"]) for member in sorted(club)])
     splits: Splits = {"train": torch.tensor([0, 33]), "valid": torch.arange(2, 33, 2), "test": torch.arange(1, 33, 2)}
     met = torch.tensor([float(weight) for *_, weight in club.edges(data="weight")])
-    e = torch.cat([met, met]) / met.mean()
-    if loops:
-        graph = graph.add_self_loops()
-    e = torch.cat([e, torch.ones(graph.num_edges - len(e))])
+    e = torch.cat([met / met.mean(), met / met.mean(), torch.ones(alone.shape[1])])
     known = graph.sort_edges(e[:, None]) if weights else None
     return NodeClassification("karate", Nodes(graph, torch.eye(len(club)), labels, classes, splits, known))
