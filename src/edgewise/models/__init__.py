@@ -72,6 +72,8 @@ from edgewise.models.text.translation import Hypothesis as Hypothesis
 from edgewise.models.text.translation import translate as translate
 from edgewise.models.vision.group_cnn import GroupCNN as GroupCNN
 from edgewise.models.vision.group_cnn import GroupCNNSettings as GroupCNNSettings
+from edgewise.models.vision.scale_cnn import ScaleCNN as ScaleCNN
+from edgewise.models.vision.scale_cnn import ScaleCNNSettings as ScaleCNNSettings
 from edgewise.models.vision.swin import Swin as Swin
 from edgewise.models.vision.swin import SwinSettings as SwinSettings
 

@@ -33,10 +33,12 @@ from edgewise.training.optimizers.averaging import WeightAverage
 from edgewise.training.optimizers.descent import (
     OPTIMIZERS,
     Sampler,
+    SecondOrder,
     optimizer_for,
     optimizer_tensors,
     restore_optimizer,
 )
+from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.prefetch import Prefetch
 from edgewise.training.ranks.shards import recompute
@@ -97,6 +99,8 @@ class Trainer:
         if world.shard and (isinstance(descent, Sampler) or config.machine.precision == "float16"):
             what = "float16" if config.machine.precision == "float16" else f"the optimizer {config.optimizer.name!r}"
             raise ConfigError(f"train.shard does not go with {what}: choose bfloat16, or an optimizer such as adamw")
+        if isinstance(descent, SecondOrder) and (world.size > 1 or config.machine.precision == "float16"):
+            raise ConfigError("the optimizer 'newton' runs in one process and not in float16: choose another optimizer")
         self.task, model = assemble(config, run)
         self.model = model.to(world.device)
         if config.machine.recompute:
@@ -171,7 +175,7 @@ class Trainer:
                 with self.autocast(), self.world.reading(part):
                     mean = mean_loss(self.task, self.forward(*part.inputs), part)
                 # DistributedDataParallel divides by the number of ranks.
-                self.scaler.scale(mean * (weight * self.world.size)).backward()
+                self.backward(self.scaler.scale(mean * (weight * self.world.size)))
             total = total + mean.detach() * weight
         self.scaler.unscale_(self.optimizer)
         norm = self.world.norm(self.parameters)
@@ -186,6 +190,13 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad()
         return loss, length, rate
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss to those of the weights; an optimiser of second order has its own way."""
+        if isinstance(self.optimizer, Newton):
+            self.optimizer.backward(loss)
+        else:
+            loss.backward()
 
     def rehearse(self) -> None:
         """The forward pass of a micro-batch, which changes nothing."""

@@ -30,6 +30,21 @@ def test_a_set_is_read_as_its_equation_says():
         assert (one - other).abs().max() < 1e-10
 
 
+def test_with_memories_each_node_adds_what_it_retrieves():
+    """HopfieldLookup written out: β = 1/√4, one step."""
+    torch.manual_seed(0)
+    model = DeepSets(DeepSetsSettings((4,), readout="mean", memories=3), BAGS).double()
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    h = model.norm(model.mlp.linears[0](x).relu())
+    keys, values = model.lookup.keys[:, 0], model.lookup.values[:, 0]
+    h = h + (h @ model.lookup.query.weight.T @ keys.T / 2).softmax(-1) @ values
+    expected, found = model.head(h.mean(0, keepdim=True)), model(complete(5), x)
+    assert torch.allclose(found, expected, atol=1e-12)
+    leaves = [x, *model.parameters()]
+    ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
+    assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(ours, theirs, strict=True))
+
+
 @pytest.mark.parametrize("readout", ["mean", "sum", "max", "attention", "hopfield"])
 def test_neither_the_order_nor_the_edges_matter(readout):
     torch.manual_seed(0)

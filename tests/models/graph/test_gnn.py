@@ -90,7 +90,7 @@ def test_graphs_have_a_readout_and_a_linear_map(norm, readout):
     x = h = torch.randn(5, 6)
     for layer, one in zip(model.hidden, model.norms, strict=True):
         h = torch.relu(one(layer(GRAPH, h)))
-    expected = model.output.readout(GRAPH, h) @ model.output.linear.weight.T + model.output.linear.bias
+    expected = model.output.readout(GRAPH, h) @ model.output.mlp.weight.T + model.output.mlp.bias
     assert torch.allclose(model(GRAPH, x), expected, atol=1e-6)
 
 
@@ -237,3 +237,23 @@ def test_a_virtual_node_follows_every_hidden_layer_and_joins_nodes_without_a_pat
     sample = sample_neighbors(GRAPH, torch.tensor([0]), [2, 2, 2])
     with pytest.raises(ConfigError, match="virtual node"):
         model(sample, x[sample.nodes])
+
+
+def test_an_mlp_behind_the_mean_of_a_gcn_is_equation_5_6():
+    """MLP(mean(GCN(diag(A_1, A_2), X))) with the renormalised adjacency written out densely."""
+    settings = GNNSettings("gcn", width=4, depth=2, dropout=0.0, readout=Choice("mean", {"hidden": [5]}))
+    model = GNN(settings, GRAPHS).double()
+    both, x = Graph.batch([GRAPH, complete(3)]), torch.randn(8, 6, dtype=torch.float64, requires_grad=True)
+    a = both.add_self_loops().dense_mask().double()
+    scale = a.sum(1).rsqrt()
+    h = x
+    for layer in model.hidden:
+        h = torch.relu(scale[:, None] * a * scale @ (h @ layer.linear.weight.T) + layer.bias)
+    z = torch.stack([h[:5].mean(0), h[5:].mean(0)])
+    first, second = model.output.mlp.linears
+    expected = torch.relu(z @ first.weight.T + first.bias) @ second.weight.T + second.bias
+    found = model(both, x)
+    assert torch.allclose(found, expected, atol=1e-10)
+    leaves = [x, *model.parameters()]
+    ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
+    assert all(torch.allclose(a, b, atol=1e-9) and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))

@@ -165,3 +165,20 @@ def test_the_gpt_on_one_page_is_the_transformer_in_logits_and_gradients():
     theirs = dict(model.named_parameters())
     for short, parameter in page.named_parameters():
         torch.testing.assert_close(parameter.grad, theirs[names[short]].grad)
+
+
+def test_hopfield_attention_is_reached_and_takes_no_rotations():
+    """Two steps: softmax(β softmax(β q Kᵀ) K Kᵀ) V in the block of the model."""
+    options = {"attention": Choice("hopfield", {"steps": 2, "beta": 0.7}), "depth": 1, "heads": 1, "width": 4}
+    model = Transformer(TransformerSettings(**options, positions="none"), Features(3, 2)).double()
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    block, h = model.blocks[0], model.embed(x)
+    q, k, v = block.attention.projection(block.norm_1(h)).chunk(3, -1)
+    q = (0.7 * q @ k.T).softmax(-1) @ k
+    h = h + block.attention.output((0.7 * q @ k.T).softmax(-1) @ v)
+    expected = model.head(model.norm(h + block.feed_forward(block.norm_2(h))))
+    found = model(complete(6), x)
+    assert torch.allclose(found, expected, atol=1e-10)
+    assert torch.allclose(*(torch.autograd.grad(y.square().sum(), x, retain_graph=True)[0] for y in (found, expected)))
+    with pytest.raises(ConfigError, match="choose positions none"):
+        Transformer(TransformerSettings(attention="hopfield", positions="rotary"), Tokens(9, 9, length=8))

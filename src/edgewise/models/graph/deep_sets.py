@@ -5,10 +5,10 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from edgewise.configuration import chosen
+from edgewise.configuration import Natural, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.layers import ACTIVATIONS, MLP, NORMS, READOUTS, SparseFeatures, dropout
+from edgewise.layers import ACTIVATIONS, MLP, NORMS, READOUTS, HopfieldLookup, SparseFeatures, dropout
 from edgewise.models.parts import Activation, Norm, Readout
 from edgewise.models.signature import Features, Signature, accepted
 
@@ -24,6 +24,7 @@ class DeepSetsSettings:
         dropout: Probability for the hidden layers and for what the readout gives.
         input_dropout: Probability for the features.
         readout: What reads the set.
+        memories: Learned patterns, of which each node retrieves what resembles it before the readout. 0: none.
     """
 
     hidden: tuple[int, ...] = (64, 64)
@@ -32,13 +33,16 @@ class DeepSetsSettings:
     dropout: float = 0.0
     input_dropout: float = 0.0
     readout: Readout = "hopfield"
+    memories: Natural = 0
 
 
 class DeepSets(nn.Module):
     """A perceptron on every node, then a readout, which alone sees that they belong together.
 
     Equation    h_i = LN(σ(φ(x_i)));  output_g = readout_{i ∈ V_g}(h_i) W
-    Symbols     mlp = φ of `MLP`; activation = σ; settings.norm = the name of LN in NORMS; head = Wᵀ
+                with memories, h_i ← h_i + Σ_m softmax_m(β q_i·k_m) v_m,  q_i = h_i W_Q
+    Symbols     mlp = φ of `MLP`; activation = σ; settings.norm = the name of LN in NORMS; head = Wᵀ;
+                lookup = `HopfieldLookup`, with W_Q, k and v
     Shapes      x [*, N, inputs] or SparseFeatures -> [*, G, outputs] for a batch of G graphs
     Errors      ConfigError for tokens, a task of one output per node, or no hidden layer
     Edge cases  the graph's edges do not matter, only which nodes are whose
@@ -63,11 +67,13 @@ class DeepSets(nn.Module):
         self.activation = chosen("activation", settings.activation, ACTIVATIONS)
         self.norm = chosen("norm", settings.norm, NORMS)(width)
         self.readout = chosen("readout", settings.readout, READOUTS)(width)
+        self.lookup = HopfieldLookup(width, memories=settings.memories) if settings.memories else None
         self.head = nn.Linear(width, signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         x = dropout(x, self.settings.input_dropout, self.training)
         h = self.norm(self._drop(self.activation(self.mlp(x))))
+        h = h if self.lookup is None else h + self.lookup(graph, h)
         return self.head(self._drop(self.readout(graph, h)))
 
     def _drop(self, x: Tensor) -> Tensor:

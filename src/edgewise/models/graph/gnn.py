@@ -15,7 +15,7 @@ from edgewise.configuration import Choice, Count, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.store.layout import scratch
-from edgewise.models.parts import Activation, Readout
+from edgewise.models.parts import Activation
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 
 AnyGraph = Graph | Sample | LayerSample | Neighborhood
@@ -34,7 +34,7 @@ class GNNSettings:
         norm: The normalisation between a hidden layer and its activation; "unit" comes after it, rows of length 1.
         dropout: Probability for the inputs of every layer.
         activation: The activation of the hidden layers.
-        readout: "none", or a readout where the task wants one output per graph.
+        readout: "none", or a readout where the task wants one output per graph, with an MLP behind it.
         edge_dropout: Probability for the edges of every hidden layer, left out while training.
         virtual_node: Whether one more node exchanges messages with all nodes of its graph after every hidden layer.
     """
@@ -46,7 +46,7 @@ class GNNSettings:
     norm: Annotated[str, OneOf(GRAPH_NORMS)] = "none"
     dropout: float = 0.5
     activation: Activation = "relu"
-    readout: Readout = "none"
+    readout: Annotated[Choice | str, OneOf(GRAPH_OUTPUTS)] = "none"
     edge_dropout: float = 0.0
     virtual_node: bool = False
 
@@ -137,28 +137,46 @@ JUMPS = {"jumping": "concatenate", "jumping-max": "max"}
 
 
 class GraphOutput(nn.Module):
-    """One output per graph: a readout, then a linear map; called `output(graph, x)`, as a graph layer is."""
+    """One output per graph: a readout, then an MLP, (5.6); called `output(graph, x)`, as a graph layer is."""
 
-    def __init__(self, readout: str, width: int, outputs: int) -> None:
+    def __init__(self, readout: nn.Module, mlp: nn.Module) -> None:
         super().__init__()
-        self.readout = chosen("readout", readout, layers.READOUTS)(width)
-        self.linear = nn.Linear(width, outputs)
+        self.readout, self.mlp = readout, mlp
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return self.linear(self.readout(graph, x))
+        return self.mlp(self.readout(graph, x))
+
+
+def _graph_output(readout: str) -> Callable[..., GraphOutput]:
+    def build(width: int, outputs: int, activation: str, /, *, hidden: tuple[int, ...] = ()) -> GraphOutput:
+        """A readout and an MLP.
+
+        Args:
+            hidden: Width of each hidden layer of the MLP; none: a linear map.
+        """
+        mlp = layers.MLP([width, *hidden, outputs], activation) if hidden else nn.Linear(width, outputs)
+        return GraphOutput(layers.READOUTS[readout](width), mlp)
+
+    return build
+
+
+GRAPH_OUTPUTS: dict[str, Callable[..., Any]] = {
+    "none": lambda width, outputs, activation, /: None,
+    **{name: _graph_output(name) for name in layers.READOUTS},
+}
 
 
 class GNN(nn.Module):
     """A stack of graph layers: the hidden ones with normalisation, activation and a connection around them.
 
     Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
-                on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = W readout(X^(L+1))    (5.6)
+                on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = MLP(readout(X^(L+1)))    (5.6)
                 on a Sample, layer_l reads its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
                 on a Neighborhood, outputs are exact: layer_l for all nodes that layer_l+1 reads, in chunks
                 with edge features, layer_l(graph, X, e): every layer reads the same e
                 jumping: the output reads [X^(2) ‖ ... ‖ X^(L)], or their largest;  norm "unit": X / ‖X‖₂, row by row,
                 after σ (Alg. 4, line 6);  virtual_node: X + MLP(Σ X) after each hidden layer
-    Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput, its linear = W;
+    Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput with the MLP;
                 virtual[l] = the `VirtualNode` after layer_l
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs];
                 e [E, signature.edges] in the graph's edge order, on a Sample that of the graph which was sampled
@@ -166,7 +184,7 @@ class GNN(nn.Module):
     Edge cases  depth 1 on nodes is one layer from inputs to outputs; the first hidden layer, which changes the width,
                 has no connection around it
     Cost        that of its layers
-    Differs     (5.6) has an MLP after the readout, here it is linear
+    Differs     the MLP of (5.6) is a linear map unless the readout's option `hidden` gives it layers
     Reference   Kipf & Welling, 2017; Veličković et al., 2018; Xu et al., 2018 and 2019; Baggag & Saad, §5
 
     Example
@@ -197,7 +215,8 @@ class GNN(nn.Module):
         if on_nodes:
             self.output = _layer(settings, edges, read, signature.outputs, True)
         else:
-            self.output = GraphOutput(settings.readout, read, signature.outputs)
+            output = chosen("readout", settings.readout, GRAPH_OUTPUTS)
+            self.output = output(read, signature.outputs, settings.activation)
         how = JUMPS.get(settings.connection)
         self.jump = layers.JumpingKnowledge(how) if how and hidden else None
         self.activation = chosen("activation", settings.activation, layers.ACTIVATIONS)
@@ -293,4 +312,4 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
     if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")
     chosen("connection", settings.connection, CONNECTIONS)
-    check_readout(settings.readout, signature)
+    check_readout(Choice.of(settings.readout).name, signature)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, OneOf, chosen
+from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
@@ -190,6 +190,21 @@ def _performer(kind: type[layers.PositiveFeatures], at: Site, shared: int | None
     return layers.PerformerAttention(at.width, at.heads, random, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
 
 
+def _hopfield(at: Site, /, *, steps: Count = 3, beta: Positive | None = None) -> layers.MultiHeadAttention:
+    """Attention whose queries first fall into the keys that they resemble.
+
+    Args:
+        steps: Steps of that fall, the last of which reads the values; 1 is softmax attention.
+        beta: Scale of the scores, positive; None: 1 / √channels.
+    """
+    if at.positions == "rotary":
+        raise ConfigError(
+            "attention='hopfield' takes queries for keys, and rotations are of one or the other: choose "
+            "positions none, sinusoidal or learned"
+        )
+    return layers.HopfieldAttention(at.width, at.heads, steps, beta, bias=at.bias, dropout=at.dropout)
+
+
 def _strided_heads(at: Site, /, *, stride: Count = 8) -> layers.MultiHeadAttention:
     """Half of the heads attend to those nearby, half to every stride-th.
 
@@ -246,6 +261,7 @@ def _sinkhorn(at: Site, /, *, block: Count = 8) -> layers.MultiHeadAttention:
 
 ATTENTIONS: dict[str, Attention] = {
     "softmax": _with_shared_keys(_softmax),
+    "hopfield": _hopfield,
     "strided-heads": _strided_heads,
     "fixed-heads": _fixed_heads,
     "lsh": _lsh,

@@ -1,32 +1,79 @@
 """Tasks that choose one class per output: of nodes, images, graphs, or the next token of a text."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.errors import ConfigError
+from edgewise.layers import probabilities
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
 from edgewise.tasks.core.task import Pattern, Task
 
 
+@dataclass(frozen=True)
+class Objective:
+    """What the outputs for M targets are trained to be: the logarithms of probabilities, or the one-hot targets.
+
+    Equation    cross-entropy: -1/M Σ_m (y_m, log ŷ_m),  ŷ_m = softmax(o_m / T)    (3.9)-(3.11), footnote 2
+                squared: 1/M Σ_m ‖y_m - o_m‖²,  y_m the one-hot target    (3.7)
+    Symbols     error = which of the two; temperature = T, of the cross-entropy alone
+    Shapes      outputs [M, classes], target [M]
+    Reference   Baggag & Saad, §3.2
+    """
+
+    error: Literal["cross-entropy", "squared"] = "cross-entropy"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.error not in ("cross-entropy", "squared"):
+            raise ConfigError(f"unknown error {self.error!r}; known are cross-entropy, squared")
+        if not 0 < self.temperature < inf:
+            raise ConfigError(f"temperature must be above 0 and finite, not {self.temperature}")
+        if self.error == "squared" and self.temperature != 1:
+            raise ConfigError("the squared error has no temperature: leave it out")
+
+    def loss(self, outputs: Tensor, target: Tensor, reduction: Literal["mean", "sum"] = "mean") -> Tensor:
+        """The mean loss of M outputs, or its sum.
+
+        >>> Objective("squared").loss(torch.tensor([[0.0, 0.5]]), torch.tensor([1])).item()
+        0.25
+        """
+        if self.error == "squared":
+            distances = (functional.one_hot(target, outputs.shape[-1]).to(outputs) - outputs).square().sum(-1)
+            return distances.mean() if reduction == "mean" else distances.sum()
+        return functional.cross_entropy(outputs / self.temperature, target, reduction=reduction)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """ŷ of outputs [*, classes]; of outputs near one-hot targets, what of them is positive, with sum 1."""
+        if self.error == "squared":
+            positive = outputs.clamp(min=torch.finfo(outputs.dtype).tiny)
+            return positive / positive.sum(-1, keepdim=True)
+        return probabilities(outputs, self.temperature)
+
+
 class Classification(Task):
     """A task that chooses one class per output: trained on the cross-entropy, measured by the accuracy.
 
-    Equation    loss = -1/M Σ_m log softmax(o_m)[t_m];  accuracy = 1/M Σ_m [argmax o_m = t_m]
+    Equation    loss = -1/M Σ_m log softmax(o_m)[t_m], or another `objective`;  accuracy = 1/M Σ_m [argmax o_m = t_m]
     Edge cases  without names of classes (`classes` is empty), no confusion matrix is drawn
     """
 
     metric = "accuracy"
     maximise = True
     classes: tuple[str, ...] = ()
+    objective = Objective()
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return mean_cross_entropy(outputs, batch)
+        return self.objective.loss(batch.read(outputs), batch.target.reshape(-1))
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return classification_score(outputs, batch)
+        return classification_score(outputs, batch, self.objective)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if self.classes and self.has_test:
@@ -43,6 +90,9 @@ class Classification(Task):
         return Drawing("confusion", Confusion(counts.numpy(), self.classes), correct)
 
 
+PLAIN = Objective()
+
+
 def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
     """-1/M Σ_m log softmax(o_m)[t_m] over the batch's M targets.
 
@@ -55,8 +105,8 @@ def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
     return functional.cross_entropy(batch.read(outputs), batch.target.reshape(-1))
 
 
-def classification_score(outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Sums over the batch: cross-entropy as "loss", correct predictions as "accuracy", and how many as "count".
+def classification_score(outputs: Tensor, batch: Batch, objective: Objective = PLAIN) -> dict[str, Tensor]:
+    """Sums over the batch: the objective as "loss", correct predictions as "accuracy", and how many as "count".
 
     Example
         >>> from edgewise.graphs import complete
@@ -67,13 +117,13 @@ def classification_score(outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
     """
     logits, target = batch.read(outputs.detach()).double(), batch.target.reshape(-1)
     return {
-        "loss": functional.cross_entropy(logits, target, reduction="sum"),
+        "loss": objective.loss(logits, target, "sum"),
         "accuracy": (logits.argmax(-1) == target).sum().double(),
         "count": torch.tensor(float(batch.size), dtype=torch.float64, device=logits.device),
     }
 
 
-def class_probabilities(logits: Tensor, classes: tuple[str, ...]) -> dict[str, float]:
+def class_probabilities(outputs: Tensor, classes: tuple[str, ...], objective: Objective = PLAIN) -> dict[str, float]:
     """Each class with its probability, the likeliest first."""
-    probabilities = logits.double().softmax(-1)
-    return {classes[c]: probabilities[c].item() for c in probabilities.argsort(descending=True, stable=True).tolist()}
+    p = objective.probabilities(outputs.double())
+    return {classes[c]: p[c].item() for c in p.argsort(descending=True, stable=True).tolist()}

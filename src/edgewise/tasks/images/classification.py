@@ -177,7 +177,10 @@ class ImageClassification(NumberedExamples, Classification):
         return [
             {"image": request, "class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
             for request, label, probabilities in zip(
-                requests, labels, (class_probabilities(one, self.images.classes) for one in logits), strict=True
+                requests,
+                labels,
+                (class_probabilities(one, self.images.classes, self.objective) for one in logits),
+                strict=True,
             )
         ]
 

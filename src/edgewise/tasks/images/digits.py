@@ -1,8 +1,11 @@
 """Handwritten digits of 8 x 8 pixels, 1,797 of them, as distributed with scikit-learn. Embedded, real."""
 
+from typing import Literal
+
 import numpy as np
 import torch
 
+from edgewise.tasks.core.classification import Objective
 from edgewise.tasks.core.splits import cut
 from edgewise.tasks.core.task import check_range
 from edgewise.tasks.images.classification import ImageClassification, Images
@@ -10,7 +13,12 @@ from edgewise.tasks.images.classification import ImageClassification, Images
 TRAIN, VALID = 1297, 140  # of 1,797 images
 
 
-def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
+def digits(
+    patch: int = 2,
+    seed: int = 0,
+    error: Literal["cross-entropy", "squared"] = "cross-entropy",
+    temperature: float = 1.0,
+) -> ImageClassification:
     """Classify which of the ten digits an 8 x 8 image shows.
 
     The images are shuffled by `numpy.random.RandomState(seed)`, whose stream never changes: the first 1,297 train, the
@@ -23,6 +31,8 @@ def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
         patch: Height and width of a patch: 2 gives 16 nodes of 4 features on a 4 x 4 layout; 0 (or 8) gives one node
             of 64 features, for an MLP.
         seed: Chooses the split.
+        error: What training lowers: "cross-entropy", or the "squared" distance of the outputs from one-hot targets.
+        temperature: What outputs are divided by before the softmax of the cross-entropy.
 
     Example
         >>> task = digits()
@@ -39,4 +49,6 @@ def digits(patch: int = 2, seed: int = 0) -> ImageClassification:
     grey = pixels[splits["train"]].double()
     labels, classes = torch.from_numpy(data.target.astype("int64")), tuple(map(str, data.target_names))
     images = Images(pixels, labels, classes, grey.mean().item(), grey.std(correction=0).item(), splits)
-    return ImageClassification("digits", images, patch)
+    task = ImageClassification("digits", images, patch)
+    task.objective = Objective(error, temperature)
+    return task

@@ -37,6 +37,7 @@ from edgewise.configuration import Bounds, Count, NonNegative, Positive, Share, 
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training.optimizers.eager import eager
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
+from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.variational import ConstantSGD, DiagonalConstantSGD
 
 Groups = list[dict[str, Any]]
@@ -194,6 +195,22 @@ class DiagonalConstantRate(ConstantRate):
         return DiagonalConstantSGD(groups, self.learning_rate, self.examples, self.burn_in)
 
 
+@dataclass(frozen=True)
+class SecondOrder(Descent):
+    """Newton's method, for a few thousand weights: see `edgewise.training.optimizers.newton`.
+
+    Args:
+        learning_rate: Step size η; 1 for the method itself.
+        damping: What is added to every curvature.
+    """
+
+    learning_rate: Positive = 1.0
+    damping: NonNegative = 0.0
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return Newton(groups, self.learning_rate, damping=self.damping)
+
+
 OPTIMIZERS: dict[str, type[Descent]] = {
     "sgd": Descent,
     "momentum": Momentum,
@@ -205,6 +222,7 @@ OPTIMIZERS: dict[str, type[Descent]] = {
     "cyclical-sgld": CyclicalLangevin,
     "constant-sgd": ConstantRate,
     "diagonal-constant-sgd": DiagonalConstantRate,
+    "newton": SecondOrder,
 }
 
 
