@@ -104,6 +104,7 @@ READ = {
     "random-propagation": {"features", "particles", "atoms"},
     "randomized-mlp": {"features", "features of graphs", "particles", "atoms"},
     "recurrent": {"features", "features of graphs", "particles", "atoms", "tokens", "texts"},
+    "recurrent-encoder-decoder": {"pairs"},
     "scale-cnn": {"features of graphs"},
     "simulator": {"particles"},
     "subgraph-network": {"features", "particles", "atoms"},

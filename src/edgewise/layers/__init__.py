@@ -10,6 +10,7 @@ from edgewise.layers.attention.attention import KeysAndValues as KeysAndValues
 from edgewise.layers.attention.attention import KeyValueCache as KeyValueCache
 from edgewise.layers.attention.attention import MultiHeadAttention as MultiHeadAttention
 from edgewise.layers.attention.attention import RecurrentState as RecurrentState
+from edgewise.layers.attention.bahdanau import BahdanauAttention as BahdanauAttention
 from edgewise.layers.attention.hopfield import ClassicalHopfield as ClassicalHopfield
 from edgewise.layers.attention.hopfield import ContinuousHopfield as ContinuousHopfield
 from edgewise.layers.attention.hopfield import DenseHopfield as DenseHopfield

@@ -66,6 +66,10 @@ from edgewise.models.text.encoder_decoder import EncoderDecoder as EncoderDecode
 from edgewise.models.text.encoder_decoder import EncoderDecoderSettings as EncoderDecoderSettings
 from edgewise.models.text.recurrent import Recurrent as Recurrent
 from edgewise.models.text.recurrent import RecurrentSettings as RecurrentSettings
+from edgewise.models.text.recurrent_encoder_decoder import RecurrentEncoderDecoder as RecurrentEncoderDecoder
+from edgewise.models.text.recurrent_encoder_decoder import (
+    RecurrentEncoderDecoderSettings as RecurrentEncoderDecoderSettings,
+)
 from edgewise.models.text.transformer import Transformer as Transformer
 from edgewise.models.text.transformer import TransformerSettings as TransformerSettings
 from edgewise.models.text.translation import Hypothesis as Hypothesis

@@ -261,9 +261,9 @@ def _sinkhorn(at: Site, /, *, block: Count = 8) -> layers.MultiHeadAttention:
 
 ATTENTIONS: dict[str, Attention] = {
     "softmax": _with_shared_keys(_softmax),
-    "hopfield": _hopfield,
     "strided-heads": _strided_heads,
     "fixed-heads": _fixed_heads,
+    "hopfield": _hopfield,
     "lsh": _lsh,
     "routing": _routing,
     "sinkhorn": _sinkhorn,

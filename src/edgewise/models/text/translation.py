@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks, causal, complete
-from edgewise.layers import Cache, KeysAndValues, KeyValueCache
-
-if TYPE_CHECKING:
-    from edgewise.models.text.encoder_decoder import EncoderDecoder
+from edgewise.layers import KeysAndValues
+from edgewise.models.capabilities import Translator
 
 
 class Hypothesis(NamedTuple):
@@ -29,7 +27,7 @@ class Hypothesis(NamedTuple):
 
 @torch.no_grad()
 def translate(
-    model: EncoderDecoder,
+    model: Translator,
     sources: Sequence[Tensor],
     ends: tuple[int, int],
     beam: int = 4,
@@ -100,7 +98,7 @@ class _Search:
 
     def __init__(
         self,
-        model: EncoderDecoder,
+        model: Translator,
         sources: Sequence[Tensor],
         limits: Sequence[int],
         ends: tuple[int, int],
@@ -117,7 +115,7 @@ class _Search:
         self.tokens = torch.full((len(sources), settings.beam, 1), begin, device=device)
         self.scores = torch.full((len(sources), settings.beam), -torch.inf, dtype=torch.float64, device=device)
         self.scores[:, 0] = 0.0  # k equal beginnings would stay equal: only the first one counts
-        self.caches: list[Cache] | None = None
+        self.caches: list[Any] | None = None
         self.best = [Hypothesis(self.tokens.new_empty(0), -torch.inf) for _ in sources]
 
     def step(self) -> None:
@@ -172,5 +170,4 @@ class _Search:
             self.memory = [(k.index_select(-3, here), v.index_select(-3, here)) for k, v in self.memory]
         self.open, self.tokens, self.scores = self.open[rows], self.tokens[rows], self.scores[rows]
         for cache in self.caches or ():
-            assert isinstance(cache, KeyValueCache)
             cache.select(parent[rows].flatten())

@@ -13,7 +13,8 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import MAX_JSON, decode, gunzip, read_bytes
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
-from edgewise.models import EncoderDecoder, Hypothesis, TokenPairs, translate
+from edgewise.models import Hypothesis, TokenPairs, translate
+from edgewise.models.capabilities import Translator
 from edgewise.tasks.core.batch import Batch, evenly
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
@@ -182,7 +183,7 @@ class Translation(Classification):
         self, model: nn.Module, sources: Sequence[str], pattern: Pattern, device: torch.device | str, at_once: int = 128
     ) -> list[tuple[str, float]]:
         """What a model writes for each source, and its score; sources of like length are searched together."""
-        assert isinstance(model, EncoderDecoder)
+        assert isinstance(model, Translator)
         tokens = [self._source(source).to(device) for source in self.read(sources)]
         order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))
         best: dict[int, Hypothesis] = {}

@@ -1,0 +1,84 @@
+"""The recurrent encoder-decoder: its equation pair by pair; decoding with a cache is the forward pass of training."""
+
+import pytest
+import torch
+
+from edgewise import ConfigError, ShapeError
+from edgewise.graphs import EncoderDecoderGraph
+from edgewise.models import (
+    RecurrentEncoderDecoder,
+    RecurrentEncoderDecoderSettings,
+    TokenPairs,
+    Tokens,
+    translate,
+)
+
+SOURCES, TARGETS = [3, 1, 4], [2, 5, 3]
+
+
+def network() -> RecurrentEncoderDecoder:
+    torch.manual_seed(0)
+    settings = RecurrentEncoderDecoderSettings(width=4, hidden=3, dropout=0.0)
+    return RecurrentEncoderDecoder(settings, TokenPairs(9, 9)).double()
+
+
+def gru(x, h, w, u, b, c):
+    """PyTorch's cell, written out."""
+    r, z, n = (x @ w.T + b).chunk(3)
+    ur, uz, un = (h @ u.T + c).chunk(3)
+    r, z = torch.sigmoid(r + ur), torch.sigmoid(z + uz)
+    return (1 - z) * torch.tanh(n + r * un) + z * h
+
+
+def written_out(model, source, target):
+    e, cell, width = model.embed.weight, model.encoder, 4
+    states = {}
+    for suffix, order in (("", range(len(source))), ("_reverse", reversed(range(len(source))))):
+        names = [f"{part}_l0{suffix}" for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        h = torch.zeros(width, dtype=torch.float64)
+        for j in order:
+            h = gru(e[source[j]], h, *(getattr(cell, name) for name in names))
+            states[j, suffix] = h
+    memory = torch.stack([torch.cat([states[j, ""], states[j, "_reverse"]]) for j in range(len(source))])
+    s, att, rows = torch.tanh(model.start(states[0, "_reverse"])), model.attention, []
+    for token in target:
+        scores = torch.tanh(att.query(s) + att.key(memory)) @ att.score.weight[0]
+        c = scores.softmax(0) @ memory
+        d = model.decoder
+        s = gru(torch.cat([e[token], c]), s, d.weight_ih, d.weight_hh, d.bias_ih, d.bias_hh)
+        rows.append(model.head(torch.tanh(model.mix(torch.cat([s, c, e[token]])))))
+    return torch.stack(rows)
+
+
+def test_it_is_its_equation_pair_by_pair():
+    model, draw = network(), torch.Generator().manual_seed(1)
+    sources, targets = ([torch.randint(9, (n,), generator=draw) for n in sizes] for sizes in (SOURCES, TARGETS))
+    graph = EncoderDecoderGraph.of(SOURCES, TARGETS)
+    found = model(graph, torch.cat([*sources, *targets]))
+    expected = torch.cat([written_out(model, *pair) for pair in zip(sources, targets, strict=True)])
+    assert torch.allclose(found, expected, atol=1e-10)
+    gradients = [torch.autograd.grad(y.square().sum(), list(model.parameters())) for y in (found, expected)]
+    assert all(torch.allclose(a, b, atol=1e-9) and b.abs().max() > 0 for a, b in zip(*gradients, strict=True))
+
+
+def test_a_leading_batch_is_as_many_pairs():
+    model, graph = network(), EncoderDecoderGraph.of([3], [2])
+    x = torch.randint(9, (4, 5))
+    assert torch.allclose(model(graph, x), torch.stack([model(graph, row) for row in x]), atol=1e-12)
+    with pytest.raises(ShapeError, match="it must hold"):
+        model(graph, x[:, 1:])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_search_finds_the_same_with_and_without_a_cache(beam):
+    model, sources = network().eval(), [torch.tensor([3, 4, 5]), torch.tensor([6]), torch.tensor([7, 8])]
+    found = [translate(model, sources, (0, 1), beam, 0.6, longest=6, cache=cache) for cache in (True, False)]
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one.tokens, other.tokens) and one.score == pytest.approx(other.score, abs=1e-9)
+
+
+def test_impossible_settings_are_refused():
+    with pytest.raises(ConfigError, match="hidden=0"):
+        RecurrentEncoderDecoder(RecurrentEncoderDecoderSettings(hidden=0), TokenPairs(9, 9))
+    with pytest.raises(ConfigError, match="this task has tokens"):
+        RecurrentEncoderDecoder(RecurrentEncoderDecoderSettings(), Tokens(9, 9))
