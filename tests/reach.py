@@ -46,7 +46,6 @@ COVERED_ELSEWHERE = {
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
     "models/hub/layout": "tests/models/hub/test_folder.py",
-    "tasks/core/classification": "tests/tasks/nodes/test_classification.py",
     "tasks/core/drawing": "tests/apps/report/test_render.py",
     "models/capabilities": "tests/tasks/text/test_language.py",
     "tasks/images/digits": "tests/tasks/images/test_classification.py",
