@@ -27,32 +27,6 @@ class LanguageModel(Protocol):
 
 
 @runtime_checkable
-class Translator(Protocol):
-    """A model that reads a source once, and writes a target token by token, from caches that a search may select."""
-
-    training: bool
-
-    def encode(self, graph: Graph, source: Tensor) -> Tensor: ...
-
-    def keys_and_values(self, encoded: Tensor) -> list[tuple[Tensor, Tensor]]: ...
-
-    def decode(
-        self,
-        graph: Graph,
-        target: Tensor,
-        cross: Graph,
-        memory: Sequence[tuple[Tensor, Tensor]],
-        caches: Sequence[Any] | None = None,
-    ) -> Tensor: ...
-
-    def caches(self, graph: Graph) -> list[Any]: ...
-
-    def train(self, mode: bool = True) -> Any: ...
-
-    def eval(self) -> Any: ...
-
-
-@runtime_checkable
 class Clustering(Protocol):
     """A model that assigns nodes to clusters."""
 

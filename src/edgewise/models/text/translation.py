@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,7 +12,32 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks, causal, complete
 from edgewise.layers import KeysAndValues
-from edgewise.models.capabilities import Translator
+
+
+@runtime_checkable
+class Translator(Protocol):
+    """A model that reads a source once, and writes a target token by token, from caches that a search may select."""
+
+    training: bool
+
+    def encode(self, graph: Graph, source: Tensor) -> Tensor: ...
+
+    def keys_and_values(self, encoded: Tensor) -> list[tuple[Tensor, Tensor]]: ...
+
+    def decode(
+        self,
+        graph: Graph,
+        target: Tensor,
+        cross: Graph,
+        memory: Sequence[tuple[Tensor, Tensor]],
+        caches: Sequence[Any] | None = None,
+    ) -> Tensor: ...
+
+    def caches(self, graph: Graph) -> list[Any]: ...
+
+    def train(self, mode: bool = True) -> Any: ...
+
+    def eval(self) -> Any: ...
 
 
 class Hypothesis(NamedTuple):

@@ -14,7 +14,7 @@ from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import MAX_JSON, decode, gunzip, read_bytes
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import Hypothesis, TokenPairs, translate
-from edgewise.models.capabilities import Translator
+from edgewise.models.text.translation import Translator
 from edgewise.tasks.core.batch import Batch, evenly
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
