@@ -45,21 +45,17 @@ def fill_table(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"<!-- systems -->", lambda _: table(), with_chart(filled(source[0])))
 
 
-def add_font(app: Any) -> None:
+def add_font(app: Any, error: Exception | None) -> None:
     """Equations look alike everywhere: the font comes with matplotlib."""
     font = Path(matplotlib.get_data_path(), "fonts", "ttf", "STIXGeneral.ttf")
-    if app.builder.format == "html":
+    if error is None and app.builder.format == "html":
         copyfile(font, app.outdir / "_static" / "equations.ttf")
 
 
-def write_explorer(app: Any, error: Exception | None) -> None:
-    """The explorer's page, to which docs/explorer.md links."""
-    if error is None and app.builder.format == "html":
-        add_font(app)
+def write_explorer(app: Any) -> None:
+    """The explorer's page, to which docs/explorer.md links: first, as autodoc changes defaults of what it reads."""
+    if app.builder.format == "html":
         explore(None, str(Path(app.outdir) / "explorer-page.html"), None)
-
-
-write_pages()
 
 
 def check_pages(app: Any, error: Exception | None) -> None:
@@ -69,7 +65,11 @@ def check_pages(app: Any, error: Exception | None) -> None:
             getLogger(__name__).warning(problem)
 
 
+write_pages()
+
+
 def setup(app: Any) -> None:
-    app.connect("build-finished", write_explorer)
+    app.connect("builder-inited", write_explorer)
+    app.connect("build-finished", add_font)
     app.connect("build-finished", check_pages, priority=900)
     app.connect("source-read", fill_table)
