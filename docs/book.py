@@ -2,7 +2,6 @@
 
 import ast
 import re
-from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 
@@ -70,7 +69,7 @@ Node = ast.ClassDef | ast.FunctionDef
 
 def pages() -> dict[str, str]:
     """The text of each page of docs/systems, by its name."""
-    found = {id_: list(rows) for id_, rows in groupby(SYSTEMS, key=lambda row: row.id)}
+    found = {row.id: [other for other in SYSTEMS if other.id == row.id] for row in SYSTEMS}
     made = {id_.lower(): system_page(id_, rows) for id_, rows in found.items()}
     return made | {"gallery": gallery(found)}
 
