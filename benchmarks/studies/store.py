@@ -3,13 +3,18 @@
 A generated graph of the shape of papers100M (111 million nodes, 1.6 billion edges, 128 features in float16) times
 `scale` is built within `--memory`. Three-layer GraphSAGE trains on it, with 1,024 seeds and fan-outs of 10, from cold
 files, with each size of cache; beside computing alone (the same samples in memory), reading alone (the pages that a
-step touches, at the disk's random rate with as many readers) and the plain way: numba and numpy.memmap.
+step touches, at the disk's random rate with as many readers) and `--plain` steps of the plain way: numba and
+numpy.memmap. `--kills 20` kills as many builds at random moments instead, and checks what they leave; `--threads` times
+the sampler on one thread and on two.
 """
 
 import argparse
 import mmap
 import os
+import shutil
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,8 +28,8 @@ from torch import Tensor
 
 from benchmarks.contenders.sparse import numba_sampling
 from benchmarks.inputs import Sampling
-from edgewise.graphs import Graph, Sample, Store, StoredRows, build_store
-from edgewise.graphs.store.layout import Stored
+from edgewise.graphs import Graph, Sample, Store, StoredRows, build_store, sample_neighbors
+from edgewise.graphs.store.layout import Stored, check_store
 from edgewise.memory import in_words, parse_size
 from edgewise.models import GNN, Features, GNNSettings
 from edgewise.tasks import node_store
@@ -166,6 +171,39 @@ def plainly(store: Path, steps: int) -> list[float]:
     return times
 
 
+def kill_builds(store: Path, command: list[str], times: int) -> None:
+    """Kill builds at random moments of as long as one takes: each leaves no store or a whole one."""
+    began = time.perf_counter()
+    subprocess.run(command, check=True)  # noqa: S603 (this program itself)
+    seconds, draw, whole = time.perf_counter() - began, np.random.default_rng(0), 0
+    for number in range(times):
+        shutil.rmtree(store, ignore_errors=True)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:  # noqa: S603
+            time.sleep(moment := draw.uniform(0, 1.1 * seconds))
+            process.kill()
+        whole += store.exists()
+        left = f"the whole store, {check_store(store).edges:,} edges" if store.exists() else "no store"
+        print(f"kill {number}: after {moment:.1f} of {seconds:.1f} s, {left}", flush=True)
+    print(f"{times} builds killed: {whole} left the whole store, {times - whole} none")
+
+
+def on_threads() -> None:
+    """Sampling from a graph in memory, 1 million nodes and 10 million edges, on one thread and on two in turn."""
+    draw = torch.Generator().manual_seed(0)
+    graph = Graph.from_edge_index(torch.randint(10**6, (2, 10**7), generator=draw), 10**6)
+    for count, fanouts in ((1024, (10, 10)), (4096, (15, 10)), (1024, (10, 10, 10))):
+        seeds = torch.randperm(10**6, generator=draw)[:count]
+        times: dict[int, list[float]] = {1: [], 2: []}
+        for turn in range(30):
+            for threads, own in times.items():
+                torch.set_num_threads(threads)
+                began = time.perf_counter()
+                sample_neighbors(graph, seeds, fanouts, torch.Generator().manual_seed(turn))
+                own.append(time.perf_counter() - began)
+        one, two = (1000 * statistics.median(own[2:]) for own in times.values())
+        print(f"{count} seeds, fan-outs {fanouts}: {one:.2f} ms on one thread, {two:.2f} ms on two: {one / two:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -173,8 +211,18 @@ def main() -> None:
     parser.add_argument("--memory", default="4GB")
     parser.add_argument("--caches", nargs="*", default=["0", "2GB", "8GB"])
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--plain", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--threads", action="store_true")
     args = parser.parse_args()
     store, nodes, count = args.folder / "papers", int(NODES * args.scale), int(EDGES * args.scale)
+    if args.threads:
+        on_threads()
+        return
+    if args.kills:
+        how = [str(args.folder), "--scale", str(args.scale), "--memory", args.memory, "--caches", "--plain", "0"]
+        kill_builds(store, [sys.executable, "-m", "benchmarks.studies.store", *how], args.kills)
+        return
     if not store.exists():
         with closing(Anonymous()) as memory:
             began, given = time.perf_counter(), (Timed(edges(nodes, count)), Timed(columns(nodes)))
@@ -199,10 +247,9 @@ def main() -> None:
             f"loss {losses[0]:.3f} -> {statistics.mean(losses[-5:]):.3f}",
             flush=True,
         )
-    if not args.caches:
-        return
-    times = plainly(store, args.steps)
-    print(f"numba and numpy.memmap, drawing and reading alone: {1000 * statistics.median(times[2:]):.0f} ms a step")
+    if args.plain:
+        times = plainly(store, args.plain)
+        print(f"numba and numpy.memmap, drawing and reading alone: {1000 * statistics.median(times[1:]):.0f} ms a step")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,26 @@ def test_a_step_from_disk_has_the_bits_of_one_from_memory(store: Path) -> None:
     assert task.measured()["bytes_read"] == 0
 
 
+def test_weights_trained_from_disk_have_the_bits_of_those_from_memory(store: Path) -> None:
+    memory = SampledNodes("planted", planted(**SMALL).nodes, (4, 3), inductive=False)
+
+    def trained(task: SampledNodes) -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        model = GNN(GNNSettings("sage-mean", 8, 2), task.signature)
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        for step in range(10):
+            batch = task.train_batch(50, torch.Generator().manual_seed(step))
+            optimizer.zero_grad()
+            task.loss(model(*batch.inputs), batch).backward()
+            optimizer.step()
+        return model.state_dict()
+
+    expected = trained(memory)
+    for cache in ("0", "5kB"):
+        found = trained(node_store(str(store), (4, 3), cache))
+        assert all(found[name].equal(value) for name, value in expected.items())
+
+
 @pytest.mark.parametrize("layer", ["sage-mean", "sage-pool", "gin"])
 @pytest.mark.parametrize("connection", ["none", "residual", "concatenate"])
 def test_an_evaluation_in_chunks_is_exact(store: Path, layer: str, connection: str) -> None:
