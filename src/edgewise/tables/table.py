@@ -181,20 +181,22 @@ def _pieces_of_csv(
         _check_names(path, names, needed)
         seen, more, first = Texts(path), True, True
         while more:
-            cells, lines, more, read[0] = [], array("q"), False, 0
+            # All cells in one list: Python's garbage collector would visit each row that is a list, again and again.
+            cells, lines, more, read[0] = list[str](), array("q"), False, 0
             for row in islice(reader, rows):
                 more = True
                 if not row:  # a line with nothing in it is none
                     continue
                 if len(row) != len(names):
                     raise DataError(f"{path}: line {reader.line_num} does not have {len(names)} columns")
-                cells.append(row)
+                cells.extend(row)
                 lines.append(reader.line_num)
                 if read[0] > WIDE:
                     break
             if lines or first:
                 columns, wrong = dict[str, Any](), dict[str, tuple[int, str]]()
-                for name, column in zip(names, zip(*cells, strict=True) if cells else [()] * len(names), strict=True):
+                for number, name in enumerate(names):
+                    column = cells[number :: len(names)]
                     if name in texts:
                         columns[name] = list(map(seen.shared, column))
                         continue
