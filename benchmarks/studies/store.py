@@ -172,18 +172,21 @@ def plainly(store: Path, steps: int) -> list[float]:
 
 
 def kill_builds(store: Path, command: list[str], times: int) -> None:
-    """Kill builds at random moments of as long as one takes: each leaves no store or a whole one."""
+    """Kill builds at random moments, those that have ended not counted: each leaves no store or a whole one."""
     began = time.perf_counter()
     subprocess.run(command, check=True)  # noqa: S603 (this program itself)
-    seconds, draw, whole = time.perf_counter() - began, np.random.default_rng(0), 0
-    for number in range(times):
+    seconds, draw, killed, whole = time.perf_counter() - began, np.random.default_rng(0), 0, 0
+    while killed < times:
         shutil.rmtree(store, ignore_errors=True)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:  # noqa: S603
-            time.sleep(moment := draw.uniform(0, 1.1 * seconds))
+            time.sleep(moment := draw.uniform(0, seconds))
+            if process.poll() is not None:  # faster than the first
+                seconds = moment
+                continue
             process.kill()
-        whole += store.exists()
+        killed, whole = killed + 1, whole + store.exists()
         left = f"the whole store, {check_store(store).edges:,} edges" if store.exists() else "no store"
-        print(f"kill {number}: after {moment:.1f} of {seconds:.1f} s, {left}", flush=True)
+        print(f"kill {killed}: after {moment:.1f} of {seconds:.1f} s, {left}", flush=True)
     print(f"{times} builds killed: {whole} left the whole store, {times - whole} none")
 
 
