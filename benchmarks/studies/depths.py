@@ -43,7 +43,9 @@ NETWORKS = {
     "GCN with PairNorm": ("cora-gcn", PAPER | {"model.norm": "pair"}),
     "graph transformer": (
         "cora-graph-transformer",
-        DEEP | {"model.heads": "4", "model.block.name": "pre-norm", "optimizer.learning_rate": "0.002"},
+        DEEP
+        | {"model.heads": "4", "model.block.name": "pre-norm", "optimizer.learning_rate": "0.002"}
+        | {"model.encoding.name": "laplacian", "model.encoding.size": "16"},
     ),
 }
 Measured = dict[str, list[tuple[float, float]]]
