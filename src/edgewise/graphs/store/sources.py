@@ -297,6 +297,8 @@ def arrays_of(path: Path) -> dict[str, Stored]:
         else:
             raise DataError(f"{path}: files end in .csv, .parquet, .npy or .safetensors")
         for name, array in found.items():
+            if array.dtype.is_complex:
+                raise ValueError(f"{name or 'it'} has complex numbers")
             if array.start + array.nbytes > size:
                 raise ValueError(f"{name} promises {list(array.shape)} in {size:,} bytes")
     return found
