@@ -41,7 +41,9 @@ extras: $(TOOLS)
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks all --quick
 
+# From nothing each time: what an older build left has links to places that are gone.
 docs: $(TOOLS)
+	rm -rf docs/_build docs/systems
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 	@echo "docs/_build/index.html"
 
@@ -127,4 +129,4 @@ lock:
 	PYTHON=$(PYTHON) TORCH_INDEX=$(TORCH_INDEX) requirements/relock
 
 clean:
-	rm -rf .venv build dist docs/_build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist docs/_build docs/systems src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
