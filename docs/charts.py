@@ -33,7 +33,10 @@ def accuracy(page: str) -> str:
             bar, reached = FIGURE.match(required.removeprefix("≥ ")), FIGURE.match(measured)
             if bar and reached:
                 found.setdefault(recipe[1], (float(bar[1]), float(reached[1])))
-    place = lambda percent: 170 + 4 * percent  # noqa: E731
+
+    def place(percent: float) -> float:
+        return 170 + 4 * percent
+
     marks = []
     for k, (name, (required, measured)) in enumerate(found.items()):
         y = 24 + 17 * k
@@ -52,7 +55,10 @@ def peers(page: str) -> str:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) > 6 and cells[1] == "1" and cells[2] == "forward and backward":
             found.append((cells[0], float(cells[6].replace(",", "").split()[0])))
-    place = lambda ratio: 190 + 250 * log10(max(ratio, 0.5) / 0.5)  # noqa: E731
+
+    def place(ratio: float) -> float:
+        return 190 + 250 * log10(max(ratio, 0.5) / 0.5)
+
     marks = [f'<path d="M{place(1):.1f} 16V{22 + 17 * len(found)}" stroke="{RED}" stroke-width="1"/>']
     for k, (name, ratio) in enumerate(found):
         y = 20 + 17 * k

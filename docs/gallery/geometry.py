@@ -149,7 +149,10 @@ def falling() -> Canvas:
     canvas = Canvas()
     low, high = film.min((0, 1)), film.max((0, 1))
     scale = 170 / max(high - low)
-    place = lambda p: (75 + scale * float(p[0] - low[0]), 185 - scale * float(p[1] - low[1]))  # noqa: E731
+
+    def place(p: numpy.ndarray) -> tuple[float, float]:
+        return 75 + scale * float(p[0] - low[0]), 185 - scale * float(p[1] - low[1])
+
     for n in range(0, 30, 2):
         canvas.line([place(p) for p in film[::4, n]], COLOURS[n // 2 % len(COLOURS)], 0.9, 0.8)
     for n in range(30):

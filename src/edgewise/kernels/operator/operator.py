@@ -137,7 +137,8 @@ class Operator(Generic[A, R]):
 
     def _setup(self, ctx: Any, inputs: Sequence[Any], output: R) -> None:
         own = self.arguments(*inputs)
-        if "reverse" in self.lists and not getattr(own, "reverse"):  # noqa: B009 (a field that some arguments have)
+        lists = dict(zip(self.lists, self.lists_of(own), strict=True))
+        if not lists.get("reverse", True):
             raise ShapeError("a gradient needs the structure of the transpose: reverse is empty")
         self._save(ctx, own, output)
 
