@@ -29,6 +29,7 @@ COVERED_ELSEWHERE = {
     "deployment/interface": "tests/deployment/test_exporting.py",
     "deployment/program": "tests/deployment/test_exporting.py",
     "deployment/runs": "tests/apps/command/test_export.py",
+    "deployment/serving/description": "tests/deployment/serving/test_application.py",
     "graphs/adjacency": "tests/graphs/test_graph.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
     "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",

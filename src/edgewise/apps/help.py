@@ -9,6 +9,7 @@ examples:
   edgewise train cora-gat --help                   ... and see them all
   edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
   edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
+  edgewise serve runs/cora-gat-0                   predictions over HTTP, for this machine
   edgewise plan window n=4096 radius=64 --heads 8  which backend would run, and why
   edgewise explore                                 a page: one attention on graphs that you draw
   edgewise report compare runs/cora-gcn-0 runs/cora-gat-0
@@ -45,6 +46,13 @@ Numbers of nodes, edges, graphs and tokens are free. Beside it: how to call it, 
     edgewise export runs/cora-gat-0 --to onnx --out cora.onnx
     edgewise export runs/digits-vit-0 --to pt2
     edgewise export runs/digits-vit-0 --to aoti    # compiled for this machine, for Python and C++"""
+
+SERVE = """Predict over HTTP with a run's best weights: POST /predict reads {"rows": [...]}, each row what
+`edgewise predict` reads, and writes {"predictions": [...]}. The service's page, where a request can be tried, is /,
+its OpenAPI document /openapi.json. Ctrl-C stops it, once the requests that have come are answered.
+
+    edgewise serve runs/cora-gat-0
+    edgewise serve runs/digits-vit-0 --port 8080"""
 
 REPORT = """Put runs side by side on one page that stands alone: what they reached, as mean and deviation over
 repetitions with other seeds or folds, their curves, and the options that differ.

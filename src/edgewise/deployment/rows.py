@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -82,16 +82,34 @@ def flat(prediction: Mapping[str, Any], prefix: str = "") -> Row:
     return row
 
 
+def refused(trained: Trained, rows: Sequence[str]) -> tuple[int, EdgewiseError] | None:
+    """The first of some rows that cannot be read together: its number, and the reason; None where each can be alone.
+
+    Cost        log2 of the number of rows predictions for ever fewer of them
+    """
+    start, rows = 0, list(rows)
+    while len(rows) > 1:
+        half = len(rows) // 2
+        try:
+            trained.predict(rows[:half], half)
+            start, rows = start + half, rows[half:]
+        except EdgewiseError:
+            rows = rows[:half]
+    try:
+        trained.predict(rows)
+    except EdgewiseError as error:
+        return start, error
+    return None
+
+
 def _predicted(trained: Trained, part: list[tuple[str, str]]) -> list[dict[str, Any]]:
     """The predictions of a batch; where one of its inputs cannot be read, that one is named."""
+    rows = [text for _, text in part]
     try:
-        return trained.predict([text for _, text in part], len(part))
+        return trained.predict(rows, len(rows))
     except EdgewiseError:
-        for where, text in part:
-            try:
-                trained.predict([text])
-            except EdgewiseError as error:
-                raise DataError(f"{where}: {error}") from error
+        if first := refused(trained, rows):
+            raise DataError(f"{part[first[0]][0]}: {first[1]}") from first[1]
         raise
 
 

@@ -14,7 +14,7 @@ from edgewise.kernels.choose import measure as calibration
 from edgewise.kernels.choose.machines import ASSUMED
 
 COMMANDS = ("demo", "list", "train", "resume", "evaluate", "predict", "generate", "explain", "export", "explore")
-COMMANDS += ("report", "plan", "check", "store", "doctor")
+COMMANDS += ("report", "plan", "check", "store", "doctor", "serve")
 
 
 def test_help_answers_in_a_fifth_of_a_second_of_processor_time_and_without_torch() -> None:

@@ -1,4 +1,4 @@
-"""`edgewise evaluate`, `predict` and `generate`: what a trained run measures, predicts and writes."""
+"""What a trained run measures, predicts, writes and serves."""
 
 from __future__ import annotations
 
@@ -71,6 +71,20 @@ def export(run: str, to: str, out: str | None, accept: bool = False) -> dict[str
     print(f"{place} ({place.stat().st_size / 1e6:.1f} MB): {shown_inputs} -> {', '.join(exported.outputs)}")
     print(f"how to call it: {place.with_suffix('.md')}; python {place.with_suffix('.py')}")
     return {"file": str(place), "bytes": place.stat().st_size, "inputs": inputs, "outputs": list(exported.outputs)}
+
+
+def serve(run: str, host: str, port: int, timeout: int, megabytes: int, accept: bool = False) -> dict[str, Any]:
+    """Predict over HTTP until interrupted; print the address first."""
+    from edgewise.deployment import serving
+
+    limits = serving.Limits(bytes=megabytes * 1_000_000, seconds=timeout)
+
+    def ready(address: str) -> None:
+        print(f"{run}: predictions at {address} (Ctrl-C stops)", flush=True)
+
+    rows = serving.serve(deployment.load(run, accept=accept), Path(run).name, host, port, limits, ready)
+    print(f"stopped after {rows:,} rows")
+    return {"run": run, "rows": rows}
 
 
 def written(output: Output, run: Path) -> dict[str, str]:

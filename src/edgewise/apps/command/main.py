@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from edgewise import __version__
 from edgewise.apps.command.store import STORE, add_options, store
-from edgewise.apps.help import CHECK, DOCTOR, EXAMPLES, EXPLAIN, EXPLORE, EXPORT, METHODS, PLAN, REPORT, TRAIN
+from edgewise.apps.help import CHECK, DOCTOR, EXAMPLES, EXPLAIN, EXPLORE, EXPORT, METHODS, PLAN, REPORT, SERVE, TRAIN
 from edgewise.errors import ConfigError, EdgewiseError, nearest
 
 Summary = dict[str, Any]  # what --json prints
@@ -152,6 +152,14 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     export.add_argument("--to", default="onnx", choices=("onnx", "pt2", "aoti"), help="the format (default: onnx)")
     export.add_argument("--out", metavar="FILE", help="the file to write (default: model.onnx, ... in RUN)")
     export.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
+
+    serve = add("serve", "predict for whoever sends a request, over HTTP", SERVE)
+    serve.add_argument("run", metavar="RUN", help="a run folder")
+    serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="(default: 127.0.0.1, this machine only)")
+    number(serve, "--port", "P", 0, 65535, 8000, "0 takes a free one")
+    number(serve, "--timeout", "SECONDS", 1, 3600, 30, "for a request to come, and for its predictions")
+    number(serve, "--megabytes", "M", 1, 1024, 8, "of a request at most")
+    serve.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
     explore = add("explore", "write a page with a model's attention on graphs that you draw", EXPLORE)
     explore.add_argument(
@@ -299,6 +307,10 @@ def run(args: argparse.Namespace) -> Summary:
             from edgewise.apps.command.inference import export
 
             return export(args.run, args.to, args.out, args.accept)
+        case "serve":
+            from edgewise.apps.command.inference import serve
+
+            return serve(args.run, args.host, args.port, args.timeout, args.megabytes, args.accept)
         case "report":
             from edgewise.apps.report.compare import compare
 

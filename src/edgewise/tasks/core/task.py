@@ -103,6 +103,8 @@ class Task(ABC):
     0: each is made when it is needed."""
     kept: tuple[str, ...] = ()
     """The names of the files that `keep` writes."""
+    files: tuple[str, ...] = ()
+    """The endings of files that a request may name; without any, a request is never taken for a file's place."""
     generates: str = ""
     """Options of `edgewise generate` for this task, as a user would write them; empty where it generates nothing."""
 

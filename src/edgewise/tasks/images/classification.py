@@ -83,6 +83,7 @@ class ImageClassification(NumberedExamples, Classification):
     """
 
     unit = "images"
+    files = (".npy", ".png")
 
     def __init__(self, name: str, images: Images, patch: int, shift: int = 0) -> None:
         height, width = images.pixels.shape[1:]

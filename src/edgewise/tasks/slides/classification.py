@@ -65,6 +65,7 @@ class SlideClassification(GraphClassification):
 
     metric = "auc"
     kept = (KEPT,)
+    files = (".svs", ".tif", ".tiff", ".ndpi", ".scn", ".bif")  # those slides that are one file
 
     def __init__(
         self,

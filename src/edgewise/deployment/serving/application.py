@@ -1,0 +1,140 @@
+"""The service's requests and responses: JSON in, JSON out, an error that says what would be right."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from edgewise.deployment.serving.batches import Batches, BusyError, RowError
+from edgewise.deployment.serving.description import describe, page
+from edgewise.deployment.serving.requests import Limits, Refusal, as_texts, read_body, read_rows, without_places
+from edgewise.deployment.trained import Trained
+from edgewise.errors import EdgewiseError, installing
+
+try:
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+except ImportError as error:
+    raise EdgewiseError(f"a service runs on starlette and uvicorn: {installing('serve')}") from error
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # names under which a page of another site cannot reach this machine
+HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+STRICT = "default-src 'none'; frame-ancestors 'none'"
+
+
+def application(
+    trained: Trained, title: str = "edgewise", limits: Limits | None = None, hosts: tuple[str, ...] = LOOPBACK
+) -> Starlette:
+    """The service of a trained model, for any server of ASGI applications.
+
+    Symbols     title = what it is called on its page; hosts = by which names it answers (none: by any)
+    """
+    service = _Service(trained, title, limits or Limits(), hosts)
+    routes = [
+        Route("/", service.page, methods=["GET"]),
+        Route("/openapi.json", service.description, methods=["GET"]),
+        Route("/health", service.health, methods=["GET"]),
+        Route("/predict", service.predict, methods=["POST"]),
+    ]
+    handlers: Mapping[Any, Any] = {HTTPException: _known, Exception: _unknown}
+    made = Starlette(routes=routes, exception_handlers=handlers, lifespan=service.lifespan)
+    made.state.batches = service.batches
+    return made
+
+
+class _Service:
+    def __init__(self, trained: Trained, title: str, limits: Limits, hosts: tuple[str, ...]) -> None:
+        self.limits, self.hosts, self.files = limits, hosts, trained.task.files
+        self.batches = Batches(trained)
+        self.openapi = describe(trained.task, title, limits)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.batches.run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+    async def page(self, request: Request) -> Response:
+        self._check_host(request)
+        content, policy = page(self.openapi)
+        return Response(content, media_type="text/html", headers=HEADERS | {"content-security-policy": policy})
+
+    async def description(self, request: Request) -> Response:
+        self._check_host(request)
+        return _json(self.openapi)
+
+    async def health(self, request: Request) -> Response:
+        self._check_host(request)
+        return _json({"status": "ready", "rows": self.batches.predicted})
+
+    async def predict(self, request: Request) -> Response:
+        self._check_host(request)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        try:
+            if kind != "application/json":  # which a form of another site cannot send
+                raise Refusal(415, "the body is JSON: say content-type: application/json")
+            rows = read_rows(await self._body(request), self.limits)
+            with as_texts(rows, self.files) as (texts, folder):
+                return await self._predicted(texts, folder)
+        except Refusal as refusal:
+            return _error(refusal.status, str(refusal))
+
+    async def _body(self, request: Request) -> bytes:
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await read_body(request.stream(), request.headers.get("content-length"), self.limits)
+        except TimeoutError as error:
+            raise Refusal(408, f"the body did not come within {self.limits.seconds:g} s") from error
+        except ClientDisconnect as error:
+            raise Refusal(400, "the client went away") from error
+
+    async def _predicted(self, texts: list[str], folder: str) -> Response:
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                predictions = await self.batches.predict(texts)
+        except TimeoutError as error:
+            raise Refusal(503, f"no prediction within {self.limits.seconds:g} s: send fewer rows") from error
+        except BusyError as error:
+            raise Refusal(503, "too many rows wait: try later") from error
+        except (RowError, EdgewiseError) as error:
+            raise Refusal(422, without_places(str(error), folder)) from error
+        return _json({"predictions": [without_places(prediction, folder) for prediction in predictions]})
+
+    def _check_host(self, request: Request) -> None:
+        """A page of another site whose name was made to lead here (DNS rebinding) is refused."""
+        host = request.headers.get("host", "")
+        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        if self.hosts and name.lower() not in self.hosts:
+            raise HTTPException(421, f"the service is called {self.hosts[0]} here")
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, error.detail, error.headers)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """The trace is the log's alone: Starlette raises the error once more for the server, which writes it."""
+    return _error(500, "the service failed: its log says why")
+
+
+def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    later = {"retry-after": "1"} if status == 503 else {}
+    closing = {"connection": "close"} if status in (408, 413) else {}  # the rest of the body is not read
+    return _json({"error": reason}, status, {**(headers or {}), **later, **closing})
+
+
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    text = json.dumps(content, allow_nan=False)
+    of_all = HEADERS | {"content-security-policy": STRICT}
+    return Response(text, status, of_all | dict(headers or {}), media_type="application/json")

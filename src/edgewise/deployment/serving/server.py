@@ -1,0 +1,129 @@
+"""The server under the service: one process, its socket, its signals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from edgewise.deployment.serving.application import LOOPBACK, application
+from edgewise.deployment.serving.requests import Limits
+from edgewise.deployment.trained import Trained
+from edgewise.errors import ConfigError, EdgewiseError, installing
+
+try:
+    import h11
+    from uvicorn import Config, Server
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    raise EdgewiseError(f"a service runs on starlette and uvicorn: {installing('serve')}") from error
+
+CONNECTIONS = 256  # at once: further ones are refused with 503
+HEAD = 10.0  # seconds until the head of a connection's first request, and of each further one that has begun
+IDLE = 5  # seconds that a connection may wait for its next request
+
+
+def serve(
+    trained: Trained,
+    title: str,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    limits: Limits | None = None,
+    ready: Callable[[str], object] = lambda address: None,
+) -> int:
+    """Answer requests until SIGINT or SIGTERM, then finish those that have come; returns the number of rows predicted.
+
+    Symbols     port = 0 takes a free one; ready(address) = called once requests are answered
+    Errors      ConfigError for an address that is not to be had
+    """
+    limits = limits or Limits()
+    listening = _listen(host, port)
+    name = f"[{host}]" if ":" in host else host
+    hosts = LOOPBACK if _is_loopback(listening) else ()
+    app = application(trained, title, limits, hosts)
+    config = Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=round(limits.seconds) + 1,
+    )
+    with listening, _stopping_quietly():
+        server = _Server(config, lambda: ready(f"http://{name}:{listening.getsockname()[1]}"))
+        server.run([listening])
+    return app.state.batches.predicted
+
+
+class _Server(Server):
+    def __init__(self, config: Config, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self.ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready()
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's own, with a limit on how long the head of a request may take, and its complaints as JSON."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._seen = self.cycle
+        self._check = self.loop.call_later(HEAD, self._expect_a_head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._check.cancel()
+        super().connection_lost(exc)
+
+    def _expect_a_head(self) -> None:
+        if self.conn.their_state is h11.IDLE and self.cycle is self._seen:
+            self.transport.close()
+            return
+        self._seen = self.cycle
+        self._check = self.loop.call_later(HEAD, self._expect_a_head)
+
+    def send_400_response(self, msg: str) -> None:
+        content = json.dumps({"error": msg}).encode()
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=content), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{host} port {port} is not to be had ({reason}): give --host or --port another") from error
+
+
+def _is_loopback(listening: socket.socket) -> bool:
+    address = str(listening.getsockname()[0])
+    return address.startswith("127.") or address == "::1"
+
+
+@contextlib.contextmanager
+def _stopping_quietly() -> Any:
+    """uvicorn sends itself once more the signal that has stopped it: it is no error here."""
+    try:
+        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread, where no signal arrives
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

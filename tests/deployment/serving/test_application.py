@@ -1,0 +1,231 @@
+"""The service over HTTP, through a server on a free port: predictions, refusals, the page."""
+
+import base64
+import contextlib
+import http.client
+import json
+import re
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from edgewise.apps import recipes
+from edgewise.apps.options import configure
+from edgewise.deployment import load
+from edgewise.deployment.serving import Limits
+from edgewise.deployment.serving import server as module
+from edgewise.training import train
+
+OPTIONS = {
+    "karate": [("train.steps", "4"), ("model.width", "8")],
+    "digits-vit": [("train.steps", "1"), ("model.width", "8"), ("model.depth", "1")],
+}
+LIMITS = Limits(bytes=20_000, rows=50, characters=100, seconds=2)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs")
+    for name, options in OPTIONS.items():
+        train(configure(recipes.read(name), options), place / name, progress=False)
+    return {name: load(place / name) for name in OPTIONS}
+
+
+class Served:
+    """A service in a thread, which stops at the end."""
+
+    def __init__(self, trained, limits: Limits = LIMITS) -> None:
+        self.trained, self.limits, self.rows = trained, limits, None
+        self.address, self.server = "", None
+
+    def __enter__(self):
+        ready, made = threading.Event(), []
+
+        class Server(module._Server):
+            def __init__(self, *arguments) -> None:
+                super().__init__(*arguments)
+                made.append(self)
+
+        def listening(address: str) -> None:
+            self.address = urlsplit(address).netloc
+            ready.set()
+
+        original = module._Server
+
+        def serve() -> None:
+            module._Server = Server
+            try:
+                self.rows = module.serve(self.trained, "karate <0>", port=0, limits=self.limits, ready=listening)
+            finally:
+                module._Server = original
+                ready.set()
+
+        self.thread = threading.Thread(target=serve)
+        self.thread.start()
+        assert ready.wait(20)
+        (self.server,) = made
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+    def send(self, method: str = "POST", path: str = "/predict", body=None, **headers):
+        """(status, content, headers) of a request; a body that is no bytes is sent as JSON."""
+        connection = http.client.HTTPConnection(self.address, timeout=20)
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = {"content-type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
+        try:
+            connection.request(method, path, content, given)
+            response = connection.getresponse()
+            text = response.read().decode()
+        finally:
+            connection.close()
+        read = json.loads(text) if response.headers["content-type"] == "application/json" else text
+        return response.status, read, response.headers
+
+
+@pytest.fixture(scope="module")
+def karate(models):
+    with Served(models["karate"]) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def digits(models):
+    with Served(models["digits-vit"]) as served:
+        yield served
+
+
+def test_predictions_are_those_of_predict(karate, digits) -> None:
+    status, content, _ = karate.send(body={"rows": [0, "33", 5]})
+    assert status == 200 and content == {"predictions": karate.trained.predict([0, 33, 5])}
+    status, content, _ = digits.send(body={"rows": ["test:3"]})
+    assert status == 200 and content == {"predictions": digits.trained.predict(["test:3"])}
+
+
+def test_an_image_travels_in_the_request(digits, tmp_path) -> None:
+    np.save(tmp_path / "three.npy", digits.trained.task.read("test:3")[0].numpy())
+    sent = {"file": "three.npy", "content": base64.b64encode((tmp_path / "three.npy").read_bytes()).decode()}
+    status, content, _ = digits.send(body={"rows": [sent, "test:3"]})
+    mine, known = content["predictions"]
+    assert status == 200 and mine["image"] == "three.npy" and mine["probabilities"] == known["probabilities"]
+    broken = {"file": "three.npy", "content": base64.b64encode(b"no array").decode()}
+    status, content, _ = digits.send(body={"rows": ["test:0", broken]})
+    assert status == 422 and content["error"].startswith("row 1: three.npy: not a numpy array")
+    status, content, _ = digits.send(body={"rows": [str(tmp_path / "three.npy")]})
+    assert status == 422 and "files of this machine are not read" in content["error"]
+
+
+def test_parallel_requests_get_their_own_predictions(karate) -> None:
+    expected = {node: karate.trained.predict([node]) for node in range(34)}
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda node: (node, karate.send(body={"rows": [node]})), list(range(34)) * 5))
+    assert all(status == 200 and content["predictions"] == expected[node] for node, (status, content, _) in results)
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "request_"),
+    [
+        (400, "not a JSON object", {"body": b'{"rows": [1'}),
+        (400, "not a JSON object", {"body": b"\xff\xfe"}),
+        (422, "not a JSON object", {"body": [1]}),
+        (422, "row 1: no node '34' in karate", {"body": {"rows": [0, 34, 99]}}),
+        (422, "row 0: this model reads no files", {"body": {"rows": [{"file": "a.png", "content": ""}]}}),
+        (413, "51 rows, of at most 50", {"body": {"rows": [0] * 51}}),
+        (413, "101 characters", {"body": {"rows": ["0" * 101]}}),
+        (413, "longer than 20,000 bytes", {"body": b" " * 20_001}),
+        (415, "content-type: application/json", {"body": {"rows": [0]}, "content_type": "text/plain"}),
+        (415, "say content-type", {"body": b"rows=0", "content_type": "application/x-www-form-urlencoded"}),
+        (421, "the service is called 127.0.0.1", {"body": {"rows": [0]}, "host": "evil.example"}),
+        (404, "Not Found", {"path": "/docs", "method": "GET"}),
+        (405, "Method Not Allowed", {"method": "GET"}),
+    ],
+)  # fmt: skip
+def test_what_is_malformed_or_too_large_is_refused_in_a_line(status: int, why: str, request_, karate) -> None:
+    got, content, headers = karate.send(**request_)
+    assert (got, list(content)) == (status, ["error"]) and why in content["error"]
+    assert "Traceback" not in content["error"] and "content-security-policy" in headers
+    assert karate.send(body={"rows": [0]})[0] == 200
+
+
+def raw(served, content: bytes) -> bytes:
+    """What comes back for bytes that need not be HTTP, until the connection is closed."""
+    host, port = served.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(content)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):  # it does not read on once it has refused
+            while part := connection.recv(4096):
+                received += part
+    return received
+
+
+def test_what_is_no_http_is_refused(karate) -> None:
+    received = raw(karate, b"nonsense\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 400") and received.endswith(b'{"error": "Invalid HTTP request received."}')
+    assert raw(karate, b"GET / HTTP/1.1\r\nx: " + b"y" * 200_000)[:12] in (b"HTTP/1.1 400", b"")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(karate) -> None:
+    head = f"POST /predict HTTP/1.1\r\nhost: {karate.address}\r\ncontent-type: application/json\r\n"
+    received = raw(karate, head.encode() + b"content-length: 100\r\n\r\n{")
+    assert received.startswith(b"HTTP/1.1 408") and b"did not come within 2 s" in received
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(models, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEAD", 0.3)
+    with Served(models["karate"]) as served:
+        assert raw(served, b"POST /predict HTTP/1.1\r\nhos") == b""
+
+
+def test_a_prediction_that_takes_too_long_is_not_waited_for(models, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained, free = models["karate"], threading.Event()
+    original = type(trained).predict
+
+    def slow(self, rows, batch=256):
+        free.wait(20)
+        return original(self, rows, batch)
+
+    monkeypatch.setattr(type(trained), "predict", slow)
+    with Served(trained, Limits(seconds=0.2)) as served:
+        status, content, headers = served.send(body={"rows": [0]})
+        assert (status, headers["retry-after"]) == (503, "1") and "no prediction within 0.2 s" in content["error"]
+        free.set()
+
+
+def test_a_failure_is_the_logs_own(models, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    def failing(self, rows, batch=256):
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(type(models["karate"]), "predict", failing)
+    with Served(models["karate"]) as served:
+        status, content, _ = served.send(body={"rows": [0]})
+    assert (status, content) == (500, {"error": "the service failed: its log says why"})
+    assert "RuntimeError: secret" in capfd.readouterr().err
+
+
+def test_the_page_and_its_document_name_each_other(karate) -> None:
+    status, page, headers = karate.send("GET", "/")
+    policy = headers["content-security-policy"]
+    assert status == 200 and "<title>karate &lt;0&gt;</title>" in page and "default-src 'none'" in policy
+    assert re.findall(r"https?://|//[a-z]|src=|url\(|@import", page) == []
+    assert re.findall(r'href="([^"]*)"', page) == ["data:,", "/openapi.json"]
+    status, document, _ = karate.send("GET", "/openapi.json")
+    assert status == 200 and document["openapi"].startswith("3.1")
+    rows = document["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert rows["rows"]["maxItems"] == LIMITS.rows
+    assert karate.send("GET", "/health")[1]["status"] == "ready"
+
+
+def test_the_rows_are_counted(models) -> None:
+    with Served(models["karate"]) as served:
+        served.send(body={"rows": [0, 1]})
+        served.send(body={"rows": [2]})
+        assert served.send("GET", "/health")[1] == {"status": "ready", "rows": 3}
+    assert served.rows == 3

@@ -1,0 +1,79 @@
+"""`edgewise serve` as a process: its address, its end, what it refuses."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from edgewise.apps.command.main import main
+
+
+@pytest.fixture(scope="module")
+def karate(tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "karate"
+    assert main(["train", "karate", "--train.steps", "2", "--model.width", "8", "--run", str(run)]) == 0
+    return run
+
+
+@pytest.fixture
+def process(karate):
+    command = [sys.executable, "-m", "edgewise", "serve", str(karate), "--port", "0", "--json"]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as made:
+        yield made
+        made.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_once_the_requests_that_have_come_are_answered(number: signal.Signals, process) -> None:
+    line = process.stdout.readline()
+    (port,) = re.findall(r"predictions at http://127\.0\.0\.1:(\d+) \(Ctrl-C stops\)", line)
+    results = []
+
+    def send() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=30)
+        connection.putrequest("POST", "/predict")
+        connection.putheader("content-type", "application/json")
+        connection.putheader("content-length", "13")
+        connection.endheaders()
+        connection.send(b'{"rows"')
+        begun.set()
+        asked.wait(10)
+        connection.send(b": [0]}")
+        response = connection.getresponse()
+        results.append((response.status, json.loads(response.read())))
+        connection.close()
+
+    begun, asked = threading.Event(), threading.Event()
+    client = threading.Thread(target=send)
+    client.start()
+    assert begun.wait(20)
+    while not results and process.poll() is None and not asked.wait(0.3):
+        process.send_signal(number)
+        asked.set()
+    client.join(20)
+    out, errors = process.communicate(timeout=20)
+    assert results[0][0] == 200 and results[0][1]["predictions"][0]["node"] == 0
+    assert process.returncode == 0 and errors == ""
+    assert out.splitlines()[0] == "stopped after 1 rows" and json.loads(out.splitlines()[-1])["rows"] == 1
+
+
+def test_an_address_that_is_taken_is_said(karate, capsys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", str(karate), "--port", port]) == 2
+    assert f"127.0.0.1 port {port} is not to be had (Address already in use" in capsys.readouterr().err
+    assert main(["serve", str(karate), "--host", "999.1.1.1"]) == 2
+    assert "999.1.1.1 port 8000 is not to be had" in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_an_error_in_one_line(capsys, tmp_path) -> None:
+    assert main(["serve", str(tmp_path)]) == 2
+    assert "is not a run folder" in capsys.readouterr().err
