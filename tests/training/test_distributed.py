@@ -110,7 +110,7 @@ def test_without_torchrun_the_world_is_one_process(monkeypatch):
     assert world.first
     assert world.share({"a": [1, 2.5, None]}) == {"a": [1, 2.5, None]}
     model = torch.nn.Linear(1, 1)
-    assert world.wrap(model) is model
+    assert world.wrap(model) == (model, None)
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):

@@ -1,4 +1,4 @@
-"""Many processes, one run: `torchrun` starts them, DistributedDataParallel keeps their weights equal.
+"""Many processes, one run: `torchrun` starts them, and their summed gradients keep their weights equal.
 
 Every rank draws its share of one global batch, so that the loss curve does not depend on how many ranks there are.
 """
@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -33,15 +32,13 @@ from edgewise.graphs.partition.partition import partitioned
 from edgewise.layers import SparseFeatures
 from edgewise.tasks.core.batch import Batch
 from edgewise.training.checkpoint import Tensors, begin_checkpoint, finish_checkpoint, save_checkpoint, write_parts
+from edgewise.training.ranks.gradients import SENT, Gradients, sent
 from edgewise.training.ranks.norms import share_norms
 from edgewise.training.ranks.shards import average_numbers, local, scale_down, shard, total_norm, unsummed
 
 # What gloo and NCCL say where the other end of a connection is gone.
 GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|remote process exited"
 LOST = re.compile(GONE, re.IGNORECASE)
-# The last tensors that were sent. The group's threads let go of each a moment after its call has returned, and a
-# thread that does so while Python ends aborts the process: `leave` waits for them.
-SENT: deque[Tensor] = deque(maxlen=8)
 
 
 @dataclass(frozen=True)
@@ -59,13 +56,15 @@ class World:
         """Whether this is the one process that writes."""
         return self.rank == 0
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """The model as training calls it: where there are several processes, backward averages over them."""
+    def wrap(self, model: nn.Module) -> tuple[nn.Module, Gradients | None]:
+        """The model as training calls it, and what adds up its gradients after backward where backward does not."""
         if self.partition and self.size > 1:
             share_norms(model, _exchange())
         if self.shard:
-            return shard(model, self.device)
-        return model if self.size == 1 else DistributedDataParallel(model)
+            return shard(model, self.device), None
+        if self.size == 1:
+            return model, None
+        return (model, Gradients(model)) if self.device.type == "cpu" else (DistributedDataParallel(model), None)
 
     def own(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
         """This rank's share of an evaluation, some of the batches or its part of each, and whether a batch counts.
@@ -235,12 +234,6 @@ def join(device: str, partition: bool = False, shard: bool = False) -> World:
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
         atexit.register(leave)
     return World(place, rank, size, partition, shard)
-
-
-def sent(value: Tensor) -> Tensor:
-    """The same numbers as a tensor that nothing else refers to but `SENT` and, for a while, the group's threads."""
-    SENT.append(value.detach())
-    return SENT[-1]
 
 
 def leave() -> None:

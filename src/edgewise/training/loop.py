@@ -105,7 +105,7 @@ class Trainer:
         self.model = model.to(world.device)
         if config.machine.recompute:
             recompute(self.model)
-        self.parallel = world.wrap(self.model)
+        self.parallel, self.gradients = world.wrap(self.model)
         self.forward: Callable[..., Any] = torch.compile(self.parallel) if config.machine.compile else self.parallel
         self.parameters = list(self.model.parameters())
         self.learning_rate = descent.learning_rate
@@ -169,17 +169,18 @@ class Trainer:
         settings, rate = self.settings, self.rate()
         seed(mix(settings.seed, self.step, self.world.rank), self.world.device)
         total = torch.zeros((), device=self.world.device)
-        parts = self.share_of_batch()
+        parts, ranks = self.share_of_batch(), 1 if self.gradients else self.world.size
         for number, (weight, part) in enumerate(parts, start=1):
             with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
                 with self.autocast(), self.world.reading(part):
                     mean = mean_loss(self.task, self.forward(*part.inputs), part)
-                # DistributedDataParallel divides by the number of ranks.
-                self.backward(self.scaler.scale(mean * (weight * self.world.size)))
+                # DistributedDataParallel and FSDP2 divide by the number of ranks.
+                self.backward(self.scaler.scale(mean * (weight * ranks)))
             total = total + mean.detach() * weight
+        total = self.gradients.add_up(total) if self.gradients else self.world.sum(total)
         self.scaler.unscale_(self.optimizer)
         norm = self.world.norm(self.parameters)
-        loss, length = float(self.world.sum(total)), float(norm)
+        loss, length = float(total), float(norm)
         if not isfinite(loss) or (not isfinite(length) and self.scaler.get_scale() <= 1):
             raise self.diverged(loss)  # a float16 overflow is none: the scaler skips the step and scales less
         if settings.clip and length > settings.clip:
