@@ -26,7 +26,7 @@ def communities() -> Graph:
 GRAPHS = {
     "causal(16)": (causal(NODES), "context parallelism"),
     "window(16, 2, sides='past')": (window(NODES, 2, sides="past"), "context parallelism"),
-    "complete(16)": (complete(NODES), "all rows of all ranks"),
+    "complete(16)": (complete(NODES), "a ring: one block after the other"),
     "a network": (communities(), "those of neighbours"),
 }
 

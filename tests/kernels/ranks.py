@@ -14,9 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from edgewise import Dot, RelativeBias, attend, layers
+from edgewise import Dot, RelativeBias, aggregate, attend, layers
 from edgewise.graphs import Graph, Partition, causal, complete, strided, window
 from edgewise.graphs.partition.halo import Halo
+from edgewise.kernels import ring
 from edgewise.models import MODELS, Features, Tokens
 from edgewise.training.ranks.norms import share_norms
 from forked import ended, ranks
@@ -33,9 +34,39 @@ class Biased(layers.MultiHeadAttention):
 class OneHead(nn.Module):
     """Attention without weights of its own, on several sequences at once."""
 
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale = scale
+
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        q = torch.stack([x, 2 * x]).unsqueeze(-2)
+        q = (self.scale * torch.stack([x, 2 * x])).unsqueeze(-2)
         return attend(graph, q, q, q.flip(-1)).sum(0).squeeze(-2)
+
+
+class ManyHeads(nn.Module):
+    """Attention whose heads two, three and four ranks can share; two of them have the same keys."""
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        q = x.unsqueeze(-2) * torch.linspace(0.1, 1, 24, dtype=x.dtype)[:, None]
+        k = torch.stack([q[:, ::2].flip(-1), q[:, 1::2]])
+        return attend(graph, torch.stack([q, 2 * q]), k, k * k).sum(0).flatten(-2)
+
+
+class Encoded(nn.Module):
+    """Encodings of the whole graph's structure. The Laplacian's signs are drawn: what remains does not depend on them,
+    if only all ranks have the same ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        kinds = (layers.SignInvariantEncoding, layers.RandomWalkEncoding, layers.CliqueEncoding)
+        self.all = nn.ModuleList(kind(WIDTH, 3) for kind in kinds)
+        self.signed = layers.LaplacianEncoding(WIDTH, 1)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        signed = aggregate(graph, self.signed(graph, 0 * x)).square()
+        for encoding in self.all:
+            x = encoding(graph, x)
+        return x + signed
 
 
 class Normed(nn.Module):
@@ -86,14 +117,18 @@ CASES: dict[str, Case] = {
     "graph transformer": (lambda: model("graph-transformer", Features(WIDTH, 3), width=8, heads=2), graph()),
     "attention": (attention, graph()),
     "causal": (attention, causal(NODES)),
+    "heads": (ManyHeads, causal(NODES)),
     "window": (attention, window(NODES, 3)),
     "past": (lambda: layers.MultiHeadAttention(8, 2, rotary=layers.Rotary(4)), window(NODES, 3, sides="past")),
     "apart": (attention, window(NODES, 2, dilation=3)),
     "strided": (attention, strided(NODES, 4)),
     "complete": (lambda: attention(key_value_heads=1), complete(NODES)),
+    "around": (lambda: OneHead(0.5), complete(NODES)),
+    "biased around": (lambda: Biased(WIDTH, 2), complete(NODES)),
     "biased": (lambda: Biased(WIDTH, 2), window(NODES, 6)),
     "sequences": (OneHead, causal(NODES)),
     "gpt": (lambda: model("transformer", Tokens(11, 5, length=NODES), width=8, depth=2, heads=2), causal(NODES)),
+    "encodings": (Encoded, graph()),
     "batch norm": (Normed, graph()),
     "readout": (lambda: layers.MeanReadout(), Graph.batch([window(17, 2), complete(4), causal(8)])),
     "one readout": (lambda: layers.AttentionReadout(WIDTH), graph()),
@@ -121,6 +156,7 @@ def compared(case: Case, group: dist.ProcessGroup, dtype: torch.dtype) -> dict[s
     (y_all * weight).sum().backward()
     rows = part if len(y_all) == NODES else part.membership()
     mine = slice(rows.bounds[rank], rows.bounds[rank + 1])
+    torch.manual_seed(rank)  # what a rank draws is its own
     for _ in range(2):
         layer.zero_grad()
         x_own.grad, Halo.sent = None, 0
@@ -153,4 +189,5 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    ring.SCORES = 150  # so that a rank's queries are read in several parts
     ended(ranks(4, partial(main, Path(sys.argv[1]))))

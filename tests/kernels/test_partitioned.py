@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from kernels.ranks import CASES, NODES, WIDTH
 ROOT = Path(__file__).parents[1]
 # What a row takes on its way, in numbers: forward and, as its gradient, backward.
 WIDTHS = {"gcn": 5, "gat": 8, "gatv2": 8, "gin": WIDTH, "egnn": 8 + 3, "attention": 2 * WIDTH}
-WIDTHS |= dict.fromkeys(("causal", "window", "apart", "strided", "biased"), 2 * WIDTH)
-WIDTHS |= {"complete": WIDTH, "sequences": 2 * 2 * WIDTH, "past": 16}
+WIDTHS |= dict.fromkeys(("causal", "window", "apart", "strided", "biased", "biased around"), 2 * WIDTH)
+WIDTHS |= {"sequences": 2 * 2 * WIDTH, "past": 16}
+
+AROUND = {"complete": WIDTH, "around": 2 * 2 * WIDTH}  # two numbers of two sequences
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +42,9 @@ def test_outputs_and_gradients_on_some_ranks_are_those_of_one_process(found, nam
         assert found[rank][f"{name} {size} float64"]["furthest"] < 1e-12
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
-@pytest.mark.parametrize("name", WIDTHS)
+@pytest.mark.parametrize(
+    ("name", "size"), [(name, size) for name in WIDTHS for size in (2, 3, 4) if (name, size) != ("causal", 2)]
+)
 def test_each_rank_sends_the_rows_that_others_read_and_no_more(found, name, size):
     graph = CASES[name][1]
     reads = graph.dense_mask()
@@ -55,6 +59,33 @@ def test_each_rank_sends_the_rows_that_others_read_and_no_more(found, name, size
         for rank in range(size):
             crossing = int(rows[:, rank].sum()) + int(rows[rank].sum())  # forward to others, gradients back to others
             assert found[rank][f"{name} {size} {dtype}"]["sent"] == crossing * WIDTHS[name] * itemsize
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", AROUND)
+def test_on_a_complete_graph_each_rank_passes_blocks_of_rows_around_a_ring(found, name, size):
+    bounds = [NODES * rank // size for rank in range(size + 1)]
+    held = [stop - start for start, stop in pairwise(bounds)]
+    for dtype, itemsize in (("float32", 4), ("float64", 8)):
+        for rank in range(size):
+            # all blocks but the next rank's forward and backward, and gradients of all blocks but its own
+            passed = 2 * (NODES - held[(rank + 1) % size]) + NODES - held[rank]
+            assert found[rank][f"{name} {size} {dtype}"]["sent"] == passed * AROUND[name] * itemsize
+
+
+# Numbers of a row's query, keys, values and result, all sequences and heads.
+SHARED = {("causal", 2): 4 * WIDTH} | {("heads", size): 2 * (24 + 12 + 12 + 24) * WIDTH for size in (2, 3, 4)}
+
+
+@pytest.mark.parametrize(("name", "size"), SHARED)
+def test_on_a_causal_graph_ranks_share_the_heads_where_their_number_divides_them(found, name, size):
+    held = [NODES * (rank + 1) // size - NODES * rank // size for rank in range(size)]
+    for dtype, itemsize in (("float32", 4), ("float64", 8)):
+        for rank in range(size):
+            # q, k, v go with this rank's rows, y with those of others; backward the other way round
+            own, others = held[rank] * (size - 1), NODES - held[rank]
+            numbers = (own + others) * SHARED[name, size] // size
+            assert found[rank][f"{name} {size} {dtype}"]["sent"] == numbers * itemsize
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])

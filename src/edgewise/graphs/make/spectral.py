@@ -1,8 +1,8 @@
 """The shape of a graph: Laplacian eigenvectors, return probabilities of random walks, shortest paths."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy
 import torch
@@ -34,6 +34,10 @@ class Spectrum:
     values: Tensor
     vectors: Tensor
     part: Tensor
+
+    def __getitem__(self, rows: slice) -> Self:
+        """The same of some nodes alone."""
+        return replace(self, vectors=self.vectors[rows], part=self.part[rows])
 
     def projections(self) -> Tensor:
         """Σ_l v_l(i)² over the eigenvectors l of one eigenvalue, [N, k]: unlike v it does not depend on their choice.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import NoReturn, Self
+from weakref import ref
 
 import torch
 import torch.distributed as dist
@@ -17,6 +19,8 @@ from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached, derived
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.partition.halo import Group, Halo, bounds_of
+from edgewise.graphs.partition.ring import Ring
+from edgewise.graphs.patterns.line import Causal
 
 
 class Partition(Graph):
@@ -42,6 +46,9 @@ class Partition(Graph):
     members: Tensor  # nodes of each member of the whole batch, [G]
     bounds: tuple[int, ...]
     is_contiguous: bool  # the senders of `local` follow one another in the whole: distances are those of the whole
+    ring: Ring | None  # of a complete or causal graph, all of whose ranks have rows
+    unparted: Graph | None  # the whole causal graph, which ranks may share by heads instead of rows
+    _whole: ref[Graph]
 
     @classmethod
     def of(cls, whole: Graph, group: Group = None, bounds: Sequence[int] = (), senders: Sequence[int] = ()) -> Self:
@@ -65,7 +72,27 @@ class Partition(Graph):
         halo = Halo.of(numbers, holders, group)
         part = cls._of(local.num_receivers, last - first, bounds[rank], whole.device, local=local, halo=halo)
         vars(part).update(bounds=bounds, members=whole.sizes, is_square=whole.is_square, is_contiguous=run)
+        held = [tuple(stop - start for start, stop in pairwise(ends)) for ends in (bounds, holders)]
+        causal = isinstance(whole.rule, Causal)
+        circle = (causal or (whole.rule is not None and whole.is_complete)) and size > 1 and all(map(all, held))
+        unparted = Graph._of(whole.num_receivers, whole.num_senders, 0, whole.device, rule=whole.rule)
+        vars(part).update(ring=Ring(group, held[1]) if circle else None, unparted=unparted if causal else None)
+        vars(part).update(_whole=ref(whole))
         return part
+
+    @property
+    def whole(self) -> Graph:
+        """The graph of which this is a part, while something else refers to it."""
+        whole = self._whole()
+        if whole is None:
+            raise GraphError("the whole graph of this partition is gone: refer to it for as long as a layer reads it")
+        return whole
+
+    def agreed(self, x: Tensor) -> Tensor:
+        """What the first rank has, such as numbers that it has drawn, on all ranks."""
+        x = x.contiguous()
+        dist.broadcast(x, group=self.halo.group, group_src=0)
+        return x
 
     def fetch(self, x: Tensor, axis: int = -2) -> Tensor:
         """Rows of this rank's senders with those of others around them, as `local` reads them."""
@@ -74,8 +101,8 @@ class Partition(Graph):
     def _like(self, local: Graph) -> Self:
         """The same nodes with other edges."""
         part = self._of(self.num_receivers, self.num_senders, self.offset, self.device, local=local, halo=self.halo)
-        same = ("bounds", "members", "is_square", "is_contiguous")
-        vars(part).update({name: vars(self)[name] for name in same})
+        same = ("bounds", "members", "is_square", "is_contiguous", "_whole")
+        vars(part).update({name: vars(self)[name] for name in same}, ring=None, unparted=None)
         return part
 
     @property
@@ -154,9 +181,9 @@ class Partition(Graph):
 
 
 @cached
-def partition(whole: Graph, group: Group = None) -> Partition:
-    """This rank's part of a graph in equally long blocks, made once; every rank of the group calls it."""
-    return Partition.of(whole, group)
+def partition(whole: Graph, group: Group = None, bounds: tuple[int, ...] = ()) -> Partition:
+    """This rank's part of a graph, by default of equally long blocks, made once; every rank of the group calls it."""
+    return Partition.of(whole, group, bounds)
 
 
 _given: ContextVar[tuple[object, ...] | None] = ContextVar("graphs that may be read beside partitions", default=None)

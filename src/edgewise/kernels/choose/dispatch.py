@@ -17,9 +17,10 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real, is_transformed
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
-from edgewise.kernels.call import Call
+from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
 from edgewise.kernels.partitioned import with_senders
+from edgewise.kernels.ring import goes_around, shared
 
 Seen = TypeVar("Seen")
 
@@ -66,6 +67,8 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
+    if backend is None and forced_backend() is None and isinstance(call, Attend) and goes_around(call):
+        return shared(call, run)
     call = with_senders(call)
     compiling = torch.compiler.is_compiling()
     traced = compiling or is_transformed()

@@ -1,24 +1,39 @@
 """Encodings of nodes by the shape of the graph around them: what a transformer on a graph reads for positions."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Partition
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
-from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
+from edgewise.graphs.make.spectral import Spectrum, component_spectra, random_walk_returns
 from edgewise.layers.graph.gcn import mixed_orders
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.uncompiled import uncompiled
 
+Found = TypeVar("Found", Tensor, Spectrum)
+
+
+def of_own_nodes(compute: Callable[[Graph, int], Found]) -> Callable[[Graph, int], Found]:
+    """What is computed of a graph; of a partition the rows of its own nodes, each rank computing that of the whole."""
+
+    def rows_of(graph: Graph, count: int) -> Found:
+        if not isinstance(graph, Partition):
+            return compute(graph, count)
+        return compute(graph.whole, count)[graph.offset : graph.offset + graph.num_receivers]
+
+    return rows_of
+
+
 # Computed once for each batch, by solvers that are not PyTorch's.
-spectra_of = uncompiled(cached(component_spectra))
-returns_of = uncompiled(cached(random_walk_returns))
-counts_of = uncompiled(cached(clique_counts))
+spectra_of = uncompiled(of_own_nodes(cached(component_spectra)))
+returns_of = uncompiled(of_own_nodes(cached(random_walk_returns)))
+counts_of = uncompiled(of_own_nodes(cached(clique_counts)))
 
 
 class DiffusionEncoding(nn.Module):
@@ -84,6 +99,7 @@ class LaplacianEncoding(nn.Module):
         v = spectra.vectors[:, 1:].to(x.dtype)
         if self.training:
             signs = torch.randint(2, (len(spectra.values), self.count), device=v.device).to(v) * 2 - 1
+            signs = graph.agreed(signs) if isinstance(graph, Partition) else signs
             v = v * signs[spectra.part]
         return x + self.linear(v)
 

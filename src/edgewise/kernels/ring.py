@@ -1,0 +1,151 @@
+"""Attention to all other nodes on several ranks, none of which ever holds the keys and values of all.
+
+On a complete graph they go around a ring; on a causal one the ranks share the heads, since the last ones' nodes have
+most of the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from edgewise.graphs import Partition
+from edgewise.graphs.partition.heads import by_heads, by_rows
+from edgewise.graphs.partition.ring import Ring
+from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.operator.layout import flat, unflat, wide
+from edgewise.kernels.scores import Dot
+
+SCORES = 1 << 20  # numbers of the matrix of scores that are in memory at a time; 4 MB in float32
+
+
+def goes_around(call: Attend) -> bool:
+    """Whether a call is attention by plain dot products on a complete or causal graph that several ranks share.
+
+    Biases, dropout and weights that are returned need every sender's row at once, which is fetched then, and so does a
+    causal graph where the ranks' number does not divide that of the heads.
+    """
+    part = call.graph
+    if not isinstance(part, Partition) or part.ring is None or call.q is None or call.k is None:
+        return False
+    score, options = call.score, call.dropout or call.return_weights
+    if not isinstance(score, Dot) or score.biases or score.vectors is not None or options:
+        return False
+    if not call.q.shape[:-3] == call.k.shape[:-3] == call.v.shape[:-3] or len({x.dtype for x in call.tensors()}) > 1:
+        return False
+    return score.cap is None if part.unparted is None else call.v.shape[-2] % len(part.ring.sizes) == 0
+
+
+def shared(call: Attend, attend: Callable[[Call], Tensor | tuple[Tensor, ...]]) -> Tensor:
+    """A call that `goes_around`, between all ranks; `attend` runs one on an ordinary graph."""
+    part = call.graph
+    assert isinstance(part, Partition)
+    return around(call) if part.unparted is None else by_share_of_heads(call, attend)
+
+
+def by_share_of_heads(call: Attend, attend: Callable[[Call], Tensor | tuple[Tensor, ...]]) -> Tensor:
+    """Causal attention in which each rank has all nodes and some of the heads, so that all do the same work.
+
+    Equation    that of `attend`; y of a head reads that head alone
+    Cost        I²/2 · H/P pairs for each of P ranks; memory O(I/P·H·C); on the way the rows of q, k, v and y but a
+                rank's own share, forward and backward
+    Reference   Jacobs et al., "DeepSpeed Ulysses", 2023
+    """
+    part, score = call.graph, call.score
+    assert isinstance(part, Partition) and part.ring and part.unparted and isinstance(score, Dot)
+    q, factor = score.scaled(call.ends()[0])
+    sizes, group = part.ring.sizes, part.ring.group
+    q, k, v = (by_heads(x, sizes, group) for x in (q, call.ends()[1], call.v))
+    y = attend(replace(call, graph=part.unparted, q=q, k=k, v=v, score=replace(score, scale=factor)))
+    assert isinstance(y, Tensor)
+    return by_rows(y, sizes, group)
+
+
+def around(call: Attend) -> Tensor:
+    """Attention of this rank's receivers to the senders of all ranks, a block of these after the other.
+
+    Equation    y_i = Σ_b exp(l_ib - l_i) y_ib,  l_i = log Σ_b exp(l_ib): b a rank's block of senders; y_ib, l_ib
+                what softmax attention to it alone gives, and the logarithm of its sum. Backward, with δ_i = dy_i·y_i:
+                ds_ij = p_ij (dy_i·v_j - δ_i); the gradients of keys and values go around with their block
+    Cost        time of I × J pairs; memory O((I + J)·H·C) of this rank's I and J, and that of SCORES; each rank passes
+                all blocks but one forward, and all blocks and all gradients but one each backward
+    Reference   Liu, Zaharia & Abbeel, "Ring attention with blockwise transformers", 2023; Milakov & Gimelshein, 2018
+    """
+    part = call.graph
+    assert isinstance(part, Partition) and part.ring is not None and isinstance(call.score, Dot)
+    q, k = call.ends()
+    q, scale = call.score.scaled(q)
+    groups, rows = call.v.shape[-2], q.shape[-3]
+    q = flat(q, 3).transpose(1, 2)  # [B, H, I, C]
+    q = q.reshape(len(q), groups, -1, q.shape[-1])  # heads that share keys one after the other: [B, G, R·I, C]
+    y: Tensor = _Around.apply(q, *(flat(x, 3).transpose(1, 2) for x in (k, call.v)), scale, part.ring)  # type: ignore[no-untyped-call]
+    return unflat(y.reshape(len(y), -1, rows, y.shape[-1]).transpose(1, 2), call)
+
+
+class _Around(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, ring: Ring) -> Tensor:
+        own = torch.cat([k, v], -1)
+        y = q.new_zeros(*q.shape[:-1], v.shape[-1], dtype=wide(q.dtype))
+        total = y.new_full(q.shape[:-1], -torch.inf)
+        block, steps = own, len(ring.sizes)
+        for step in range(steps):
+            arrives = ring.passed(block, -2, step + 1) if step + 1 < steps else None
+            for rows in _chunks(q, block):
+                scores = _scores(q[:, :, rows], block, scale)
+                sums = scores.logsumexp(-1)
+                now = torch.logaddexp(total[:, :, rows], sums)
+                values = scores.sub_(now[..., None]).exp_() @ block[..., k.shape[-1] :].to(y.dtype)
+                y[:, :, rows] = y[:, :, rows] * (total[:, :, rows] - now).exp()[..., None] + values
+                total[:, :, rows] = now
+            block = arrives() if arrives is not None else block
+        y = y.to(q.dtype)
+        ctx.save_for_backward(q, own, y, total)
+        ctx.how = scale, ring
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        q, own, y, total = ctx.saved_tensors
+        scale, ring = ctx.how
+        change = (dy.to(total.dtype) * y).sum(-1, keepdim=True)
+        dq = torch.zeros_like(q, dtype=total.dtype)
+        block, steps, keys = own, len(ring.sizes), q.shape[-1]
+        mine, carried = torch.zeros_like(own, dtype=total.dtype), None
+        for step in range(steps):
+            arrives = ring.passed(block, -2, step + 1) if step + 1 < steps else None
+            gradient = torch.zeros_like(block, dtype=total.dtype) if step else mine
+            for rows in _chunks(q, block):
+                q_i, dy_i = (x[:, :, rows].to(total.dtype) for x in (q, dy))
+                p = _scores(q[:, :, rows], block, scale).sub_(total[:, :, rows, None]).exp_()
+                gradient[..., keys:] += p.transpose(-1, -2) @ dy_i
+                ds = (dy_i @ block[..., keys:].to(total.dtype).transpose(-1, -2)).sub_(change[:, :, rows])
+                ds = ds.mul_(p).mul_(scale)
+                dq[:, :, rows] += ds @ block[..., :keys].to(total.dtype)
+                gradient[..., :keys] += ds.transpose(-1, -2) @ q_i
+            if carried is not None:
+                gradient += carried()
+            if step:
+                carried = ring.passed(gradient, -2, step + 1, tag=1)
+            block = arrives() if arrives is not None else block
+        if carried is not None:
+            mine += carried()
+        return dq.to(q.dtype), *mine.to(q.dtype).split([keys, y.shape[-1]], -1), None, None
+
+
+def _scores(q: Tensor, block: Tensor, scale: float) -> Tensor:
+    """scale · qᵢ·kⱼ, in the dtype of sums."""
+    k = block[..., : q.shape[-1]].to(wide(q.dtype))
+    return (q.to(k.dtype) @ k.transpose(-1, -2)).mul_(scale)
+
+
+def _chunks(q: Tensor, block: Tensor) -> list[slice]:
+    """The queries that are read at a time."""
+    length = max(1, SCORES // max(1, q.shape[:2].numel() * block.shape[-2]))
+    return [slice(first, first + length) for first in range(0, q.shape[-2], length)]
