@@ -7,6 +7,13 @@ from collections.abc import Callable
 from edgewise.training.distributed import leave
 
 
+def imported_once() -> None:
+    """Import what FSDP2 and recomputation would import on every rank: a second of processor time each."""
+    import torch._dynamo
+    import torch.distributed.fsdp
+    import torch.distributed.tensor  # noqa: F401
+
+
 def ranks(size: int, action: Callable[[], object]) -> list[int]:
     """Start an action on every rank of a world; the numbers of the processes."""
     with socket.socket() as free:

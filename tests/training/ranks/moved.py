@@ -17,7 +17,7 @@ from edgewise.training import read_config
 from edgewise.training.distributed import join
 from edgewise.training.loop import Trainer
 from edgewise.training.ranks.shards import local
-from forked import ended, ranks
+from forked import ended, imported_once, ranks
 
 
 def held(trainer: Trainer) -> int:
@@ -48,6 +48,7 @@ def main(run: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    imported_once()
     run, *others = sys.argv[1:]
     worlds = zip(others[::2], others[1::2], strict=True)
     ended([child for folder, size in worlds for child in ranks(int(size), partial(main, Path(run), Path(folder)))])
