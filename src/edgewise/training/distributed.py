@@ -35,6 +35,7 @@ from edgewise.training.checkpoint import Tensors, begin_checkpoint, finish_check
 from edgewise.training.ranks.gradients import SENT, Gradients, sent
 from edgewise.training.ranks.norms import share_norms
 from edgewise.training.ranks.shards import average_numbers, local, scale_down, shard, total_norm, unsummed
+from edgewise.training.settings import Sharing
 
 # What gloo and NCCL say where the other end of a connection is gone.
 GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|remote process exited"
@@ -50,6 +51,7 @@ class World:
     size: int = 1
     partition: bool = False  # whether they share each graph, instead of the batches
     shard: bool = False  # whether they share the weights, instead of having all of them
+    metis: bool = False  # whether the nodes that each has of a graph are chosen by METIS
 
     @property
     def first(self) -> bool:
@@ -82,7 +84,10 @@ class World:
 
     def part(self, batch: Batch) -> Batch:
         """This rank's part of a batch whose graph the ranks share; without partitions the batch as it is."""
-        return batch.part(_exchange()) if self.partition else batch
+        if not self.partition:
+            return batch
+        shared, bounds = batch.arranged(self.size) if self.metis else (batch, ())
+        return shared.part(_exchange(), bounds)
 
     def reading(self, batch: Batch) -> AbstractContextManager[None]:
         """Within, a model that reads a part may make no graph of its own of it."""
@@ -215,7 +220,7 @@ def _exchange() -> dist.ProcessGroup:
     return dist.new_group()
 
 
-def join(device: str, partition: bool = False, shard: bool = False) -> World:
+def join(device: str, partition: Sharing = "none", shard: bool = False) -> World:
     """Join the processes that `torchrun` started, until this one ends; without it, a world of one."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     place = device_for(device)
@@ -233,7 +238,7 @@ def join(device: str, partition: bool = False, shard: bool = False) -> World:
         backend = "nccl" if place.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
         atexit.register(leave)
-    return World(place, rank, size, partition, shard)
+    return World(place, rank, size, partition != "none", shard, partition == "metis")
 
 
 def leave() -> None:

@@ -67,6 +67,9 @@ class LogSettings:
         typed(self, "train.log")
 
 
+Sharing = Literal["none", "blocks", "metis"]
+
+
 @dataclass(frozen=True)
 class TrainSettings:
     """How long and on what to train, and what to write down.
@@ -80,7 +83,8 @@ class TrainSettings:
         average: The mean of the weights, if there is one.
         checkpoints: When the run is saved.
         log: What is written down.
-        partition: Whether several ranks share one graph, so that each has only its own nodes, instead of a batch.
+        partition: How several ranks share each graph, of which one has its own nodes alone, not a batch: "none"; by
+            "blocks" of nodes in a row; or by "metis", which leaves few edges between ranks and needs pymetis.
         shard: Whether several ranks share the weights, their gradients and the optimiser's memory (FSDP2).
     """
 
@@ -92,7 +96,7 @@ class TrainSettings:
     average: AverageSettings = field(default_factory=AverageSettings)
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     log: LogSettings = field(default_factory=LogSettings)
-    partition: bool = False
+    partition: Sharing = "none"
     shard: bool = False
 
     def __post_init__(self) -> None:

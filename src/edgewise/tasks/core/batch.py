@@ -12,6 +12,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.derived import cached
 from edgewise.graphs.partition.halo import Group, bounds_of
+from edgewise.graphs.partition.metis import arranged
 from edgewise.graphs.partition.partition import Partition, partition
 from edgewise.layers.plain.linear import SparseFeatures
 
@@ -85,9 +86,23 @@ class Batch:
         pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
         return [type(self)(self.graph, x, target) for x, target in pairs]
 
-    def part(self, group: Group = None) -> Self:
+    def arranged(self, parts: int) -> tuple[Self, tuple[int, ...]]:
+        """The same batch with nodes numbered along communities, and the bounds of as many of these; blocks of rows of a
+        graph that is a rule, or several graphs side by side, stay as they are, without bounds."""
+        whole = self.graph
+        if not isinstance(whole, Graph) or whole.rule is not None or self.rows is None or type(self) is not Batch:
+            return self, ()
+        by = arranged(whole, parts)
+        x, e = self.x, None if self.e is None else self.e[by.edges]
+        x = x[by.order] if not isinstance(x, Tensor) else x.index_select(-2 if x.is_floating_point() else -1, by.order)
+        place = torch.empty_like(by.order)
+        place[by.order] = torch.arange(len(place), device=place.device)
+        return type(self)(by.graph, x, self.target, place[self.rows], e, self.u), by.bounds
+
+    def part(self, group: Group = None, bounds: tuple[int, ...] = ()) -> Self:
         """This rank's part of a batch that several ranks share: its nodes' rows, and those targets that it reads.
 
+        Symbols     bounds = where each rank's nodes begin, and their number; by default the blocks are equally long
         Errors      ConfigError for a batch that is more than one graph with features and targets
         Edge cases  a graph's own target is with the rank that has its first node; a rank may have none
         """
@@ -97,7 +112,7 @@ class Batch:
             raise ConfigError(
                 f"train.partition shares the nodes of a graph among ranks, not this ({what}): leave it out"
             )
-        graph = partition(whole, group)
+        graph = partition(whole, group, bounds)
         first, last = graph.offset, graph.offset + graph.num_receivers
         x = self.x
         if isinstance(x, Tensor):

@@ -1,0 +1,66 @@
+"""Nodes arranged part by part, as METIS says; runs on several ranks: tests/training/test_distributed.py."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from edgewise.errors import GraphError
+from edgewise.graphs import Graph
+from edgewise.graphs.partition.metis import arranged
+from edgewise.tasks import Batch
+
+
+def square() -> Graph:
+    return Graph.from_edge_index([[0, 2, 1, 3, 0, 3, 3], [2, 0, 3, 1, 1, 3, 1]], num_nodes=4)
+
+
+@pytest.fixture
+def metis(monkeypatch):
+    """In place of pymetis: even numbers are a part, odd ones another, and the third is empty."""
+    seen = {}
+
+    def part_graph(parts, xadj, adjncy):
+        seen.update(parts=parts, xadj=xadj, adjncy=adjncy)
+        return 1, [node % 2 for node in range(len(xadj) - 1)]
+
+    monkeypatch.setitem(sys.modules, "pymetis", SimpleNamespace(part_graph=part_graph))
+    return seen
+
+
+def test_nodes_are_numbered_part_by_part_and_edges_follow(metis):
+    graph = square()
+    by = arranged(graph, 3)
+    assert by.order.tolist() == [0, 2, 1, 3]
+    assert by.bounds == (0, 2, 4, 4)
+    assert torch.equal(by.graph.dense_mask(), graph.dense_mask()[by.order][:, by.order])
+    assert torch.equal(by.order[by.graph.senders], graph.senders[by.edges])
+    assert torch.equal(by.order[by.graph.receivers], graph.receivers[by.edges])
+    assert arranged(graph, 3) is by
+
+
+def test_metis_reads_both_directions_and_no_self_loops(metis):
+    arranged(square(), 3)
+    assert metis["parts"] == 3
+    assert metis["xadj"] == [0, 3, 7, 9, 12]
+    assert metis["adjncy"] == [1, 2, 2, 0, 3, 3, 3, 0, 0, 1, 1, 1]
+
+
+def test_a_batch_is_arranged_with_its_features_and_targets(metis):
+    graph = square()
+    x, e = torch.arange(4.0)[:, None], torch.arange(7.0)[:, None]
+    batch = Batch(graph, x, torch.tensor([10, 30]), torch.tensor([1, 3]), e)
+    again, bounds = batch.arranged(2)
+    assert bounds == (0, 2, 4)
+    assert again.x[again.rows].flatten().tolist() == [1, 3]
+    assert torch.equal(again.target, batch.target)
+    pairs = zip(again.x[again.graph.senders], again.x[again.graph.receivers], again.e, strict=True)
+    before = zip(graph.senders, graph.receivers, e, strict=True)
+    assert sorted(tuple(map(float, row)) for row in pairs) == sorted(tuple(map(float, row)) for row in before)
+
+
+def test_without_pymetis_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(GraphError, match=r"needs pymetis, which is not installed: pip install pymetis, or choose"):
+        arranged(square(), 2)
