@@ -85,6 +85,7 @@ from edgewise.layers.graph.encodings import RandomWalkEncoding as RandomWalkEnco
 from edgewise.layers.graph.encodings import SignInvariantEncoding as SignInvariantEncoding
 from edgewise.layers.graph.gat import GAT as GAT
 from edgewise.layers.graph.gat import GATv2 as GATv2
+from edgewise.layers.graph.gated_gcn import EdgeStream as EdgeStream
 from edgewise.layers.graph.gated_gcn import GatedGCN as GatedGCN
 from edgewise.layers.graph.gcn import GCN as GCN
 from edgewise.layers.graph.gcn import FastGCN as FastGCN
@@ -107,6 +108,7 @@ from edgewise.layers.graph.graph_network import WholeUpdate as WholeUpdate
 from edgewise.layers.graph.sage import SAGELSTM as SAGELSTM
 from edgewise.layers.graph.sage import SAGEMean as SAGEMean
 from edgewise.layers.graph.sage import SAGEPool as SAGEPool
+from edgewise.layers.graph.sage import SAGEUnion as SAGEUnion
 from edgewise.layers.graph.sides import at_receivers as at_receivers
 from edgewise.layers.graph.smoothing import JumpingKnowledge as JumpingKnowledge
 from edgewise.layers.graph.smoothing import PairNorm as PairNorm

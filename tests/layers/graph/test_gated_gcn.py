@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from edgewise import Graph, ShapeError, complete
-from edgewise.layers import GatedGCN, SparseFeatures
+from edgewise.layers import EdgeStream, GatedGCN, SparseFeatures
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -73,3 +73,33 @@ def test_receivers_must_be_among_the_senders():
     assert torch.allclose(layer(complete(2, 3), x), layer(whole, x)[:2])
     with pytest.raises(ShapeError):
         layer(complete(3, 2), x[:2])
+
+
+@pytest.mark.parametrize("edges", [0, 3, 4])
+def test_a_stream_of_edges_is_normalised_and_added_to_what_was_there(edges):
+    """(47)-(49) written out, and where the widths differ no residual; both results at once."""
+    graph, x = messy_graph(), leaf(7, 5)
+    e = leaf(graph.num_edges, edges, seed=1) if edges else None
+    weight, bias, C = leaf(16, 5, seed=2), leaf(16, seed=3), leaf(4, max(edges, 1), seed=4)
+    scale, shift = leaf(4, seed=5), leaf(4, seed=6)
+    A, B, D, E = weight.chunk(4)
+    y, made = written_out(graph, x, e, A, B, C, D, E, bias.chunk(4))
+    made = (made - made.mean(0)) / (made.var(0, unbiased=False) + 1e-5).sqrt() * scale + shift
+    made = made.clamp(min=0) + (e if edges == 4 else 0)
+    layer = Both(EdgeStream(5, 4, edges).double())
+    weights = {"stream.convolution.nodes.weight": weight, "stream.convolution.nodes.bias": bias}
+    weights |= {"stream.norm.weight": scale, "stream.norm.bias": shift}
+    weights |= {"stream.convolution.edges.weight": C} if edges else {}
+    leaves = [x, weight, bias, scale, shift, *([e, C] if edges else [])]
+    assert_parity(layer, weights, (graph, x, e), torch.cat([y, made]), leaves)
+
+
+class Both(torch.nn.Module):
+    """What a stream returns, one below the other."""
+
+    def __init__(self, stream):
+        super().__init__()
+        self.stream = stream
+
+    def forward(self, *inputs):
+        return torch.cat(self.stream(*inputs))

@@ -1,9 +1,11 @@
+from functools import partial
+
 import pytest
 import torch
 
-from edgewise import Graph, ShapeError, causal
+from edgewise import ConfigError, Graph, ShapeError, causal
 from edgewise.graphs import sample_neighbors
-from edgewise.layers import SAGELSTM, SAGEMean, SAGEPool, SparseFeatures
+from edgewise.layers import SAGELSTM, SAGEMean, SAGEPool, SAGEUnion, SparseFeatures
 from edgewise.layers.graph.sage import reading_order
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -98,7 +100,7 @@ def test_normalised_rows_have_length_one(kind):
     assert torch.allclose(y.norm(dim=-1), torch.ones(7, dtype=torch.float64), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [SAGEMean, SAGEPool, SAGELSTM])
+@pytest.mark.parametrize("kind", [SAGEMean, SAGEPool, SAGELSTM, SAGEUnion, partial(SAGEUnion, reduce="max")])
 def test_sparse_features_give_what_dense_ones_give(kind):
     scipy_sparse = pytest.importorskip("scipy.sparse")
     dense = torch.rand(7, 4).where(torch.rand(7, 4) < 0.4, 0)
@@ -202,3 +204,33 @@ def test_on_a_sampled_hop_the_mean_comes_before_the_map(pair):
 def _both(layer):
     """[W_own ‖ W_neighbors], side by side as in the equation."""
     return torch.cat(layer.W.weight.chunk(2), 1)
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max"])
+@pytest.mark.parametrize("outputs", [3, 6])
+def test_a_node_among_its_neighbours_is_equation_5_8(reduce, outputs):
+    """Node by node: what is combined from N(i) and i, then W."""
+    graph, x = messy_graph(), leaf(7, 5)
+    weight, bias = leaf(outputs, 5, seed=1), leaf(outputs, seed=2)
+    rows = []
+    for i in range(7):
+        senders = graph.senders[graph.offsets[i] : graph.offsets[i + 1]].tolist()
+        x_N = x[senders + [i] * (i not in senders)]
+        rows.append(weight @ (x_N.mean(0) if reduce == "mean" else x_N.amax(0)) + bias)
+    layer = SAGEUnion(5, outputs, reduce).double()
+    weights = {"linear.weight": weight, "bias": bias}
+    assert_parity(layer, weights, (graph, x), torch.stack(rows), [x, weight, bias])
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max"])
+def test_a_node_is_among_the_neighbours_that_were_sampled(reduce):
+    graph = messy_graph()
+    seeds = [5, 3, 6]
+    sample = sample_neighbors(graph, seeds, [-1])
+    layer, x = SAGEUnion(5, 3, reduce).double(), leaf(7, 5)
+    assert torch.allclose(layer(sample.graphs[0], x[sample.nodes]), layer(graph, x)[seeds], atol=1e-12)
+
+
+def test_another_reduction_is_refused():
+    with pytest.raises(ConfigError, match="median"):
+        SAGEUnion(1, 1, "median")

@@ -5,7 +5,7 @@ from torch.nn import functional
 from edgewise import ConfigError, Graph, causal, complete, record
 from edgewise.configuration import Choice, OneOf
 from edgewise.graphs import importance, sample_layers, sample_neighbors
-from edgewise.layers import GAT, GCN, NORMS, READOUTS, SparseFeatures, renormalised
+from edgewise.layers import GAT, GCN, NORMS, READOUTS, EdgeStream, SparseFeatures, renormalised
 from edgewise.models import GNN, GRAPH_LAYERS, Features, GNNSettings, Tokens
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
@@ -257,3 +257,42 @@ def test_an_mlp_behind_the_mean_of_a_gcn_is_equation_5_6():
     leaves = [x, *model.parameters()]
     ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
     assert all(torch.allclose(a, b, atol=1e-9) and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("edges", [0, 2])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_stream_of_edges_runs_through_the_layers(edges, whole):
+    """Layer by layer, what one made of the edges is what the next one reads."""
+    settings = GNNSettings(
+        Choice("gated-gcn", {"stream": True}),
+        width=4,
+        depth=3,
+        norm="batch",
+        dropout=0.0,
+        readout="sum" if whole else "none",
+    )
+    model, x = GNN(settings, Features(6, 3, edges=edges, whole_graph=whole)).eval(), torch.randn(5, 6)
+    e = torch.randn(GRAPH.num_edges, edges) if edges else None
+    y, read, count = x, e, 0
+    for layer, norm in zip(model.hidden, model.norms, strict=True):
+        if isinstance(layer, EdgeStream):
+            y, read = layer(GRAPH, y, read)
+            count += 1
+        else:
+            y = layer(GRAPH, y, read)
+        y = torch.relu(norm(y))
+    assert count == 2
+    expected = model.output(GRAPH, y) if whole else model.output(GRAPH, y, read)
+    given = (GRAPH, x) if e is None else (GRAPH, x, e)
+    assert torch.equal(model(*given), expected)
+    model.train()(*given).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_stream_of_edges_needs_the_same_edges_in_all_layers():
+    streaming = Choice("gated-gcn", {"stream": True})
+    with pytest.raises(ConfigError, match="edge_dropout"):
+        GNN(GNNSettings(streaming, edge_dropout=0.1), NODES)
+    sample = sample_neighbors(GRAPH, [0, 1], [2, 2])
+    with pytest.raises(ConfigError, match="stream"):
+        GNN(GNNSettings(streaming), NODES)(sample, torch.randn(len(sample.nodes), 6))

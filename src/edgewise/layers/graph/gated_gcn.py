@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
+from edgewise.layers.attention.transformer import BatchNorm
 from edgewise.layers.graph.sides import Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
@@ -28,7 +29,8 @@ class GatedGCN(nn.Module):
     Edge cases  an isolated node: A x_i; without edge features e_ij' = D x_i + E x_j; σ and η are in (0, 1)
     Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O(N C + E) on `native`, of `update`
                 O((N + E) C)
-    Differs     in a network the paper adds x_i + ReLU(BN(x_i')) and e_ij + ReLU(BN(e_ij')): these are the model's
+    Differs     in a network the paper adds x_i + ReLU(BN(x_i')) and e_ij + ReLU(BN(e_ij')): the former are the model's,
+                the latter `EdgeStream`'s
     Reference   Bresson & Laurent, "Residual gated graph ConvNets", 2017, (11); with normalised gates and edge features:
                 Dwivedi et al., "Benchmarking graph neural networks", 2020, (47)-(49)
 
@@ -71,3 +73,33 @@ class GatedGCN(nn.Module):
     @staticmethod
     def example() -> Example:
         return small_example(GatedGCN(3, 4))
+
+
+class EdgeStream(nn.Module):
+    """Gated graph convolution that returns new features of the edges, for the next layer to read.
+
+    Equation    x_i', ê_ij = GatedGCN(x, e);  e_ij' = e_ij + ReLU(BN(ê_ij)), without e_ij where its width is another
+    Symbols     convolution = GatedGCN, whose e_ij' is ê_ij here; norm = BN, over all edges
+    Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, outputs], [*, E, outputs]
+    Errors      those of GatedGCN
+    Edge cases  without edge features (edges=0) the stream begins here: e_ij' = ReLU(BN(D x_i + E x_j))
+    Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O((N + E) C)
+    Differs     x_i' is as GatedGCN has it: norm, activation and residual of the nodes are the model's
+    Reference   Dwivedi et al., "Benchmarking graph neural networks", 2020, (47)-(49)
+
+    Example
+        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+        >>> x, e = EdgeStream(3, 4, edges=2)(pair, torch.ones(2, 3), torch.ones(2, 2))
+        >>> x.shape, e.shape
+        (torch.Size([2, 4]), torch.Size([2, 4]))
+    """
+
+    def __init__(self, inputs: int, outputs: int, edges: int = 0) -> None:
+        super().__init__()
+        self.convolution = GatedGCN(inputs, outputs, edges)
+        self.norm = BatchNorm(outputs)
+
+    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        y, made = self.convolution.update(graph, x, e)
+        made = self.norm(made).relu()
+        return y, made if e is None or e.shape[-1] != made.shape[-1] else e + made

@@ -1,6 +1,6 @@
-"""GraphSAGE: a node's own features beside those of its neighbours, which are combined in three ways."""
+"""GraphSAGE: a node's own features beside those of its neighbours, or among them, which are combined in three ways."""
 
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
-from edgewise.layers.graph.sides import Sides, at_receivers, both_sides, check_pair
+from edgewise.layers.graph.sides import Sides, at_receivers, both_sides, check_pair, with_loops
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 
@@ -31,8 +31,7 @@ class SAGEMean(nn.Module):
                 O(I inputs outputs + E inputs) where that is less, as on a sampled hop: few receivers, many senders
     Differs     Alg. 4 divides by ‖x_i'‖₂ after ReLU (line 6), so that what the next layer reads has length 1: that is
                 `norm: unit` of the model `gnn`. `normalize` comes before any activation, as in PyTorch Geometric, and
-                after ReLU rows are shorter than 1. (5.8) has x_i among the neighbours instead of beside them: that is
-                a graph with self-loops and W_own = 0
+                after ReLU rows are shorter than 1. (5.8), with x_i among the neighbours, is `SAGEUnion`
     Reference   Hamilton, Ying & Leskovec, 2017; Baggag & Saad, §5.3
 
     Example
@@ -74,6 +73,52 @@ class SAGEMean(nn.Module):
     @staticmethod
     def example() -> Example:
         return small_example(SAGEMean(3, 4, normalize=True))
+
+
+class SAGEUnion(nn.Module):
+    """GraphSAGE with a node among its neighbours: one linear map of what is combined from all of them.
+
+    Equation    x_i' = W ⊕_{j ∈ N(i) ∪ {i}} x_j + b         (5.8), before its ReLU; ⊕ is the mean, (5.9), or the maximum
+    Symbols     linear.weight = W; bias = b; reduce = ⊕, "mean" or "max", channel by channel
+    Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, which become dense for the maximum, or a
+                pair (x_receivers, x_senders [*, J, inputs]), of which the receivers' is not read
+    Errors      ConfigError for another reduction; ShapeError where receivers of a single x are not among its senders
+    Edge cases  an isolated node is its own only neighbour: W x_i + b; existing self-loops are not doubled. A pair has
+                no self-loops, and a receiver without senders gets b
+    Cost        time O(N inputs outputs + E min(inputs, outputs)) for the mean, O(N inputs outputs + E inputs) for the
+                maximum
+    Differs     σ of (5.8) is left to the model; b is absent from it. The LSTM, which (5.9) names too, is `SAGELSTM`'s
+    Reference   Hamilton, Ying & Leskovec, 2017, (2), where it is the convolutional form; Baggag & Saad, §5.3
+
+    Example
+        >>> pair = Graph.from_edge_index([[0], [1]], num_nodes=2)
+        >>> layer = SAGEUnion(1, 1)
+        >>> layer.linear.weight.data.fill_(1.0)
+        tensor([[1.]])
+        >>> layer(pair, torch.tensor([[2.0], [4.0]])).tolist()  # 2, (2 + 4)/2
+        [[2.0], [3.0]]
+    """
+
+    def __init__(self, inputs: int, outputs: int, reduce: Literal["mean", "max"] = "mean") -> None:
+        super().__init__()
+        if reduce not in ("mean", "max"):
+            raise ConfigError(f"reduce={reduce!r} is unknown: choose mean or max")
+        self.linear = Linear(inputs, outputs, bias=False)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.reduce = reduce
+        self.narrows = outputs <= inputs
+
+    def forward(self, graph: Graph, x: Sides) -> Tensor:
+        graph, _ = with_loops(graph, x, None)
+        x = x[1] if isinstance(x, tuple) else x
+        if self.reduce == "mean" and (self.narrows or isinstance(x, SparseFeatures)):
+            return aggregate(graph, self.linear(x), reduce="mean") + self.bias
+        x = x.to_dense() if isinstance(x, SparseFeatures) else x
+        return self.linear(aggregate(graph, x, reduce=self.reduce)) + self.bias
+
+    @staticmethod
+    def example() -> Example:
+        return small_example(SAGEUnion(3, 4, "max"))
 
 
 class SAGE(nn.Module):

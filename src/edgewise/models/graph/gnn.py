@@ -26,7 +26,8 @@ class GNNSettings:
     """What a graph network can be.
 
     Args:
-        layer: The graph layer; "gat", "gatv2", "gine" and "gated-gcn" read the features of edges.
+        layer: The graph layer; "gat", "gatv2", "gine" and "gated-gcn" read the features of edges, the last may update
+            them.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side;
@@ -52,7 +53,8 @@ class GNNSettings:
 
 
 class Site(NamedTuple):
-    """What a layer is built from, whichever its kind: widths, and whether it is the output layer of a task on nodes."""
+    """What a layer is built from, whichever its kind: widths, whether it is the output layer of a task on nodes, and
+    whether another layer could read what it makes of the edges."""
 
     inputs: int
     outputs: int
@@ -60,6 +62,7 @@ class Site(NamedTuple):
     activation: str
     edges: int = 0
     last: bool = False
+    hands_on: bool = False
 
     def mlp(self, inputs: int) -> layers.MLP:
         """The network of a layer that has one."""
@@ -82,6 +85,25 @@ def _attention(layer: type[layers.GAT] | type[layers.GATv2]) -> Callable[..., nn
         return layer(at.inputs, at.outputs // heads, heads, dropout=attention_dropout, edges=at.edges)
 
     return build
+
+
+def _gated_gcn(at: Site, /, *, stream: bool = False) -> nn.Module:
+    """Gated convolution.
+
+    Args:
+        stream: Whether each layer hands new features of the edges on to the next one.
+    """
+    make = layers.EdgeStream if stream and at.hands_on else layers.GatedGCN
+    return make(at.inputs, at.outputs, at.edges)
+
+
+def _sage_union(at: Site, /, *, reduce: Annotated[str, OneOf(("mean", "max"))] = "mean") -> nn.Module:
+    """GraphSAGE with a node among its neighbours, (5.8).
+
+    Args:
+        reduce: What is made of them, "mean" or "max".
+    """
+    return layers.SAGEUnion(at.inputs, at.outputs, cast(Any, reduce))
 
 
 def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
@@ -107,11 +129,12 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
     "sage-mean": lambda at, /: layers.SAGEMean(at.inputs, at.outputs),
     "sage-pool": lambda at, /: layers.SAGEPool(at.inputs, at.outputs, at.hidden),
     "sage-lstm": lambda at, /: layers.SAGELSTM(at.inputs, at.outputs, at.hidden),
+    "sage-union": _sage_union,
     "gat": _attention(layers.GAT),
     "gatv2": _attention(layers.GATv2),
     "gin": lambda at, /: layers.GIN(at.mlp(at.inputs)),
     "gine": lambda at, /: layers.GINE(at.mlp(at.inputs), at.edges),
-    "gated-gcn": lambda at, /: layers.GatedGCN(at.inputs, at.outputs, at.edges),
+    "gated-gcn": _gated_gcn,
     "monet": _monet,
     "edge-conv": lambda at, /: layers.EdgeConv(at.mlp(2 * at.inputs)),
     "dynamic-edge-conv": _dynamic_edge_conv,
@@ -173,7 +196,8 @@ class GNN(nn.Module):
                 on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = MLP(readout(X^(L+1)))    (5.6)
                 on a Sample, layer_l reads its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
                 on a Neighborhood, outputs are exact: layer_l for all nodes that layer_l+1 reads, in chunks
-                with edge features, layer_l(graph, X, e): every layer reads the same e
+                with edge features, layer_l(graph, X, e): every layer reads the same e, or with the stream of
+                "gated-gcn" X^(l+1), e^(l+1) = layer_l(graph, X^(l), e^(l))
                 jumping: the output reads [X^(2) ‖ ... ‖ X^(L)], or their largest;  norm "unit": X / ‖X‖₂, row by row,
                 after σ (Alg. 4, line 6);  virtual_node: X + MLP(Σ X) after each hidden layer
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput with the MLP;
@@ -205,7 +229,11 @@ class GNN(nn.Module):
         widths = [inputs, *(width * (layer if grows else 1) for layer in range(1, settings.depth + 1))]
         on_nodes = not signature.whole_graph
         hidden = settings.depth - on_nodes
-        self.hidden = nn.ModuleList(_layer(settings, edges, inputs, width, False) for inputs in widths[:hidden])
+        streams = _streams(settings)
+        self.hidden = nn.ModuleList(
+            _layer(settings, width if streams and index else edges, inputs, width, hands_on=index < settings.depth - 1)
+            for index, inputs in enumerate(widths[:hidden])
+        )
         self.norms = nn.ModuleList(chosen("norm", settings.norm, GRAPH_NORMS)(width) for _ in range(hidden))
         self.virtual = nn.ModuleList(
             layers.VirtualNode(layers.MLP([wide, width, wide], settings.activation))
@@ -213,7 +241,8 @@ class GNN(nn.Module):
         )
         read = width * hidden if settings.connection == "jumping" and hidden else widths[hidden]
         if on_nodes:
-            self.output = _layer(settings, edges, read, signature.outputs, True)
+            of_edges = width if streams and hidden else edges
+            self.output = _layer(settings, of_edges, read, signature.outputs, last=True)
         else:
             output = chosen("readout", settings.readout, GRAPH_OUTPUTS)
             self.output = output(read, signature.outputs, settings.activation)
@@ -226,28 +255,30 @@ class GNN(nn.Module):
             return self._by_layer(graph, cast(Tensor, x))
         x = x if self.embed is None else self.embed(x)
         states: list[Tensor] = []
+        streamed: tuple[Tensor, ...] = ()
         for index, (hop, of_edges) in enumerate(self._hops(graph, e)):
             if self.jump is not None and index == len(self.hidden):  # of a sample, those nodes that the output reads
                 x = self.jump([state.narrow(-2, 0, states[-1].shape[-2]) for state in states])
-            x = self._layer(index, hop, x, of_edges)
+            x, streamed = self._layer(index, hop, x, streamed or of_edges)
             states += [x] if self.jump is not None else []
         return cast(Tensor, x)
 
     def _layer(
         self, index: int, hop: Graph, x: Tensor | layers.SparseFeatures, of_edges: tuple[Tensor, ...] = ()
-    ) -> Tensor:
-        """What comes of one layer; behind the hidden ones lies the output."""
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """What comes of one layer, of nodes and of a stream of edges; behind the hidden ones lies the output."""
         read = layers.dropout(x, self.settings.dropout, self.training)
         if index == len(self.hidden):
-            return self.output(hop, read, *of_edges)
+            return self.output(hop, read, *of_edges), ()
         layer, norm, connection = self.hidden[index], self.norms[index], self.settings.connection
         y = layer(hop if of_edges else self._thinned(hop), read, *of_edges)
+        y, *streamed = y if isinstance(y, tuple) else (y,)
         y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
         if self.settings.norm == "unit":
             y = functional.normalize(y, dim=-1)
         if index > 0 and connection in ("residual", "concatenate"):
             y = CONNECTIONS[connection](layers.at_receivers(hop, cast(Tensor, x)), y)
-        return self.virtual[index](hop, y) if len(self.virtual) else y
+        return self.virtual[index](hop, y) if len(self.virtual) else y, tuple(streamed)
 
     def _by_layer(self, among: Neighborhood, x: Tensor) -> Tensor:
         """Exact outputs of some nodes: each layer for all nodes that the next one reads, before the next one."""
@@ -256,6 +287,8 @@ class GNN(nn.Module):
             raise ConfigError(
                 "a readout, a virtual node and the norm 'pair' read all nodes of a graph at once: it is too large"
             )
+        if _streams(self.settings):
+            raise ConfigError("this graph is too large for features that layers hand on with its edges: stream=false")
         if self.jump is not None:
             raise ConfigError("the connection 'jumping' reads all layers' results at once, and this graph is too large")
         needed = among.needed(len(self.hidden) + 1)
@@ -264,7 +297,7 @@ class GNN(nn.Module):
             for first, hop in among.hops(rows):
                 read = x[hop.nodes if index == 0 else torch.searchsorted(needed[index - 1], hop.nodes)]
                 read = self.embed(read.to(among.device)) if self.embed and index == 0 else read.to(among.device)
-                y = self._layer(index, hop.graphs[0].to(among.device), read)
+                y, _ = self._layer(index, hop.graphs[0].to(among.device), read)
                 made = scratch((len(rows), y.shape[-1]), y.dtype) if made is None else made
                 made[first : first + len(y)] = y
             x = cast(Tensor, made)
@@ -283,6 +316,10 @@ class GNN(nn.Module):
             return [(graph, known)] * (depth - 1) + [(graph, () if self.signature.whole_graph else known)]
         if len(self.virtual):
             raise ConfigError("a virtual node reads all nodes of a graph, and a sample has some of them")
+        if _streams(self.settings):
+            raise ConfigError(
+                "layers hand features of edges on, and sampled hops have no edges in common: stream=false"
+            )
         if self.signature.whole_graph or len(graph.graphs) != depth:
             raise ConfigError(f"sampled graphs need an output per node and one hop for each of {depth} layers")
         if isinstance(graph, Sample):
@@ -295,9 +332,14 @@ class GNN(nn.Module):
         return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
 
 
-def _layer(settings: GNNSettings, edges: int, inputs: int, outputs: int, last: bool) -> nn.Module:
-    site = Site(inputs, outputs, settings.width, settings.activation, edges, last)
+def _layer(settings: GNNSettings, edges: int, inputs: int, outputs: int, **place: bool) -> nn.Module:
+    site = Site(inputs, outputs, settings.width, settings.activation, edges, **place)
     return chosen("layer", settings.layer, GRAPH_LAYERS)(site)
+
+
+def _streams(settings: GNNSettings) -> bool:
+    """Whether each layer reads what the one before it made of the edges."""
+    return bool(Choice.of(settings.layer).options.get("stream"))
 
 
 def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
@@ -311,5 +353,7 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
         raise ConfigError(f"the layer {layer!r} reads no edge features, and this task has some: {readers} do")
     if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")
+    if _streams(settings) and settings.edge_dropout:
+        raise ConfigError("edge_dropout cannot leave out edges that layers hand features on")
     chosen("connection", settings.connection, CONNECTIONS)
     check_readout(Choice.of(settings.readout).name, signature)
