@@ -1,8 +1,8 @@
 """Nodes arranged part by part, as METIS says; runs on several ranks: tests/training/test_distributed.py."""
 
 import sys
-from types import SimpleNamespace
 
+import pymetis
 import pytest
 import torch
 
@@ -21,11 +21,11 @@ def metis(monkeypatch):
     """In place of pymetis: even numbers are a part, odd ones another, and the third is empty."""
     seen = {}
 
-    def part_graph(parts, xadj, adjncy):
-        seen.update(parts=parts, xadj=xadj, adjncy=adjncy)
-        return 1, [node % 2 for node in range(len(xadj) - 1)]
+    def part_graph(parts, adjacency):
+        seen.update(parts=parts, starts=adjacency.adj_starts.tolist(), adjacent=adjacency.adjacent.tolist())
+        return 1, [node % 2 for node in range(len(adjacency.adj_starts) - 1)]
 
-    monkeypatch.setitem(sys.modules, "pymetis", SimpleNamespace(part_graph=part_graph))
+    monkeypatch.setattr(pymetis, "part_graph", part_graph)
     return seen
 
 
@@ -43,8 +43,8 @@ def test_nodes_are_numbered_part_by_part_and_edges_follow(metis):
 def test_metis_reads_both_directions_and_no_self_loops(metis):
     arranged(square(), 3)
     assert metis["parts"] == 3
-    assert metis["xadj"] == [0, 3, 7, 9, 12]
-    assert metis["adjncy"] == [1, 2, 2, 0, 3, 3, 3, 0, 0, 1, 1, 1]
+    assert metis["starts"] == [0, 3, 7, 9, 12]
+    assert metis["adjacent"] == [1, 2, 2, 0, 3, 3, 3, 0, 0, 1, 1, 1]
 
 
 def test_a_batch_is_arranged_with_its_features_and_targets(metis):
@@ -60,7 +60,23 @@ def test_a_batch_is_arranged_with_its_features_and_targets(metis):
     assert sorted(tuple(map(float, row)) for row in pairs) == sorted(tuple(map(float, row)) for row in before)
 
 
+@pytest.mark.parametrize("parts", [2, 3, 4])
+def test_metis_finds_communities_that_blocks_cut(parts):
+    size, generator = 30, torch.Generator().manual_seed(0)
+    community = torch.randperm(size * parts, generator=generator) % parts
+    ends = torch.randint(size * parts, (2, 4000), generator=generator)
+    ends = ends[:, community[ends[0]] == community[ends[1]]]
+    bridges = torch.randint(size * parts, (2, parts), generator=generator)
+    graph = Graph.from_edge_index(torch.cat([ends, bridges], 1).unique(dim=1), num_nodes=size * parts)
+    by = arranged(graph, parts)
+    assert by.bounds == tuple(size * part for part in range(parts + 1))
+    rank = torch.arange(size * parts) // size
+    crossing = rank[by.graph.senders] != rank[by.graph.receivers]
+    assert crossing.sum() <= parts
+    assert (rank[graph.senders] != rank[graph.receivers]).sum() > graph.num_edges / 3
+
+
 def test_without_pymetis_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
-    with pytest.raises(GraphError, match=r"needs pymetis, which is not installed: pip install pymetis, or choose"):
+    with pytest.raises(GraphError, match=r"needs pymetis, .* pip install 'edgewise\[metis\]', or"):
         arranged(square(), 2)

@@ -40,13 +40,13 @@ def arranged(graph: Graph, parts: int) -> Arranged:
     try:
         import pymetis
     except ImportError as error:
-        advice = "pip install pymetis, or choose train.partition blocks, for nodes that are numbered along communities"
+        advice = "pip install 'edgewise[metis]', or choose train.partition blocks, for nodes numbered along communities"
         raise GraphError(f"train.partition metis needs pymetis, which is not installed: {advice}") from error
     receivers, senders = graph.receivers.cpu(), graph.senders.cpu()
     i, j = torch.cat([receivers, senders]), torch.cat([senders, receivers])
     shape = graph.num_receivers, graph.num_receivers
     offsets, neighbors, _ = lowering.sorted_edges(i[i != j], j[i != j], shape)
-    _, membership = pymetis.part_graph(parts, xadj=offsets.tolist(), adjncy=neighbors.tolist())
+    _, membership = pymetis.part_graph(parts, pymetis.CSRAdjacency(offsets.numpy(), neighbors.numpy()))
     part = torch.tensor(membership, dtype=torch.int64)
     order = part.argsort(stable=True)
     place = torch.empty_like(order)
