@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from edgewise.graphs import Partition
 from edgewise.graphs.partition.heads import by_heads, by_rows
@@ -21,7 +22,7 @@ from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.layout import flat, unflat, wide
 from edgewise.kernels.scores import Dot
 
-SCORES = 1 << 20  # numbers of the matrix of scores that are in memory at a time; 4 MB in float32
+SCORES = 1 << 20  # numbers of the matrix of scores that are in memory at a time without a fused kernel; 4 MB in float32
 
 
 def goes_around(call: Attend) -> bool:
@@ -72,7 +73,7 @@ def around(call: Attend) -> Tensor:
     Equation    y_i = Σ_b exp(l_ib - l_i) y_ib,  l_i = log Σ_b exp(l_ib): b a rank's block of senders; y_ib, l_ib
                 what softmax attention to it alone gives, and the logarithm of its sum. Backward, with δ_i = dy_i·y_i:
                 ds_ij = p_ij (dy_i·v_j - δ_i); the gradients of keys and values go around with their block
-    Cost        time of I × J pairs; memory O((I + J)·H·C) of this rank's I and J, and that of SCORES; each rank passes
+    Cost        time of I × J pairs; memory O((I + J)·H·C) of this rank's I and J; each rank passes
                 all blocks but one forward, and all blocks and all gradients but one each backward
     Reference   Liu, Zaharia & Abbeel, "Ring attention with blockwise transformers", 2023; Milakov & Gimelshein, 2018
     """
@@ -90,22 +91,20 @@ def around(call: Attend) -> Tensor:
 class _Around(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, ring: Ring) -> Tensor:
-        own = torch.cat([k, v], -1)
+        own, keys = torch.cat([k, v], -1), k.shape[-1]
         y = q.new_zeros(*q.shape[:-1], v.shape[-1], dtype=wide(q.dtype))
-        total = y.new_full(q.shape[:-1], -torch.inf)
+        total = y.new_full(q.shape[:-1], -torch.inf, dtype=torch.float64)  # what rounds here, all weights share
         block, steps = own, len(ring.sizes)
         for step in range(steps):
             arrives = ring.passed(block, -2, step + 1) if step + 1 < steps else None
-            for rows in _chunks(q, block):
-                scores = _scores(q[:, :, rows], block, scale)
-                sums = scores.logsumexp(-1)
-                now = torch.logaddexp(total[:, :, rows], sums)
-                values = scores.sub_(now[..., None]).exp_() @ block[..., k.shape[-1] :].to(y.dtype)
-                y[:, :, rows] = y[:, :, rows] * (total[:, :, rows] - now).exp()[..., None] + values
-                total[:, :, rows] = now
+            values, sums = attention(q, block[..., :keys], block[..., keys:], scale)
+            now = torch.logaddexp(total, sums)
+            before, share = ((x - now).exp_()[..., None].to(y.dtype) for x in (total, sums))
+            y = y.mul_(before).addcmul_(values.to(y.dtype), share)
+            total = now
             block = arrives() if arrives is not None else block
         y = y.to(q.dtype)
-        ctx.save_for_backward(q, own, y, total)
+        ctx.save_for_backward(q, own, y, total.to(wide(q.dtype)))
         ctx.how = scale, ring
         return y
 
@@ -114,38 +113,84 @@ class _Around(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         q, own, y, total = ctx.saved_tensors
         scale, ring = ctx.how
-        change = (dy.to(total.dtype) * y).sum(-1, keepdim=True)
         dq = torch.zeros_like(q, dtype=total.dtype)
         block, steps, keys = own, len(ring.sizes), q.shape[-1]
-        mine, carried = torch.zeros_like(own, dtype=total.dtype), None
+        mine, carried = own, None
         for step in range(steps):
             arrives = ring.passed(block, -2, step + 1) if step + 1 < steps else None
-            gradient = torch.zeros_like(block, dtype=total.dtype) if step else mine
-            for rows in _chunks(q, block):
-                q_i, dy_i = (x[:, :, rows].to(total.dtype) for x in (q, dy))
-                p = _scores(q[:, :, rows], block, scale).sub_(total[:, :, rows, None]).exp_()
-                gradient[..., keys:] += p.transpose(-1, -2) @ dy_i
-                ds = (dy_i @ block[..., keys:].to(total.dtype).transpose(-1, -2)).sub_(change[:, :, rows])
-                ds = ds.mul_(p).mul_(scale)
-                dq[:, :, rows] += ds @ block[..., :keys].to(total.dtype)
-                gradient[..., :keys] += ds.transpose(-1, -2) @ q_i
+            by_q, *by_block = gradients(dy, q, block[..., :keys], block[..., keys:], y, total, scale)
+            dq += by_q
+            gradient = torch.cat(by_block, -1).to(total.dtype)
             if carried is not None:
                 gradient += carried()
             if step:
                 carried = ring.passed(gradient, -2, step + 1, tag=1)
+            else:
+                mine = gradient
             block = arrives() if arrives is not None else block
         if carried is not None:
             mine += carried()
         return dq.to(q.dtype), *mine.to(q.dtype).split([keys, y.shape[-1]], -1), None, None
 
 
-def _scores(q: Tensor, block: Tensor, scale: float) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Softmax attention to one block, and the logarithm of its sum.
+
+    Cost        where there is a fused kernel, memory of the result; else that of SCORES beside it
+    """
+    if fused(q):
+        q, k, padded = _as_wide(q, k, v)
+        y, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, padded, scale=scale)
+        return y[..., : v.shape[-1]], sums
+    y = q.new_empty(*q.shape[:-1], v.shape[-1], dtype=wide(q.dtype))
+    sums = y.new_empty(q.shape[:-1])
+    for rows in _chunks(q, k):
+        scores = _scores(q[:, :, rows], k, scale)
+        sums[:, :, rows] = scores.logsumexp(-1)
+        y[:, :, rows] = scores.sub_(sums[:, :, rows, None]).exp_() @ v.to(y.dtype)
+    return y, sums
+
+
+def gradients(
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, total: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of queries, keys and values that come of one block; y and total are those of all blocks."""
+    if fused(q):
+        keys, values = q.shape[-1], v.shape[-1]
+        (q, k, v), (y, dy) = _as_wide(q, k, v), _as_wide(y, dy, q)[:2]
+        backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        by_q, by_k, by_v = backward(dy, q, k, v, y, total, 0.0, False, scale=scale)
+        return by_q[..., :keys], by_k[..., :keys], by_v[..., :values]
+    q, dy, k_, v_ = (x.to(total.dtype) for x in (q, dy, k, v))
+    change = (dy * y).sum(-1, keepdim=True)
+    dq, dk, dv = torch.empty_like(q), torch.zeros_like(k_), torch.zeros_like(v_)
+    for rows in _chunks(q, k):
+        p = _scores(q[:, :, rows], k_, scale).sub_(total[:, :, rows, None]).exp_()
+        dv += p.transpose(-1, -2) @ dy[:, :, rows]
+        ds = (dy[:, :, rows] @ v_.transpose(-1, -2)).sub_(change[:, :, rows]).mul_(p).mul_(scale)
+        dq[:, :, rows] = ds @ k_
+        dk += ds.transpose(-1, -2) @ q[:, :, rows]
+    return dq, dk, dv
+
+
+def fused(x: Tensor) -> bool:
+    """Whether PyTorch has a kernel that returns the logarithm of the sums too, and whose backward reads it."""
+    return x.device.type == "cpu"
+
+
+def _as_wide(*tensors: Tensor) -> list[Tensor]:
+    """Tensors with as many channels as the widest of them, by zeros, which change no product."""
+    width = max(x.shape[-1] for x in tensors)
+    return [x if x.shape[-1] == width else pad(x, (0, width - x.shape[-1])) for x in tensors]
+
+
+def _scores(q: Tensor, k: Tensor, scale: float) -> Tensor:
     """scale · qᵢ·kⱼ, in the dtype of sums."""
-    k = block[..., : q.shape[-1]].to(wide(q.dtype))
-    return (q.to(k.dtype) @ k.transpose(-1, -2)).mul_(scale)
+    dtype = wide(q.dtype)
+    return (q.to(dtype) @ k.to(dtype).transpose(-1, -2)).mul_(scale)
 
 
-def _chunks(q: Tensor, block: Tensor) -> list[slice]:
+def _chunks(q: Tensor, k: Tensor) -> list[slice]:
     """The queries that are read at a time."""
-    length = max(1, SCORES // max(1, q.shape[:2].numel() * block.shape[-2]))
+    length = max(1, SCORES // max(1, q.shape[:2].numel() * k.shape[-2]))
     return [slice(first, first + length) for first in range(0, q.shape[-2], length)]
