@@ -15,7 +15,7 @@ WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint check docs bench extras wheel sanitize fuzz mutants web browsers lock clean
+.PHONY: demo test lint check docs bench extras wheel wheel-check sanitize fuzz mutants web browsers lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -47,10 +47,17 @@ docs: $(TOOLS)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 	@echo "docs/_build/index.html"
 
-# A wheel for other machines, with the kernels of every instruction set: an install here builds this machine's best alone.
-wheel: $(RUNTIME)
-	$(BIN)/python -m pip --quiet wheel --no-deps --no-build-isolation --wheel-dir dist \
-		--config-settings=cmake.define.EDGEWISE_INSTRUCTION_SETS=all .
+# One manylinux wheel for other machines, for Python 3.11 and later, with the kernels of every instruction set (an install here
+# builds this machine's best alone) and a bill of materials. It takes the two interpreters of PYTHONS.
+PYTHONS ?= python3.11 python3.12
+wheel:
+	$(PYTHON) -m wheels.build dist $(PYTHONS)
+
+# The wheel with PyTorch alone in empty environments: how long from nothing to the demo's first line, and do the kernels run?
+# INTO names others, each as an interpreter and what to install of PyTorch. uv installs; what it has downloaded, it keeps.
+INTO ?= python3.11=torch==2.10.* python3.11=torch python3.12=torch python3.13=torch
+wheel-check: wheel
+	build/wheel/environment/bin/python -m wheels.check dist $(INTO)
 
 # The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, or, with SANITIZER=thread, those that run on
 # threads under ThreadSanitizer, against a copy of the package with kernels built so. `-S` keeps the installed package out, and

@@ -9,20 +9,11 @@
 #include <vector>
 
 #include "instruction_sets.hpp"
-#include "parallel.hpp"
 #include "processor.hpp"
-
-#if !defined(_WIN32)
-#include <pthread.h>
-#endif
 
 namespace nb = nanobind;
 
 namespace edgewise {
-
-static bool forked = false;
-
-int usable_threads(int wanted) { return forked ? 1 : wanted; }
 
 #define EDGEWISE_NAME(isa, ...) #isa,
 static constexpr const char* NAMES[] = {EDGEWISE_BUILDS(EDGEWISE_NAME)};
@@ -63,9 +54,6 @@ void bind_features(nb::module_& module);  // kernels: features of edges
 using namespace edgewise;
 
 NB_MODULE(_native, module) {
-#if !defined(_WIN32)
-  pthread_atfork(nullptr, nullptr, [] { forked = true; });
-#endif
   const std::vector<std::string> here = names_here();
   if (here.empty())
     throw std::runtime_error(std::string("they were built for x86-64-") + NAMES[0] + ", which this processor is not");

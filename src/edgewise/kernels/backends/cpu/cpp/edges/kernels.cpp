@@ -11,7 +11,7 @@ void attend(const Attention& call);
 template <class S>
 void attend_gradient(const Attention& call);
 
-extern const EdgesTable edges_table;
+[[gnu::visibility("default")]] extern const EdgesTable edges_table;
 const EdgesTable edges_table = {
     {product<float>, product<double>, product<bfloat16>},
     {product_gradient<float>, product_gradient<double>, product_gradient<bfloat16>},

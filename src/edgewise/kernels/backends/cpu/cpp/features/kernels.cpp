@@ -4,7 +4,7 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-extern const FeaturesTable features_table;
+[[gnu::visibility("default")]] extern const FeaturesTable features_table;
 const FeaturesTable features_table = {
     {dots<float>, dots<double>, nullptr},
     {sums<float>, sums<double>, nullptr},

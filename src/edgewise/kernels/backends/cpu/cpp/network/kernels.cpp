@@ -3,7 +3,7 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-extern const NetworkTable network_table;
+[[gnu::visibility("default")]] extern const NetworkTable network_table;
 const NetworkTable network_table = {
     {network<float>, network<double>, nullptr},
     {network_gradient<float>, network_gradient<double>, nullptr},

@@ -4,7 +4,7 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-extern const TilesTable tiles_table;
+[[gnu::visibility("default")]] extern const TilesTable tiles_table;
 const TilesTable tiles_table = {
     pairs_in_tiles,
     {attend_tiles<float>, attend_tiles<double>, attend_tiles<bfloat16>},
