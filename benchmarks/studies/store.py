@@ -171,11 +171,11 @@ def plainly(store: Path, steps: int) -> list[float]:
     return times
 
 
-def kill_builds(store: Path, command: list[str], times: int) -> None:
+def kill_builds(store: Path, command: list[str], times: int, seed: int) -> None:
     """Kill builds at random moments, those that have ended not counted: each leaves no store or a whole one."""
     began = time.perf_counter()
     subprocess.run(command, check=True)  # noqa: S603 (this program itself)
-    seconds, draw, killed, whole = time.perf_counter() - began, np.random.default_rng(0), 0, 0
+    seconds, draw, killed, whole = time.perf_counter() - began, np.random.default_rng(seed), 0, 0
     while killed < times:
         shutil.rmtree(store, ignore_errors=True)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:  # noqa: S603
@@ -216,6 +216,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--plain", type=int, default=3)
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments at which builds are killed")
     parser.add_argument("--threads", action="store_true")
     args = parser.parse_args()
     store, nodes, count = args.folder / "papers", int(NODES * args.scale), int(EDGES * args.scale)
@@ -224,7 +225,7 @@ def main() -> None:
         return
     if args.kills:
         how = [str(args.folder), "--scale", str(args.scale), "--memory", args.memory, "--caches", "--plain", "0"]
-        kill_builds(store, [sys.executable, "-m", "benchmarks.studies.store", *how], args.kills)
+        kill_builds(store, [sys.executable, "-m", "benchmarks.studies.store", *how], args.kills, args.seed)
         return
     if not store.exists():
         with closing(Anonymous()) as memory:
