@@ -162,6 +162,17 @@ def test_hopfield_pooling_tells_musks_over_five_repeats_of_ten_folds(data) -> No
 
 
 @pytest.mark.accuracy
+@pytest.mark.timeout(600)
+def test_random_labels_are_memorised_and_only_true_ones_generalise() -> None:
+    command = [sys.executable, "-m", "benchmarks.studies.generalisation.labels"]
+    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True)
+    rows = re.findall(r"\| (true|random) \| ([\d.]+) % ± [\d.]+ % \| ([\d.]+) %", done.stdout)
+    shares = {name: (float(train), float(test)) for name, train, test in rows}
+    assert shares["true"][0] == shares["random"][0] == 100
+    assert shares["true"][1] >= 98 and shares["random"][1] <= 15
+
+
+@pytest.mark.accuracy
 @pytest.mark.timeout(3600)
 def test_one_epoch_for_all_folds_of_mutag_as_the_gin_paper_chooses_it(tmp_path: Path, data) -> None:
     data(".")
