@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from edgewise.deployment.files import readme_of, save_aoti, save_onnx, save_pt2, script_of
-from edgewise.deployment.interface import AXES, Exportable
+from edgewise.deployment.decoding import Decoding
+from edgewise.deployment.files import STEPS, readme_of, save_aoti, save_onnx, save_pt2, script_of
+from edgewise.deployment.interface import AXES, Exportable, kind_of
 from edgewise.deployment.program import evaluating, program_of, standard
 from edgewise.errors import EdgewiseError, ExportError
 from edgewise.files import whole, write_file
@@ -47,7 +48,7 @@ class Exported:
         """The inputs and outputs by name of another call model(graph, *tensors), which the model itself computes."""
         with evaluating(self.exportable):
             given = self.exportable.inputs(graph, *tensors)
-            return given, self.exportable.named(self.exportable.model(graph, *tensors))
+            return given, self.exportable.outputs(graph, *tensors)
 
     def save(self, out: Path | str) -> Path:
         """Write the file, and beside it what it reads and returns (.md), an example (.npz) and a script (.py).
@@ -67,7 +68,7 @@ class Exported:
         arrays |= {f"expected_{name}": tensor.detach().numpy() for name, tensor in returned.items()}
         with whole(out.with_suffix(".npz")) as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(file, **arrays)
-        write_file(out.with_suffix(".py"), script_of(self.to, out.name).encode())
+        write_file(out.with_suffix(".py"), script_of(self.to, out.name, isinstance(self.exportable, Decoding)).encode())
         write_file(out.with_suffix(".md"), readme_of(out.name, self.to, self.about, self.example).encode())
         return out
 
@@ -80,6 +81,7 @@ def export(
     *,
     names: Sequence[str] | None = None,
     preprocessing: Mapping[str, Any] | None = None,
+    cache: bool = False,
 ) -> Exported:
     """A model as a file that runs without Edgewise: tensors in, tensors out, for any number of nodes, edges and tokens.
 
@@ -90,7 +92,8 @@ def export(
                 (`torch.export.load`, plain PyTorch) or "aoti" (compiled for this machine, plain PyTorch); out = the
                 file; names = of the tensors after the graph, by default x or tokens, edge_attr, graph_attr, and
                 positions and velocities for models of particles; preprocessing = what travels with the file, such as
-                the names of classes
+                the names of classes; cache = a language model's decoding step: tokens after a past, of which it reads
+                each block's keys and values (onnx, pt2)
     Errors      ExportError for a model, or a part of it, that standard operators cannot express, with the reason;
                 where the program gives other numbers for the example than the model
     Edge cases  no edges, one node and isolated nodes are all legal, whatever the example has. Attention on a rule or
@@ -111,17 +114,21 @@ def export(
     graph, *tensors = example if isinstance(example, tuple | list) else (example,)
     if not isinstance(graph, Graph | EncoderDecoderGraph):
         raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
-    wrapped = Exportable(model, graph, names or _names(model, len(tensors)))
+    if cache and to not in STEPS:
+        raise ExportError(f"a decoding step with a cache is not written as {to}: choose one of {', '.join(STEPS)}")
+    wrapped = Decoding(model, graph) if cache else Exportable(model, graph, names or _names(model, len(tensors)))
     given = wrapped.inputs(graph, *tensors)
-    if unknown := sorted(given.keys() - AXES.keys()):
+    if unknown := sorted(set(map(kind_of, given)) - AXES.keys()):
         raise ExportError(f"no input is called {', '.join(unknown)}: choose of {', '.join(AXES)}")
     if any(tensor.device.type != "cpu" for tensor in (*given.values(), *model.state_dict().values())):
         raise ExportError("a model is exported on the CPU: move it and the example there")
     try:
         with evaluating(wrapped):
-            expected = wrapped.named(model(graph, *tensors))
+            expected = wrapped.outputs(graph, *tensors)
             with standard():
-                model(graph, *tensors)  # what is computed once for all graphs is computed here, not in the program
+                wrapped.outputs(
+                    graph, *tensors
+                )  # what is computed once for all graphs is computed here, not in the program
         program = program_of(wrapped, given)
         found = program.module()(**given)
     except EdgewiseError as error:
@@ -135,7 +142,7 @@ def export(
         "model": type(model).__name__,
         "inputs": inputs,
     }
-    about |= {"outputs": list(expected), "preprocessing": dict(preprocessing or {})}
+    about |= {"outputs": list(expected), "preprocessing": dict(preprocessing or {}), **wrapped.about}
     exported = Exported(program, to, inputs, tuple(expected), (given, expected), about, wrapped)
     json.dumps(about)
     if out is not None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from edgewise.deployment.interface import kind_of
 from edgewise.deployment.program import quietly
 from edgewise.errors import ExportError, installing
 
@@ -53,6 +54,52 @@ outputs = program(**{{name: torch.from_numpy(arrays[name]) for name in about["in
 for name, values in outputs.items():
     print(name, tuple(values.shape), values.flatten()[:5].tolist(), about["preprocessing"])
 '''
+ONNX_STEP = """
+import json, sys
+import numpy, onnxruntime
+
+session = onnxruntime.InferenceSession("{name}")
+about = json.loads(session.get_modelmeta().custom_metadata_map["edgewise"])
+
+
+def step(given):
+    return dict(zip(about["outputs"], session.run(None, given)))
+"""
+PT2_STEP = """
+import json, sys
+import numpy, torch
+
+files = {{"edgewise.json": ""}}
+program = torch.export.load("{name}", extra_files=files).module()
+about = json.loads(files["edgewise.json"])
+
+
+@torch.no_grad()
+def step(given):
+    outputs = program(**{{name: torch.from_numpy(array) for name, array in given.items()}})
+    return {{name: tensor.numpy() for name, tensor in outputs.items()}}
+"""
+GREEDY_SCRIPT = '''"""Continues tokens by the likeliest: python {script} [STEPS] [INPUTS.npz]"""{step}
+
+def nothing():  # the keys and values of no tokens
+    blocks = {{name: shape for name, shape in about["inputs"].items() if name != "tokens"}}
+    sizes = {{"B": len(tokens), "P": 0}}
+    return {{name: numpy.zeros([sizes.get(n, n) for n in shape], about["dtype"]) for name, shape in blocks.items()}}
+
+
+steps, length = int(sys.argv[1]) if len(sys.argv) > 1 else 16, about["length"]
+tokens = numpy.load(sys.argv[2] if len(sys.argv) > 2 else "{example}")["tokens"]
+visible, past = tokens, nothing()
+for _ in range(steps):
+    if length is not None and visible.shape[1] > length:  # drop the older half
+        visible, past = visible[:, -max(1, length // 2) :], nothing()
+    outputs = step({{"tokens": visible[:, past["past_keys_0"].shape[2] :], **past}})
+    past = {{f"past_{{name}}": array for name, array in outputs.items() if name != "y"}}
+    token = outputs["y"][:, -1:].argmax(-1)
+    visible, tokens = numpy.concatenate([visible, token], 1), numpy.concatenate([tokens, token], 1)
+print(json.dumps(tokens.tolist()))
+'''
+STEPS = {"onnx": ONNX_STEP, "pt2": PT2_STEP}
 SCRIPTS = {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT, "aoti": AOTI_SCRIPT}
 RUNS_IN = {
     "onnx": "onnxruntime, or whatever reads ONNX",
@@ -66,6 +113,7 @@ LETTERS = {
     "G": "G graphs",
     "S": "S tokens of the source",
     "T": "T tokens of the target",
+    "P": "P tokens of the past, 0 at first",
 }
 MEANINGS = {
     "x": "features of the nodes; for atoms their atomic numbers",
@@ -80,6 +128,8 @@ MEANINGS = {
     "sizes": "how many nodes each graph has",
     "source": "tokens of the source",
     "target": "tokens of the target, so far",
+    "past_keys": "keys of the past in a block: its `keys_…` of the step before",
+    "past_values": "values of the past in a block: its `values_…` of the step before",
 }
 
 
@@ -161,10 +211,11 @@ def _name_axes(graph: Any, inputs: Mapping[str, Sequence[str | int]]) -> None:
                 value.shape[axis] = letters[str(symbol)]
 
 
-def script_of(to: str, name: str) -> str:
-    """A script that runs the file."""
+def script_of(to: str, name: str, cache: bool) -> str:
+    """A script that runs the file; with a cache it continues a text."""
     stem = Path(name).stem
-    return SCRIPTS[to].format(name=name, script=f"{stem}.py", example=f"{stem}.npz")
+    script = GREEDY_SCRIPT.replace("{step}", STEPS[to]) if cache else SCRIPTS[to]
+    return script.format(name=name, script=f"{stem}.py", example=f"{stem}.npz")
 
 
 def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example) -> str:
@@ -176,7 +227,7 @@ def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example) ->
     given, returned = example
     for key, shape in about["inputs"].items():
         kind = str(given[key].dtype).removeprefix("torch.")
-        lines.append(f"| `{key}` | {kind} | {_shown(shape)} | {MEANINGS[key]} |")
+        lines.append(f"| `{key}` | {kind} | {_shown(shape)} | {MEANINGS[kind_of(key)]} |")
     used = [letter for letter in LETTERS if any(letter in shape for shape in about["inputs"].values())]
     lines += ["", "; ".join(LETTERS[letter] for letter in used) + ": these numbers may differ from call to call.", ""]
     lines += [f"It returns {', '.join(f'`{key}` {list(value.shape)}' for key, value in returned.items())}: "]

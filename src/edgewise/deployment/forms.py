@@ -20,7 +20,7 @@ from edgewise.graphs.rule import Both, Complete, Rule
 def positions(graph: TracedGraph) -> Tensor:
     """Where each node is in its member."""
     if graph.is_single:
-        return torch.arange(graph.num_receivers, device=graph.device)
+        return torch.arange(graph.num_receivers, device=graph.device) + graph.offset
     return places_in(graph.sizes, members_of(graph.sizes, graph.num_receivers))
 
 
@@ -36,14 +36,15 @@ def all_pairs(graph: TracedGraph, inside: Rule | None = None) -> TracedGraph:
 
 def within(graph: TracedGraph, parts: Callable[[int], tuple[Graph, ...]]) -> tuple[TracedGraph, ...]:
     """The graph within each of several patterns by rule."""
-    rules = [part.rule for part in parts(graph.num_receivers)]
+    rules = [part.rule for part in parts(graph.num_senders)]
     if graph.rule is None or None in rules:
         raise ExportError("factorised attention is on a graph by rule")
     if isinstance(graph.rule, Members):
         return tuple(all_pairs(graph, rule) for rule in rules)
-    nodes = graph.num_receivers, graph.num_senders
+    nodes, square = (graph.num_receivers, graph.num_senders), graph.is_square
     joined = [rule if graph.is_complete or rule is None else Both(graph.rule, rule) for rule in rules]
-    return tuple(TracedGraph.of_rule(rule or Complete(), nodes, graph.device, graph.forms) for rule in joined)
+    place = graph.device, graph.forms, None, square, graph.offset
+    return tuple(TracedGraph.of_rule(rule or Complete(), nodes, *place) for rule in joined)
 
 
 def random_walk_returns(graph: TracedGraph, steps: int) -> Tensor:

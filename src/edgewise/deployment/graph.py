@@ -92,9 +92,10 @@ class TracedGraph(Graph):
         forms: Forms,
         sizes: Tensor | None = None,
         is_square: bool = True,
+        offset: int = 0,
     ) -> Self:
-        """The graph of a rule; nodes = the numbers of receivers and of senders."""
-        return cls._traced(nodes, device, forms, sizes, is_square, rule=rule)
+        """The graph of a rule; nodes = the numbers of receivers and of senders; offset = the first receiver's place."""
+        return cls._traced(nodes, device, forms, sizes, is_square, offset, rule=rule)
 
     @classmethod
     def _traced(
@@ -104,12 +105,13 @@ class TracedGraph(Graph):
         forms: Forms,
         sizes: Tensor | None,
         is_square: bool,
+        offset: int = 0,
         rule: Rule | None = None,
         **parts: Any,
     ) -> Self:
         graph = cls.__new__(cls)
         one = torch.full((1,), nodes[0], dtype=torch.int64, device=device)
-        fields = {"num_receivers": nodes[0], "num_senders": nodes[1], "offset": 0, "device": device, "rule": rule}
+        fields = {"num_receivers": nodes[0], "num_senders": nodes[1], "offset": offset, "device": device, "rule": rule}
         fields |= {"is_complete": isinstance(rule, Complete), "is_square": is_square, "_order": None, "forms": forms}
         graph.__dict__.update(
             fields, **parts, sizes=one if sizes is None else sizes, _definition=(), _memo={}, _versions=[]
@@ -177,7 +179,7 @@ class TracedGraph(Graph):
         return t
 
     def dense_mask(self) -> Tensor:
-        i = torch.arange(self.num_receivers, device=self.device)
+        i = torch.arange(self.num_receivers, device=self.device) + self.offset
         j = torch.arange(self.num_senders, device=self.device)
         if self.rule is not None:
             return self.rule.listens(i[:, None], j)

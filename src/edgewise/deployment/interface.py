@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,8 @@ from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Atoms, Features, MovingParticles
 
 # The axes of every input: a capital letter for each number that may differ from call to call (B members of a leading
-# batch, N nodes, E edges, G graphs, S and T tokens of a source and a target), others for those that may not.
+# batch, N nodes, E edges, G graphs, S and T tokens of a source and a target, P tokens of the past), others for those
+# that may not.
 AXES = {
     "x": "BNc",
     "tokens": "BN",
@@ -32,8 +34,10 @@ AXES = {
     "sizes": "G",
     "source": "BS",
     "target": "BT",
+    "past_keys": "BhPc",
+    "past_values": "BhPc",
 }
-TRACED = {"B": 3, "N": 6, "E": 11, "G": 4, "S": 5, "T": 7}  # sizes of what is traced, none like another
+TRACED = {"B": 3, "N": 6, "E": 11, "G": 4, "S": 5, "T": 7, "P": 9}  # sizes of what is traced, none like another
 
 
 class Exportable(nn.Module):
@@ -47,6 +51,7 @@ class Exportable(nn.Module):
         self.model, self.names = model, tuple(names)
         self.example = graph
         self.signature = getattr(model, "signature", None)
+        self.about: dict[str, Any] = {}  # what the file says beside its inputs and outputs
 
     def forward(
         self,
@@ -119,6 +124,10 @@ class Exportable(nn.Module):
             return {"y" if number == 0 else f"y_{number}": one for number, one in enumerate(outputs)}
         raise ExportError(f"it returns a {type(outputs).__name__}, not tensors")
 
+    def outputs(self, graph: Any, *tensors: Any) -> dict[str, Tensor]:
+        """What the model itself computes in a call model(graph, *tensors), by name."""
+        return self.named(self.model(graph, *tensors))
+
     def inputs(self, graph: Any, *tensors: Any) -> dict[str, Tensor]:
         """The named tensors of a call model(graph, *tensors)."""
         made: dict[str, Tensor] = {}
@@ -172,9 +181,18 @@ class Exportable(nn.Module):
 
     def _axes(self, name: str, tensor: Tensor) -> dict[int, str]:
         fixed = not isinstance(self.example, EncoderDecoderGraph) and not self.varies(self.example)
-        letters = AXES[name].rjust(tensor.ndim, "B")[-tensor.ndim :]
+        letters = AXES[kind_of(name)].rjust(tensor.ndim, "B")[-tensor.ndim :]
         varying = {axis: letter for axis, letter in enumerate(letters) if letter.isupper()}
         return {axis: letter for axis, letter in varying.items() if not (fixed and letter == "N")}
+
+
+def kind_of(name: str) -> str:
+    """The name in `AXES` of an input, of which every block may have one.
+
+    >>> kind_of("past_keys_11")
+    'past_keys'
+    """
+    return re.sub(r"_\d+$", "", name)
 
 
 def rule_of(graph: Graph) -> Rule:

@@ -11,17 +11,20 @@ from edgewise.training.runs import load_run
 MAX_BYTES = 1 << 28  # of a file that a task keeps beside its weights
 
 
-def export_run(run: Path | str, to: str = "onnx", out: Path | str | None = None, accept: bool = False) -> Exported:
+def export_run(
+    run: Path | str, to: str = "onnx", out: Path | str | None = None, accept: bool = False, cache: bool = False
+) -> Exported:
     """`export` of a run's best weights, as its task says (images are read as pixels); beside it the task's own files.
 
-    Symbols     out = the file (None: `place_of` the run); accept as in `load`
+    Symbols     out = the file (None: `place_of` the run); accept as in `load`; cache as in `export`
     Errors      those of `load` and of `export`
     """
     loaded = load_run(run, device="cpu", accept=accept)
     task = loaded.task
     out = place_of(run, to) if out is None else Path(out)
     alone = task.alone(loaded.model, loaded.pattern)
-    exported = export(alone.model, alone.call, to, out, names=alone.names, preprocessing=task.preprocessing())
+    about = task.preprocessing()
+    exported = export(alone.model, alone.call, to, out, names=alone.names, preprocessing=about, cache=cache)
     for name in task.kept:
         if (Path(run) / name).is_file():
             write_file(out.with_suffix(f".{name}"), read_bytes(Path(run) / name, MAX_BYTES))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,17 @@ def test_a_text_model_has_its_vocabulary_and_lies_in_the_run_by_default(own) -> 
     run = own("text")
     assert main(["export", str(run), "--to", "pt2"]) == 0
     assert "'vocabulary': " in script(run / "model.pt2")
+
+
+def test_a_text_models_decoding_step_comes_with_a_script_that_continues_a_text(own, tmp_path: Path) -> None:
+    run, file = own("text"), tmp_path / "step.onnx"
+    assert main(["export", str(run), "--cache", "--out", str(file)]) == 0
+    tokens = np.load(tmp_path / "step.npz")["tokens"]
+    loaded = edgewise.load(run)
+    expected = loaded.model.generate(
+        torch.from_numpy(tokens), 16, partial(loaded.task.graph, loaded.pattern), temperature=0.0
+    )
+    assert json.loads(script(file)) == expected.tolist()
 
 
 def test_what_is_no_run_is_an_error_in_one_line(capsys, tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ def predict_all(run: str, file: str, out: str, column: str | None, accept: bool 
     return {"table": out, "rows": rows, "seconds": seconds}
 
 
-def export(run: str, to: str, out: str | None, accept: bool = False) -> dict[str, Any]:
+def export(run: str, to: str, out: str | None, accept: bool = False, cache: bool = False) -> dict[str, Any]:
     """Write a run's best weights as a file for other programs, and say what it reads and returns."""
-    exported = deployment.export_run(run, to, out, accept)
+    exported = deployment.export_run(run, to, out, accept, cache)
     place = Path(out) if out else place_of(run, to)
     inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
     shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())

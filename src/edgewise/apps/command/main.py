@@ -151,6 +151,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     export.add_argument("run", metavar="RUN", help="a run folder")
     export.add_argument("--to", default="onnx", choices=("onnx", "pt2", "aoti"), help="the format (default: onnx)")
     export.add_argument("--out", metavar="FILE", help="the file to write (default: model.onnx, ... in RUN)")
+    export.add_argument(
+        "--cache", action="store_true", help="a language model's decoding step, which reads keys and values of the past"
+    )
     export.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
     serve = add("serve", "predict for whoever sends a request, over HTTP", SERVE)
@@ -306,7 +309,7 @@ def run(args: argparse.Namespace) -> Summary:
         case "export":
             from edgewise.apps.command.inference import export
 
-            return export(args.run, args.to, args.out, args.accept)
+            return export(args.run, args.to, args.out, args.accept, args.cache)
         case "serve":
             from edgewise.apps.command.inference import serve
 

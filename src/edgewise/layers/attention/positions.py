@@ -93,7 +93,7 @@ class Learned(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        single = graph.sizes.shape[0] == 1
+        single = graph.sizes.shape[0] == 1 and isinstance(graph.offset, int)  # no symbol, as in an exported program
         stop = graph.offset + graph.num_receivers if single else _longest(graph)
         if stop > len(self.weight):
             raise ShapeError(f"position {stop - 1} is outside the {len(self.weight)} positions that were learned")

@@ -68,7 +68,7 @@ def _by_pairs(call: Attend) -> Tensor:
     q, k = call.ends() if score.needs_ends else (v.new_zeros(*v.shape[:-3], graph.num_receivers, *v.shape[-2:]), v * 0)
     q, scale = score.scaled(q) if isinstance(score, Dot) else (q, None)
     q, k, v = (_heads_first(x) for x in (q, k, v))  # [B, H, N, C]
-    causal = CAUSAL.holds(graph) and graph.is_square and not score.biases
+    causal = graph.is_square and CAUSAL.holds(graph) and not score.biases
     listens = None if causal or graph.is_complete else graph.dense_mask()
     mask = listens
     if score.biases:
