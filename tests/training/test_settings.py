@@ -32,7 +32,7 @@ FULL = RunConfig(
     PatternChoice("window", {"radius": 2, "sides": "past"}),
     Choice("adam", ADAM | {"betas": (0.8, 0.95), "epsilon": 1e-6}),
     Choice("cosine", {"warmup": 10, "minimum": 0.1}),
-    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), True, True),
+    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), "blocks", True),
     EvaluationSettings(4, 3, 2, "loss"),
     MachineSettings("cuda:1", 2, "bfloat16", False, True, True),
     StartSettings("runs/x", 2, 4.0, "blocks.*"),
