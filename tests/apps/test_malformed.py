@@ -290,14 +290,14 @@ DAMAGE = {
     "a configuration that is a list": (configuration(b"[1]"), "the configuration must hold options"),
     "a configuration that is no YAML": (configuration(b"{"), "not valid YAML"),
     "a python tag": (configuration(b"task: !!python/object/apply:os.system [echo]"), "not valid YAML"),
-    "a configuration without a task": (configuration(b"{layout: 4, model: gnn}"), "task is missing"),
+    "a configuration without a task": (configuration(b"{layout: 5, model: gnn}"), "task is missing"),
     "a configuration that is binary": (configuration(b"\xff\xfe\x00"), "is not UTF-8 text"),
     "an older layout": (
         configuration(b"task: karate"),
-        "has layout 1, and this version reads layout 4: go on with the",
+        "has layout 1, and this version reads layout 5: go on with the",
     ),
-    "a newer layout": (configuration(b"{layout: 5, task: karate}"), "has layout 5, and this version reads layout 4"),
-    "an unknown layout": (configuration(b"{layout: new}"), "has an unknown layout, and this version reads layout 4"),
+    "a newer layout": (configuration(b"{layout: 6, task: karate}"), "has layout 6, and this version reads layout 5"),
+    "an unknown layout": (configuration(b"{layout: new}"), "has an unknown layout, and this version reads layout 5"),
     "another model's configuration": (another_model, "config.yaml was altered since step-00000004 was saved"),
     "no checkpoints": (no_checkpoints, "no checkpoint"),
     "truncated weights": (checkpoints("best.safetensors", b"\x08"), "is intact"),
@@ -391,8 +391,8 @@ def test_a_damaged_run_is_refused(case: str, own, capsys) -> None:
 def test_every_command_refuses_a_run_of_another_layout(command: str, own, capsys) -> None:
     run = own("karate")
     config = run / "config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace("layout: 4", "layout: 1"), encoding="utf-8")
-    expected = f"{run} has layout 1, and this version reads layout 4: go on with the version that wrote it, or train it"
+    config.write_text(config.read_text(encoding="utf-8").replace("layout: 5", "layout: 1"), encoding="utf-8")
+    expected = f"{run} has layout 1, and this version reads layout 5: go on with the version that wrote it, or train it"
     assert expected in complaint(command.replace("RUN", str(run)).split(), capsys)
     assert expected in complaint(["train", "karate", "--start.run", str(run)], capsys)
 

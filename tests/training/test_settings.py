@@ -32,7 +32,9 @@ FULL = RunConfig(
     PatternChoice("window", {"radius": 2, "sides": "past"}),
     Choice("adam", ADAM | {"betas": (0.8, 0.95), "epsilon": 1e-6}),
     Choice("cosine", {"warmup": 10, "minimum": 0.1}),
-    TrainSettings(7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), "blocks", True),
+    TrainSettings(
+        7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), "blocks", True
+    ),
     EvaluationSettings(4, 3, 2, "loss"),
     MachineSettings("cuda:1", 2, "bfloat16", False, True, True),
     StartSettings("runs/x", 2, 4.0, "blocks.*"),
@@ -44,7 +46,7 @@ FULL = RunConfig(
 def test_a_configuration_survives_yaml(make):
     config = make()
     assert RunConfig.from_plain(config.to_plain()) == config
-    assert yaml.safe_load(config.to_yaml()) == {"layout": 4, **config.to_plain()}
+    assert yaml.safe_load(config.to_yaml()) == {"layout": 5, **config.to_plain()}
 
 
 def test_the_full_configuration_leaves_no_default(tmp_path):
@@ -101,7 +103,7 @@ def test_a_run_folder_of_another_layout_is_refused_in_one_line_that_says_what_to
     with pytest.raises(CheckpointError) as caught:
         RunConfig.read(tmp_path / "config.yaml")
     advice = "go on with the version that wrote it, or train it anew"
-    assert str(caught.value) == f"{tmp_path} has {said}, and this version reads layout 4: {advice}"
+    assert str(caught.value) == f"{tmp_path} has {said}, and this version reads layout 5: {advice}"
 
 
 WRONG = [

@@ -16,7 +16,7 @@ from edgewise.tasks.core.task import GRAPHS, LAYOUT, PatternChoice
 from edgewise.training.optimizers.descent import OPTIMIZERS
 from edgewise.training.optimizers.schedules import SCHEDULES
 
-RUN_LAYOUT = 4  # of run folders: raised by every change that an older version could not read
+RUN_LAYOUT = 5  # of run folders: raised by every change that an older version could not read
 
 
 @dataclass(frozen=True)
