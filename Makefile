@@ -112,9 +112,10 @@ web:
 	npm --prefix web test
 	npm --prefix web run build
 
-# The page in the browsers that are here, Chromium and Firefox; frames in a second are measured, so on a quiet machine.
+# The explorer in the browsers that are here, Chromium and Firefox, and exported models in Chromium; frames in a second are
+# measured, so on a quiet machine.
 browsers: $(TOOLS)
-	$(BIN)/python -m pytest -m browser tests/apps/explorer
+	$(BIN)/python -m pytest -m browser tests/apps/explorer tests/deployment
 
 # torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
 $(RUNTIME): requirements/lock.txt pyproject.toml

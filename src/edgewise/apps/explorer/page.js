@@ -1,4 +1,4 @@
-/* sources sha256:fd6fd720411b6ef0c94180173e07a04b78037e56a76adff1aeb510a8a205fded */
+/* sources sha256:eb22d250d650a4c5b146b11a0df784abb2ef946eb53b8a59f6fc1d0f13204948 */
 /* With d3-force, d3-quadtree, d3-selection and d3-zoom:
 Copyright 2010-2026 Mike Bostock
 
