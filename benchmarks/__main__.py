@@ -26,8 +26,8 @@ from benchmarks.cases import CASES, Case
 from benchmarks.contenders import CONTENDERS, OURS
 from benchmarks.harness import Budget, race
 from benchmarks.regret import regret
+from edgewise.apps.arguments import Parser, whole
 from edgewise.apps.command.listing import columns
-from edgewise.apps.command.main import Parser, whole
 from edgewise.errors import ConfigError, EdgewiseError, nearest
 
 ALSO = {

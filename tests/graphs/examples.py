@@ -19,8 +19,8 @@ from edgewise.graphs import (
     strided,
     window,
 )
-from edgewise.graphs.patterns.line import Causal, Strided, Window, fixed_parts, strided_parts
-from edgewise.graphs.rule import Both, Complete, Either, Itself, Others
+from edgewise.graphs.patterns.line import Strided, fixed_parts, strided_parts
+from edgewise.graphs.rule import Both, Causal, Complete, Either, Itself, Others, Window
 
 RULES: list[Rule] = [
     Complete(),

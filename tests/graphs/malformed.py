@@ -22,8 +22,8 @@ from edgewise.graphs import (
     strided,
     window,
 )
-from edgewise.graphs.patterns.line import Causal
 from edgewise.graphs.patterns.plane import Grid
+from edgewise.graphs.rule import Causal
 
 SQUARE = Graph.from_edge_index([[0, 1], [1, 2]], 3)
 ACROSS = Graph.from_edge_index([[0, 1], [1, 2]], 2, 3)

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from edgewise.graphs import Graph, bipartite, blocks, causal, complete, grid, window
-from edgewise.graphs.patterns.line import Causal
-from edgewise.graphs.rule import Blocks, Complete
+from edgewise.graphs.rule import Blocks, Causal, Complete
 from graphs.examples import PATTERNED, random_edges, random_graphs
 
 SQUARE = [*random_graphs(30), *(graph for graph in PATTERNED if graph.is_square)]

@@ -54,6 +54,43 @@ def test_the_karate_club() -> None:
     assert graph.symmetrise() == graph
 
 
+class DGLGraph:
+    """What `from_dgl` reads of a DGL graph, as its documentation has it."""
+
+    def __init__(self, edges, senders, receivers, **more):
+        self._edges, self._counts = edges, (senders, receivers)
+        vars(self).update(more)
+
+    def edges(self, order):
+        assert order == "eid"
+        return tuple(torch.tensor(side, dtype=torch.int32) for side in self._edges)
+
+    def num_src_nodes(self):
+        return self._counts[0]
+
+    def num_dst_nodes(self):
+        return self._counts[1]
+
+
+def test_a_dgl_graph_a_block_and_a_batch() -> None:
+    edges = ([2, 0, 3], [1, 1, 2])
+    graph = Graph.from_dgl(DGLGraph(edges, 4, 4, batch_size=1, canonical_etypes=[("_N", "_E", "_N")]))
+    assert graph == Graph.from_edge_index(edges, 4)
+    assert graph.sort_edges(torch.tensor([1.0, 2.0, 3.0])).tolist() == [2, 1, 3]
+    block = Graph.from_dgl(DGLGraph(edges, 4, 3, is_block=True))
+    assert (block.num_senders, block.num_receivers) == (4, 3)
+    batched = DGLGraph(([0, 2], [1, 3]), 4, 4, batch_size=2, batch_num_nodes=lambda: torch.tensor([2, 2]))
+    assert Graph.from_dgl(batched).sizes.tolist() == [2, 2]
+
+
+def test_what_from_dgl_refuses() -> None:
+    with pytest.raises(GraphError, match="takes a DGL graph, not list"):
+        Graph.from_dgl([])
+    kinds = [("user", "follows", "user"), ("user", "likes", "item")]
+    with pytest.raises(GraphError, match="2 types of edges: give one of them"):
+        Graph.from_dgl(DGLGraph(([], []), 1, 1, canonical_etypes=kinds))
+
+
 def test_scipy_and_back() -> None:
     for graph in [*random_graphs(), *random_graphs(square=False), causal(4), complete(2, 3)]:
         matrix = graph.to_scipy()

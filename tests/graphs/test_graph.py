@@ -9,8 +9,7 @@ import torch
 
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph, blocks, causal, complete, grid, window
-from edgewise.graphs.patterns.line import Causal
-from edgewise.graphs.rule import Blocks
+from edgewise.graphs.rule import Blocks, Causal
 from graphs.examples import PATTERNED, random_edges, random_graphs
 
 ALL = [*PATTERNED, *random_graphs(20), *random_graphs(20, square=False)]

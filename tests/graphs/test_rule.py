@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from edgewise.graphs import Graph, Rule
-from edgewise.graphs.patterns.line import Causal, Strided, Window
-from edgewise.graphs.rule import Blocks, Both, Complete, Either, Itself
+from edgewise.graphs.patterns.line import Strided
+from edgewise.graphs.rule import Blocks, Both, Causal, Complete, Either, Itself, Window
 from graphs.examples import PATTERNED, RULES
 
 SHAPES = list(itertools.product([0, 1, 5], [0, 1, 4, 11], [0, 1, 6]))  # receivers, senders, offset

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.contenders.dense.sdpa import heads_first
 from benchmarks.inputs import Attention, Inputs
-from edgewise.graphs.patterns.line import Causal, Window
+from edgewise.graphs.rule import Causal, Window
 
 
 def refuses(inputs: Inputs) -> str | None:

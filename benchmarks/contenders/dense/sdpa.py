@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks.inputs import Attention, Inputs
-from edgewise.graphs.patterns.line import Causal
+from edgewise.graphs.rule import Causal
 
 
 def refuses(inputs: Inputs) -> str | None:

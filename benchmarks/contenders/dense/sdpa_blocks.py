@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks.inputs import Attention, Inputs
-from edgewise.graphs.patterns.line import Window
+from edgewise.graphs.rule import Window
 
 
 def refuses(inputs: Inputs) -> str | None:

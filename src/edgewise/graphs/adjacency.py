@@ -41,7 +41,7 @@ class Adjacency:
         Sizes which are not given are those that the rule covers; else there is a sender for every receiver's position.
 
         >>> from edgewise.graphs import Graph
-        >>> from edgewise.graphs.patterns.line import Causal
+        >>> from edgewise.graphs.rule import Causal
         >>> Graph(Causal(), receivers=2, offset=3)
         Graph(2 receivers at offset 3, 5 senders, Causal())
         """

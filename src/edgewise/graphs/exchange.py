@@ -179,8 +179,40 @@ class Exchange(Adjacency):
         if len(across):
             j, i = graph.edge_index()[:, across[0, 0]].tolist()
             raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: ptr or edge_index is wrong")
-        forms = {"offsets": graph.offsets, "senders": graph.senders, "_order": graph._order, "sizes": sizes}
-        return cls._of(graph.num_receivers, graph.num_senders, 0, graph.device, **forms)
+        return graph._with_members(sizes)
+
+    @classmethod
+    def from_dgl(cls, graph: Any) -> Self:
+        """The graph of a DGL graph or block: an edge u -> v means that v listens to u.
+
+        Errors      GraphError for a graph of several types of edges: `graph[kind]` is one of them
+        Edge cases  `sort_edges` takes `graph.edata`, in the order of the edges' numbers; a batched graph gives a batch
+
+        >>> from types import SimpleNamespace
+        >>> from edgewise.graphs import Graph
+        >>> edges = torch.tensor([0, 1]), torch.tensor([1, 2])
+        >>> pair = SimpleNamespace(edges=lambda order: edges, num_src_nodes=lambda: 3, num_dst_nodes=lambda: 3)
+        >>> Graph.from_dgl(pair).edge_index().tolist()
+        [[0, 1], [1, 2]]
+        """
+        if not all(hasattr(graph, name) for name in ("edges", "num_src_nodes", "num_dst_nodes")):
+            raise GraphError(f"from_dgl takes a DGL graph, not {type(graph).__name__}")
+        kinds: Any = getattr(graph, "canonical_etypes", ())
+        if len(kinds) > 1:
+            raise GraphError(f"this graph has {len(kinds)} types of edges: give one of them, as graph[{kinds[0]!r}]")
+        senders, receivers = graph.edges(order="eid")
+        counts = graph.num_src_nodes(), graph.num_dst_nodes()
+        made = cls.from_edge_index(torch.stack([senders, receivers]), *counts)
+        is_block = getattr(graph, "is_block", False) or counts[0] != counts[1]
+        if is_block or getattr(graph, "batch_size", 1) == 1:
+            return made
+        sizes = checks.index_tensor(graph.batch_num_nodes(), "batch_num_nodes", axes=1)
+        return made._with_members(sizes)
+
+    def _with_members(self, sizes: Tensor) -> Self:
+        """The same edges as those of a batch."""
+        forms = {"offsets": self.offsets, "senders": self.senders, "_order": self._order, "sizes": sizes}
+        return self._of(self.num_receivers, self.num_senders, 0, self.device, **forms)
 
     def to_pyg(self) -> torch_geometric.data.Data:
         """A PyTorch Geometric `Data`: edge_index in the graph's order, num_nodes; for a batch also batch and ptr."""

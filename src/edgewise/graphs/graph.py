@@ -1,10 +1,32 @@
 """Graph: for every receiver i, the senders N(i) that it listens to. It holds no features."""
 
+from collections.abc import Callable
+from html import escape
+from typing import NoReturn
+
+from torch import Tensor
+
+from edgewise.errors import GraphError
 from edgewise.graphs.algebra import Algebra
 from edgewise.graphs.exchange import Exchange
+from edgewise.graphs.masks import Masks
+
+SHOWN = 64  # nodes on a side, at most, of a graph that a notebook draws
 
 
-class Graph(Algebra, Exchange):
+class _Swapped(GraphError, AttributeError):
+    """A graph was taken for a tensor. `hasattr` may ask for what only tensors have."""
+
+
+class _OfTensors:
+    """An attribute of tensors, which a graph is asked for where it stands in the place of one."""
+
+    def __get__(self, graph: object, owner: type) -> NoReturn:
+        order = "the graph comes first, then the tensors: layer(graph, x), attend(graph, q, k, v)"
+        raise _Swapped(f"a Graph has no shape and no dtype, as tensors have: {order}")
+
+
+class Graph(Algebra, Exchange, Masks):
     """Who listens to whom; immutable, and checked once, when it is built.
 
     Three exact forms, each lowered to the next on demand and cached: a rule (a predicate on positions), ranges (a few
@@ -22,6 +44,27 @@ class Graph(Algebra, Exchange):
     >>> graph.offsets.tolist(), graph.senders.tolist()
     ([0, 1, 3, 3], [1, 0, 2])
     """
+
+    shape = dtype = ndim = requires_grad = _OfTensors()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return picture(lambda: self.dense_mask().double(), self.num_receivers, self.num_senders, repr(self))
+
+
+def picture(matrix: Callable[[], Tensor], rows: int, columns: int, caption: str) -> str:
+    """A matrix of numbers from 0 to 1 as a picture in HTML, the darker the more; a large one is its caption alone."""
+    if not 0 < max(rows, columns) <= SHOWN or not min(rows, columns):
+        return f"<code>{escape(caption)}</code>"
+    squares = "".join(
+        f'<rect x="{j}" y="{i}" width="1" height="1" fill-opacity="{value:.2f}"/>'
+        for i, row in enumerate(matrix().tolist())
+        for j, value in enumerate(row)
+        if value >= 0.005
+    )
+    size = f'viewBox="0 0 {columns} {rows}" width="{min(320, 16 * columns)}" shape-rendering="crispEdges"'
+    frame = f'<rect width="{columns}" height="{rows}" fill="none" stroke="gray" stroke-width="0.05"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{squares}{frame}</svg><br><code>{escape(caption)}</code>'
 
 
 def draw(graph: Graph) -> str:

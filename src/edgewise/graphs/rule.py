@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -121,6 +121,55 @@ class Others(Symmetric):
     def intervals(self, i: Tensor, senders: int) -> Intervals:
         first, last = torch.zeros_like(i), torch.full_like(i, senders)
         return clip(torch.stack([first, i + 1], dim=1), torch.stack([i, last], dim=1), senders)
+
+
+@dataclass(frozen=True)
+class Causal(Rule):
+    """Listen to the past and to oneself: j <= i."""
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        return j <= i
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        return clip(torch.zeros_like(i)[:, None], i[:, None] + 1, senders)
+
+    def edges_of(self, first: int, last: int, senders: int) -> int:
+        return clipped_sum(first + 1, last + 1, senders)
+
+
+@dataclass(frozen=True)
+class Window(Rule):
+    """Listen to the `radius` nearest positions on one or both sides, `dilation` apart, and to oneself."""
+
+    is_relative: ClassVar[bool] = True
+
+    radius: int
+    dilation: int = 1
+    sides: Literal["both", "past"] = "both"
+
+    def listens(self, i: Tensor, j: Tensor) -> Tensor:
+        back, reach = i - j, self.radius * self.dilation
+        near = (back <= reach) & (back >= (0 if self.sides == "past" else -reach))
+        return near & (back % self.dilation == 0)
+
+    def intervals(self, i: Tensor, senders: int) -> Intervals:
+        ahead = 0 if self.sides == "past" else self.radius
+        if self.dilation == 1:
+            return clip(i[:, None] - self.radius, i[:, None] + ahead + 1, senders)
+        steps = torch.arange(-self.radius, ahead + 1, device=i.device)
+        starts = i[:, None] + steps * self.dilation
+        return clip(starts, starts + 1, senders)
+
+    def edges_of(self, first: int, last: int, senders: int) -> int:
+        ahead = 0 if self.sides == "past" else self.radius
+        steps = [(-self.radius, ahead)]  # of neighbours side by side
+        if self.dilation > 1:
+            steps = [(step * self.dilation, step * self.dilation) for step in range(-self.radius, ahead + 1)]
+        ends = [(first + near, last + near, first + far + 1, last + far + 1) for near, far in steps]
+        return sum(clipped_sum(c, d, senders) - clipped_sum(a, b, senders) for a, b, c, d in ends)
+
+    def transposed(self) -> Rule | None:
+        return self if self.sides == "both" else None
 
 
 @dataclass(frozen=True)

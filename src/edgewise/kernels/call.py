@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.errors import ShapeError
-from edgewise.graphs import Graph
+from edgewise.errors import GraphError, ShapeError
+from edgewise.graphs import PATTERNS, Graph
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
 from edgewise.kernels.messages import Message
@@ -177,6 +177,41 @@ class Collect:
 
 
 Call = Attend | Aggregate | Collect
+
+
+def check_graph(graph: Any, *others: Any) -> None:
+    """Raise GraphError for something else in the place of a graph, and say how to make one of it."""
+    if hasattr(graph, "num_receivers"):
+        return
+    what = f"the first argument must be a Graph, not {type(graph).__name__}"
+    if any(hasattr(other, "num_receivers") for other in others):
+        raise GraphError(f"{what}: the graph comes first, then the tensors")
+    if isinstance(graph, torch.Tensor):
+        what = f"{what} {list(graph.shape)}"
+        if graph.dtype == torch.bool:
+            raise GraphError(f"{what}: Graph.from_mask(mask) makes one of a mask")
+        raise GraphError(f"{what}: Graph.from_edge_index(edge_index, num_nodes) makes one of an edge_index [2, E]")
+    if hasattr(graph, "edge_index"):
+        raise GraphError(f"{what}: Graph.from_pyg(data) makes one of it")
+    name = f", as edgewise.{graph}(n)" if isinstance(graph, str) and graph in PATTERNS else ""
+    raise GraphError(f"{what}: a pattern of edgewise.PATTERNS makes one{name}, or Graph.from_edge_index")
+
+
+def check_score(score: Any) -> None:
+    """Raise ShapeError for something else in the place of a score, and say what would be one."""
+    if isinstance(score, Score):
+        return
+    if isinstance(score, torch.Tensor):
+        right = (
+            "Graph.from_mask(mask) makes a graph of a mask"
+            if score.dtype == torch.bool
+            else "add it to one: Dot() + EdgeBias(values)"
+        )
+        raise ShapeError(f"the score is a tensor {list(score.shape)}, but must be a record such as Dot(): {right}")
+    known = {kind.__name__.lower(): kind.__name__ for kind in Score.__subclasses__()}
+    name = score.__name__ if isinstance(score, type) else str(score)
+    named = next((known[word] for word in (name.lower(), name.lower().replace("_", "")) if word in known), "Dot")
+    raise ShapeError(f"the score must be a record, not {score!r}: write {named}(...), from edgewise import {named}")
 
 
 def check_attend(call: Attend) -> None:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns.line import Causal
-from edgewise.graphs.rule import Blocks
+from edgewise.graphs.rule import Blocks, Causal
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from edgewise.kernels.call import (
     check_aggregate,
     check_attend,
     check_collect,
+    check_graph,
     check_reduction,
+    check_score,
 )
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.choose.planner import Plan, explain
@@ -67,6 +69,8 @@ def attend(
         >>> attend(causal(3), q, q, v, Dot()).flatten().tolist()
         [1.0, 1.5, 3.0]
     """
+    check_graph(graph, q, k, v)
+    check_score(score)
     if torch.is_autocast_enabled(graph.device.type):
         q, k, v = _lowered(q), _lowered(k), _lowered(v)
     call = Attend(graph, q, k, v, score, dropout, return_weights)
@@ -107,6 +111,7 @@ def aggregate(
         >>> aggregate(graph, torch.tensor([[1.0], [10.0], [100.0]])).flatten().tolist()
         [100.0, 0.0, 11.0]
     """
+    check_graph(graph, x, weight)
     call = Aggregate(graph, x, weight, reduce)
     check_aggregate(call)
     if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
@@ -141,6 +146,7 @@ def collect(
         >>> collect(graph, m_ij, "max").flatten().tolist()
         [1.0, 0.0, 7.0]
     """
+    check_graph(graph, message)
     device = graph.device.type
     if isinstance(message, Message) and torch.is_autocast_enabled(device):
         message = message.lowered(torch.get_autocast_dtype(device))
@@ -169,6 +175,7 @@ def ends(graph: Graph, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor
         >>> (x_i - x_j).flatten().tolist()
         [99.0, 90.0]
     """
+    check_graph(graph, x, senders)
     x_senders = x if senders is None else senders
     for name, rows, count, what in (
         ("x", x, graph.num_receivers, "receivers"),

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from edgewise.graphs import Graph, causal, draw, fixed, strided, window
-from edgewise.graphs.patterns.line import Window, fixed_parts, strided_parts
+from edgewise.graphs.patterns.line import fixed_parts, strided_parts
+from edgewise.graphs.rule import Window
 from graphs.examples import assert_drawn
 
 

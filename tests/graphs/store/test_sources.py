@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from edgewise.errors import DataError
 from edgewise.graphs.store.sources import Names, arrays_of
-from edgewise.tables.table import pieces
+from edgewise.tables.reading import pieces
 
 
 def test_names_are_found_and_strangers_named(tmp_path: Path) -> None:

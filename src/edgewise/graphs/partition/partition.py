@@ -20,7 +20,7 @@ from edgewise.graphs.derived import cached, derived
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.partition.halo import Group, Halo, bounds_of
 from edgewise.graphs.partition.ring import Ring
-from edgewise.graphs.patterns.line import Causal
+from edgewise.graphs.rule import Causal
 
 
 class Partition(Graph):

@@ -1,7 +1,7 @@
 """Patterns on a line: positions 0, 1, ... of a sequence."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,21 +9,7 @@ from torch import Tensor
 from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.rule import Intervals, Rule, clip, clipped_sum
-
-
-@dataclass(frozen=True)
-class Causal(Rule):
-    """Listen to the past and to oneself: j <= i."""
-
-    def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        return j <= i
-
-    def intervals(self, i: Tensor, senders: int) -> Intervals:
-        return clip(torch.zeros_like(i)[:, None], i[:, None] + 1, senders)
-
-    def edges_of(self, first: int, last: int, senders: int) -> int:
-        return clipped_sum(first + 1, last + 1, senders)
+from edgewise.graphs.rule import Causal, Intervals, Rule, Window, clip
 
 
 def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
@@ -43,41 +29,6 @@ def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
     """
     n, offset = whole_number(n, "n"), whole_number(offset, "offset")
     return Graph(Causal(), n, offset + n if senders is None else whole_number(senders, "senders"), offset)
-
-
-@dataclass(frozen=True)
-class Window(Rule):
-    """Listen to the `radius` nearest positions on one or both sides, `dilation` apart, and to oneself."""
-
-    is_relative: ClassVar[bool] = True
-
-    radius: int
-    dilation: int = 1
-    sides: Literal["both", "past"] = "both"
-
-    def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        back, reach = i - j, self.radius * self.dilation
-        near = (back <= reach) & (back >= (0 if self.sides == "past" else -reach))
-        return near & (back % self.dilation == 0)
-
-    def intervals(self, i: Tensor, senders: int) -> Intervals:
-        ahead = 0 if self.sides == "past" else self.radius
-        if self.dilation == 1:
-            return clip(i[:, None] - self.radius, i[:, None] + ahead + 1, senders)
-        steps = torch.arange(-self.radius, ahead + 1, device=i.device)
-        starts = i[:, None] + steps * self.dilation
-        return clip(starts, starts + 1, senders)
-
-    def edges_of(self, first: int, last: int, senders: int) -> int:
-        ahead = 0 if self.sides == "past" else self.radius
-        steps = [(-self.radius, ahead)]  # of neighbours side by side
-        if self.dilation > 1:
-            steps = [(step * self.dilation, step * self.dilation) for step in range(-self.radius, ahead + 1)]
-        ends = [(first + near, last + near, first + far + 1, last + far + 1) for near, far in steps]
-        return sum(clipped_sum(c, d, senders) - clipped_sum(a, b, senders) for a, b, c, d in ends)
-
-    def transposed(self) -> Rule | None:
-        return self if self.sides == "both" else None
 
 
 def window(n: int, radius: int, dilation: int = 1, sides: Literal["both", "past"] = "both") -> Graph:

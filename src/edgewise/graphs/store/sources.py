@@ -13,7 +13,8 @@ from torch import Tensor
 from edgewise.errors import DataError, nearest
 from edgewise.files import check_header, reading
 from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
-from edgewise.tables.table import ENDINGS, Table, pieces
+from edgewise.tables.reading import ENDINGS, pieces
+from edgewise.tables.table import Table
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
 NUMBERS = 1 << 22  # numbers at once, of an array

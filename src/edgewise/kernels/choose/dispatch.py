@@ -14,6 +14,7 @@ from torch import Tensor
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.graph import picture
 from edgewise.graphs.tracing import is_real, is_transformed
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
@@ -21,6 +22,7 @@ from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
 from edgewise.kernels.partitioned import with_senders
 from edgewise.kernels.ring import goes_around, shared
+from edgewise.memory import check_fits
 
 Seen = TypeVar("Seen")
 
@@ -150,6 +152,25 @@ class Recorded:
 
     graph: Graph
     weights: Tensor
+
+    def matrix(self) -> Tensor:
+        """The weights as a dense matrix [*, H, I, J], 0 where there is no edge; those of parallel edges are summed.
+
+        Errors      GraphError where it would not fit in memory
+        """
+        graph, pairs = self.graph, self.graph.num_receivers * self.graph.num_senders
+        shape = (*self.weights.shape[:-2], pairs, self.weights.shape[-1])
+        size = self.weights.element_size() * self.weights.shape[:-2].numel() * pairs * shape[-1]
+        check_fits(size, f"attention as matrices {list(shape)}")
+        dense = self.weights.new_zeros(shape).index_add(
+            -2, graph.receivers * graph.num_senders + graph.senders, self.weights
+        )
+        return dense.transpose(-1, -2).unflatten(-1, (graph.num_receivers, graph.num_senders))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the mean over heads."""
+        graph, weights = self.graph, lambda: self.matrix().flatten(0, -3).mean(0)
+        return picture(weights, graph.num_receivers, graph.num_senders, f"attention on {graph}")
 
 
 @dataclass(frozen=True, slots=True)

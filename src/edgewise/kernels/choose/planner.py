@@ -1,6 +1,7 @@
 """The planner: predict every backend's time from bytes and operations, take the cheapest that does not refuse."""
 
 from dataclasses import dataclass
+from html import escape
 
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
@@ -28,6 +29,10 @@ class Plan:
     def choice(self) -> str:
         """The backend that runs."""
         return self.candidates[0].backend
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         width = max(len(candidate.backend) for candidate in self.candidates)

@@ -10,9 +10,11 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
+from edgewise.kernels.call import check_graph
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.linear import check_dtype
 
 
 class KeyValueCache:
@@ -186,6 +188,8 @@ class MultiHeadAttention(nn.Module):
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         heads, shared, _ = self.split
+        check_graph(graph, x)
+        check_dtype(x, self.projection.weight)
         qkv = self.projection(x).view(*x.shape[:-1], sum(self.split), self.channels)  # [*, N, H + 2 H', C]
         if self.rotary is None:
             q, k, v = qkv.split(self.split, -2)

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
-from edgewise.graphs.patterns.line import Causal
+from edgewise.graphs.rule import Causal
 from edgewise.kernels import Kernel
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState

@@ -10,7 +10,7 @@ from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph, causal, is_causal, laid_out
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached
-from edgewise.graphs.patterns.line import Causal
+from edgewise.graphs.rule import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example

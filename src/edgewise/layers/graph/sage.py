@@ -11,6 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
+from edgewise.kernels.call import check_graph
 from edgewise.layers.graph.sides import Sides, at_receivers, both_sides, check_pair, with_loops
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
@@ -62,6 +63,7 @@ class SAGEMean(nn.Module):
 
     def _mean_first(self, graph: Graph, x: Sides) -> bool:
         """Whether that takes fewer multiplications and additions, on dense features of the right width."""
+        check_graph(graph, *x if isinstance(x, tuple) else (x,))
         outputs, inputs = self.W.weight.shape
         sides = x if isinstance(x, tuple) else (x,)
         if graph.is_square or not all(isinstance(side, Tensor) and side.shape[-1] == inputs for side in sides):

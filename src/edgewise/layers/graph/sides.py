@@ -9,6 +9,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import collect
+from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import SparseFeatures
 
 Nodes = Tensor | SparseFeatures
@@ -56,6 +57,7 @@ def both_sides(
         >>> [side.flatten().tolist() for side in both_sides(reads, (user, books), lambda x: 10 * x)]
         [[70.0], [10.0, 20.0, 30.0]]
     """
+    check_graph(graph, *x if isinstance(x, tuple) else (x,))
     if not isinstance(x, tuple):
         senders = of(x)
         receivers = at_receivers(graph, senders)
@@ -93,6 +95,7 @@ def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor 
         >>> looped.edge_index().tolist(), e.flatten().tolist()
         ([[0, 0, 0, 1], [0, 1, 1, 1]], [0.0, 1.0, 3.0, 2.0])
     """
+    check_graph(graph, *x if isinstance(x, tuple) else (x,))
     if isinstance(x, tuple):
         return graph, e
     if e is None and graph.is_square:

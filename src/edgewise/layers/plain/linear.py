@@ -84,13 +84,21 @@ class SparseFeatures:
         return dense.index_put((self.graph.receivers, self.graph.senders), self.weight, accumulate=True)
 
 
+def check_dtype(x: Tensor, weight: Tensor) -> None:
+    """Raise ShapeError for features of another dtype than the weights, but under autocast, which changes both."""
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        given, own = (str(t.dtype).removeprefix("torch.") for t in (x, weight))
+        what = f"features are {given} and this layer's weights {own}"
+        raise ShapeError(f"{what}: hand over x.to(torch.{own}), or change the layer by layer.to(x.dtype)")
+
+
 class Linear(nn.Linear):
     """The linear map, which also reads sparse features without ever building the dense ones.
 
     Equation    y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
     Symbols     `weight` = W [C', C] (W_c is its column c), `bias` = b.
     Shapes      x [*, N, C] -> [*, N, C']; `SparseFeatures` [N, C] -> [N, C'].
-    Errors      features of another width than C are a `ShapeError`.
+    Errors      features of another width than C, or of another dtype, are a `ShapeError`.
     Edge cases  a document without words -> b.
     Cost        time N·C·C' dense and E·C' sparse, for E non-zeros.
     Differs     `torch.nn.Linear` reads dense tensors only; everything else is inherited from it.
@@ -106,6 +114,7 @@ class Linear(nn.Linear):
         if x.shape[-1] != self.in_features:
             raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {self.in_features}]")
         if isinstance(x, Tensor):
+            check_dtype(x, self.weight)
             return functional.linear(x, self.weight, self.bias)
         y = aggregate(x.graph, self.weight.T, x.weight)
         return y if self.bias is None else y + self.bias

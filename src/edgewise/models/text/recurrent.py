@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from edgewise.configuration import OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns.line import Causal
+from edgewise.graphs.rule import Causal
 from edgewise.layers import Linear
 from edgewise.models.signature import Features, Signature, Tokens, accepted
 from edgewise.models.text.generation import generate

@@ -189,3 +189,16 @@ def test_maps_are_never_written_down(score):
 
     step()
     assert peak_above(step) < 300_000 * 64 * 4 / 1e6  # megabytes of W e alone
+
+
+@pytest.mark.parametrize("vectors", VECTORS)
+@pytest.mark.parametrize("score", SCORES)
+def test_a_graph_without_edges_leaves_no_memory_unwritten(score, vectors):
+    graph = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=3)
+    call, leaves = case(score, vectors, graph=graph)
+    torch.use_deterministic_algorithms(True)  # what is not written is NaN then
+    try:
+        computed = with_gradients(call, leaves, "native")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(bool((t == 0).all()) for t in computed)

@@ -166,7 +166,10 @@ def _additive_scores(own: Additive) -> Tensor:
 
 def _additive_gradient(own: AdditiveGradient) -> tuple[Tensor, Tensor]:
     dx, da = results = own.empty()
-    _additive(own, dx, own.ds, da)
+    if own.ds.numel():
+        _additive(own, dx, own.ds, da)
+    else:  # an address of nothing is none, and the kernel would take the call for one without a gradient
+        da.zero_()
     return results
 
 

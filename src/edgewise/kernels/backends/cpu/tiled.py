@@ -20,6 +20,7 @@ from torch import Tensor
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Rule
+from edgewise.graphs.tracing import is_real
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix
@@ -135,15 +136,23 @@ def pairs_of(graph: Graph) -> int:
     """Pairs inside the tiles, those included which the graph masks."""
     if graph.rule is not None:
         return _pairs_of_rule(graph.rule, graph.num_receivers, graph.num_senders, graph.offset)
-    return graph.num_edges
+    tiles = tiles_of(graph)
+    if tiles is None or library is None or not is_real(tiles[0]):
+        return graph.num_edges
+    return _pairs_of_ranges(tiles[0], tiles[1], graph.num_senders)
 
 
 def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int:
     tiles = tiles_of(Graph(rule, receivers, senders, offset))
-    assert tiles is not None and library is not None
-    starts, stops = (x.contiguous() for x in tiles[:2])
+    assert tiles is not None
+    return _pairs_of_ranges(tiles[0], tiles[1], senders)
+
+
+def _pairs_of_ranges(starts: Tensor, stops: Tensor, senders: int) -> int:
+    assert library is not None
+    starts, stops = starts.contiguous(), stops.contiguous()
     tiling = library.Tiling()
-    tiling.receivers, tiling.senders = receivers, senders
+    tiling.receivers, tiling.senders = len(starts), senders
     tiling.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
     return int(library.pairs_in_tiles(tiling))
 

@@ -14,8 +14,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
-from edgewise.graphs.patterns.line import Causal
-from edgewise.graphs.rule import Blocks
+from edgewise.graphs.rule import Blocks, Causal
 from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
 from edgewise.kernels.backends.cpu import KERNELS

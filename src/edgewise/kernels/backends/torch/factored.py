@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edgewise.graphs.patterns.line import Causal
-from edgewise.graphs.rule import Blocks
+from edgewise.graphs.rule import Blocks, Causal
 from edgewise.kernels.backend import Attention, Backend, Cost, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL, COMPLETE

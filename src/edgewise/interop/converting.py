@@ -1,0 +1,102 @@
+"""`convert`: other libraries' layers inside any module compute here from now on, with the weights that they have."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torch import nn
+
+from edgewise.errors import ConfigError
+from edgewise.interop import modules
+from edgewise.interop.geometric import attention, relations, sums
+from edgewise.interop.twin import Twin, twin_class
+
+M = TypeVar("M", bound=nn.Module)
+
+TWINS: dict[tuple[str, str], Twin] = {
+    **{("torch", name): twin for name, twin in modules.TWINS.items()},
+    **{("torch_geometric", name): twin for part in (sums, attention, relations) for name, twin in part.TWINS.items()},
+}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Which layers of a module have a twin: each name with its class, and those that stay, with the reason."""
+
+    twins: dict[str, str]
+    others: dict[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"{name or 'the module'}: {kind}" for name, kind in self.twins.items()]
+        return "\n".join([*lines, *(f"{name or 'the module'} stays: {why}" for name, why in self.others.items())])
+
+
+def _library(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _reason(module: nn.Module) -> str | None:
+    """Why a layer that passes messages or attends has no twin; None for any other module, and for one that has."""
+    kind = type(module)
+    twin = TWINS.get((_library(kind), kind.__name__))
+    if twin is not None:
+        why = twin.refusal(module)
+        return None if why is None else f"{kind.__name__} with {why}"
+    bases = {(_library(base), base.__name__) for base in kind.__mro__}
+    if hasattr(kind, "twin_of") or not bases & {("torch_geometric", "MessagePassing"), ("torch", "MultiheadAttention")}:
+        return None
+    own = [name for library, name in bases if (library, name) in TWINS]
+    return f"{kind.__name__} is a class of its own, of {own[0]}" if own else f"{kind.__name__} has no twin"
+
+
+def conversion(module: nn.Module) -> Conversion:
+    """What `convert` has made of a module's layers."""
+    inside = dict(module.named_modules())
+    twins = {name: type(part).__name__ for name, part in inside.items() if hasattr(type(part), "twin_of")}
+    others = {name: why for name, part in inside.items() if (why := _reason(part)) is not None}
+    return Conversion(twins, others)
+
+
+def convert(module: M) -> M:
+    """Let a module's layers of PyTorch and PyTorch Geometric compute with this library's graphs and kernels.
+
+    Equation    each layer's own: results and gradients are those that it had, but for rounding
+    Symbols     module = any nn.Module, changed in place and returned. Twins exist of GCNConv, SAGEConv, GATConv,
+                GATv2Conv, TransformerConv, GINConv, GINEConv, GatedGraphConv, RGCNConv, FastRGCNConv, HGTConv and of
+                nn.MultiheadAttention, nn.TransformerEncoderLayer and nn.TransformerEncoder
+    Errors      ConfigError for what is no module; a UserWarning names each layer that passes messages or attends and
+                stays as it is, and why: its class or an option has no twin. `edgewise.interop.conversion` lists both
+    Edge cases  a layer keeps its class's name, its options, its parameters (the very same) and their names, so that
+                optimizers, checkpoints and calls `layer(x, edge_index, edge_attr)` go on; a call that a twin does not
+                know (a SparseTensor, an explainer's hooks) runs as before. A receiver that a mask leaves without
+                senders gives 0, and not NaN as PyTorch
+    Cost        an edge_index becomes a graph once, for as long as the tensor lives and is not written; a mask likewise
+    Differs     dropout of attention draws other numbers
+
+    Example
+        >>> import torch
+        >>> layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, dropout=0.0, batch_first=True)
+        >>> x = torch.randn(1, 5, 8)
+        >>> before = layer(x)
+        >>> torch.allclose(convert(layer)(x), before, atol=1e-6)
+        True
+        >>> from edgewise.interop.converting import conversion
+        >>> print(conversion(layer))
+        the module: TransformerEncoderLayer
+        self_attn: MultiheadAttention
+    """
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"convert takes a torch.nn.Module, not {type(module).__name__}")
+    for part in module.modules():
+        kind: Any = type(part)
+        twin = TWINS.get((_library(kind), kind.__name__))
+        if twin is not None and twin.refusal(part) is None:
+            part.__class__ = twin_class(kind, twin)
+    made = conversion(module)
+    if made.others or not made.twins:
+        stay = "; ".join(f"{name or 'the module'} ({why})" for name, why in made.others.items())
+        what = f"these layers stay as they are: {stay}" if stay else "no layer of this module has a twin"
+        warnings.warn(f"edgewise.convert: {what}", stacklevel=2)
+    return module

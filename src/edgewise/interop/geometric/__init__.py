@@ -1,0 +1,1 @@
+"""PyTorch Geometric's layers and loaders."""

@@ -1,0 +1,95 @@
+"""Batches of a large graph, as PyTorch Geometric's NeighborLoader gives them, drawn by our own sampler."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph, sample_neighbors
+
+LOADING = frozenset(inspect.signature(DataLoader.__init__).parameters) - {"self", "dataset", "collate_fn"}
+
+
+class NeighborLoader(DataLoader):  # type: ignore[type-arg]
+    """Some nodes at a time, each batch with the neighbours that are drawn for them, hop by hop.
+
+    Equation    hop h draws min(num_neighbors[h], |N(i)|) edges of each node i that the hop before has added
+    Symbols     data = a PyTorch Geometric `Data`; num_neighbors = of each hop, -1: all; input_nodes = the nodes that
+                are in a batch for themselves: indices, a mask or None for all; transform = what is done to a batch;
+                loading = options of `torch.utils.data.DataLoader`: batch_size, shuffle, num_workers, ...
+    Shapes      a batch is a `Data` with edge_index [2, E'] of its own numbers, n_id [M] and e_id [E'] of the large
+                graph's, the batch_size nodes first, and the rows of all tensors of nodes and edges that `data` has
+    Errors      ConfigError for a HeteroData, and for PyTorch Geometric's options that are not there
+    Edge cases  a node's edges are drawn once, without replacement; parallel edges count as often as they are there
+    Cost        time O(edges drawn) for each batch; memory of the graph, and 8 bytes for each node and worker
+    Differs     needs neither pyg-lib nor torch-sparse; `torch.manual_seed` decides other draws than there
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Sequence[int],
+        input_nodes: Tensor | Sequence[int] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        **loading: Any,
+    ) -> None:
+        if getattr(data, "edge_index", None) is None or not hasattr(data, "is_node_attr"):
+            raise ConfigError(f"NeighborLoader takes a Data with an edge_index, not {type(data).__name__}")
+        unknown = sorted(loading.keys() - LOADING)
+        if unknown:
+            raise ConfigError(f"NeighborLoader has no option {unknown[0]}: there are {', '.join(sorted(LOADING))}")
+        self.data, self.transform = data, transform
+        self.num_neighbors, self.num_nodes = list(num_neighbors), int(data.num_nodes)
+        self.graph = Graph.from_edge_index(data.edge_index, self.num_nodes)
+        self._place: Tensor | None = None
+        super().__init__(_indices(input_nodes, self.num_nodes), collate_fn=self.sample, **loading)  # type: ignore[arg-type]
+
+    def sample(self, nodes: Any) -> Any:
+        """The batch of some nodes."""
+        seeds = torch.as_tensor(nodes, dtype=torch.int64)
+        n_id, index, e_id, added = self._drawn(seeds)
+        batch = copy.copy(self.data)
+        for name, value in self.data.to_dict().items():
+            if isinstance(value, Tensor) and name != "edge_index":
+                if self.data.is_edge_attr(name):
+                    batch[name] = value[e_id.to(value.device)]
+                elif self.data.is_node_attr(name):
+                    batch[name] = value[n_id.to(value.device)]
+        batch.edge_index, batch.num_nodes = index, len(n_id)
+        batch.n_id, batch.e_id, batch.input_id, batch.batch_size = n_id, e_id, seeds, len(seeds)
+        batch.num_sampled_nodes, batch.num_sampled_edges = map(list, zip(*added, strict=True))
+        return batch if self.transform is None else self.transform(batch)
+
+    def _drawn(self, seeds: Tensor) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, int]]]:
+        """Nodes, their edges among themselves and in the large graph, and how many of both each hop has added."""
+        if self._place is None:
+            self._place = torch.full((self.num_nodes,), -1)
+        place, known, added = self._place, seeds, [(len(seeds), 0)]
+        place[seeds] = torch.arange(len(seeds))
+        fresh, pairs, edges = seeds, [seeds.new_zeros(2, 0)], [seeds[:0]]
+        for fanout in self.num_neighbors:
+            hop = sample_neighbors(self.graph, fresh, [fanout])
+            (graph,), receivers = hop.graphs, place[fresh]
+            fresh = hop.nodes[place[hop.nodes] < 0]
+            place[fresh] = torch.arange(len(known), len(known) + len(fresh))
+            known = torch.cat([known, fresh])
+            pairs.append(torch.stack([place[hop.nodes][graph.senders], receivers[graph.receivers]]))
+            edges.append(hop.edges[0])
+            added.append((len(fresh), graph.num_edges))
+        place[known] = -1
+        order, chosen = self.graph._order, torch.cat(edges)
+        return known, torch.cat(pairs, 1), chosen if order is None else order[chosen], added
+
+
+def _indices(nodes: Tensor | Sequence[int] | None, count: int) -> Sequence[int]:
+    if nodes is None:
+        return range(count)
+    chosen = torch.as_tensor(nodes)
+    return (chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen).tolist()

@@ -1,0 +1,131 @@
+"""Twins of the layers that sum, average or maximise over neighbours: GCN, SAGE, GIN, GINE and gated graph networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.graphs import Graph
+from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
+from edgewise.interop.twin import Twin, is_plain, per_tensor
+from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
+
+REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
+
+
+def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) -> Any:
+    """GCNConv: y = D̃^-½ Ã D̃^-½ X W + b, the product with the fewer columns last."""
+    if isinstance(x, tuple | list) or sides(layer, x, edge_index) is None:
+        return NotImplemented
+    graph, weight = _normalised(layer, x, edge_index, edge_weight)
+    reduce = REDUCTIONS[layer.aggr]
+    if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels:
+        y = layer.lin(aggregate(graph, x, weight, reduce))
+    else:
+        y = aggregate(graph, layer.lin(x), weight, reduce)
+    return y if layer.bias is None else y + layer.bias
+
+
+def _normalised(layer: Any, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> tuple[Graph, Tensor | None]:
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+    nodes = x.size(-2)
+    if not layer.normalize:
+        graph = graph_of(edge_index, nodes, nodes)
+        return graph, None if weight is None else rows_of(graph, weight.flatten()).to(x.dtype)
+    options = (nodes, layer.improved, layer.add_self_loops)
+    if layer.cached:
+        if layer._cached_edge_index is None:
+            layer._cached_edge_index = gcn_norm(edge_index, weight, *options, layer.flow, x.dtype)
+        edge_index, weight = layer._cached_edge_index
+        graph = graph_of(edge_index, nodes, nodes)
+        return graph, rows_of(graph, weight)
+    graph = (looped if layer.add_self_loops else graph_of)(edge_index, nodes, nodes)
+    constant = weight is None or not weight.requires_grad
+    return graph, (_kept_entries if constant else _entries)(edge_index, weight, x.dtype, *options)
+
+
+def _entries(
+    edge_index: Tensor, weight: Tensor | None, dtype: torch.dtype, nodes: int, two: bool, loops: bool
+) -> Tensor:
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+    entries = gcn_norm(edge_index, weight, nodes, two, loops, "source_to_target", dtype)[1]
+    return (looped if loops else graph_of)(edge_index, nodes, nodes).sort_edges(entries.flatten()).to(dtype)
+
+
+_kept_entries = per_tensor(_entries)
+
+
+def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
+    """SAGEConv: y = W_l ⊕_j x_j + b + W_r x_i, where sums and means run over the narrower of x and W_l x."""
+    both = sides(layer, x, edge_index, size)
+    if both is None or isinstance(layer.lin_l.weight, nn.parameter.UninitializedParameter):
+        return NotImplemented
+    x_j, x_i = both
+    graph = graph_of(edge_index, x_j.size(-2), x_i.size(-2))
+    x_j = layer.lin(x_j).relu() if layer.project else x_j
+    W, reduce = layer.lin_l, REDUCTIONS[layer.aggr]
+    if reduce in ("sum", "mean") and W.out_channels < W.in_channels:
+        y = aggregate(graph, functional.linear(x_j, W.weight), reduce=reduce)
+        y = y if W.bias is None else y + W.bias
+    else:
+        y = W(aggregate(graph, x_j, reduce=reduce))
+    y = y + layer.lin_r(x_i) if layer.root_weight else y
+    return functional.normalize(y, p=2.0, dim=-1) if layer.normalize else y
+
+
+def gin(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
+    """GINConv: y = MLP((1 + ε) x_i + Σ_j x_j)."""
+    both = sides(layer, x, edge_index, size)
+    if both is None:
+        return NotImplemented
+    x_j, x_i = both
+    y = aggregate(graph_of(edge_index, x_j.size(-2), x_i.size(-2)), x_j, reduce=REDUCTIONS[layer.aggr])
+    return layer.nn(y + (1 + layer.eps) * x_i)
+
+
+def gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Any:
+    """GINEConv: y = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b))."""
+    both = sides(layer, x, edge_index, size)
+    if both is None or not is_plain(edge_attr) or edge_attr.dim() != 2:
+        return NotImplemented
+    x_j, x_i = both
+    if layer.lin is None and edge_attr.size(-1) != x_j.size(-1):
+        return NotImplemented
+    graph = graph_of(edge_index, x_j.size(-2), x_i.size(-2))
+    e = rows_of(graph, edge_attr)
+    if layer.lin is None:
+        m_ij: Any = functional.relu(x_j.index_select(-2, graph.senders) + e)
+    else:
+        edges = EdgeInput((layer.lin.weight, layer.lin.bias), e)
+        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=edges, activated=True)
+    return layer.nn(collect(graph, m_ij, REDUCTIONS[layer.aggr]) + (1 + layer.eps) * x_i)
+
+
+def gated(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) -> Any:
+    """GatedGraphConv: x_i ← GRU(Σ_j w_ij W_t x_j, x_i), for t = 1, ..., T."""
+    if sides(layer, x, edge_index) is None or x.size(-1) > layer.out_channels:
+        return NotImplemented
+    graph = graph_of(edge_index, x.size(0), x.size(0))
+    weight = None if edge_weight is None else rows_of(graph, edge_weight.flatten()).to(x.dtype)
+    x = functional.pad(x, (0, layer.out_channels - x.size(-1)))
+    for W in layer.weight:
+        x = layer.rnn(aggregate(graph, x @ W, weight, REDUCTIONS[layer.aggr]), x)
+    return x
+
+
+def _refusal(layer: Any) -> str | None:
+    return refusal(layer, *REDUCTIONS)
+
+
+TWINS = {
+    "GCNConv": Twin(gcn, _refusal),
+    "SAGEConv": Twin(sage, _refusal),
+    "GINConv": Twin(gin, _refusal),
+    "GINEConv": Twin(gine, _refusal),
+    "GatedGraphConv": Twin(gated, _refusal),
+}

@@ -1,0 +1,200 @@
+"""`attn_implementation="edgewise"`: models of Hugging Face's transformers attend on graphs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError, GraphError
+from edgewise.graphs import Graph, causal
+from edgewise.interop.modules import all_pairs, dense_weights, of_members
+from edgewise.interop.twin import per_tensor
+from edgewise.kernels import Dot, EdgeBias, attend
+
+NAME = "edgewise"
+REMEMBERED = 256  # graphs of masks, by what their functions are made of: one for each length and kind of layer
+
+
+def register_attention() -> str:
+    """Make `attn_implementation="edgewise"` known to transformers, for all its models that use the attention interface.
+
+    Symbols     its result = the name, "edgewise"
+    Errors      ConfigError without transformers
+    Edge cases  causal, sliding, chunked and packed masks and padding become graphs, made once for each length where
+                they are the same for all members of a batch; a token that may attend to nobody gets 0; grouped queries,
+                soft caps and T5's relative bias are read; attention weights are returned where they are asked for
+    Cost        that of `attend`: a window costs its width, and not the length
+
+    Example
+        >>> from transformers import LlamaConfig, LlamaForCausalLM  # doctest: +SKIP
+        >>> config = LlamaConfig(attn_implementation=register_attention())  # doctest: +SKIP
+        >>> model = LlamaForCausalLM(config)  # doctest: +SKIP
+    """
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+    except ModuleNotFoundError:
+        raise ConfigError("register_attention needs transformers: pip install transformers") from None
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, mask)
+    return NAME
+
+
+# Masks
+
+
+def _made_of(value: Any) -> Hashable:
+    """What a mask's function computes from: its code and the numbers that it closes over; ValueError for tensors."""
+    if isinstance(value, FunctionType):
+        return value.__code__, tuple(_made_of(cell.cell_contents) for cell in value.__closure__ or ())
+    if isinstance(value, tuple | list):
+        return tuple(map(_made_of, value))
+    if value is None or isinstance(value, int | float | str):
+        return value
+    raise ValueError(f"{type(value).__name__} may change")
+
+
+class _Function:
+    """A mask's function at offsets, equal to others that compute the same."""
+
+    def __init__(self, function: Callable[..., Tensor], offsets: tuple[int, int]) -> None:
+        self.function, self.offsets = function, offsets
+        self.key = (_made_of(function), offsets)
+
+    def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        return self.function(b, h, q_idx + self.offsets[0], kv_idx + self.offsets[1])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Function) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _graph(function: _Function, receivers: int, senders: int) -> Graph:
+    return Graph.from_mask(function, receivers, senders)
+
+
+def mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: Any = 0,
+    kv_offset: Any = 0,
+    mask_function: Any = None,
+    attention_mask: Tensor | None = None,
+    device: Any = "cpu",
+    **kwargs: Any,
+) -> Graph:
+    """The graph of a mask's function and of padding: one for all members of a batch, or one of all of them."""
+    offsets = int(q_offset), int(kv_offset)
+    padding = attention_mask if attention_mask is not None and not bool(attention_mask.all()) else None
+    try:
+        base = _graph(_Function(mask_function, offsets), q_length, kv_length)
+    except (ValueError, GraphError):  # it closes over tensors, or depends on the member
+        members = [_member(mask_function, b, offsets, q_length, kv_length) for b in range(batch_size)]
+        if padding is None:
+            return Graph.batch(members).to(device)
+        rows = torch.stack([member.dense_mask() for member in members])
+        return of_members(_kept(padding, offsets[1], kv_length), q_length, rows).to(device)
+    if padding is None:
+        return base.to(device)
+    allowed = None if base.is_complete else base.dense_mask()
+    return of_members(_kept(padding, offsets[1], kv_length), q_length, allowed).to(device)
+
+
+def _member(function: Any, b: int, offsets: tuple[int, int], receivers: int, senders: int) -> Graph:
+    def moved(_: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        return function(torch.tensor(b), h, q_idx + offsets[0], kv_idx + offsets[1])
+
+    return Graph.from_mask(moved, receivers, senders)
+
+
+def _kept(padding: Tensor, offset: int, length: int) -> Tensor:
+    """Which senders are no padding, bool [B, J]; those beyond what is given are none."""
+    kept = padding[:, offset : offset + length].to("cpu", torch.bool)
+    return torch.nn.functional.pad(kept, (0, length - kept.shape[1]))
+
+
+@per_tensor
+def _of_tensor(mask: Tensor) -> Graph:
+    """The graph of a mask [B, 1, I, J] of a model's own: bool, or added to the score."""
+    allowed = mask if mask.dtype == torch.bool else mask == 0
+    least = torch.finfo(mask.dtype).min if mask.is_floating_point() else 0
+    if mask.shape[1] != 1 or (mask.dtype != torch.bool and not bool((allowed | (mask <= least)).all())):
+        what = f"an attention mask {list(mask.shape)} of {mask.dtype}"
+        raise ConfigError(f"{what} is no graph: it must be the same for all heads, and true or false, or 0 or -inf")
+    members = [Graph.from_mask(member.cpu()) for member in allowed[:, 0]]
+    return (members[0] if len(members) == 1 else Graph.batch(members)).to(mask.device)
+
+
+# Attention
+
+
+def attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """What transformers' attention interface calls: q [B, H, I, C], k and v [B, G, J, C] -> [B, I, H, C], weights."""
+    for name in ("s_aux", "cache"):
+        if kwargs.get(name) is not None:
+            raise ConfigError(f'attn_implementation="edgewise" has no {name}, which this model asks for: use "eager"')
+    (batch, heads, receivers, _), senders = query.shape, key.shape[2]
+    causal_here = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if isinstance(attention_mask, Tensor):
+        graph = _of_tensor(attention_mask)
+    elif attention_mask is not None:
+        graph = attention_mask
+    elif causal_here and receivers > 1:
+        graph = _past(receivers, senders, query.device)
+    else:
+        graph = all_pairs(receivers, senders, query.device)
+    shared = graph.num_receivers == receivers
+    q, k, v = (x.transpose(1, 2) if shared else x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
+    score = Dot(scaling, kwargs.get("softcap"))
+    if position_bias is not None:
+        score = score + EdgeBias(_on_edges(position_bias, graph, shared, receivers, senders))
+    if _wants_weights(module, kwargs):
+        y, p = attend(graph, q, k, v, score, dropout=dropout, return_weights=True)
+        weights = dense_weights(graph, p, batch, receivers, senders)
+    else:
+        y, weights = attend(graph, q, k, v, score, dropout=dropout), None
+    return y.reshape(batch, receivers, heads, -1), weights
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _past(receivers: int, senders: int, device: torch.device) -> Graph:
+    return causal(receivers, senders).to(device)
+
+
+def _wants_weights(module: Any, options: dict[str, Any]) -> bool:
+    """Whether weights are asked for: by the call, the configuration, or the recorder that models of version 5 have."""
+    if options.get("output_attentions") or getattr(getattr(module, "config", None), "output_attentions", False):
+        return True
+    recorder = getattr(sys.modules.get("transformers.utils.output_capturing"), "_active_collector", None)
+    return recorder is not None and any("attentions" in name for name in recorder.get() or ())
+
+
+def _on_edges(bias: Tensor, graph: Graph, shared: bool, receivers: int, senders: int) -> Tensor:
+    """A bias [1 or B, H, I, J] on the edges, [*, E, H]."""
+    i, j = graph.receivers, graph.senders
+    place = i % max(1, receivers) * bias.shape[3] + j % max(1, senders)
+    rows = bias.flatten(2).transpose(1, 2)  # [1 or B, I J, H]
+    if shared or len(rows) == 1:
+        on_edges = rows.index_select(1, place)
+        return on_edges if shared and len(rows) > 1 else on_edges[0]
+    return rows.flatten(0, 1).index_select(0, place + i // max(1, receivers) * rows.shape[1])

@@ -1,0 +1,152 @@
+"""Twins of PyTorch's own attention: nn.MultiheadAttention, and nn.TransformerEncoder, whose layers hold it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.graphs import Graph, complete
+from edgewise.interop.twin import Twin, is_plain, per_tensor
+from edgewise.kernels import attend
+
+
+@lru_cache(maxsize=256)
+def all_pairs(receivers: int, senders: int, device: torch.device) -> Graph:
+    """The complete graph, the same object every time, with what is cached with it."""
+    return complete(receivers, senders).to(device)
+
+
+def _allowed(mask: Tensor) -> Tensor | None:
+    """Where a mask of PyTorch's lets a receiver listen: bool ones say where not; None for one with finite numbers."""
+    if mask.dtype == torch.bool:
+        return ~mask
+    return mask == 0 if mask.is_floating_point() and bool(((mask == 0) | (mask == -torch.inf)).all()) else None
+
+
+@per_tensor
+def _graph_of_mask(mask: Tensor) -> Graph | None:
+    allowed = _allowed(mask)
+    return None if allowed is None else Graph.from_mask(allowed.cpu()).to(mask.device)
+
+
+@per_tensor
+def _graph_of_padding(padding: Tensor, receivers: int, mask: Tensor | None) -> Graph | None:
+    senders, allowed = _allowed(padding), None if mask is None else _allowed(mask)
+    if senders is None or (mask is not None and allowed is None):
+        return None
+    return of_members(senders.cpu(), receivers, None if allowed is None else allowed.cpu()).to(padding.device)
+
+
+def of_members(kept: Tensor, receivers: int, allowed: Tensor | None = None) -> Graph:
+    """The graph of a batch: each member attends to those of its own senders that are kept and, with it, allowed.
+
+    Shapes      kept bool [B, J], allowed bool [I, J] or [B, I, J]
+    """
+    first, count, senders = kept.byte().argmax(1), kept.sum(1), kept.shape[1]
+    last = senders - kept.flip(1).byte().argmax(1)
+    if allowed is None and bool(((last - first == count) | (count == 0)).all()):  # what is kept lies together
+        starts = torch.arange(len(kept)) * senders + first
+        starts, stops = (t.repeat_interleave(receivers)[:, None] for t in (starts, starts + count))
+        return Graph.from_ranges(starts, stops, kept.numel())
+    rows = kept[:, None].expand(-1, receivers, -1)
+    rows = rows if allowed is None else rows & allowed
+    return Graph.batch([Graph.from_mask(member) for member in rows])
+
+
+def attention(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> Any:
+    """nn.MultiheadAttention, whose masks are graphs: a receiver that may listen to nobody gives 0 and not NaN."""
+    masks = [mask for mask in (key_padding_mask, attn_mask) if mask is not None]
+    dropout = module.dropout if module.training else 0.0
+    if not is_plain(query, key, value, *masks) or query.dim() != 3 or any(mask.dim() != 2 for mask in masks):
+        return NotImplemented
+    if (need_weights and dropout) or (is_causal and attn_mask is None):
+        return NotImplemented
+    inputs = (query, key, value) if module.batch_first else tuple(x.transpose(0, 1) for x in (query, key, value))
+    (batch, receivers, _), senders = inputs[0].shape, inputs[1].shape[1]
+    if key_padding_mask is not None:
+        graph = _graph_of_padding(key_padding_mask, receivers, attn_mask)
+    else:
+        graph = all_pairs(receivers, senders, query.device) if attn_mask is None else _graph_of_mask(attn_mask)
+    if graph is None or graph.num_receivers != receivers * (1 if key_padding_mask is None else batch):
+        return NotImplemented
+    ends = [x.unflatten(-1, (module.num_heads, -1)) for x in _projected(module, inputs, query is key is value)]
+    ends = ends if key_padding_mask is None else [x.flatten(0, 1) for x in ends]
+    y, p = attend(graph, *ends, return_weights=True) if need_weights else (attend(graph, *ends, dropout=dropout), None)
+    y = module.out_proj(y.flatten(-2).view(batch, receivers, -1))
+    weights = None if p is None else dense_weights(graph, p, batch, receivers, senders)
+    if weights is not None and average_attn_weights:
+        weights = weights.mean(1)
+    return y if module.batch_first else y.transpose(0, 1), weights
+
+
+def _projected(module: Any, inputs: tuple[Tensor, ...], alike: bool) -> tuple[Tensor, ...]:
+    W, b = module.in_proj_weight, module.in_proj_bias
+    if alike and W is not None:
+        return functional.linear(inputs[0], W, b).chunk(3, -1)
+    maps = W.chunk(3) if W is not None else (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    biases = (None, None, None) if b is None else b.chunk(3)
+    return tuple(functional.linear(x, m, c) for x, m, c in zip(inputs, maps, biases, strict=True))
+
+
+def dense_weights(graph: Graph, p: Tensor, batch: int, receivers: int, senders: int) -> Tensor:
+    """Weights [B, E, H] of one graph, or [E, H] of a batch's, as [B, H, I, J]."""
+    i, j, heads = graph.receivers % max(1, receivers), graph.senders % max(1, senders), p.shape[-1]
+    place, rows = i * senders + j, receivers * senders
+    if p.dim() == 2:
+        place, rows = place + graph.receivers // max(1, receivers) * rows, rows * batch
+    dense = p.new_zeros(*p.shape[:-2], rows, heads).index_add(-2, place, p)
+    return dense.view(batch, receivers, senders, heads).permute(0, 3, 1, 2)
+
+
+def encoder_layer(
+    module: Any, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+) -> Any:
+    """nn.TransformerEncoderLayer, whose attention may be a twin's in evaluation too."""
+    if not is_plain(src):
+        return NotImplemented
+    options = (src_mask, src_key_padding_mask, is_causal)
+    if module.norm_first:
+        x = src + module._sa_block(module.norm1(src), *options)
+        return x + module._ff_block(module.norm2(x))
+    x = module.norm1(src + module._sa_block(src, *options))
+    return module.norm2(x + module._ff_block(x))
+
+
+def encoder(module: Any, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: Any = None) -> Any:
+    """nn.TransformerEncoder, which hands its masks on as they are, so that their graphs are made once."""
+    if not is_plain(src):
+        return NotImplemented
+    for layer in module.layers:
+        is_hint = bool(is_causal) and mask is not None
+        src = layer(src, src_mask=mask, is_causal=is_hint, src_key_padding_mask=src_key_padding_mask)
+    return src if module.norm is None else module.norm(src)
+
+
+def _refusal(module: Any) -> str | None:
+    if module.bias_k is not None:
+        return "add_bias_kv=True"
+    return "add_zero_attn=True" if module.add_zero_attn else None
+
+
+TWINS: dict[str, Twin] = {
+    kind.__name__: twin
+    for kind, twin in (
+        (nn.MultiheadAttention, Twin(attention, _refusal)),
+        (nn.TransformerEncoderLayer, Twin(encoder_layer)),
+        (nn.TransformerEncoder, Twin(encoder)),
+    )
+}

@@ -1,0 +1,166 @@
+"""A mask's graph is what the mask says, in the form that kernels run; attention on it is that of the dense oracle."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, create_mask
+from torch.nn.functional import scaled_dot_product_attention
+
+from edgewise.errors import GraphError
+from edgewise.graphs import Graph, causal, complete, window
+from edgewise.graphs.rule import Blocks, Both, Causal
+from edgewise.kernels import attend, plan
+
+NUMBER = torch.tensor([0] * 7 + [1] * 4 + [2] * 9)
+CHOSEN = torch.rand(5, 5, generator=torch.Generator().manual_seed(1)) < 0.5
+N = len(NUMBER)
+
+MASKS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "complete": (lambda b, h, q, k: (q >= 0) & (k >= 0), complete(N).rule),
+    "causal": (lambda b, h, q, k: q >= k, Causal()),
+    "sliding": (lambda b, h, q, k: (q >= k) & (q - k < 4), window(N, 3, sides="past").rule),
+    "window": (lambda b, h, q, k: (q - k).abs() <= 2, window(N, 2).rule),
+    "document": (lambda b, h, q, k: NUMBER[q] == NUMBER[k], Blocks((7, 4, 9), (7, 4, 9))),
+    "causal-document": (
+        lambda b, h, q, k: (NUMBER[q] == NUMBER[k]) & (q >= k),
+        Both(Blocks((7, 4, 9), (7, 4, 9)), Causal()),
+    ),
+    "prefix-lm": (lambda b, h, q, k: (k < 6) | (q >= k), None),
+    "random-block": (lambda b, h, q, k: CHOSEN[q // 4, k // 4], None),
+    "scattered": (lambda b, h, q, k: (7 * q + 3 * k) % 5 == 0, None),
+    "one column": (lambda b, h, q, k: k == 3, None),
+    "nothing": (lambda b, h, q, k: q < 0, None),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_is_the_graph_that_flex_attention_sees(name: str) -> None:
+    mask, rule = MASKS[name]
+    graph = Graph.from_mask(mask, N)
+    dense = create_mask(mask, 1, 1, N, N, device="cpu")[0, 0]
+    assert torch.equal(graph.dense_mask(), dense)
+    assert graph == Graph.from_mask(dense)
+    assert graph.num_edges == int(dense.sum())
+    assert graph.rule == rule
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_attention_and_its_gradients_are_those_of_the_dense_oracle(name: str) -> None:
+    graph = Graph.from_mask(MASKS[name][0], N)
+    torch.manual_seed(1)
+    q, k, v, dy = (torch.randn(2, N, 3, 8, requires_grad=True) for _ in range(4))
+    y = attend(graph, q, k, v)
+    mask = graph.dense_mask()
+    listens = mask.any(1)[:, None, None]
+    exact = scaled_dot_product_attention(*(t.double().transpose(1, 2) for t in (q, k, v)), attn_mask=mask)
+    exact = torch.where(listens, exact.transpose(1, 2), 0)
+    torch.testing.assert_close(y.double(), exact, atol=1e-5, rtol=0)
+    ours, theirs = (torch.autograd.grad(out, (q, k, v), dy.to(out.dtype)) for out in (y, exact))
+    for found, right in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, right.nan_to_num(), atol=1e-5, rtol=0)
+
+
+def test_long_runs_are_ranges_and_scattered_pairs_are_edges() -> None:
+    assert Graph.from_mask(MASKS["prefix-lm"][0], N).ranges() is not None
+    assert Graph.from_mask(MASKS["scattered"][0], N).ranges() is None
+    chosen = torch.rand(32, 32, generator=torch.Generator().manual_seed(1)) < 0.25
+    graph = Graph.from_mask(chosen, block=128)
+    assert graph.num_receivers == 4096
+    assert plan(graph, heads=4).choice == "tiled"
+
+
+def test_short_runs_are_as_dear_as_the_tiles_that_they_touch() -> None:
+    starts = torch.arange(0, 2048, 16) + torch.arange(2048)[:, None] * 5 % 14  # no two rows alike
+    scattered = Graph.from_ranges(starts, starts + 2, num_senders=2048)
+    graphs = (scattered, complete(2048))
+    costs = [{row.backend: row.seconds for row in plan(graph).candidates}["tiled"] for graph in graphs]
+    assert costs[0] is not None
+    assert costs[1] is not None
+    assert costs[0] > 0.8 * costs[1]
+
+
+def test_blocks_of_a_mask_are_cut_at_the_last_position() -> None:
+    blocks = torch.tensor([[True, False, True], [False, True, True]])
+    graph = Graph.from_mask(blocks, 5, 8, block=3)
+    dense = blocks.repeat_interleave(3, 0).repeat_interleave(3, 1)[:5, :8]
+    assert torch.equal(graph.dense_mask(), dense)
+    assert torch.equal(Graph.from_mask(lambda b, h, q, k: q >= k, 5, block=2).dense_mask(), _past_blocks(5, 2))
+
+
+def _past_blocks(n: int, block: int) -> torch.Tensor:
+    at = torch.arange(n) // block
+    return at[:, None] >= at
+
+
+def test_a_mask_that_is_evaluated_in_parts_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgewise.graphs.masks.PAIRS", 3 * N)
+    for mask, rule in MASKS.values():
+        assert Graph.from_mask(mask, N).rule == rule
+    assert Graph.from_mask(MASKS["causal"][0], N) == causal(N)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+def test_a_mask_without_positions(shape: tuple[int, int]) -> None:
+    for mask in (MASKS["causal"][0], torch.zeros(shape, dtype=torch.bool)):
+        graph = Graph.from_mask(mask, *shape)
+        assert (graph.num_receivers, graph.num_senders, graph.num_edges) == (*shape, 0)
+
+
+def test_a_block_mask_of_flex_attention() -> None:
+    block_mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device="cpu")
+    assert Graph.from_mask(block_mask) == causal(256)
+
+
+def test_a_mask_for_each_member_of_a_batch() -> None:
+    lengths = torch.tensor([3, 5])
+    masks = [Graph.from_mask(lambda b, h, q, k: k < lengths[b], 5, batch=b) for b in range(2)]
+    assert Graph.batch(masks).in_degrees().tolist() == [3] * 5 + [5] * 5
+
+
+@pytest.mark.parametrize(
+    ("mask", "what"),
+    [
+        (lambda b, h, q, k: (q >= k) & (h >= 0), "depends on the head: give head="),
+        (lambda b, h, q, k: (q >= k) & (b >= 0), "depends on the batch: give batch="),
+        (lambda b, h, q, k: q - k, "must be bool .*int64"),
+        (lambda b, h, q, k: (q - k).float(), "is an EdgeBias"),
+        (lambda q, k: q >= k, r"must take \(b, h, q_idx, kv_idx\)"),
+        (lambda b, h, q, k: NUMBER[q + N] == 1, "within the graph: index"),
+        (lambda b, h, q, k: True, "return one bool tensor"),
+        (torch.ones(N, N), "is an EdgeBias"),
+        (torch.ones(2, 2, dtype=torch.bool), rf"must be \[{N}, 2\]"),
+        ("causal", "not str"),
+    ],
+)
+def test_what_is_no_mask_is_refused(mask: Any, what: str) -> None:
+    with pytest.raises(GraphError, match=what):
+        Graph.from_mask(mask, N)
+
+
+def test_documents() -> None:
+    bounds = torch.tensor([0, 7, 11, 11, 20], dtype=torch.int32)
+    assert Graph.from_cu_seqlens(bounds) == Graph.from_mask(MASKS["document"][0], N)
+    past = Graph.from_cu_seqlens(bounds, causal=True)
+    assert past == Graph.from_mask(MASKS["causal-document"][0], N)
+    assert past.sizes.tolist() == [7, 4, 0, 9]
+    across = Graph.from_cu_seqlens([0, 2, 3], [0, 1, 4])
+    assert across.dense_mask().int().tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]]
+    assert Graph.from_cu_seqlens([0]).num_receivers == 0
+
+
+@pytest.mark.parametrize(
+    ("bounds", "others", "what"),
+    [
+        ([1, 2], None, "must start with 0"),
+        ([], None, "must start with 0"),
+        ([0, 3, 2], None, r"cu_seqlens\[2\] = 2 < 3"),
+        ([0, 3], [0, 1, 2], "has 1 documents and cu_seqlens_k 2"),
+        ([0, 3], [0, 4], "as many senders as receivers"),
+        ([0.0, 3.0], None, "must hold integers"),
+    ],
+)
+def test_bounds_that_bound_no_documents(bounds: list[Any], others: list[int] | None, what: str) -> None:
+    with pytest.raises(GraphError, match=what):
+        Graph.from_cu_seqlens(bounds, others, causal=True)

@@ -1,0 +1,49 @@
+"""Twins of layers for edges of several types, over their options."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from interop.geometric.parity import check, graphs
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+
+@pytest.fixture(params=graphs().items(), ids=lambda item: item[0])
+def graph(request: pytest.FixtureRequest) -> Any:
+    torch.manual_seed(3)
+    return request.param[1]
+
+
+@pytest.mark.parametrize("kind", ["RGCNConv", "FastRGCNConv"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"num_bases": 2}, {"num_blocks": 2}, {"aggr": "add"}, {"root_weight": False}, {"bias": False}],
+)
+def test_rgcn(graph: Any, kind: str, options: Any) -> None:
+    edge_index, nodes = graph
+    if nodes == 0 and kind == "FastRGCNConv":
+        pytest.skip("FastRGCNConv itself fails without nodes")
+    types = torch.randint(0, 3, (edge_index.shape[1],))
+    layer = getattr(pyg, kind)(6, 4, 3, **options)
+    check(layer, torch.randn(nodes, 6), edge_index, types)
+
+
+@pytest.mark.parametrize("kind", ["RGCNConv", "FastRGCNConv"])
+@pytest.mark.parametrize("options", [{}, {"num_bases": 2}])
+def test_rgcn_of_nodes_without_features(kind: str, options: Any) -> None:
+    edge_index, types = torch.randint(0, 9, (2, 30)), torch.randint(0, 3, (30,))
+    layer = getattr(pyg, kind)(9, 4, 3, **options)
+    check(layer, None, edge_index, types)
+    check(layer, torch.arange(9), edge_index, types)
+
+
+def test_hgt() -> None:
+    kinds = [("author", "writes", "paper"), ("paper", "by", "author"), ("paper", "in", "venue")]
+    x = {"author": torch.randn(5, 8), "paper": torch.randn(7, 6), "venue": torch.randn(2, 8)}
+    edges = {kind: torch.randint(0, 2, (2, 11)) for kind in kinds}
+    layer = pyg.HGTConv({name: value.shape[1] for name, value in x.items()}, 8, (list(x), kinds), heads=2)
+    for prior in layer.p_rel.values():
+        torch.nn.init.normal_(prior)
+    check(layer, x, edges)

@@ -1,0 +1,100 @@
+"""Twins of layers that sum, average or maximise, over their options."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from interop.geometric.parity import check, graphs
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+
+@pytest.fixture(params=graphs().items(), ids=lambda item: item[0])
+def graph(request: pytest.FixtureRequest) -> Any:
+    torch.manual_seed(3)
+    return request.param[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"improved": True},
+        {"add_self_loops": False},
+        {"normalize": False},
+        {"bias": False},
+        {"cached": True},
+        {"aggr": "mean"},
+        {"aggr": "max"},
+    ],
+)
+@pytest.mark.parametrize("outputs", [3, 8])
+def test_gcn(graph: Any, options: Any, outputs: int) -> None:
+    edge_index, nodes = graph
+    check(pyg.GCNConv(5, outputs, **options), torch.randn(nodes, 5), edge_index)
+    weight = torch.rand(edge_index.shape[1]) + 0.5
+    if not options.get("cached"):
+        check(pyg.GCNConv(5, outputs, **options), torch.randn(nodes, 5), edge_index, weight)
+    check(pyg.GCNConv(5, outputs, **options), torch.randn(2, nodes, 5), edge_index)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"aggr": "sum"},
+        {"aggr": "max"},
+        {"aggr": "min"},
+        {"normalize": True},
+        {"root_weight": False},
+        {"project": True},
+        {"bias": False},
+    ],
+)
+@pytest.mark.parametrize("outputs", [3, 8])
+def test_sage(graph: Any, options: Any, outputs: int) -> None:
+    edge_index, nodes = graph
+    check(pyg.SAGEConv(5, outputs, **options), torch.randn(nodes, 5), edge_index)
+
+
+def test_sage_between_two_sides() -> None:
+    edge_index = torch.tensor([[0, 6, 2, 2, 6], [0, 1, 3, 3, 3]])
+    check(pyg.SAGEConv((5, 4), 3), (torch.randn(7, 5), torch.randn(4, 4)), edge_index)
+    check(pyg.SAGEConv((5, 4), 3), (torch.randn(7, 5), torch.randn(4, 4)), edge_index, size=(7, 4))
+    check(pyg.SAGEConv((5, 4), 3, root_weight=False), (torch.randn(7, 5), None), edge_index, size=(7, 4))
+
+
+def test_sage_that_does_not_know_its_width_yet() -> None:
+    from edgewise.interop import convert
+
+    layer = convert(pyg.SAGEConv((-1, -1), 3))
+    y = layer(torch.randn(4, 5), torch.tensor([[0, 1], [1, 2]]))
+    assert y.shape == (4, 3)
+    assert layer(torch.randn(4, 5), torch.tensor([[0, 1], [1, 2]])).shape == (4, 3)
+
+
+@pytest.mark.parametrize("options", [{}, {"train_eps": True, "eps": 0.5}, {"aggr": "max"}, {"aggr": "mean"}])
+def test_gin(graph: Any, options: Any) -> None:
+    edge_index, nodes = graph
+    mlp = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3))
+    check(pyg.GINConv(mlp, **options), torch.randn(nodes, 5), edge_index)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"train_eps": True, "eps": 0.5}, {"edge_dim": 4}, {"edge_dim": 4, "aggr": "max"}]
+)
+def test_gine(graph: Any, options: Any) -> None:
+    edge_index, nodes = graph
+    mlp = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3))
+    e = torch.randn(edge_index.shape[1], options.get("edge_dim", 5))
+    check(pyg.GINEConv(mlp, **options), torch.randn(nodes, 5), edge_index, e)
+
+
+@pytest.mark.parametrize("options", [{}, {"aggr": "mean"}, {"bias": False}])
+def test_gated(graph: Any, options: Any) -> None:
+    edge_index, nodes = graph
+    layer = pyg.GatedGraphConv(6, 2, **options)
+    check(layer, torch.randn(nodes, 5), edge_index)
+    check(layer, torch.randn(nodes, 6), edge_index, torch.rand(edge_index.shape[1]))

@@ -1,0 +1,152 @@
+"""Six models of transformers, drawn at random: logits, gradients and weights as by its own attention."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError
+from edgewise.interop import huggingface, register_attention
+from edgewise.kernels import plans
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+TEXT = SIZES | {"vocab_size": 50, "max_position_embeddings": 64}
+GROUPED = TEXT | {"num_key_value_heads": 2}
+T5: dict[str, Any] = {
+    "vocab_size": 50,
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "dropout_rate": 0.0,
+}
+T5["decoder_start_token_id"] = 0
+BERT = TEXT | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+GPT2 = {"vocab_size": 50, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4}
+DRY = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", GPT2 | DRY),
+    "llama": ("LlamaConfig", "LlamaForCausalLM", GROUPED),
+    "mistral": ("MistralConfig", "MistralForCausalLM", GROUPED | {"sliding_window": 5}),
+    "bert": ("BertConfig", "BertForMaskedLM", BERT),
+    "vit": ("ViTConfig", "ViTForImageClassification", SIZES | {"image_size": 16, "patch_size": 4, "num_labels": 3}),
+    "t5": ("T5Config", "T5ForConditionalGeneration", T5),
+    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", GROUPED | {"sliding_window": 5, "head_dim": 8}),
+}
+
+
+def model(name: str, implementation: str) -> Any:
+    config, kind, options = MODELS[name]
+    torch.manual_seed(1)
+    made = getattr(transformers, kind)(getattr(transformers, config)(**options, attn_implementation=implementation))
+    return made.train()
+
+
+def inputs(name: str, padded: bool = False) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    if name == "vit":
+        return {"pixel_values": torch.randn(3, 3, 16, 16, generator=generator)}
+    tokens = torch.randint(0, 50, (3, 17), generator=generator)
+    given = {"input_ids": tokens}
+    if name == "t5":
+        given["decoder_input_ids"] = tokens[:, :9]
+    if padded:
+        given["attention_mask"] = (torch.arange(17) < torch.tensor([17, 6, 11])[:, None]).long()
+    return given
+
+
+def logits_and_gradients(made: Any, given: dict[str, Tensor], listening: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    logits = made(**given).logits
+    if listening is not None:
+        logits = logits[listening.bool()]
+    d = torch.randn(logits.shape, generator=torch.Generator().manual_seed(3)) / logits.numel() ** 0.5
+    parameters = list(made.parameters())
+    return logits, torch.autograd.grad(logits, parameters, d, allow_unused=True, materialize_grads=True)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_and_gradients_are_those_of_its_own_attention(name: str, padded: bool) -> None:
+    if padded and name == "vit":
+        pytest.skip("images have no padding")
+    given = inputs(name, padded)
+    rows = given.get("attention_mask") if name != "t5" else None  # what padding itself computes is nobody's
+    theirs = logits_and_gradients(model(name, "eager"), given, rows)
+    ours = logits_and_gradients(model(name, register_attention()), given, rows)
+    torch.testing.assert_close(ours[0], theirs[0], atol=1e-5, rtol=1e-5)
+    for a, b in zip(ours[1], theirs[1], strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "bert", "t5"])
+def test_attention_weights_are_returned(name: str) -> None:
+    seen = []
+    for implementation in ("eager", register_attention()):
+        made = model(name, implementation).eval()
+        out = made(**inputs(name), output_attentions=True)
+        seen.append(out.attentions if name != "t5" else (*out.encoder_attentions, *out.cross_attentions))
+    assert len(seen[1]) == len(seen[0]) > 0
+    for ours, theirs in zip(*reversed(seen), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_a_sliding_window_is_a_window_graph_and_made_once() -> None:
+    made, given = model("mistral", register_attention()), inputs("mistral")
+    with plans() as first:
+        made(**given)
+    before = huggingface._graph.cache_info()
+    with plans() as second:
+        made(**given)
+    assert huggingface._graph.cache_info().misses == before.misses
+    assert all("Window(radius=4, dilation=1, sides='past')" in plan.what for plan in (*first, *second))
+    assert len(first) == len(second) == 2
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "t5"])
+def test_text_that_a_cache_continues_is_the_same(name: str) -> None:
+    given = {"input_ids": inputs(name)["input_ids"]}
+    texts = []
+    for implementation in ("eager", register_attention()):
+        made = model(name, implementation).eval()
+        texts.append(made.generate(**given, max_new_tokens=9, do_sample=False))
+    assert torch.equal(*texts)
+
+
+def test_texts_that_are_packed_do_not_read_each_other() -> None:
+    position_ids = torch.tensor([[*range(7), *range(10)]] * 3)
+    given = inputs("llama") | {"position_ids": position_ids}
+    ours, theirs = (model("llama", name)(**given).logits for name in (register_attention(), "eager"))
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_a_mask_of_ones_own() -> None:
+    allowed = torch.tril(torch.ones(3, 1, 17, 17, dtype=torch.bool), 0)
+    allowed[1, :, :, 3] = False
+    added = torch.where(allowed, 0.0, torch.finfo(torch.float32).min)
+    made = {name: model("llama", name) for name in ("eager", register_attention())}
+    tokens = inputs("llama")["input_ids"]
+    right = made["eager"](tokens, attention_mask=added).logits
+    rows = torch.arange(17) != 3  # row 3 of member 1 begins without itself
+    for mask in (allowed, added):
+        torch.testing.assert_close(
+            made["edgewise"](tokens, attention_mask=mask).logits[:, rows], right[:, rows], atol=1e-5, rtol=1e-5
+        )
+    with pytest.raises(ConfigError, match="no graph: it must be the same for all heads"):
+        made["edgewise"](tokens, attention_mask=torch.rand(3, 1, 17, 17))
+
+
+def test_dropout_of_weights_acts_in_training_alone() -> None:
+    made = model("bert", register_attention())
+    for layer in made.bert.encoder.layer:
+        layer.attention.self.dropout.p = 0.5
+    given = inputs("bert")
+    assert not torch.equal(made(**given).logits, made(**given).logits)
+    made.eval()
+    assert torch.equal(made(**given).logits, deepcopy(made)(**given).logits)

@@ -1,0 +1,88 @@
+"""Twins of PyTorch's attention and encoders, over their options and masks."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise.interop import convert
+from interop.geometric.parity import check
+
+B, L, S, C = 3, 5, 7, 8
+CAUSAL = nn.Transformer.generate_square_subsequent_mask(L)
+SOME = torch.tensor([[i >= j - 1 or j == 6 for j in range(S)] for i in range(L)])
+
+
+def padding(n: int) -> Tensor:
+    return torch.arange(n) >= torch.tensor([n, 2, 4])[:, None]
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attn_mask": ~SOME},
+        {"attn_mask": torch.where(SOME, 0.0, -torch.inf)},
+        {"key_padding_mask": padding(S)},
+        {"key_padding_mask": padding(S), "attn_mask": ~SOME},
+        {"need_weights": False},
+        {"average_attn_weights": False},
+        {"average_attn_weights": False, "key_padding_mask": padding(S)},
+    ],
+)
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 6, "vdim": 4}, {"bias": False}])
+def test_attention_to_others(sizes: Any, options: Any, batch_first: bool) -> None:
+    torch.manual_seed(3)
+    layer = nn.MultiheadAttention(C, 2, batch_first=batch_first, **sizes)
+    q, k, v = torch.randn(B, L, C), torch.randn(B, S, layer.kdim), torch.randn(B, S, layer.vdim)
+    inputs = (q, k, v) if batch_first else tuple(x.transpose(0, 1) for x in (q, k, v))
+    mask = options.get("attn_mask")
+    if mask is None or mask.dtype == torch.bool:
+        check(layer, *inputs, **options)
+    twin = convert(deepcopy(layer))
+    for ours, theirs in zip(twin(*inputs, **options), layer(*inputs, **options), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("masks", [{}, {"mask": CAUSAL < 0}, {"src_key_padding_mask": padding(L)}])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:The PyTorch API of nested")
+def test_encoder(masks: Any, training: bool, norm_first: bool) -> None:
+    torch.manual_seed(3)
+    layer = nn.TransformerEncoderLayer(C, 2, 16, dropout=0.0, batch_first=True, norm_first=norm_first)
+    encoder = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(C)).train(training)
+    check(encoder, torch.randn(B, L, C), **masks)
+
+
+def test_decoder() -> None:
+    layer = nn.TransformerDecoderLayer(C, 2, 16, dropout=0.0, batch_first=True)
+    decoder = nn.TransformerDecoder(layer, 2)
+    check(decoder, torch.randn(B, L, C), torch.randn(B, S, C), tgt_mask=CAUSAL < 0, memory_key_padding_mask=padding(S))
+
+
+def test_a_receiver_that_may_listen_to_nobody_gives_zero() -> None:
+    layer = convert(nn.MultiheadAttention(C, 2, bias=False, batch_first=True))
+    x = torch.randn(1, L, C)
+    y, p = layer(x, x, x, key_padding_mask=torch.ones(1, L, dtype=torch.bool))
+    assert bool((y == 0).all())
+    assert bool((p == 0).all())
+
+
+def test_a_mask_of_other_numbers_and_one_for_each_head_run_as_before() -> None:
+    layer = nn.MultiheadAttention(C, 2, batch_first=True).eval()
+    twin, x = convert(deepcopy(layer)), torch.randn(B, L, C)
+    for mask in (torch.randn(L, L), torch.zeros(B * 2, L, L)):
+        torch.testing.assert_close(twin(x, x, x, attn_mask=mask), layer(x, x, x, attn_mask=mask))
+    torch.testing.assert_close(twin(x[0], x[0], x[0]), layer(x[0], x[0], x[0]))
+
+
+def test_dropout_draws_weights_in_training() -> None:
+    layer, x = convert(nn.MultiheadAttention(C, 2, dropout=0.5, batch_first=True)), torch.randn(B, L, C)
+    first, second = (layer(x, x, x, need_weights=False)[0] for _ in range(2))
+    assert not torch.equal(first, second)
+    layer.eval()
+    assert torch.equal(layer(x, x, x)[0], layer(x, x, x)[0])

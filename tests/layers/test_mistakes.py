@@ -1,0 +1,87 @@
+"""Mistakes in Python, and the errors that name what would be right."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from edgewise import Dot, Graph, aggregate, attend, causal, collect, ends
+from edgewise.errors import EdgewiseError, GraphError, ShapeError
+from edgewise.layers import GAT, GCN, GIN, LAYERS, MLP, GATv2, MultiHeadAttention, SAGEMean
+
+GRAPH, X, Q = causal(4), torch.randn(4, 3), torch.randn(4, 2, 3)
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda: attend(Q, GRAPH, Q, Q), "not Tensor: the graph comes first, then the tensors"),
+        (lambda: attend(EDGES, Q, Q, Q), r"not Tensor \[2, 3\]: Graph.from_edge_index\(edge_index, num_nodes\)"),
+        (lambda: attend(torch.ones(4, 4, dtype=torch.bool), Q, Q, Q), r"Graph.from_mask\(mask\)"),
+        (lambda: attend("causal", Q, Q, Q), r"not str: .* as edgewise.causal\(n\)"),
+        (lambda: attend(None, Q, Q, Q), "not NoneType"),
+        (lambda: attend(SimpleNamespace(edge_index=EDGES), Q, Q, Q), r"Graph.from_pyg\(data\)"),
+        (lambda: aggregate(X, GRAPH), "the graph comes first"),
+        (lambda: aggregate(EDGES, X), "Graph.from_edge_index"),
+        (lambda: collect(X, GRAPH), "the graph comes first"),
+        (lambda: collect(EDGES, X), "Graph.from_edge_index"),
+        (lambda: ends(X, GRAPH), "the graph comes first"),
+    ],
+)
+def test_something_else_in_the_place_of_a_graph(call: Any, what: str) -> None:
+    with pytest.raises(GraphError, match=what):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("score", "what"),
+    [
+        ("dot", r"not 'dot': write Dot\(...\), from edgewise import Dot"),
+        ("gated_additive", r"write GatedAdditive\(...\)"),
+        ("softmax", r"write Dot\(...\)"),
+        (Dot, r"not <class .*Dot'>: write Dot\(...\)"),
+        (torch.zeros(4, 4), r"a tensor \[4, 4\].*Dot\(\) \+ EdgeBias"),
+        (torch.ones(4, 4, dtype=torch.bool), "Graph.from_mask"),
+        (lambda q, k: q @ k, "must be a record"),
+    ],
+)
+def test_something_else_in_the_place_of_a_score(score: Any, what: str) -> None:
+    with pytest.raises(ShapeError, match=what):
+        attend(GRAPH, Q, Q, Q, score)
+
+
+NAMED = [GCN(3, 2), GAT(3, 2), GATv2(3, 2), SAGEMean(3, 2), GIN(MLP([3, 2])), MultiHeadAttention(3, 1)]
+
+
+@pytest.mark.parametrize("layer", NAMED, ids=lambda layer: type(layer).__name__)
+def test_a_layer_called_with_swapped_arguments_or_an_edge_index(layer: Any) -> None:
+    with pytest.raises(EdgewiseError, match="the graph comes first"):
+        layer(X, GRAPH)
+    with pytest.raises(EdgewiseError, match=r"Graph\.from_edge_index"):
+        layer(EDGES, X)
+
+
+@pytest.mark.parametrize("layer", NAMED, ids=lambda layer: type(layer).__name__)
+def test_features_of_another_width_of_numbers(layer: Any) -> None:
+    with pytest.raises(ShapeError, match=r"float64 and this layer's weights float32: hand over x.to\(torch.float32\)"):
+        layer(GRAPH, X.double())
+    layer.double()(GRAPH, X.double())
+    layer.float()
+
+
+def test_a_graph_is_no_tensor_and_says_so() -> None:
+    assert not hasattr(GRAPH, "shape")
+    assert getattr(GRAPH, "dtype", None) is None
+    with pytest.raises(GraphError, match="the graph comes first"):
+        GRAPH.shape  # noqa: B018
+
+
+def test_a_star_imports_all_public_names() -> None:
+    code = "from edgewise import *; causal, attend, Graph, convert, LAYERS"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+    assert len(LAYERS) > 10
+    assert isinstance(GRAPH, Graph)
