@@ -134,7 +134,7 @@ def gnn(layer: str | Choice, **options: Any) -> nn.Module:
     return GNN(GNNSettings(layer, width=8, **options), signature)
 
 
-def graph_transformer(attention: str, encoding: str = "none", edges: int = 0, whole: bool = True) -> nn.Module:
+def graph_transformer(attention: str | Choice, encoding: str = "none", edges: int = 0, whole: bool = True) -> nn.Module:
     settings = GraphTransformerSettings(
         attention, encoding, width=8, depth=2, heads=2, readout="mean" if whole else "none"
     )
@@ -168,6 +168,20 @@ FAMILIES: dict[str, Family] = {
     ),
     "graph transformer, centrality": Family(
         partial(graph_transformer, "neighbors", "centrality", whole=False), on_nodes
+    ),
+    **{
+        f"graph transformer, {encoding}": Family(
+            partial(graph_transformer, "neighbors", encoding), partial(on_nodes, make=several)
+        )
+        for encoding in ("laplacian", "sign-invariant", "eigenspace", "cliques")
+    },
+    "gps, laplacian, one graph": Family(partial(graph_transformer, "gps", "laplacian", whole=False), on_nodes),
+    "graphit": Family(partial(graph_transformer, "kernel"), partial(on_nodes, make=several)),
+    "graphit, random walk, one graph": Family(
+        partial(
+            graph_transformer, Choice("kernel", {"kernel": "random-walk", "beta": 0.5}), "sign-invariant", whole=False
+        ),
+        on_nodes,
     ),
     "graph transformer, edges": Family(
         partial(graph_transformer, "neighbors", edges=2), partial(on_nodes, edges=2, make=several)

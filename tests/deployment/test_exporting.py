@@ -15,7 +15,7 @@ from deployment.families import FAMILIES, gnn, on_nodes, random_graph, several, 
 from edgewise.deployment import export
 from edgewise.errors import ExportError
 from edgewise.graphs import Graph, causal
-from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, KernelAttention
+from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, HadamardAttention
 from edgewise.models import GNN, Features, GNNSettings
 
 OTHERS = range(1, 6)  # calls of other sizes than the example's
@@ -196,10 +196,10 @@ class _Solving(nn.Module):
     [
         (lambda: SAGELSTM(5, 3), on_nodes(0), "onnx", "the order in which a recurrent network reads neighbours"),
         (
-            lambda: KernelAttention(5, 1),
+            lambda: HadamardAttention(5, 1),
             on_nodes(0),
             "pt2",
-            "the kernel of the graph has no form in standard operators",
+            "the multiplicity of pairs has no form in standard operators",
         ),
         (lambda: GCN(5, 3), on_nodes(0), "tflite", "there is no format 'tflite': choose one of onnx, pt2, aoti"),
         (lambda: GCN(5, 3), (torch.ones(2, 5),), "onnx", "begins with a Tensor, not with the graph"),
@@ -230,9 +230,8 @@ def test_a_compiled_file_gives_the_models_numbers_for_other_sizes(name: str, tmp
 
 # Layers that no program can be, and those whose features have more axes than inputs have names for.
 REFUSED = {
-    "CliqueEncoding", "EigenspaceEncoding", "HadamardAttention", "I2GNN", "KernelAttention", "LSHAttention",
-    "LaplacianEncoding", "Marked", "PPGN", "RoutingAttention", "SAGELSTM", "ScaleSpace", "ShawAttention",
-    "SignInvariantEncoding", "SinkhornAttention", "TransformerXLAttention",
+    "HadamardAttention", "I2GNN", "LSHAttention", "Marked", "PPGN", "RoutingAttention", "SAGELSTM", "ScaleSpace",
+    "ShawAttention", "SinkhornAttention", "TransformerXLAttention",
     "GroupConvolution", "GroupPooling", "Rotary", "SE3Attention", "ScaleConvolution", "TFN",
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from edgewise.deployment.decoding import Decoding
 from edgewise.deployment.files import STEPS, readme_of, save_aoti, save_onnx, save_pt2, script_of
 from edgewise.deployment.interface import AXES, Exportable, kind_of
+from edgewise.deployment.precomputed import lines_of
 from edgewise.deployment.program import evaluating, program_of, standard
 from edgewise.errors import EdgewiseError, ExportError
 from edgewise.files import whole, write_file
@@ -67,9 +68,11 @@ class Exported:
         arrays: Any = {name: tensor.detach().numpy() for name, tensor in given.items()}
         arrays |= {f"expected_{name}": tensor.detach().numpy() for name, tensor in returned.items()}
         with whole(out.with_suffix(".npz")) as unfinished, unfinished.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        write_file(out.with_suffix(".py"), script_of(self.to, out.name, isinstance(self.exportable, Decoding)).encode())
-        write_file(out.with_suffix(".md"), readme_of(out.name, self.to, self.about, self.example).encode())
+            (np.savez if self.to == "aoti" else np.savez_compressed)(file, **arrays)  # for C++ not compressed
+        lines = lines_of(self.exportable.precomputed, self.inputs)
+        script = script_of(self.to, out.name, isinstance(self.exportable, Decoding), lines)
+        write_file(out.with_suffix(".py"), script.encode())
+        write_file(out.with_suffix(".md"), readme_of(out.name, self.to, self.about, self.example, bool(lines)).encode())
         return out
 
 
@@ -124,6 +127,8 @@ def export(
         raise ExportError("a model is exported on the CPU: move it and the example there")
     try:
         with evaluating(wrapped):
+            wrapped.precompute(graph, *tensors)
+            given = wrapped.inputs(graph, *tensors)
             expected = wrapped.outputs(graph, *tensors)
             with standard():
                 wrapped.outputs(

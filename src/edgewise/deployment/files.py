@@ -24,9 +24,9 @@ Example = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]  # inputs and output
 ONNX_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
 import json, sys
 import numpy, onnxruntime
-
+{lines}
 session = onnxruntime.InferenceSession("{name}")
-arrays = numpy.load(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
 outputs = session.run(None, {{one.name: arrays[one.name] for one in session.get_inputs()}})
 about = json.loads(session.get_modelmeta().custom_metadata_map["edgewise"])
 for name, values in zip(about["outputs"], outputs):
@@ -35,10 +35,10 @@ for name, values in zip(about["outputs"], outputs):
 PT2_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
 import json, sys
 import numpy, torch
-
+{lines}
 files = {{"edgewise.json": ""}}
 program = torch.export.load("{name}", extra_files=files)
-about, arrays = json.loads(files["edgewise.json"]), numpy.load(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+about, arrays = json.loads(files["edgewise.json"]), {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
 outputs = program.module()(**{{name: torch.from_numpy(arrays[name]) for name in about["inputs"]}})
 for name, values in outputs.items():
     print(name, tuple(values.shape), values.detach().flatten()[:5].tolist(), about["preprocessing"])
@@ -46,10 +46,10 @@ for name, values in outputs.items():
 AOTI_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
 import json, sys
 import numpy, torch._inductor
-
+{lines}
 program = torch._inductor.aoti_load_package("{name}")
 about = json.loads(program.get_metadata()["edgewise"])
-arrays = numpy.load(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
 outputs = program(**{{name: torch.from_numpy(arrays[name]) for name in about["inputs"]}})
 for name, values in outputs.items():
     print(name, tuple(values.shape), values.flatten()[:5].tolist(), about["preprocessing"])
@@ -104,7 +104,7 @@ SCRIPTS = {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT, "aoti": AOTI_SCRIPT}
 RUNS_IN = {
     "onnx": "onnxruntime, or whatever reads ONNX",
     "pt2": "PyTorch alone (`torch.export.load`)",
-    "aoti": "PyTorch alone (`torch._inductor.aoti_load_package`), on machines like the one that compiled it",
+    "aoti": "PyTorch alone, from Python (`torch._inductor.aoti_load_package`) or C++, on machines like its own",
 }
 LETTERS = {
     "B": "B members of a leading batch, each on the same graph",
@@ -126,6 +126,9 @@ MEANINGS = {
     "edge_attr": "features of the edges, in the order of edge_index",
     "graph_attr": "features of each graph as a whole",
     "sizes": "how many nodes each graph has",
+    "eigenvalues": "the smallest eigenvalues of I - D^-½ A D^-½ of the connected component of each node",
+    "eigenvectors": "their eigenvectors at the node",
+    "cliques": "in how many cliques of 3, 4, ... nodes each node is",
     "source": "tokens of the source",
     "target": "tokens of the target, so far",
     "past_keys": "keys of the past in a block: its `keys_…` of the step before",
@@ -140,14 +143,15 @@ def save_pt2(program: ExportedProgram, out: Path, outputs: Sequence[str], about:
 
 
 def save_aoti(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
-    """Compile the program for this machine, by AOTInductor, which needs a C++ compiler; its metadata's entry edgewise
-    says what it reads."""
+    """Compile the program for this machine, by AOTInductor, which needs a C++ compiler. Its metadata's entry edgewise
+    says what it reads; inputs and outputs are their names alone, in their order, for programs that read no JSON."""
     import torch._inductor
 
     with tempfile.TemporaryDirectory() as folder, quietly():
         package = str(Path(folder) / "model.pt2")
-        metadata = {"aot_inductor.metadata": {KEY: json.dumps(about)}}
-        made = torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=metadata)
+        entries = {KEY: json.dumps(about), "inputs": " ".join(about["inputs"]), "outputs": " ".join(outputs)}
+        configs = {"aot_inductor.metadata": entries}
+        made = torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=configs)
         shutil.copyfile(made, out)
 
 
@@ -211,14 +215,18 @@ def _name_axes(graph: Any, inputs: Mapping[str, Sequence[str | int]]) -> None:
                 value.shape[axis] = letters[str(symbol)]
 
 
-def script_of(to: str, name: str, cache: bool) -> str:
-    """A script that runs the file; with a cache it continues a text."""
+def script_of(to: str, name: str, cache: bool, lines: str = "") -> str:
+    """A script that runs the file; with a cache it continues a text.
+
+    Symbols     lines = what computes inputs that follow from others
+    """
     stem = Path(name).stem
     script = GREEDY_SCRIPT.replace("{step}", STEPS[to]) if cache else SCRIPTS[to]
-    return script.format(name=name, script=f"{stem}.py", example=f"{stem}.npz")
+    reads = {"lines": f"\n\n{lines}\n" if lines else "", "load": "completed" if lines else "numpy.load"}
+    return script.format(name=name, script=f"{stem}.py", example=f"{stem}.npz", **reads)
 
 
-def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example) -> str:
+def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, completed: bool = False) -> str:
     """What a file reads and returns, in Markdown."""
     stem, lines = Path(name).stem, [f"# {name}", ""]
     made = f"{about['model']} as standard operators, by {about['made by']}"
@@ -232,6 +240,11 @@ def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example) ->
     lines += ["", "; ".join(LETTERS[letter] for letter in used) + ": these numbers may differ from call to call.", ""]
     lines += [f"It returns {', '.join(f'`{key}` {list(value.shape)}' for key, value in returned.items())}: "]
     lines[-1] += f"those of the example in `{stem}.npz`, where they are `expected_…`. `python {stem}.py` runs it."
+    if completed:
+        lines += [
+            "",
+            f"What follows from the edges is computed by `completed` of `{stem}.py` where an array is missing.",
+        ]
     if about["preprocessing"]:
         lines += ["", "What belongs to the model beside it, also in the file's metadata:", "", "```json"]
         lines += [json.dumps(about["preprocessing"], indent=2, ensure_ascii=False), "```"]

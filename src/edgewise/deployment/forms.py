@@ -5,6 +5,7 @@ Keys are the names of the functions whose values a graph caches, or which choose
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from edgewise.deployment.graph import Members, TracedGraph, members_of, places_i
 from edgewise.errors import ExportError
 from edgewise.graphs import Graph
 from edgewise.graphs.rule import Both, Complete, Rule
+from edgewise.layers.graph.graph_attention import SMALLEST
 
 
 def positions(graph: TracedGraph) -> Tensor:
@@ -139,6 +141,35 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     return TracedGraph.of_edges(senders, receivers, (n, n), FORMS, sizes)
 
 
+def kernel_pairs(graph: TracedGraph, beta: float, steps: int) -> tuple[TracedGraph, Tensor]:
+    """The pairs where the kernel exp(-βL) or (I - βL)^steps of a graph is not 0, and its logarithm there: O(N³) a step.
+
+    exp(-βL) by Taylor's series at βL / 2^s, of norm at most 1/2, squared s times: exact to float64's rounding.
+    """
+    n, device = graph.num_receivers, graph.device
+    number = torch.zeros(n * n, dtype=torch.float64, device=device)
+    ends = torch.stack([graph.receivers * n + graph.senders, graph.senders * n + graph.receivers]).flatten()
+    i = torch.arange(n, device=device)
+    loops = i[:, None] == i
+    linked = number.index_add(0, ends, torch.ones_like(ends, dtype=torch.float64)).reshape(n, n)
+    a = ((linked > 0) & ~loops).to(torch.float64)
+    d, eye = a.sum(1), loops.to(torch.float64)
+    laplacian = eye * (d > 0).to(torch.float64) - a * d.clamp(min=1).rsqrt() * d.clamp(min=1).rsqrt()[:, None]
+    halvings = 0 if steps else max(0, math.ceil(math.log2(4 * beta)))
+    step = -beta / 2**halvings * laplacian
+    kernel = eye + step / (1 if steps else TERMS)
+    for term in range(TERMS - 1, 0, -1) if not steps else ():
+        kernel = eye + step @ kernel / term
+    base = kernel
+    for _ in range(steps - 1):
+        kernel = kernel @ base
+    for _ in range(halvings):
+        kernel = kernel @ kernel
+    receivers, senders = (kernel > SMALLEST).nonzero().unbind(1)
+    near = graph.another(senders, receivers, (n, n), None if graph.is_single else graph.sizes, True)
+    return near, kernel.flatten().index_select(0, receivers * n + senders).log().unsqueeze(-1)
+
+
 def _refused(what: str) -> Callable[..., Any]:
     def refuse(*_: object) -> Any:
         raise ExportError(f"{what} has no form in standard operators")
@@ -146,6 +177,7 @@ def _refused(what: str) -> Callable[..., Any]:
     return refuse
 
 
+TERMS = 14  # of Taylor's series of exp at norms up to 1/2: the next is below 2e-17
 _GRAPHS, _LAYERS = "edgewise.graphs.make", "edgewise.layers"
 FORMS: dict[str, Callable[..., Any]] = {
     f"{_LAYERS}.attention.positions.positions": positions,
@@ -154,10 +186,10 @@ FORMS: dict[str, Callable[..., Any]] = {
     f"{_LAYERS}.attention.sparse.within": within,
     f"{_GRAPHS}.spectral.random_walk_returns": random_walk_returns,
     f"{_GRAPHS}.spectral.hops": hops,
-    f"{_GRAPHS}.spectral.component_spectra": _refused("the spectrum of the graph"),
+    f"{_GRAPHS}.spectral.component_spectra": _refused("the spectrum of a graph by rule"),
     f"{_GRAPHS}.spectral.path_edges": _refused("a shortest path"),
-    f"{_GRAPHS}.cliques.clique_counts": _refused("the number of cliques"),
-    f"{_LAYERS}.graph.graph_attention.kernel_pairs": _refused("the kernel of the graph"),
+    f"{_GRAPHS}.cliques.clique_counts": _refused("the number of cliques of a graph by rule"),
+    f"{_LAYERS}.graph.graph_attention.kernel_pairs": kernel_pairs,
     f"{_LAYERS}.graph.graph_attention.counted_pairs": _refused("the multiplicity of pairs"),
     f"{_LAYERS}.graph.sage.reading_order": _refused("the order in which a recurrent network reads neighbours"),
     f"{_LAYERS}.pooling.min_cut._graph_of_clusters": graph_of_clusters,

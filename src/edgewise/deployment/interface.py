@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from edgewise.deployment.forms import FORMS, all_pairs
 from edgewise.deployment.graph import TracedGraph
+from edgewise.deployment.precomputed import PRECOMPUTED, precomputed_by
 from edgewise.errors import ExportError
 from edgewise.graphs import EncoderDecoderGraph, Graph
-from edgewise.graphs.patterns.line import Causal
-from edgewise.graphs.rule import Blocks, Complete, Rule
+from edgewise.graphs.rule import Blocks, Causal, Complete, Rule
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Atoms, Features, MovingParticles
 
@@ -32,6 +32,9 @@ AXES = {
     "edge_attr": "BEc",
     "graph_attr": "BGc",
     "sizes": "G",
+    "eigenvalues": "BNc",
+    "eigenvectors": "BNc",
+    "cliques": "BNc",
     "source": "BS",
     "target": "BT",
     "past_keys": "BhPc",
@@ -52,6 +55,7 @@ class Exportable(nn.Module):
         self.example = graph
         self.signature = getattr(model, "signature", None)
         self.about: dict[str, Any] = {}  # what the file says beside its inputs and outputs
+        self.precomputed: tuple[tuple[str, int], ...] = ()  # of a graph: see `PRECOMPUTED`
 
     def forward(
         self,
@@ -65,12 +69,16 @@ class Exportable(nn.Module):
         edge_attr: Tensor | None = None,
         graph_attr: Tensor | None = None,
         sizes: Tensor | None = None,
+        eigenvalues: Tensor | None = None,
+        eigenvectors: Tensor | None = None,
+        cliques: Tensor | None = None,
         source: Tensor | None = None,
         target: Tensor | None = None,
     ) -> dict[str, Tensor]:
         given = {"x": x, "tokens": tokens, "pixels": pixels, "positions": positions, "velocities": velocities}
         given |= {"cell": cell, "edge_index": edge_index, "edge_attr": edge_attr, "graph_attr": graph_attr}
         given |= {"sizes": sizes, "source": source, "target": target}
+        given |= {"eigenvalues": eigenvalues, "eigenvectors": eigenvectors, "cliques": cliques}
         there = {name: tensor for name, tensor in given.items() if tensor is not None}
         return self.named(self.model(self.graph(there), *self.arguments(there)))
 
@@ -104,7 +112,9 @@ class Exportable(nn.Module):
         nodes, sizes = first.shape[-1 if first is given.get("tokens") else -2], given.get("sizes")
         if "edge_index" in given:
             senders, receivers = given["edge_index"].unbind(0)
-            return TracedGraph.of_edges(senders, receivers, (nodes, nodes), FORMS, sizes)
+            graph = TracedGraph.of_edges(senders, receivers, (nodes, nodes), FORMS, sizes)
+            graph._memo.update({key: PRECOMPUTED[key[0]].value(given) for key in self.precomputed})
+            return graph
         single = TracedGraph.of_rule(rule_of(example), (nodes, nodes), first.device, FORMS, sizes)
         return single if sizes is None else all_pairs(single)
 
@@ -128,6 +138,11 @@ class Exportable(nn.Module):
         """What the model itself computes in a call model(graph, *tensors), by name."""
         return self.named(self.model(graph, *tensors))
 
+    def precompute(self, graph: Any, *tensors: Any) -> None:
+        """Find out what is read of a graph of edges that no operators compute: from now on `inputs` have it."""
+        if isinstance(graph, Graph) and graph.rule is None and self.varies(graph):
+            self.precomputed = precomputed_by(self.model, graph, *tensors)
+
     def inputs(self, graph: Any, *tensors: Any) -> dict[str, Tensor]:
         """The named tensors of a call model(graph, *tensors)."""
         made: dict[str, Tensor] = {}
@@ -145,6 +160,8 @@ class Exportable(nn.Module):
         elif self.varies(graph):
             if graph.rule is None:
                 made["edge_index"] = graph.edge_index()
+                for name, number in self.precomputed:
+                    made |= PRECOMPUTED[name].tensors(PRECOMPUTED[name].compute(graph, number))
             if len(graph.sizes) > 1:
                 made["sizes"] = graph.sizes
         return made

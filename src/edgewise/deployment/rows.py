@@ -13,7 +13,8 @@ from typing import Any
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
-from edgewise.tables.table import lines_of, pieces
+from edgewise.tables.lines import lines_of
+from edgewise.tables.reading import pieces
 
 BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")
@@ -29,31 +30,55 @@ def predict_file(
     *,
     batch: int = BATCH,
     done: Callable[[int], object] = lambda rows: None,
+    say: Callable[[str], object] = lambda line: None,
 ) -> int:
     """Predict for each input of a file and write a table of the predictions; returns the number of rows.
 
-    A .csv or .parquet file has its inputs in a column (None: "input", or the only one), a .txt file one a line. The
+    A .csv or .parquet file has its inputs in a column (None: "input", or the only one), a .txt file one a line. A
+    folder, or a .npz file in one, is another graph, of whose nodes each has a row, for tasks that read such graphs. The
     table, .csv or .parquet, has the input and a column for each number or name of its prediction; it is written beside
     `out` and gets its name at the end, so that there is a whole one or none.
 
-    Symbols     trained = `load` of a run; batch = rows that the model reads at once; done(rows) = called after each
+    Symbols     trained = `load` of a run; batch = rows that the model reads at once; done(rows) = called after each;
+                say(line) = called with what another graph has that the trained one had not
     Errors      DataError for a file or an input that cannot be read: its line or row is named
     Cost        memory of a batch of rows and, of a Parquet file, of one group of its rows
     """
     file, out, rows = Path(file), Path(out), 0
     if out.suffix not in WRITERS:
         raise ConfigError(f"{out}: predictions are written to a file that ends with {' or '.join(WRITERS)}")
-    inputs = read_inputs(file, column)
+    graph = is_graph(file)
+    made = rows_of(trained, file, batch, say) if graph else rows_for(trained, read_inputs(file, column), batch)
     with whole(out) as unfinished, writing(unfinished, out) as write:
-        while part := list(islice(inputs, batch)):
-            write(
-                [{"input": text} | flat(made) for (_, text), made in zip(part, _predicted(trained, part), strict=True)]
-            )
+        for part in made:
+            write(part)
             rows += len(part)
             done(len(part))
         if not rows:
             raise DataError(f"{file}: it has no inputs")
     return rows
+
+
+def is_graph(file: Path) -> bool:
+    """Whether a place holds a graph instead of inputs: a folder, arrays, or a table of nodes beside one of edges."""
+    beside = file.stem == "nodes" and any((file.parent / f"edges{ending}").is_file() for ending in WRITERS)
+    return file.is_dir() or file.suffix == ".npz" or beside
+
+
+def rows_of(trained: Trained, place: Path, batch: int, say: Callable[[str], object]) -> Iterator[list[Row]]:
+    """The predictions for another graph, some rows at a time."""
+    task = trained.task.elsewhere(place)
+    for change in task.changes or ():
+        say(change)
+    rows = task.table(trained.model, trained.pattern, trained.device)
+    while part := [flat(row) for row in islice(rows, batch)]:
+        yield part
+
+
+def rows_for(trained: Trained, inputs: Iterator[tuple[str, str]], batch: int) -> Iterator[list[Row]]:
+    """The predictions for inputs, a batch at a time."""
+    while part := list(islice(inputs, batch)):
+        yield [{"input": text} | flat(made) for (_, text), made in zip(part, _predicted(trained, part), strict=True)]
 
 
 def read_inputs(file: Path, column: str | None = None) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ def export_run(
     about = task.preprocessing()
     exported = export(alone.model, alone.call, to, out, names=alone.names, preprocessing=about, cache=cache)
     for name in task.kept:
-        if (Path(run) / name).is_file():
+        if name not in task.private and (Path(run) / name).is_file():
             write_file(out.with_suffix(f".{name}"), read_bytes(Path(run) / name, MAX_BYTES))
     return exported
 

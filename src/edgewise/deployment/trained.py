@@ -56,12 +56,16 @@ class Trained(nn.Module):
 
 
 def load(
-    run: Path | str, weights: Literal["best", "last"] = "best", device: str = "auto", accept: bool = False
+    run: Path | str,
+    weights: Literal["best", "last"] = "best",
+    device: str = "auto",
+    accept: bool = False,
+    folder: str | None = None,
 ) -> Trained:
     """The model of a run folder with its preprocessing, ready to predict: a plain `nn.Module`, in evaluation mode.
 
     Symbols     weights = those of the best evaluation, or of the last step; accept = take an altered configuration or
-                history as it is
+                history as it is; folder = where the task's data lie now, if not where they were
     Errors      CheckpointError for a folder without a run, without an intact checkpoint or with altered files
     Edge cases  it reads tensors, JSON and YAML: nothing is unpickled. The task's data are read, where it has some
 
@@ -73,5 +77,5 @@ def load(
         >>> [prediction["node"] for prediction in load(run).predict([0, 33])]
         [0, 33]
     """
-    loaded = load_run(run, weights, device, accept)
+    loaded = load_run(run, weights, device, accept, folder)
     return Trained(loaded.model, loaded.task, loaded.pattern).eval()
