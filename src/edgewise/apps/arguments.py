@@ -1,0 +1,63 @@
+"""The command line's parser, and the kinds of its arguments. Only argparse is imported here."""
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from edgewise.errors import ConfigError, nearest
+
+MOST = 2**31 - 1  # of an option that is a whole number
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are `ConfigError`s that name the nearest valid word."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message, flags=re.DOTALL)
+        if choice:
+            known = re.findall(r"[\w-]+", choice[2])
+            what = message.split(":")[0].removeprefix("argument ")
+            raise ConfigError(
+                f"{what}: {choice[1]!r} is unknown{nearest(choice[1], known)}; known are {', '.join(known)}"
+            )
+        raise ConfigError(f"{message}; see `{self.prog} --help`")
+
+    def refuse(self, extra: str) -> NoReturn:
+        """Complain about an argument that nothing takes."""
+        flag = extra.split("=")[0]
+        if flag.startswith("-"):
+            raise ConfigError(
+                f"unknown option {flag!r}{nearest(flag, self._option_string_actions)}; see `{self.prog} --help`"
+            )
+        raise ConfigError(f"unexpected argument {extra!r}; see `{self.prog} --help`")
+
+
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
+    """An argparse type: a whole number within bounds."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def temperature(text: str) -> float:
+    """An argparse type: a finite number, zero or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number >= 0")
+    return value
+
+
+def duration(text: str) -> float:
+    """An argparse type: seconds, written 90s, 30m or 2h."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smh]?)", text)
+    if not found or float(found[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m or 2h")
+    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)

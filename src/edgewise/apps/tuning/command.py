@@ -1,0 +1,109 @@
+"""`edgewise tune`: trials, then the best options as a recipe, and one reading of the test data with it."""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from edgewise import training
+from edgewise.apps import recipes
+from edgewise.apps.command.runs import carry_out, rehearse, sentence, summary
+from edgewise.apps.numbers import shown
+from edgewise.apps.options import Overrides, configure
+from edgewise.apps.tuning import space
+from edgewise.apps.tuning.page import write_page
+from edgewise.apps.tuning.search import Search
+from edgewise.apps.tuning.study import REFUSED, Reached, Study, folder_of, held
+from edgewise.errors import ConfigError
+from edgewise.files import write_file
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+
+def tune(
+    recipe: str, overrides: Overrides, searched: Sequence[str], repeats: tuple[int, bool], limits: tuple[int, float],
+    folder: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Search a recipe's options; `repeats`: runs of a trial, whether they are folds; `limits`: trials, seconds."""
+    written = recipes.read(recipe)
+    config = configure(written, overrides)
+    dimensions = [space.written(text) for text in searched] or space.usual(config)
+    space.checked(written, overrides, dimensions)
+    search = Search(written, overrides, dimensions, *repeats)
+    task = rehearse(search.repetitions({})[-1])
+    if task.summary:
+        print("\n".join(task.summary))
+    study = Study(search, Path(folder or f"runs/{written.name}-tuned"), task)
+    study.open()
+    print(f"{study.folder}: {', '.join(map(str, dimensions))}")
+    try:
+        for trial in study.carry_out(*limits):
+            print(in_words(study, trial), flush=True)
+    except KeyboardInterrupt:
+        print("edgewise: interrupted; the same command goes on", file=sys.stderr)
+        raise
+    if others := study.elsewhere():
+        print(f"{len(others)} trials run in other processes: the last to end reads the test data")
+        return {"trials": len(study.done()), "running": others}
+    with held(study.folder / "conclusion.lock"):
+        return conclude(study)
+
+
+def in_words(study: Study, trial: "FrozenTrial") -> str:
+    """A trial in one line; the best so far has a star."""
+    values = " ".join(f"{option.rpartition('.')[2]}={shortened(value)}" for option, value in trial.params.items())
+    reached = trial.user_attrs.get(REFUSED, "stopped early")
+    if trial.value is not None and trial.state == study.states.COMPLETE:
+        star = " *" if study.complete()[0].trial.number == trial.number else ""
+        reached = f"valid {study.metric} {shown(study.metric, trial.value)}{star}"
+    return f"trial {folder_of(trial)}: {reached}  {values}"
+
+
+def shortened(value: space.Value) -> str:
+    """A value with the digits that matter."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def conclude(study: Study) -> dict[str, Any]:
+    """The best trial's recipe, its runs with fresh seeds, which alone read the test data, and the page."""
+    ranked, search = study.complete(), study.search
+    if not ranked:
+        raise ConfigError("no trial was trained to its end: the same command goes on with them, give it more --time")
+    best = ranked[0]
+    path = study.folder / f"{search.recipe.name}-tuned.yaml"
+    write_file(path, recipe_text(study, best).encode())
+    results = []
+    for config in search.repetitions(best.params, fresh=True):
+        run = study.folder / "best" / str(best.number) / search.run_name(config)
+        begun = (run / "config.yaml").is_file()
+        train = partial(training.resume, run) if begun else partial(training.train, config, run)
+        results.append(carry_out(run, partial(train, progress=False)))
+        print(sentence(config.train.seed, results[-1]), flush=True)
+    page = study.folder / "report.html"
+    write_page(page, study, results)
+    figures = summary(search.config, results)
+    own = study.recipes_own()
+    before = "–" if own is None else shown(study.metric, own)
+    reached = shown(study.metric, best.value)
+    print(f"\nvalid {study.metric}: {reached} in trial {best.number}, {before} as the recipe stands")
+    print(f"{path}: edgewise train {path}\n{page}")
+    return figures | {"trials": len(study.done()), "best": best.number, "options": best.params, "valid": best.value,
+                      "recipe_file": str(path), "page": str(page)}  # fmt: skip
+
+
+def recipe_text(study: Study, best: Reached) -> str:
+    """The recipe with the best trial's values, as a file that `edgewise train` reads."""
+    recipe = study.search.recipe
+    content = {
+        "description": f"{recipe.description or recipe.name}; options found by edgewise tune",
+        "system": list(recipe.system),
+        **study.search.with_values(best.params).to_plain(),
+    }
+    del content["recipe"]
+    reached = f"validation {study.metric} {best.value!r}"
+    head = f"# Trial {best.number} of {len(study.done())}: {reached}. No test data were read.\n"
+    return head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)

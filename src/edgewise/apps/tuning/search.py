@@ -1,0 +1,59 @@
+"""What a search is of: a recipe, the options that are searched, and how often each trial is repeated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edgewise.apps.command.runs import repetitions
+from edgewise.apps.options import Overrides, configure
+from edgewise.apps.recipes import Recipe
+from edgewise.apps.tuning.space import Dimension, Value, as_text, own
+from edgewise.training import RunConfig
+
+
+@dataclass(frozen=True)
+class Search:
+    """A recipe with options from the command line, what is searched, and how many runs a trial is the mean of.
+
+    Symbols     folds = whether these runs are one for each fold of the data, instead of one for each seed
+    """
+
+    recipe: Recipe
+    overrides: Overrides
+    dimensions: list[Dimension]
+    repeats: int = 1
+    folds: bool = False
+
+    @property
+    def config(self) -> RunConfig:
+        """The recipe as it stands."""
+        return configure(self.recipe, self.overrides)
+
+    def to_plain(self) -> dict[str, Any]:
+        """All that decides the figures of a trial."""
+        return {
+            "recipe": self.config.to_plain(),
+            "search": [str(dimension) for dimension in self.dimensions],
+            "repeat": {"folds" if self.folds else "seeds": self.repeats},
+        }
+
+    def own(self) -> dict[str, Value]:
+        """The recipe's own values, those of the first trial."""
+        return own(self.config, self.dimensions)
+
+    def with_values(self, values: Mapping[str, Value]) -> RunConfig:
+        """The recipe with a trial's values."""
+        return configure(
+            self.recipe, [*self.overrides, *((option, as_text(value)) for option, value in values.items())]
+        )
+
+    def repetitions(self, values: Mapping[str, Value], *, fresh: bool = False) -> list[RunConfig]:
+        """The configurations of a trial's runs; fresh ones have seeds that no trial has."""
+        config = self.with_values(values)
+        if fresh:
+            config = replace(config, train=replace(config.train, seed=config.train.seed + self.repeats))
+        return repetitions(config, self.repeats, self.folds)
+
+    def run_name(self, config: RunConfig) -> str:
+        """The name of a run among a trial's."""
+        return f"fold-{config.task.options['fold']}" if self.folds else f"seed-{config.train.seed}"

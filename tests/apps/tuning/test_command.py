@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from edgewise.apps.command.main import main
+from edgewise.apps.options import configure
+from edgewise.apps.recipes import read
+
+pytest.importorskip("optuna", reason="edgewise tune needs it")
+
+TINY = ["--train.steps=6", "--evaluation.every=2", "--train.checkpoints.every=6", "--model.width=8"]
+SEARCHED = ["--search=optimizer.learning_rate=0.001..0.1", "--search=model.layer=gcn,sage-mean"]
+
+
+def last(capsys: pytest.CaptureFixture[str]) -> dict:
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.mark.parametrize(("repeated", "name"), [([], "seed-1"), (["--seeds=2"], "seed-2")])
+def test_a_search_reads_the_test_data_once_with_the_best_options(repeated, name, capsys):
+    assert main(["tune", "karate-sage", *TINY, *SEARCHED, *repeated, "--trials=4", "--json"]) == 0
+    answer = last(capsys)
+    folder = Path("runs/karate-sage-tuned")
+    assert answer["trials"] == 4
+    read_test = [path for path in folder.rglob("metrics.jsonl") if '"test"' in path.read_text()]
+    assert sorted(path.parent for path in read_test) == [Path(run) for run in answer["runs"]]
+    assert Path(answer["runs"][0]) == folder / "best" / str(answer["best"]) / name
+    assert all(path.parts[3] == str(answer["best"]) for path in read_test)
+    assert (folder / "report.html").is_file() and not list((folder / "trials").rglob("checkpoints"))
+
+    tuned = read(answer["recipe_file"])
+    overrides = [(option, str(value)) for option, value in answer["options"].items()]
+    plain = [tuple(one.removeprefix("--").split("=")) for one in TINY]
+    assert configure(tuned).to_plain() | {"recipe": ""} == configure(
+        read("karate-sage"), [*plain, *overrides]
+    ).to_plain() | {"recipe": ""}
+
+    before = {path: path.read_bytes() for path in folder.rglob("metrics.jsonl")}
+    assert (
+        main(["tune", "karate-sage", *TINY, *SEARCHED, *repeated, "--trials=4", "--json"]) == 0
+    )  # nothing is left to do
+    assert last(capsys)["best"] == answer["best"]
+    assert {path: path.read_bytes() for path in folder.rglob("metrics.jsonl")} == before
+
+
+def test_the_recipe_itself_is_the_first_trial(capsys):
+    assert main(["train", "karate-sage", *TINY, "--json"]) == 0
+    alone = last(capsys)
+    assert main(["tune", "karate-sage", *TINY, *SEARCHED, "--trials=1", "--json"]) == 0
+    assert last(capsys)["valid"] == alone["valid"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds=2", "--folds=2"], "exclude one another"),
+        (["--folds=3"], "has no folds"),
+        (["--time=soon"], "'soon' is no time such as 90s, 30m or 2h"),
+        (["--trials=0"], "'0' is not a whole number from 1"),
+        (["--search=model.width"], "write SECTION.OPTION=LOW..HIGH"),
+        (["--serch=model.width=1..2"], "unknown option '--serch'; did you mean '--search'"),
+        (["--model.widht=3"], "did you mean 'width'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_makes_no_folder(arguments, message, capsys):
+    assert main(["tune", "karate-sage", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not Path("runs").exists()
