@@ -112,10 +112,14 @@ web:
 	npm --prefix web test
 	npm --prefix web run build
 
-# The explorer in the browsers that are here, Chromium and Firefox, and exported models in Chromium; frames in a second are
-# measured, so on a quiet machine.
-browsers: $(TOOLS)
-	$(BIN)/python -m pytest -m browser tests/apps/explorer tests/deployment
+# The explorer in the browsers that are here, Chromium and Firefox, and exported models in Chromium, which fails where that or
+# EDGEWISE_DATA is missing; frames in a second are measured, so on a quiet machine.
+browsers: $(TOOLS) web/node_modules/.package-lock.json
+	CI=true $(BIN)/python -m pytest -m browser tests/apps/explorer tests/deployment
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	npm --prefix web ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 # torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
 $(RUNTIME): requirements/lock.txt pyproject.toml

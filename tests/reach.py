@@ -32,6 +32,8 @@ COVERED_ELSEWHERE = {
     "deployment/serving/description": "tests/deployment/serving/test_application.py",
     "graphs/adjacency": "tests/graphs/test_graph.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
+    "interop/geometric/edges": "tests/interop/geometric/test_sums.py",
+    "interop/twin": "tests/interop/test_converting.py",
     "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/operator/second_derivatives": "tests/kernels/backends/cpu/test_edges.py",
     "training/threads": "tests/training/test_seeds.py",
@@ -150,7 +152,7 @@ KERNELS = [
 ]
 RUNS = ["tests/apps/test_defaults.py", "tests/apps/test_first_step.py"]
 SUITES = dict.fromkeys(
-    ("models", "training", "apps", "configuration", "tables", "explanations", "deployment", "testing"), RUNS
+    ("models", "training", "apps", "configuration", "tables", "explanations", "interop", "deployment", "testing"), RUNS
 )
 COSTS = [f"tests/kernels/choose/test_{name}.py" for name in ("costs", "predictions")]
 OUTPUTS, CONSTANTS = "tests/layers/test_first_output.py", "tests/apps/test_defaults.py"

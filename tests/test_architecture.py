@@ -40,6 +40,7 @@ FLOORS = {
     "layers": 3,
     "models": 4,
     "explanations": 4,
+    "interop": 4,
 }
 FLOORS |= {"tasks": 5, "training": 6, "recipes": 7, "deployment": 7, "apps": 8}
 TESTING = 4  # edgewise.testing may use graphs to models, and only apps may use it

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from edgewise.graphs import sample_neighbors as sample_neighbors
     from edgewise.graphs import strided as strided
     from edgewise.graphs import window as window
+    from edgewise.interop import convert as convert
     from edgewise.kernels import BACKENDS as BACKENDS
     from edgewise.kernels import Additive as Additive
     from edgewise.kernels import Dot as Dot
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from edgewise.kernels import aggregate as aggregate
     from edgewise.kernels import attend as attend
     from edgewise.kernels import collect as collect
+    from edgewise.kernels import draw_attention as draw_attention
     from edgewise.kernels import ends as ends
     from edgewise.kernels import plan as plan
     from edgewise.kernels import plans as plans
@@ -96,6 +98,8 @@ def _homes() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # what `from edgewise import *` reads
+        return sorted(_homes())
     home = None if name.startswith("_") else _homes().get(name)
     if home is None:
         raise AttributeError(f"module 'edgewise' has no attribute {name!r}")

@@ -23,14 +23,14 @@ from edgewise.configuration import read_yaml
 from edgewise.graphs import build_store
 from edgewise.graphs.store.layout import check_store
 from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
-from edgewise.tables.table import pieces, read_table
+from edgewise.tables.reading import pieces, read_table
 from edgewise.tasks.graphs.molecules import molecule
 from edgewise.tasks.graphs.molecules import read_table as read_molecules
 from edgewise.tasks.graphs.musk import read_bags
 from edgewise.tasks.graphs.tudataset import tudataset
 from edgewise.tasks.images.classification import read_image
 from edgewise.tasks.images.idx import read_idx
-from edgewise.tasks.nodes.folder import node_folder
+from edgewise.tasks.nodes.own.folder import node_folder
 from edgewise.tasks.nodes.pickles import read_pickle
 from edgewise.tasks.nodes.planetoid import read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
@@ -238,6 +238,12 @@ def tokenizers() -> list[bytes]:
 
 
 NODES = b"node,label,split,size\na,u,train,1\nb,v,valid,2.5\nc,u,test,3\n~\nsender,receiver\na,b\nb,c\n"
+RECORD = (
+    b'{"nodes": 3, "edges": 2, "named": true, "files": {"nodes.csv": {"bytes": 62, "sha256": "0"}}, '
+    b'"target": {"kind": "class", "classes": ["u", "v"], "why": "x"}, "columns": [{"name": "size", "kind": "number", '
+    b'"fill": 2.0, "shift": 2.0, "deviation": 1.0}], "edge_columns": [], "features": [1, 0]}'
+    b"~\nnode,part\na,train\nb,valid\nc,test\n"
+)
 TU = ("D_A.txt", "D_graph_indicator.txt", "D_graph_labels.txt", "D_node_labels.txt", "D_splits.json")
 GRAPHS = b"~\n".join(
     [
@@ -262,6 +268,14 @@ def slides_of(folder: Path) -> None:
 def pages(folder: Path) -> None:
     _, labels = _pages(folder / "pages.txt")
     _links(folder / "links.txt", len(labels))
+
+
+def like_a_run(run: Path) -> None:
+    """Nodes as in `NODES`, and what a run is said to have kept of them (edgewise.tasks.nodes.own.record)."""
+    nodes, edges = NODES.split(b"~\n")
+    (run / "nodes.csv").write_bytes(nodes)
+    (run / "edges.csv").write_bytes(edges)
+    node_folder(str(run), like=str(run))
 
 
 HARNESSES = {
@@ -297,6 +311,7 @@ HARNESSES = {
     "store-manifest": Harness(open_store("manifest.json"), lambda: [stored("manifest.json")], store_files),
     "store-array": Harness(open_store("senders.safetensors"), lambda: [stored("senders.safetensors")], store_files),
     "nodes": Harness(folder_of(("nodes.csv", "edges.csv"), lambda folder: node_folder(str(folder))), lambda: [NODES]),
+    "record": Harness(folder_of(("data.json", "split.csv"), like_a_run), lambda: [RECORD]),
     "pickle": Harness(lambda _, content: read_pickle(content, "a.pickle"), pickles),
     "planetoid": Harness(planetoid, graph_pickle, citations),
     "tudataset": Harness(

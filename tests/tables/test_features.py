@@ -1,20 +1,31 @@
 """What the columns of a table hold, as features."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from edgewise.errors import DataError
-from edgewise.tables.features import SHOWN, Column, matrix, read_columns
-from edgewise.tables.table import read_table
+from edgewise.tables.features import Column, read_columns
+from edgewise.tables.reading import File
+from edgewise.tables.table import SHOWN
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "a.csv").write_text(text, encoding="utf-8")
+    return folder / "a.csv"
 
 
 def columns(folder: Path, text: str) -> list[Column]:
-    path = folder / "a.csv"
-    path.write_text(text, encoding="utf-8")
-    table = read_table(path, ())
-    return read_columns(table, list(table.columns))
+    return read(write(folder, text))
+
+
+def read(path: Path, names: Sequence[str] = (), known: dict | None = None) -> list[Column]:
+    file = File(path)
+    found, problems = read_columns(file, file.table(), names or file.names, known)
+    if problems:
+        raise DataError("\n".join(problems))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -41,19 +52,23 @@ def test_a_column_is_what_most_of_its_cells_are(tmp_path: Path, cells: str, kind
         return
     (column,) = columns(tmp_path, text)
     assert (column.kind, column.levels) == (kind, levels)
-    assert column.values.shape == (4, max(1, len(levels)))  # type: ignore[arg-type]
+    assert column.values.shape == (4,)
     missing = sum(cell.lower() in ("na", "n/a", "-", "?", "null") for cell in cells.split())
     assert (~column.present).sum() == missing
     assert (f"missing in {missing} rows" in str(column)) == (missing > 0)
 
 
-def test_numbers_are_standardised_by_the_rows_that_train(tmp_path: Path) -> None:
-    read = columns(tmp_path, "a,b,c\n1,5,x\n3,5,y\n,5,x\n9,5,y\n")
-    x = matrix(read, np.array([0, 1]), scale=True)
-    assert x.tolist() == [[-1, 0, 0, 1, 0], [1, 0, 0, 0, 1], [0, 1, 0, 1, 0], [7, 0, 0, 0, 1]]
-    plain = matrix(read, np.array([0, 1]), scale=False)
-    assert plain[:, [0, 2]].tolist() == [[1, 5], [3, 5], [2, 5], [9, 5]]
-    assert matrix(read, np.array([], dtype=int), scale=True)[:, 0].tolist() == [1, 3, 0, 9]
+def test_a_column_whose_kind_is_known_is_not_guessed(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b,c,d\n1,1,u,\n2,0,v,\n3,,w,\n")
+    kinds = {"a": "category", "b": "boolean", "c": "category", "d": "number"}
+    a, b, c, d = read(path, "abcd", kinds)  # type: ignore[arg-type]
+    assert a.levels == ("1", "2", "3") and a.values.tolist() == [0, 1, 2]
+    assert b.kind == "boolean" and b.values.tolist() == [1, 0, 0] and b.present.tolist() == [True, True, False]
+    assert c.levels == ("u", "v", "w")  # all different: by guess no feature
+    assert not d.present.any()
+    for kind, what in (("boolean", "line 3: a is '2', not a truth value"), ("number", "line 2: c is 'u'")):
+        with pytest.raises(DataError, match=what):
+            read(path, "a" if kind == "boolean" else "c", dict.fromkeys("ac", kind))  # type: ignore[arg-type]
 
 
 def test_all_columns_that_cannot_be_read_are_named_but_not_without_end(tmp_path: Path) -> None:
@@ -62,5 +77,5 @@ def test_all_columns_that_cannot_be_read_are_named_but_not_without_end(tmp_path:
     with pytest.raises(DataError) as caught:
         columns(tmp_path, "\n".join([",".join(names), *rows]) + "\n")
     lines = str(caught.value).split("\n")
-    assert len(lines) == SHOWN + 1 and lines[-1] == "and 3 more columns"
+    assert len(lines) == SHOWN + 1 and lines[-1].endswith("and 3 more columns")
     assert "c0 holds 4 different texts in 4 rows" in lines[0]

@@ -2,12 +2,24 @@
 
 import hashlib
 import json
+import shutil
 
 import pytest
+import torch
 
 from edgewise.errors import CheckpointError
-from edgewise.training import finished, load_run, resume, train
-from edgewise.training.integrity import check
+from edgewise.training import (
+    CheckpointSettings,
+    Choice,
+    RunConfig,
+    TrainSettings,
+    finished,
+    load_run,
+    resume,
+    train,
+)
+from edgewise.training.checkpoint import checkpoints
+from edgewise.training.integrity import check, split_of
 from training.tiny import Tiny, configured, same_run, without_result
 
 
@@ -109,3 +121,46 @@ def test_the_hashes_are_those_of_the_files(run):
     config, history = (run / "config.yaml").read_bytes(), (run / "metrics.jsonl").read_bytes()
     assert state["files"] == {"config.yaml": hashlib.sha256(config).hexdigest()}
     assert state["metrics"] == {"bytes": len(history), "sha256": hashlib.sha256(history).hexdigest()}
+
+
+def test_examples_that_were_drawn_anew_are_refused(tmp_path, capsys):
+    """A molecule more used to redraw the split, and moved the mean and the deviation of what is predicted."""
+    pytest.importorskip("rdkit")
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "a.csv").write_text("smiles,value\n" + "".join(f"{'C' * n},{n}\n" for n in range(1, 31)), encoding="utf-8")
+    options = {"file": "a.csv", "value": "value", "folder": str(place)}
+    config = RunConfig(
+        Choice("molecules", options),
+        Choice("gnn", {"layer": "gin", "width": 4, "depth": 1, "readout": "mean"}),
+        train=TrainSettings(steps=2, batch=4, checkpoints=CheckpointSettings(every=1)),
+    )
+    folder = tmp_path / "run"
+    train(config, folder, progress=False)
+    before = load_run(folder).task
+    with (place / "a.csv").open("a", encoding="utf-8") as file:
+        file.write("CCO,-5000\n")
+    with pytest.raises(
+        CheckpointError, match=r"data have changed .* 24 train, 3 valid, 3 test then, 25 train, 3 valid, 3 test now"
+    ):
+        load_run(folder)
+    assert load_run(folder, accept=True).task.mean != before.mean
+    assert "drawn anew" not in capsys.readouterr().err
+    newest = checkpoints(folder / "checkpoints")[0]
+    shutil.rmtree(newest)
+    without_result(folder)
+    with pytest.raises(CheckpointError, match="its data have changed since it was trained"):
+        resume(folder, progress=False)
+    assert resume(folder, progress=False, accept=True).steps == 2
+    assert load_run(folder).task.mean != before.mean  # what was accepted is what later checkpoints record
+
+
+def test_a_split_is_recorded_by_number_and_content():
+    class Task(Tiny):
+        splits = {"train": torch.arange(5), "test": ["a", "b"]}  # noqa: RUF012
+
+    recorded = split_of(Task("none", 9, False, "loss"))
+    assert recorded["train"]["count"] == 5 and len(recorded["train"]["sha256"]) == 64
+    assert recorded["test"] == {"count": 2} and recorded["epoch"] == 64
+    Task.splits = {"train": torch.arange(5).flip(0), "test": ["a", "b"]}
+    assert split_of(Task("none", 9, False, "loss")) != recorded

@@ -7,6 +7,7 @@ examples:
   edgewise train cora-gcn --seeds 10               ten runs, their mean and standard deviation
   edgewise train cora-gat --model.layer.heads 4    change any option of a recipe
   edgewise train cora-gat --help                   ... and see them all
+  edgewise tune texas-sage --folds 10 --time 30m   search its options by the validation data
   edgewise resume runs/cora-gat-0                  go on after an interruption, bit for bit
   edgewise generate runs/shakespeare-gpt-cpu-0 --prompt "ROMEO:"
   edgewise serve runs/cora-gat-0                   predictions over HTTP, for this machine

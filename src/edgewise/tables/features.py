@@ -1,32 +1,40 @@
-"""Columns of a table as features: what each holds is read off its cells; all that cannot be read is said at once."""
+"""Columns of a table: what each holds is read off its cells; all that cannot be read is said at once."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
 
 from edgewise.errors import DataError
-from edgewise.tables.table import LARGEST, Table, numbers_of, read_table
+from edgewise.tables.dialect import CODE
+from edgewise.tables.reading import File
+from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of
 
-MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "?"))  # whatever their case
-BOOLEAN = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
+BOOLEAN = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "on": 1.0, "ja": 1.0, "oui": 1.0}
+BOOLEAN |= {"false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0, "off": 0.0, "nein": 0.0, "non": 0.0}
 MAX_LEVELS = 100  # of a category, each of which is a feature
-SHOWN = 10  # problems of a file in one message
+ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ].*)?", re.ASCII)
+EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
+SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
+DAY = 86400.0  # seconds
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[Any, np.dtype[Any]]
+Kind = Literal["number", "boolean", "date", "category"]
 
 
 @dataclass(frozen=True)
 class Column:
     """What a column holds.
 
-    Shapes      values [N, levels] of a category, a 1 in the level's place; else [N, 1]; present [N]: the cells that
-                hold a value
+    Shapes      values [N]: numbers, of dates days since 1970, or of a category the level's place, -1 where there is
+                none; present [N]: the cells that hold a value
     """
 
     name: str
-    kind: Literal["number", "boolean", "category"]
+    kind: Kind
     values: Array
     present: np.ndarray[Any, np.dtype[np.bool_]]
     levels: tuple[str, ...] = ()
@@ -38,84 +46,133 @@ class Column:
         return f"{self.name} (a {self.kind}{levels}{gaps})"
 
 
-def read_columns(table: Table, names: Sequence[str]) -> list[Column]:
-    """What some columns hold: numbers, truth values, or categories.
+def read_columns(
+    file: File, table: Table, names: Sequence[str], known: Mapping[str, Kind] | None = None
+) -> tuple[list[Column], list[str]]:
+    """What some columns of a file hold: numbers, truth values, dates or categories; and what is wrong with others.
 
-    Errors      DataError that names each column which holds none of them, by its first wrong cell
+    Symbols     known = the kinds of columns that are not guessed, since they were read before
     Edge cases  `MISSING` lists the cells that hold no value. A column of which at least half of the values are numbers
-                is one of numbers, so that another cell of it is wrong; texts are categories where they repeat
+                is one of numbers, so that other cells of it are wrong, and so with dates; texts are categories where
+                they repeat; numbers with zeros before them, as 007, are texts
     """
-    doubtful = [name for name in names if name in table.wrong]
-    texts = read_table(table.path, (), doubtful).columns if doubtful else {}
+    kinds = known or {}
+    doubtful = {name for name in names if name in table.strange or kinds.get(name) in ("category", "date", "boolean")}
+    doubtful = {name for name in doubtful if isinstance(table.columns[name], np.ndarray)}
+    texts = file.table((), doubtful).columns if doubtful and file.dialect else {}
     found, problems = list[Column](), list[str]()
     for name in names:
         try:
-            found.append(_column(table, name, texts.get(name, table.columns[name])))
+            cells = texts[name] if name in doubtful and texts else table.columns[name]
+            comma = bool(file.dialect and name in file.dialect.commas)
+            found.append(_column(table, name, cells, kinds.get(name), comma))
         except DataError as error:
             problems.append(str(error))
-    if problems:
-        more = f"\nand {len(problems) - SHOWN} more columns" if len(problems) > SHOWN else ""
-        raise DataError("\n".join(problems[:SHOWN]) + more)
-    return found
+    more = [f"{table.path}: and {len(problems) - SHOWN} more columns"] if len(problems) > SHOWN else []
+    return found, [*problems[:SHOWN], *more]
 
 
-def matrix(columns: Sequence[Column], rows: Any, scale: bool) -> Array:
-    """All columns side by side, [N, C].
-
-    Symbols     rows = those that training reads. scale: numbers have mean 0 and deviation 1 among them
-    Edge cases  a number or truth value that is missing is the mean of `rows`, and a further feature says so; a category
-                that is missing is none of the levels; numbers that are all the same are 0
-    """
-    parts = []
-    for column in columns:
-        values, present = column.values, column.present
-        if column.kind != "category":
-            known = values[rows][present[rows]]
-            mean = known.mean() if len(known) else 0.0
-            values = np.where(present[:, None], values, mean)
-            if scale and column.kind == "number":
-                deviation = known.std() if len(known) else 0.0
-                values = (values - mean) / (deviation if deviation > 1e-12 * max(1.0, abs(mean)) else 1.0)
-            if not present.all():
-                values = np.concatenate([values, ~present[:, None]], axis=1)
-        parts.append(values)
-    return np.concatenate(parts, axis=1)
-
-
-def _column(table: Table, name: str, cells: Any) -> Column:
-    if isinstance(cells, np.ndarray):
-        values = cells.astype(np.float64)
-        present = ~np.isnan(values)
-        _check_numbers(table, name, values, present, cells)
-        return Column(name, "number", np.where(present, values, 0.0)[:, None], present)
+def _column(table: Table, name: str, cells: Any, known: Kind | None, comma: bool) -> Column:
     if isinstance(cells, str):
         raise DataError(f"{table.path}: the column {name!r} holds {cells}, not numbers or texts")
-    texts = ["" if cell is None else cell.strip() for cell in cells]
-    lower = [text.lower() for text in texts]
-    present = np.array([text not in MISSING for text in lower], dtype=bool)
-    values = numbers_of(texts)
-    count, number = int(present.sum()), present & ~np.isnan(values)
-    if 2 * number.sum() >= count:
-        _check_numbers(table, name, values, present, texts)
-        return Column(name, "number", np.where(present, values, 0.0)[:, None], present)
-    levels = tuple(sorted({text for text, there in zip(texts, present.tolist(), strict=True) if there}))
-    if all(level.lower() in BOOLEAN for level in levels):
-        truth = np.array([BOOLEAN.get(text, 0.0) for text in lower])
-        return Column(name, "boolean", truth[:, None], present)
-    if len(levels) > MAX_LEVELS or len(levels) > max(2, count // 2):
-        what = f"{len(levels):,} different texts in {count:,} rows"
-        right = f"numbers, truth values, or texts that repeat, at most {MAX_LEVELS}, are features"
-        raise DataError(f"{table.path}: {name} holds {what}: {right}; give ignore={name!r}")
-    number_of = {level: place for place, level in enumerate(levels)}
-    ones = np.zeros((len(texts), len(levels)))
-    rows = np.flatnonzero(present)
-    ones[rows, [number_of[texts[row]] for row in rows.tolist()]] = 1.0
-    return Column(name, "category", ones, present, levels)
-
-
-def _check_numbers(table: Table, name: str, values: Array, present: Any, cells: Any) -> None:
-    if not present.any():
+    if isinstance(cells, np.ndarray) and known in (None, "number", "boolean"):
+        values = cells.astype(np.float64)
+        return _numbers(table, name, values, ~np.isnan(values), cells, known)
+    texts = (
+        table.texts(name) if isinstance(cells, np.ndarray) else ["" if cell is None else cell.strip() for cell in cells]
+    )
+    levels = sorted({*texts})
+    here = [level for level in levels if level.lower() not in MISSING]
+    place = dict.fromkeys(levels, -1) | {level: number for number, level in enumerate(here)}
+    codes = np.fromiter((place[text] for text in texts), np.int32, len(texts))
+    present = codes >= 0
+    if not here and known is None:
         raise DataError(f"{table.path}: {name} holds no value at all: give ignore={name!r}")
-    wrong = np.flatnonzero(present & ~(np.abs(values) <= LARGEST))
-    if len(wrong):
-        raise DataError(f"{table.at(int(wrong[0]))}: {name} is {str(cells[wrong[0]])[:40]!r}, not a finite number")
+    kind = known or _guess(here, codes[present], comma)
+    if kind == "category":
+        count = int(present.sum())
+        if known is None and (len(here) > MAX_LEVELS or len(here) > max(2, count // 2)):
+            what = f"{len(here):,} different texts in {count:,} rows"
+            right = f"numbers, truth values, dates, or texts that repeat, at most {MAX_LEVELS}, are features"
+            raise DataError(f"{table.path}: {name} holds {what}: {right}; give ignore={name!r}")
+        return Column(name, kind, codes, present, tuple(here))
+    if kind == "number":
+        values = np.append(numbers_of(here, comma), np.nan)[codes]
+        return _numbers(table, name, values, present, texts, kind)
+    if kind == "boolean":
+        truth = {**BOOLEAN, "1": 1.0, "0": 0.0}
+        of_levels, what = [truth.get(level.lower(), np.nan) for level in here], "a truth value such as yes or no"
+    else:
+        of_levels, what = dates_of(here, f"{table.path}: {name}"), "a date such as 2024-12-31"
+    values = np.array([*of_levels, np.nan])[codes]
+    _check(table, name, values, present, texts, what)
+    return Column(name, kind, np.where(present, values, 0.0), present)
+
+
+def _guess(levels: Sequence[str], codes: Array, comma: bool) -> Kind:
+    """What most of the cells are, by the levels that they hold."""
+    often = np.bincount(codes, minlength=len(levels))
+    half = int(often.sum()) / 2
+    if any(map(CODE.fullmatch, levels)):
+        return "category"
+    if often[~np.isnan(numbers_of(levels, comma))].sum() >= half:
+        return "number"
+    if all(level.lower() in BOOLEAN for level in levels):
+        return "boolean"
+    dated = [bool(ISO.fullmatch(one) or EUROPEAN.fullmatch(one) or SLASHED.fullmatch(one)) for one in levels]
+    return "date" if often[np.array(dated)].sum() >= half else "category"
+
+
+def _numbers(table: Table, name: str, values: Array, present: Any, cells: Any, known: Kind | None) -> Column:
+    if known is None and not present.any():
+        raise DataError(f"{table.path}: {name} holds no value at all: give ignore={name!r}")
+    _check(table, name, values, present, cells, "a finite number")
+    if known == "boolean":
+        _check(table, name, np.where((values == 0) | (values == 1), values, np.nan), present, cells, "a truth value")
+    two = (
+        known is None
+        and bool(((values == 0) | (values == 1) | ~present).all())
+        and len(np.unique(values[present])) == 2
+    )
+    return Column(name, known or ("boolean" if two else "number"), np.where(present, values, 0.0), present)
+
+
+def _check(table: Table, name: str, values: Array, present: Any, cells: Any, what: str) -> None:
+    """Name the first cells that are not what they should be, and how many there are."""
+    wrong = np.flatnonzero(present & ~(np.abs(values) <= LARGEST)).tolist()
+    first: Cells = [(row, str(cells[row])) for row in wrong[:SHOWN]]
+    if first:
+        lines = [f"{table.at(row)}: {name} is {cell[:40]!r}, not {what}" for row, cell in first]
+        more = [f"and {len(wrong) - SHOWN:,} more cells of {name}"] if len(wrong) > SHOWN else []
+        raise DataError("\n".join([*lines, *more]))
+
+
+def dates_of(texts: Sequence[str], where: str) -> list[float]:
+    """Days since 1970 of dates and times, NaN for what is none.
+
+    Errors      DataError where a date may be day or month first: 3/4/2024, unless another one of them decides it
+    """
+    slashed = [match for match in map(SLASHED.fullmatch, texts) if match]
+    day_first = any(int(match[1]) > 12 for match in slashed)
+    if slashed and day_first == any(int(match[2]) > 12 for match in slashed):
+        shown = slashed[0][0]
+        raise DataError(f"{where} is {shown!r}: is the day first, or the month? Write dates as 2024-12-31")
+    return [_day(text, day_first) for text in texts]
+
+
+def _day(text: str, day_first: bool) -> float:
+    try:
+        if match := ISO.fullmatch(text):
+            when = datetime.fromisoformat(
+                f"{match[1]}-{match[2]:0>2}-{match[3]:0>2}{match[4] or ''}".replace(" UTC", "+00:00")
+            )
+        elif match := EUROPEAN.fullmatch(text):
+            when = datetime(int(match[3]), int(match[2]), int(match[1]))
+        elif match := SLASHED.fullmatch(text):
+            month, day = (2, 1) if day_first else (1, 2)
+            when = datetime(int(match[3]), int(match[month]), int(match[day]))
+        else:
+            return float("nan")
+    except ValueError:
+        return float("nan")
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() / DAY

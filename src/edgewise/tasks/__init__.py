@@ -34,6 +34,7 @@ from edgewise.tasks.images.mnist import mnist as mnist
 from edgewise.tasks.images.mnist import mnist_rotated as mnist_rotated
 from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
 from edgewise.tasks.isomorphism.classification import skip_links as skip_links
+from edgewise.tasks.links.folder import link_folder as link_folder
 from edgewise.tasks.links.prediction import LinkPrediction as LinkPrediction
 from edgewise.tasks.links.prediction import citation_links as citation_links
 from edgewise.tasks.nodes.citation import citation as citation
@@ -41,9 +42,10 @@ from edgewise.tasks.nodes.classification import NodeClassification as NodeClassi
 from edgewise.tasks.nodes.classification import Nodes as Nodes
 from edgewise.tasks.nodes.curve import CurveRegression as CurveRegression
 from edgewise.tasks.nodes.curve import curve as curve
-from edgewise.tasks.nodes.folder import node_folder as node_folder
 from edgewise.tasks.nodes.karate import karate as karate
+from edgewise.tasks.nodes.own.folder import node_folder as node_folder
 from edgewise.tasks.nodes.planted import planted as planted
+from edgewise.tasks.nodes.regression import NodeRegression as NodeRegression
 from edgewise.tasks.nodes.sampled import SampledNodes as SampledNodes
 from edgewise.tasks.nodes.store import StoredNodes as StoredNodes
 from edgewise.tasks.nodes.store import node_store as node_store

@@ -1,14 +1,19 @@
 """What a checkpoint knows of the files beside it: an altered configuration or a spoilt history is named and refused."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from edgewise.errors import CheckpointError
+from edgewise.tasks.core.task import Task
 from edgewise.training.checkpoint import checkpoints, read_state
 from edgewise.training.journal import METRICS, digest, say
 
 CONFIG = "config.yaml"
+MOST = 1 << 20  # examples of a split that are compared
 
 
 def file_hashes(run: Path, names: Iterable[str]) -> dict[str, str]:
@@ -17,6 +22,42 @@ def file_hashes(run: Path, names: Iterable[str]) -> dict[str, str]:
         return {name: digest(run / name).hexdigest() for name in (CONFIG, *names)}
     except OSError as error:
         raise CheckpointError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+def split_of(task: Task) -> dict[str, Any]:
+    """What a checkpoint records of a task's data: how many examples each split has, and which they are.
+
+    Edge cases  nothing of a task that keeps its own split in the run; of more than `MOST` examples, as many evenly
+                spread; of splits that are no numbers how many they are
+    """
+    if task.changes is not None:
+        return {}
+    recorded: dict[str, Any] = {"epoch": task.epoch_size}
+    for split, examples in task.splits.items():
+        recorded[split] = {"count": len(examples)}
+        if isinstance(examples, Tensor):
+            some = examples[:: 1 + len(examples) // MOST].long().contiguous()
+            recorded[split]["sha256"] = hashlib.sha256(some.numpy().tobytes()).hexdigest()
+    return recorded
+
+
+def check_split(run: Path, task: Task, recorded: dict[str, Any] | None, accept: bool = False) -> None:
+    """Compare a task's data with what a checkpoint recorded of them.
+
+    Errors      CheckpointError: other examples would be trained and tested on; with `accept` only a line says so
+    """
+    now = split_of(task)
+    if not recorded or recorded == now:
+        return
+
+    def counted(one: dict[str, Any]) -> str:
+        sizes = [f"{part['count']:,} {name}" for name, part in one.items() if isinstance(part, dict)]
+        return ", ".join(sizes) or f"{one['epoch']:,} to train on"
+
+    what = f"{run}: its data have changed since it was trained: {counted(recorded)} then, {counted(now)} now"
+    if not accept:
+        raise CheckpointError(f"{what}, drawn anew: bring them back, or go on with these by --accept")
+    say(f"{what}; accepted")
 
 
 def check(run: Path, accept: bool = False) -> None:

@@ -27,7 +27,7 @@ from edgewise.training.checkpoint import (
     write_state,
 )
 from edgewise.training.distributed import World, join, restarted
-from edgewise.training.integrity import CONFIG, check, file_hashes
+from edgewise.training.integrity import CONFIG, check, check_split, file_hashes, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.optimizers.averaging import WeightAverage
 from edgewise.training.optimizers.descent import (
@@ -68,13 +68,14 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
         return trainer.fit(progress)
 
 
-def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> Result:
+def resume(run: Path | str, *, progress: bool = True, accept: bool = False, folder: str | None = None) -> Result:
     """Continue a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so.
 
+    Symbols     folder = where the task's data lie now, if not where they were
     Errors      CheckpointError: its configuration was altered or its history is spoilt, unless one accepts them so
     """
     run = Path(run)
-    config = read_config(run)
+    config = read_config(run, folder)
     world = join(config.machine.device, config.train.partition, config.train.shard)
     world.once(lambda: check(run, accept))
     result = finished(run)
@@ -83,7 +84,7 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False) -> R
             say(f"{run} is finished: it was trained for {result.steps} steps")
         return result
     with world.together(run):
-        return Trainer(config, run, world).fit(progress)
+        return Trainer(config, run, world, accept).fit(progress)
 
 
 class Trainer:
@@ -91,10 +92,11 @@ class Trainer:
 
     journal: Journal  # of the first rank, which alone writes
     files: dict[str, str]  # by name, the sha256 of those that decide the run
+    split: dict[str, Any]  # which examples train and test
     checkpoint: Checkpoint  # the newest
 
-    def __init__(self, config: RunConfig, run: Path, world: World) -> None:
-        self.config, self.settings, self.run, self.world = config, config.train, run, world
+    def __init__(self, config: RunConfig, run: Path, world: World, accept: bool = False) -> None:
+        self.config, self.settings, self.run, self.world, self.accept = config, config.train, run, world, accept
         descent = chosen("optimizer", config.optimizer, OPTIMIZERS)()
         if world.shard and (isinstance(descent, Sampler) or config.machine.precision == "float16"):
             what = "float16" if config.machine.precision == "float16" else f"the optimizer {config.optimizer.name!r}"
@@ -283,7 +285,12 @@ class Trainer:
 
         def known() -> dict[str, Any]:
             state.update(step=self.step, best=self.best, stale=self.stale, scaler=self.scaler.state_dict())
-            state.update(seconds=time.perf_counter() - self.began, files=self.files, metrics=self.journal.known())
+            state.update(
+                seconds=time.perf_counter() - self.began,
+                files=self.files,
+                split=self.split,
+                metrics=self.journal.known(),
+            )
             return state
 
         name = self.world.save(folder, self.step, known, parts, self.settings.checkpoints.keep)
@@ -297,7 +304,7 @@ class Trainer:
         checkpoint = newest(folder, say if shown else lambda _: None)
         clean(folder, checkpoint)
         self.journal.cut(checkpoint.state["metrics"]["bytes"] if checkpoint else 0)
-        self.files = file_hashes(self.run, self.task.kept)
+        self.files, self.split = file_hashes(self.run, self.task.kept), split_of(self.task)
         return (checkpoint.path.name, checkpoint.state) if checkpoint else None
 
     def restore(self, resumed: tuple[str, dict[str, Any]] | None) -> None:
@@ -306,6 +313,7 @@ class Trainer:
             begin(self.model, self.config)
         else:
             name, state = resumed
+            check_split(self.run, self.task, state.get("split"), self.accept)
             self.checkpoint = checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
             own = saved_state(self.model)
             shared = own.get if self.world.shard else None
@@ -322,10 +330,12 @@ class Trainer:
         """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
         load_weights(self.model, self.best_weights, self.run)
         step_seconds = statistics.median(self.durations) if self.durations else 0.0
-        reached = {"best_step": self.best["step"], "valid": self.best["valid"]}
-        if self.task.has_test:
-            reached["test"] = self.scores("test")
+        reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | self.tested()
         return self.world.once(lambda: self._last_record(reached, step_seconds))
+
+    def tested(self) -> dict[str, dict[str, float]]:
+        """The scores over the test split, where there is one."""
+        return {"test": self.scores("test")} if self.task.has_test else {}
 
     def _last_record(self, reached: dict[str, Any], step_seconds: float) -> dict[str, Any]:
         entry = self.record(metric=self.task.metric, **reached, step_seconds=step_seconds)

@@ -1,7 +1,7 @@
 """A run folder seen from outside: its configuration, its result and its trained model."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import nn
 
+from edgewise.configuration import OneOf
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import flush, make_folder, write_file
 from edgewise.layers import adapt
@@ -17,9 +18,10 @@ from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.nodes.own.record import DATA
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
-from edgewise.training.integrity import CONFIG, check
+from edgewise.training.integrity import CONFIG, check, check_split
 from edgewise.training.journal import METRICS, say
 from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
@@ -93,18 +95,24 @@ def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
 
 
 def load_run(
-    run: Path | str, weights: Literal["best", "last"] = "best", device: str = "auto", accept: bool = False
+    run: Path | str,
+    weights: Literal["best", "last"] = "best",
+    device: str = "auto",
+    accept: bool = False,
+    folder: str | None = None,
 ) -> LoadedRun:
     """A run's task and model, with the weights of its best evaluation or of its last step.
 
+    Symbols     folder = where the task's data lie now, if not where they were
     Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
                 configuration was altered or whose history is spoilt, unless one accepts them so
     """
     run = Path(run)
-    config = read_config(run)
+    config = read_config(run, folder)
     check(run, accept)
     task, model = assemble(config, run)
     checkpoint = newest_of(run)
+    check_split(run, task, checkpoint.state.get("split"), accept)
     load_weights(model, checkpoint.tensors("best" if weights == "best" else "model"), checkpoint.path)
     return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
 
@@ -117,11 +125,17 @@ def newest_of(run: Path) -> Checkpoint:
     return checkpoint
 
 
-def read_config(run: Path) -> RunConfig:
-    """The configuration of a run folder."""
+def read_config(run: Path, folder: str | None = None) -> RunConfig:
+    """The configuration of a run folder; with another `folder` of the task's data, where one is given."""
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
-    return RunConfig.read(run / CONFIG)
+    config = RunConfig.read(run / CONFIG)
+    if folder is None:
+        return config
+    if "folder" not in OneOf(TASKS).options(config.task.name):
+        raise ConfigError(f"the task {config.task.name!r} reads no folder: leave out --task.folder")
+    options = config.task.options | {"folder": folder}
+    return replace(config, task=replace(config.task, options=options))
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
@@ -150,7 +164,12 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that this
     run lacks, such as the output layer of another task, are trained whole.
     """
-    task = TASKS[config.task.name](**config.task.options)
+    options = config.task.options
+    if run and (run / DATA).is_file() and "like" in OneOf(TASKS).options(config.task.name):
+        options = options | {"like": str(run)}  # the split and the scales that it was trained with
+    task = TASKS[config.task.name](**options)
+    for change in task.changes or ():
+        say(f"{run}: {change}")
     for folder in (config.start.run, run):  # weights fit the tokens that they were trained with
         if folder:
             task.recall(Path(folder))

@@ -13,7 +13,19 @@ from edgewise.errors import ConfigError
 from edgewise.kernels.choose import measure as calibration
 from edgewise.kernels.choose.machines import ASSUMED
 
-COMMANDS = ("demo", "list", "train", "resume", "evaluate", "predict", "generate", "explain", "export", "explore")
+COMMANDS = (
+    "demo",
+    "list",
+    "train",
+    "tune",
+    "resume",
+    "evaluate",
+    "predict",
+    "generate",
+    "explain",
+    "export",
+    "explore",
+)
 COMMANDS += ("report", "plan", "check", "store", "doctor", "serve")
 
 

@@ -1,6 +1,9 @@
 import json
+import os
 import shutil
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,7 +97,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys) -> None:
 
 
 def test_a_report_that_fails_is_told_and_does_not_fail_the_run(monkeypatch, capsys) -> None:
-    def faulty(run: Path, accept: bool) -> list[str]:
+    def faulty(run: Path, accept: bool, folder: str | None) -> list[str]:
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(report, "report", faulty)
@@ -167,3 +170,16 @@ def test_folds_need_a_task_that_has_them(folds, capsys) -> None:
     assert "has no folds" in capsys.readouterr().err
     assert main([*folds, "--folds", "3", "--seeds", "2"]) == 2
     assert "exclude one another" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_training_never_loads_the_compiler(threads):
+    # PyTorch's takes a second to import, and several of its conveniences import it without need.
+    code = (
+        "import sys; from edgewise.__main__ import command; "
+        f"sys.argv = ['edgewise', 'train', 'karate', *{TINY}]; "
+        "assert command() == 0; print('torch._dynamo' in sys.modules)"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": threads}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert run.stdout.splitlines()[-1] == "False"

@@ -1,5 +1,6 @@
 import re
 import shlex
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from edgewise.apps.recipes import parse, read
 from edgewise.apps.report import report as module
 from edgewise.apps.report.report import changes, layers_of, report
 from edgewise.tasks import NodeClassification
-from tasks.miniature import write_multi30k
+from tasks.miniature import write_multi30k, write_planetoid
 
 EXPECTED = {
     # run: headings of its page between "Training" and "Reproduction", figures in its folder
@@ -169,6 +170,36 @@ def test_of_two_systems_with_one_id_the_recipes_own_is_shown() -> None:
     assert [row.name for row in layers_of(read("cora-gatv2"))] == ["GATv2"]
     assert [row.id for row in layers_of(read("digits-vit"))] == ["B2", "B3"]
     assert layers_of(None) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "title", "sentence", "layers"),
+    [
+        (
+            [],
+            "cora-gcn",
+            "Graph convolution on Cora's citations, the network of Kipf and Welling",
+            ["Graph convolution (GCN)"],
+        ),
+        (["--model.width", "4"], "cora-gcn", "Graph convolution on Cora's citations", ["Graph convolution (GCN)"]),
+        (
+            ["--task.name", "karate"],
+            "cora-gcn on karate",
+            "gnn on karate, with the other settings of the recipe",
+            ["Graph convolution (GCN)"],
+        ),
+        (["--task.name", "karate", "--model.layer", "gat"], "cora-gcn on karate", "gnn on karate, with the other", []),
+    ],
+)
+def test_title_sentence_and_equations_are_those_of_what_ran(tmp_path, options, title, sentence, layers) -> None:
+    """A recipe's sentence used to stand above a run on another task, and its equations above another layer."""
+    data = [] if "karate" in options else ["--task.folder", str(write_planetoid(tmp_path / "planetoid"))]
+    assert main(["train", "cora-gcn", "--train.steps", "1", "--run", str(tmp_path / "run"), *options, *data]) == 0
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert f"<h1>{title}</h1>" in text and f"<title>{title} · Edgewise</title>" in text
+    assert f'<p class="lead">{escape(sentence)}' in text
+    shown = [row.name for row in layers_of(read("cora-gcn")) if f"<th>{row.name}</th>" in text]
+    assert shown == layers
 
 
 def test_a_recipe_of_ones_own_is_reported_by_its_name(capsys) -> None:

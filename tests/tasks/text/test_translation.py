@@ -167,7 +167,9 @@ def test_a_run_keeps_its_tokenizer(tmp_path):
     assert {"loss", "accuracy", "bleu"} <= set(training.read_metrics(run)[-1]["test"])
     before = training.load_run(run)
     (folder / "train.de.gz").write_bytes(gzip.compress(b"ganz andere Worte\n" * 5, mtime=0))
-    after = training.load_run(run)
+    with pytest.raises(CheckpointError, match="its data have changed"):
+        training.load_run(run)
+    after = training.load_run(run, accept=True)
     assert after.task.tokenizer.to_json() == before.task.tokenizer.to_json()
     assert after.task.signature.inputs == before.task.signature.inputs
     (run / "tokenizer.json").unlink()

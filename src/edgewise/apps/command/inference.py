@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,24 @@ import torch
 from tqdm import tqdm
 
 from edgewise import deployment, training
+from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.deployment.runs import place_of
+from edgewise.files import write_file
 from edgewise.tasks import Split
 from edgewise.tasks.core.drawing import Output
 from edgewise.tasks.core.task import Sampling
 from edgewise.training import LoadedRun
+from edgewise.training.journal import say
+
+EVALUATION = "evaluation.json"
+SHOWN = 40  # classes that are printed
 
 
-def evaluate(run: str, accept: bool = False) -> dict[str, Any]:
-    """Print the scores of a run's best weights on the validation data and, where there are any, on the test data."""
-    loaded = training.load_run(Path(run), accept=accept)
+def evaluate(run: str, accept: bool = False, folder: str | None = None) -> dict[str, Any]:
+    """Print the scores of a run's best weights on the validation data and, where there are any, on the test data; of
+    the last of them also each class and the calibration, or the largest errors. The run has them in evaluation.json."""
+    loaded = training.load_run(Path(run), accept=accept, folder=folder)
     size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
     splits: tuple[Split, ...] = ("valid", "test") if loaded.task.has_test else ("valid",)
@@ -30,12 +38,40 @@ def evaluate(run: str, accept: bool = False) -> dict[str, Any]:
         scores = training.evaluate(loaded.model, loaded.task, split, size, loaded.pattern, device_of(loaded))
         result[split] = scores
         print(f"{split}: " + ", ".join(f"{name} {shown(name, value)}" for name, value in scores.items()))
+    quality = loaded.task.quality(loaded.model, splits[-1], size, loaded.pattern, device_of(loaded))
+    if quality:
+        print("\n".join(in_words(quality)))
+        result["quality"] = quality
+    write_file(
+        Path(run) / EVALUATION, json.dumps(result, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
+    )
     return result
 
 
-def predict(run: str, request: str, accept: bool = False) -> dict[str, Any]:
+def in_words(quality: dict[str, Any]) -> Iterator[str]:
+    """The lines in which precision, recall and calibration, or the largest errors, are printed."""
+    if "worst" in quality:
+        head = {"example": "largest errors", "predicted": "predicted", "measured": "measured"}
+        rows = [head, *({name: number_of(value) for name, value in one.items()} for one in quality["worst"])]
+        yield columns(rows)
+        return
+    head = {name: name for name in ("class", "count", "precision", "recall", "f1")}
+    classes = list(quality["classes"].items())
+    rows = [{"class": name} | {part: number_of(value) for part, value in one.items()} for name, one in classes[:SHOWN]]
+    yield columns([head, *rows])
+    if len(classes) > SHOWN:
+        yield f"and {len(classes) - SHOWN} more classes in {EVALUATION}"
+    yield f"expected calibration error {quality['calibration']['error']:.3f}"
+
+
+def number_of(value: Any) -> str:
+    """A figure of a table; what has none is a dash."""
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def predict(run: str, request: str, accept: bool = False, folder: str | None = None) -> dict[str, Any]:
     """Print what a run's best weights predict for one input; its drawings are written into the run's figures."""
-    loaded = training.load_run(Path(run), accept=accept)
+    loaded = training.load_run(Path(run), accept=accept, folder=folder)
     output = loaded.task.examine(loaded.model, loaded.pattern, request, device_of(loaded))
     prediction = output.values | written(output, Path(run))
     print(json.dumps(prediction, ensure_ascii=False, indent=2))
@@ -52,11 +88,13 @@ def generate(run: str, sampling: Sampling, accept: bool = False) -> dict[str, An
     return {"run": run, "seconds": seconds} | output.values | drawings
 
 
-def predict_all(run: str, file: str, out: str, column: str | None, accept: bool = False) -> dict[str, Any]:
+def predict_all(
+    run: str, file: str, out: str, column: str | None, accept: bool = False, folder: str | None = None
+) -> dict[str, Any]:
     """Write a table of what a run's best weights predict for all inputs of a file, with a progress bar."""
-    trained, started = deployment.load(run, accept=accept), time.perf_counter()
+    trained, started = deployment.load(run, accept=accept, folder=folder), time.perf_counter()
     with tqdm(unit=" rows", dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
-        rows = deployment.predict_file(trained, file, out, column, done=bar.update)
+        rows = deployment.predict_file(trained, file, out, column, done=bar.update, say=say)
     seconds = time.perf_counter() - started
     print(f"{out}: {rows:,} predictions in {seconds:.1f} s")
     return {"table": out, "rows": rows, "seconds": seconds}

@@ -5,62 +5,31 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import Any, NoReturn
+from typing import Any
 
 from edgewise import __version__
+from edgewise.apps.arguments import MOST, Parser, temperature, whole
 from edgewise.apps.command.store import STORE, add_options, store
-from edgewise.apps.help import CHECK, DOCTOR, EXAMPLES, EXPLAIN, EXPLORE, EXPORT, METHODS, PLAN, REPORT, SERVE, TRAIN
-from edgewise.errors import ConfigError, EdgewiseError, nearest
+from edgewise.apps.help import (
+    CHECK,
+    DOCTOR,
+    EXAMPLES,
+    EXPLAIN,
+    EXPLORE,
+    EXPORT,
+    METHODS,
+    PLAN,
+    REPORT,
+    SERVE,
+    TRAIN,
+)
+from edgewise.apps.tuning.options import TUNE
+from edgewise.apps.tuning.options import add_options as add_tuning_options
+from edgewise.errors import ConfigError, EdgewiseError
 
 Summary = dict[str, Any]  # what --json prints
-MOST = 2**31 - 1  # of an option that is a whole number
-
-
-class Parser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are `ConfigError`s that name the nearest valid word."""
-
-    def error(self, message: str) -> NoReturn:
-        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message, flags=re.DOTALL)
-        if choice:
-            known = re.findall(r"[\w-]+", choice[2])
-            what = message.split(":")[0].removeprefix("argument ")
-            raise ConfigError(
-                f"{what}: {choice[1]!r} is unknown{nearest(choice[1], known)}; known are {', '.join(known)}"
-            )
-        raise ConfigError(f"{message}; see `{self.prog} --help`")
-
-    def refuse(self, extra: str) -> NoReturn:
-        """Complain about an argument that nothing takes."""
-        flag = extra.split("=")[0]
-        if flag.startswith("-"):
-            raise ConfigError(
-                f"unknown option {flag!r}{nearest(flag, self._option_string_actions)}; see `{self.prog} --help`"
-            )
-        raise ConfigError(f"unexpected argument {extra!r}; see `{self.prog} --help`")
-
-
-def whole(least: int, most: int = MOST) -> Callable[[str], int]:
-    """An argparse type: a whole number within bounds."""
-
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
-        return int(text)
-
-    return parse
-
-
-def temperature(text: str) -> float:
-    """An argparse type: a finite number, zero or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number >= 0")
-    return value
 
 
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
@@ -114,6 +83,8 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     train.add_argument("--print-config", action="store_true", help="print the recipe as it would be trained, and stop")
     train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
 
+    add_tuning_options(add("tune", "search a recipe's options by the validation data", TUNE))
+
     resume = add("resume", "go on with an interrupted run, bit for bit")
     evaluate = add("evaluate", "measure a run on its validation and test data")
     predict = add("predict", "predict for one input")
@@ -121,10 +92,16 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
         command.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
+    for command in (resume, evaluate, predict):
+        command.add_argument(
+            "--task.folder", dest="folder", metavar="FOLDER", help="where its data lie now, if not where they were"
+        )
     predict.add_argument(
         "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
     )
-    predict.add_argument("--out", metavar="TABLE", help="INPUT is a file of inputs: write a .csv or .parquet for all")
+    predict.add_argument(
+        "--out", metavar="TABLE", help="write a .csv or .parquet for all inputs of a file, or all nodes of a folder"
+    )
     predict.add_argument("--column", metavar="NAME", help="the column of INPUT (default: input, or the only one)")
     explanation = add("explain", "show why a run predicts what it predicts, on one page", EXPLAIN)
     explanation.add_argument("run", metavar="RUN", help="a run folder")
@@ -237,7 +214,7 @@ def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str,
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command and its options; `sections` holds the options of a recipe as (name, text)."""
     parser, commands = build_parser()
-    training = next((word for word in arguments if not word.startswith("-")), None) == "train"
+    training = next((word for word in arguments if not word.startswith("-")), None) in ("train", "tune")
     rest, sections = split_sections(arguments) if training else (list(arguments), [])
     args, extra = parser.parse_known_args(rest)
     if extra:
@@ -269,22 +246,29 @@ def run(args: argparse.Namespace) -> Summary:
                 raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
             options = {"folds": args.folds, "print_config": args.print_config, "help": args.help}
             return train(args.recipe, args.sections, args.seeds, args.run, **options)
+        case "tune":
+            from edgewise.apps.tuning.command import tune
+
+            if args.folds and args.seeds > 1:
+                raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
+            repeats, limits = (args.folds or args.seeds, bool(args.folds)), (args.trials, args.time)
+            return tune(args.recipe, args.sections, args.search, repeats, limits, args.run)
         case "resume":
             from edgewise.apps.command.runs import resume
 
-            return resume(args.run, args.accept)
+            return resume(args.run, args.accept, args.folder)
         case "evaluate":
             from edgewise.apps.command.inference import evaluate
 
-            return evaluate(args.run, args.accept)
+            return evaluate(args.run, args.accept, args.folder)
         case "predict":
             from edgewise.apps.command.inference import predict, predict_all
 
             if args.out is not None:
-                return predict_all(args.run, args.input, args.out, args.column, args.accept)
+                return predict_all(args.run, args.input, args.out, args.column, args.accept, args.folder)
             if args.column is not None:
                 raise ConfigError("--column is of a file of inputs: give --out for the table of predictions")
-            return predict(args.run, args.input, args.accept)
+            return predict(args.run, args.input, args.accept, args.folder)
         case "generate":
             from edgewise.apps.command.inference import generate
             from edgewise.tasks.core.task import Sampling

@@ -45,20 +45,24 @@ def train(
         del content["recipe"]
         print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100), end="")
         return content
-    repetitions = [
-        replace(config, train=replace(config.train, seed=seed))
-        for seed in range(config.train.seed, config.train.seed + (folds or seeds))
-    ]
-    if folds:
-        repetitions = [with_fold(one, fold) for fold, one in enumerate(repetitions)]
-    task = rehearse(repetitions[-1])
+    repeated = repetitions(config, folds or seeds, bool(folds))
+    task = rehearse(repeated[-1])
+    if first_rank() and task.summary:
+        print("\n".join(task.summary), flush=True)
     results = []
-    for one in repetitions:
-        run = run_folder(one, None if folder is None else Path(folder), alone=len(repetitions) == 1)
+    for one in repeated:
+        run = run_folder(one, None if folder is None else Path(folder), alone=len(repeated) == 1)
         results.append(carry_out(run, partial(training.train, one, run)))
         if first_rank():
             print(sentence(one.train.seed, results[-1]), flush=True)
     return summary(config, results, mean_curve(results, task.maximise) if folds else None)
+
+
+def repetitions(config: RunConfig, count: int, folds: bool) -> list[RunConfig]:
+    """The same configuration with so many seeds in a row, or on so many folds of its data, each with its own seed."""
+    first = config.train.seed
+    seeded = [replace(config, train=replace(config.train, seed=seed)) for seed in range(first, first + count)]
+    return [with_fold(one, fold) for fold, one in enumerate(seeded)] if folds else seeded
 
 
 def with_fold(config: RunConfig, fold: int) -> RunConfig:
@@ -68,11 +72,12 @@ def with_fold(config: RunConfig, fold: int) -> RunConfig:
     return replace(config, task=replace(config.task, options=config.task.options | {"fold": fold}))
 
 
-def resume(folder: str, accept: bool = False) -> dict[str, Any]:
-    """Go on with a run, or print the result of a finished one; `accept` takes its files as they are."""
+def resume(folder: str, accept: bool = False, data: str | None = None) -> dict[str, Any]:
+    """Go on with a run, or print the result of a finished one; `accept` takes its files as they are, and `data` is the
+    folder where its task's data lie now."""
     run = Path(folder)
     config = training.read_config(run)
-    result = carry_out(run, partial(training.resume, run, accept=accept), accept)
+    result = carry_out(run, partial(training.resume, run, accept=accept, folder=data), accept, data)
     if first_rank():
         print(sentence(config.train.seed, result))
     return summary(config, [result])
@@ -102,7 +107,7 @@ def rehearse(config: RunConfig) -> Task:
     return task
 
 
-def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False) -> Result:
+def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False, data: str | None = None) -> Result:
     """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run."""
     try:
         result = training_()
@@ -111,18 +116,18 @@ def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False) 
             print(f"edgewise: interrupted; go on with: edgewise resume {run}", file=sys.stderr)
         raise
     if first_rank():
-        write_report(run, accept)
+        write_report(run, accept, data)
     return result
 
 
-def write_report(run: Path, accept: bool) -> None:
+def write_report(run: Path, accept: bool, data: str | None = None) -> None:
     """Write a run's report, or say why it could not be written."""
     from edgewise.apps.report.report import report
 
     try:
         from edgewise.apps.report.explanations import write_list
 
-        problems = report(run, accept)
+        problems = report(run, accept, data)
         write_list(run)
     except Exception as error:  # the run is worth more than its report
         problems = [f"the report of {run} could not be written: {type(error).__name__}: {error}"]

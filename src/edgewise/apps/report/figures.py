@@ -160,11 +160,12 @@ def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
 
 def parity(shown: Parity) -> Figure:
     """A point for each prediction, and the diagonal."""
+    unit = f" ({shown.unit})" if shown.unit else ""
     with drawing(3.4, width=3.8) as (figure, grid):
         axes: Axes = grid[0, 0]
         axes.axline((0, 0), slope=1, color=RULE, linewidth=0.8, zorder=0)
         axes.plot(shown.truth, shown.predicted, "o", color=ACCENT, markersize=2, alpha=0.4, markeredgewidth=0)
-        axes.set(xlabel=f"truth ({shown.unit})", ylabel=f"predicted ({shown.unit})", aspect="equal")
+        axes.set(xlabel=f"truth{unit}", ylabel=f"predicted{unit}", aspect="equal")
         axes.tick_params(length=0)
     return figure
 

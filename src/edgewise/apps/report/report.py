@@ -17,6 +17,7 @@ from edgewise.apps.options import configure
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.systems import SYSTEMS, System
+from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
 from edgewise.files import write_file
 from edgewise.graphs import Graph
@@ -26,16 +27,17 @@ from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_met
 Records = list[dict[str, Any]]
 
 
-def report(run: Path, accept: bool = False) -> list[str]:
+def report(run: Path, accept: bool = False, folder: str | None = None) -> list[str]:
     """Write a run's figures and report; the problems met on the way, which its page names too.
 
+    Symbols     accept, folder = as in `load_run`
     Errors      CheckpointError: what `load_run` refuses
     """
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
-        page = RunPage(run, load_run(run, device="cpu", accept=accept), read_metrics(run))
+        page = RunPage(run, load_run(run, device="cpu", accept=accept, folder=folder), read_metrics(run))
         sections = [made for section in page.sections() for made in page.section(section.title, section.make)]
         body = [*heading(page), *sections, *reproduction(page), footer()]
-    write_file(run / "report.html", pages.page(f"{page.name} · Edgewise", *body).encode(errors="replace"))
+    write_file(run / "report.html", pages.page(f"{page.title} · Edgewise", *body).encode(errors="replace"))
     return page.problems
 
 
@@ -56,6 +58,43 @@ class RunPage:
     def packaged(self) -> recipes.Recipe | None:
         """The recipe that was trained, if it is one that comes with Edgewise."""
         return recipes.read(self.name) if self.name in recipes.names() else None
+
+    @property
+    def usual(self) -> RunConfig | None:
+        """What that recipe would have trained."""
+        return configure(self.packaged) if self.packaged else None
+
+    @property
+    def title(self) -> str:
+        """The recipe's name, which stands for its data; of a run on others, theirs too."""
+        return f"{self.name} on {self.loaded.task.name}" if self.elsewhere else self.name
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the run read other data than its recipe; a folder only says where the same data lie."""
+        if self.usual is None:
+            return False
+        usual, own = named(self.usual.task), named(self.loaded.config.task)
+        return usual | {"folder": None} != own | {"folder": None}
+
+    @property
+    def remade(self) -> bool:
+        """Whether the run's model has other parts than its recipe's."""
+        return self.usual is not None and named(self.usual.model) != named(self.loaded.config.model)
+
+    @property
+    def description(self) -> str:
+        """The recipe's sentence, where it is true of this run; else what was trained on what."""
+        config, recipe = self.loaded.config, self.packaged
+        if recipe and not self.elsewhere and not self.remade:
+            return recipe.description
+        own = f"{config.model.name} on {config.task.name}"
+        return f"{own}, with the other settings of the recipe {self.name}" if recipe else own
+
+    @property
+    def layers(self) -> list[System]:
+        """The layers that the recipe is an example of, where the run has them."""
+        return [] if self.remade else layers_of(self.packaged)
 
     @property
     def graph(self) -> Graph | None:
@@ -108,11 +147,10 @@ def heading(page: RunPage) -> list[Markup]:
     numbers["seed"] = str(config.train.seed)
     if result is not None:
         numbers["seconds"] = f"{result.seconds:.1f}"
-    described = page.packaged.description if page.packaged else f"{config.model.name} on {config.task.name}"
     return [
         element("p", "Edgewise run", class_="eyebrow"),
-        element("h1", page.name),
-        element("p", described, class_="lead"),
+        element("h1", page.title),
+        element("p", page.description, class_="lead"),
         pages.headline(numbers),
         element("h2", "What was trained"),
         properties(page),
@@ -127,7 +165,7 @@ def properties(page: RunPage) -> Markup:
         density = 100 * graph.num_edges / max(graph.num_receivers * graph.num_senders, 1)
         size = f"{graph.num_receivers:,} nodes, {graph.num_edges:,} edges, {density:.3g} % of all pairs"
         rows.append(("graph", f"{config.graph.name}: {size}"))
-    rows += [(row.name, pages.equation(row.equation)) for row in layers_of(page.packaged)]
+    rows += [(row.name, pages.equation(row.equation)) for row in page.layers]
     rows.append(("model", options_sentence(config.model.name, config.model.options)))
     train = config.train
     rows.append(("optimiser", options_sentence(config.optimizer.name, config.optimizer.options)))
@@ -144,6 +182,12 @@ def layers_of(recipe: recipes.Recipe | None) -> list[System]:
     layers = [row for row in SYSTEMS if recipe and row.id in recipe.system and row.file.startswith("layers/")]
     own = {row.id for row in layers if recipe and row.recipe == recipe.name}
     return [row for row in layers if row.id not in own or (recipe and row.recipe == recipe.name)]
+
+
+def named(choice: Choice) -> dict[str, Any]:
+    """What is chosen by name in a choice and in those among its options, without numbers and flags."""
+    inside = {name: Choice(option) if isinstance(option, str) else option for name, option in choice.options.items()}
+    return {"": choice.name} | {name: named(part) for name, part in inside.items() if isinstance(part, Choice)}
 
 
 def options_sentence(name: str, options: Any) -> str:

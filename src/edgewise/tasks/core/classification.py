@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ from edgewise.errors import ConfigError
 from edgewise.layers import probabilities
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
+from edgewise.tasks.core.quality import Quality
+from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
 
 
@@ -74,6 +76,19 @@ class Classification(Task):
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return classification_score(outputs, batch, self.objective)
+
+    @torch.no_grad()
+    def quality(
+        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
+    ) -> dict[str, Any]:
+        """Precision, recall and F1 of each class, and how far the probabilities can be trusted."""
+        if not self.classes:
+            return {}
+        quality = Quality(self.classes)
+        for batch in self.batches(split, size, pattern):
+            here = batch.to(device)
+            quality.add(self.objective.probabilities(here.read(model(*here.inputs)).cpu()), batch.target.reshape(-1))
+        return quality.to_plain()
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if self.classes and self.has_test:

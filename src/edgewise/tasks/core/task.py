@@ -103,6 +103,12 @@ class Task(ABC):
     0: each is made when it is needed."""
     kept: tuple[str, ...] = ()
     """The names of the files that `keep` writes."""
+    private: tuple[str, ...] = ()
+    """Those of them that stay in the run, and do not lie beside a file of its model."""
+    summary: tuple[str, ...] = ()
+    """How its data were read, in lines that are printed before training."""
+    changes: tuple[str, ...] | None = None
+    """Of a task that keeps its split in a run, what has changed in the data since, in sentences."""
     files: tuple[str, ...] = ()
     """The endings of files that a request may name; without any, a request is never taken for a file's place."""
     generates: str = ""
@@ -154,6 +160,15 @@ class Task(ABC):
         with torch.no_grad():
             return [self.predict(model, pattern, request, device) for request in requests]
 
+    def elsewhere(self, place: Path) -> Task:
+        """This task on another graph, whose files lie at a place: without parts, but with all that was fitted to the
+        data that trained; by default a ConfigError."""
+        raise ConfigError(f"{self.name} reads no other graph: {place} is a folder or holds arrays")
+
+    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
+        """The prediction for everything there is, as rows of one table, where `elsewhere` has a meaning."""
+        yield from ()
+
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         """The scores of a split from the means over its examples, for scores that are no such mean themselves."""
         return means
@@ -161,6 +176,17 @@ class Task(ABC):
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
         """More scores of a split, which no single output decides, of a model in evaluation mode."""
         return {}
+
+    def quality(
+        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
+    ) -> dict[str, Any]:
+        """How good the predictions of a split are beyond their scores, as JSON can hold it; of a model in evaluation
+        mode."""
+        return {}
+
+    def name_of(self, number: int) -> str:
+        """How an example is named where examples have names."""
+        return str(number)
 
     def keep(self, run: Path) -> None:  # noqa: B027 (nothing, unless a task learns from its data)
         """Write into a new run folder what the task has learned from its data before training, such as tokens."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
-from edgewise.tables.table import lines_of
+from edgewise.tables.lines import lines_of
 from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled

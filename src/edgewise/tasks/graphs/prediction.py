@@ -1,12 +1,11 @@
 """Graph classification and regression: many graphs, one output each; a batch of them is one disjoint graph."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
@@ -17,8 +16,8 @@ from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
+from edgewise.tasks.core.regression import Regression
 from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
@@ -161,6 +160,9 @@ class GraphClassification(NumberedExamples, Classification):
         outputs = batch.read(model.eval()(*batch.inputs)).cpu()
         return [one.known | self._named(output, one.target) for one, output in zip(read, outputs, strict=True)]
 
+    def name_of(self, number: int) -> str:
+        return self.graphs.names[number] if self.graphs.names else str(number)
+
     def member(self, request: str, pattern: Pattern) -> Member:
         """What a request names: a graph of the data, by a split and a number in it."""
         return self.numbered(int(self.example(request)), pattern)
@@ -178,7 +180,7 @@ class GraphClassification(NumberedExamples, Classification):
         return {"class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
 
 
-class GraphRegression(GraphClassification):
+class GraphRegression(Regression, GraphClassification):
     """Each graph has a value: the mean squared error trains, its root in the data's own unit is reported.
 
     Equation    loss = 1/G Σ_g (y_g - (μ + σ f(g)))² / σ², with μ, σ the mean and deviation of the training values;
@@ -186,41 +188,9 @@ class GraphRegression(GraphClassification):
     Edge cases  training values that are all the same: σ = 1
     """
 
-    metric = "rmse"
-    maximise = False
-
     def __init__(self, name: str, graphs: Graphs) -> None:
         super().__init__(name, graphs)
-        values = graphs.targets[graphs.splits["train"]].double()
-        self.mean, deviation = float(values.mean()), float(values.std(correction=0))
-        self.deviation = deviation or 1.0
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        wanted = (batch.target - self.mean) / self.deviation
-        return functional.mse_loss(batch.read(outputs).squeeze(-1), wanted)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        error = (self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)) - batch.target.double()
-        squares = error.square().sum()
-        count = torch.tensor(float(batch.size), dtype=torch.float64, device=error.device)
-        return {"loss": squares / self.deviation**2, "rmse": squares, "mae": error.abs().sum(), "count": count}
-
-    def finish(self, means: dict[str, float]) -> dict[str, float]:
-        """The root is taken of the mean over the whole split, not batch by batch."""
-        return means | {"rmse": means["rmse"] ** 0.5}
-
-    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The value of a graph, in the data's unit."""
-        subject = super().subject(model, pattern, request)
-
-        def value(outputs: Tensor) -> Tensor:
-            return self.mean + self.deviation * outputs[subject.row][0]
-
-        return replace(subject, number=value, what="the value")
-
-    def preprocessing(self) -> dict[str, Any]:
-        return {"value": "mean + deviation * y", "mean": self.mean, "deviation": self.deviation}
+        self.fit(graphs.targets[graphs.splits["train"]])
 
     def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:
-        measured = None if target is None else float(target)
-        return {"value": self.mean + self.deviation * float(output[0]), "measured": measured}
+        return {"value": self.value(output), "measured": None if target is None else float(target)}

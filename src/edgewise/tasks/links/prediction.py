@@ -181,10 +181,16 @@ class LinkPrediction(Task):
         z = self.embeddings(model.eval()(graph, self.x.to(device))).double().cpu()
         if len(nodes) == 2:
             chance = inner_product(z, torch.tensor(nodes)[:, None]).sigmoid().item()
-            return {"nodes": nodes, "probability": chance, "training link": self._linked(nodes[0], nodes[1])}
+            linked = self._linked(nodes[0], nodes[1])
+            return {"nodes": [self.shown(node) for node in nodes], "probability": chance, "training link": linked}
         chances = (z @ z[nodes[0]]).sigmoid()
         new = [j for j in chances.argsort(descending=True).tolist() if j != nodes[0] and not self._linked(nodes[0], j)]
-        return {"node": nodes[0], "links": [{"node": j, "probability": chances[j].item()} for j in new[:10]]}
+        links = [{"node": self.shown(j), "probability": chances[j].item()} for j in new[:10]]
+        return {"node": self.shown(nodes[0]), "links": links}
+
+    def shown(self, node: int) -> int | str:
+        """How a prediction names a node: by its number, where it has no name of its own."""
+        return node
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """How likely two nodes are linked: the logit z_iᵀ z_j."""
@@ -197,7 +203,7 @@ class LinkPrediction(Task):
         def logit(outputs: Tensor) -> Tensor:
             return inner_product(self.embeddings(outputs), pair)
 
-        what = f"the link of {nodes[0]} and {nodes[1]}"
+        what = f"the link of {self.shown(nodes[0])} and {self.shown(nodes[1])}"
         return Subject(inputs, number=logit, shown=lambda outputs: logit(outputs).sigmoid(), what=what)
 
     def _linked(self, i: int, j: int) -> bool:

@@ -40,8 +40,8 @@ class Nodes:
     Args:
         graph: Who attends to whom among N nodes.
         x: Their features [N, C], dense or sparse; of a store, `StoredRows`.
-        labels: Their classes [N]; -1 where unknown.
-        classes: The classes' names.
+        labels: Their classes [N], -1 where unknown; or their values [N], NaN where unknown.
+        classes: The classes' names; none where the labels are values.
         splits: For "train", "valid" and "test" the nodes [M] that it reads.
         e: Features of the edges [E, D], in the graph's own order; None: there are none.
     """
@@ -92,9 +92,10 @@ class NodeClassification(OneGraph, Classification):
     def __init__(self, name: str, nodes: Nodes) -> None:
         super().__init__(nodes.graph, nodes.x, nodes.labels, nodes.splits, nodes.e)
         self.name, self.nodes, self.classes = name, nodes, nodes.classes
-        self.contents = f"{nodes.graph.num_receivers:,} nodes of {len(nodes.classes)} classes"
+        kinds = f"of {len(nodes.classes)} classes" if nodes.classes else "with a value"
+        self.contents = f"{nodes.graph.num_receivers:,} nodes {kinds}"
         edges = 0 if nodes.e is None else nodes.e.shape[-1]
-        self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes), edges=edges)
+        self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes) or 1, edges=edges)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
@@ -106,10 +107,9 @@ class NodeClassification(OneGraph, Classification):
 
         Edge cases  a model without attention: the graph's edges
         """
-        graph, labels = self.graph(pattern), self.nodes.labels
+        graph = self.graph(pattern)
         outputs, call = last_attention(model, *self.batch("test", pattern).inputs)
-        predicted = outputs.argmax(-1)
-        wrong = (predicted != labels) & (labels >= 0)
+        predicted, wrong, legend, colours = self._coloured(outputs)
         seen = graph if call is None else call.graph
         count, centre = graph.num_receivers, None
         shown = torch.arange(count)
@@ -120,17 +120,24 @@ class NodeClassification(OneGraph, Classification):
         network = Network(
             seen.subgraph(shown),
             predicted[shown].numpy(),
-            self.classes,
+            legend,
             None if call is None else call.weights.double().mean(-1)[inside].numpy(),
             wrong[shown].numpy(),
-            [str(node) for node in shown.tolist()] if len(shown) <= NAMED else (),
+            [self.name_of(node) for node in shown.tolist()] if len(shown) <= NAMED else (),
             None if centre is None else shown.tolist().index(centre),
         )
-        what = f"Node {centre} of {self.name} (circled) and {len(shown) - 1} of the nodes around it"
-        what = f"All {count} nodes of {self.name}" if centre is None else what
+        what = f"All {count} nodes of {self.name}"
+        if centre is not None:
+            around = f"{len(shown) - 1} of the nodes around it"
+            what = f"Node {self.name_of(centre)} of {self.name} (circled) and {around}"
         edges = "This model has no attention weights: the lines are the graph's edges." if call is None else ATTENTION
-        caption = f"{what}; the colour is the predicted class, a cross marks a wrong prediction. {edges}"
-        return Drawing("graph" if call is None else "attention", network, caption)
+        return Drawing("graph" if call is None else "attention", network, f"{what}; {colours}. {edges}")
+
+    def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
+        """The colour of each node, which nodes are crossed, the colours' names, and what both mean."""
+        predicted, labels = outputs.argmax(-1), self.nodes.labels
+        what = "the colour is the predicted class, a cross marks a wrong prediction"
+        return predicted, (predicted != labels) & (labels >= 0), self.classes, what
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """Class probabilities of the requested nodes: "all", or numbers as in "0,33"."""
@@ -147,13 +154,22 @@ class NodeClassification(OneGraph, Classification):
         self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str
     ) -> list[dict[str, Any]]:
         outputs, labels = self._outputs(model, pattern, chosen, device)
-        predictions = []
-        for node, output, label in zip(chosen, outputs, labels.tolist(), strict=True):
-            probabilities = class_probabilities(output, self.classes)
-            known = self.classes[label] if label >= 0 else None
-            prediction = {"node": node, "class": next(iter(probabilities)), "label": known}
-            predictions.append(prediction | {"probabilities": probabilities})
-        return predictions
+        parts = zip(chosen, outputs, labels.tolist(), strict=True)
+        return [{"node": self.shown(node)} | self._named(output, label) for node, output, label in parts]
+
+    def _named(self, output: Tensor, label: float) -> dict[str, Any]:
+        """What the outputs for a node mean, beside its label."""
+        probabilities = class_probabilities(output, self.classes)
+        known = self.classes[int(label)] if label >= 0 else None
+        return {"class": next(iter(probabilities)), "label": known, "probabilities": probabilities}
+
+    def shown(self, node: int) -> int | str:
+        """How a prediction names a node: by its number, where it has no name of its own."""
+        return node
+
+    def name_of(self, node: int) -> str:
+        """A node's name in a drawing."""
+        return str(self.shown(node))
 
     def _outputs(
         self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str

@@ -62,6 +62,9 @@ class SampledNodes(NodeClassification):
         super().__init__(name, nodes)
         check_range(0, MOST_WORKERS, workers=workers)
         check_fanouts(fanouts)
+        if nodes.e is not None and (fanouts or inductive):
+            whole = "are read with the whole graph: leave out task.fanouts, or the features"
+            raise ConfigError(f"the features of {name}'s edges {whole}")
         self.workers = workers if fanouts else 0  # without fan-outs there is one batch
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         if fanouts:
@@ -78,7 +81,7 @@ class SampledNodes(NodeClassification):
     @cached
     def _whole(self, pattern: Pattern) -> Batch:
         graph, x, labels, train = self.seen(pattern)
-        return Batch(graph, x, labels[train], train)
+        return Batch(graph, x, labels[train], train, None if self.inductive else self.nodes.e)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` different training nodes with some of their neighbours; without fan-outs all of them with all."""
@@ -107,10 +110,14 @@ class SampledNodes(NodeClassification):
             sample = sample_layers(loops, entries, _importance(loops, x.dtype), seeds, self.fanouts, generator)
         else:
             sample = sample_neighbors(graph, seeds, self.fanouts, generator)
-        return SampledBatch(sample, self._features(x, sample.nodes), labels[seeds].long())
+        return SampledBatch(sample, self._features(x, sample.nodes), self._targets_of(labels[seeds]))
 
     def _features(self, x: Rows, nodes: Tensor) -> Rows:
         return x[nodes]
+
+    def _targets_of(self, labels: Tensor) -> Tensor:
+        """Labels as the loss compares them: classes may be stored in fewer bytes."""
+        return labels.long()
 
 
 def check_fanouts(fanouts: tuple[int, ...]) -> None:

@@ -16,7 +16,7 @@ from edgewise.errors import DataError
 from edgewise.files import cache_path, check_header, holds, read_bytes, reading
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
-from edgewise.tables.table import lines_of
+from edgewise.tables.lines import lines_of
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, HeatMaps, Output, Section

@@ -1,0 +1,132 @@
+"""How a CSV file is written: its encoding, what separates its cells, and where numbers have a comma for a point."""
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from edgewise.errors import DataError
+from edgewise.files import reading
+from edgewise.tables.table import LARGEST, MISSING, numbers_of
+
+SEPARATORS = (",", ";", "\t", "|")
+SAMPLE = 1 << 17  # bytes that are looked at; of the encoding all that there are
+ROWS = 1000
+WESTERN = 0.3  # of the letters outside ASCII: beyond this share a text is hardly in Windows-1252
+BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
+COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
+POINT = re.compile(r"[+-]?\d*\.\d+", re.ASCII)
+CODE = re.compile(r"0\d+", re.ASCII)  # 007 is a name: a number has no zeros before it
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written.
+
+    Symbols     skipped = lines before the names of the columns; commas = columns of numbers with a decimal comma; texts
+                = columns that hold texts
+    """
+
+    encoding: str = "utf-8-sig"
+    separator: str = ","
+    skipped: int = 0
+    names: tuple[str, ...] = ()
+    commas: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        """What is not as usual, or nothing."""
+        words = [] if self.encoding == "utf-8-sig" else [f"encoded in {self.encoding}"]
+        words += [] if self.separator == "," else [f"separated by {self.separator!r}"]
+        words += [f"decimal commas in {', '.join(sorted(self.commas))}"] if self.commas else []
+        return ", ".join(words)
+
+
+def dialect_of(content: bytes, whole: bool = True) -> Dialect:
+    """The dialect of a file, by what its rows have in common.
+
+    Symbols     content = the file, or (not `whole`) its beginning
+    Edge cases  where rows differ in length whatever separates their cells, it is what the first line has most of
+    """
+    encoding = encoding_of(content, whole)
+    text = content[:SAMPLE].decode(encoding, "ignore").lstrip("\ufeff")
+    lines = text.splitlines(keepends=True)
+    if len(content) > SAMPLE:
+        lines = lines[:-1] or lines
+    skipped, named = 0, ""
+    while lines[skipped:] and (lines[skipped].startswith("#") or re.match(r"sep=.\s*$", lines[skipped])):
+        named = lines[skipped][4] if lines[skipped].startswith("sep=") else named
+        skipped += 1
+    lines = lines[skipped:]
+    separator = named or _separator(lines)
+    rows = _rows(lines, separator)
+    names = tuple(name.strip() for name in rows[0]) if rows else ()
+    body = [row for row in rows[1:] if len(row) == len(names)]
+    columns = {name: [row[number].strip() for row in body] for number, name in enumerate(names)}
+    commas = _commas(columns, separator)
+    texts = frozenset(name for name, cells in columns.items() if _holds_texts(cells, name in commas))
+    return Dialect(encoding, separator, skipped, names, commas, texts)
+
+
+def encoding_of(content: bytes, whole: bool = True) -> str:
+    """The encoding of a text: UTF-8, or as its byte order mark says; else Windows-1252, where that may be.
+
+    >>> [encoding_of(text.encode(name)) for text, name in (("Zürich", "cp1252"), ("Москва", "cp1251"), ("a", "utf-16"))]
+    ['cp1252', 'utf-8-sig', 'utf-16']
+    """
+    for mark, encoding in BOMS:
+        if content.startswith(mark):
+            return encoding
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if not whole and error.start > len(content) - 4:
+            return "utf-8-sig"
+        letters = sum(byte > 127 or 65 <= byte <= 122 for byte in content[:SAMPLE])
+        outside = sum(byte > 127 for byte in content[:SAMPLE])
+        odd = bool(re.search(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]", content))
+        if not odd and outside <= WESTERN * letters:
+            return "cp1252"
+    return "utf-8-sig"
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """What cuts all rows into the same number of cells, the most if there are several."""
+
+    def consistent(separator: str) -> int:
+        lengths = {len(row) for row in _rows(lines, separator)}
+        return lengths.pop() if len(lengths) == 1 else 0
+
+    best = max(SEPARATORS, key=consistent)
+    if consistent(best) > 1:
+        return best
+    return max(SEPARATORS, key=(lines[0] if lines else "").count)
+
+
+def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
+    try:
+        with reading("the first lines", "a CSV file"):
+            return [row for row in islice(csv.reader(lines, delimiter=separator), ROWS) if row]
+    except DataError:  # whoever reads the whole file says so
+        return []
+
+
+def _commas(columns: dict[str, list[str]], separator: str) -> frozenset[str]:
+    """The columns of which numbers have a decimal comma; 1,234 alone is one where a semicolon separates cells."""
+    points = any(POINT.fullmatch(cell) for cells in columns.values() for cell in cells)
+
+    def has(cells: list[str]) -> bool:
+        numbers = [cell for cell in cells if COMMA.fullmatch(cell)]
+        sure = any(not GROUPED.fullmatch(cell) for cell in numbers) or (separator == ";" and not points)
+        return bool(numbers) and sure and not any(POINT.fullmatch(cell) for cell in cells)
+
+    return frozenset(name for name, cells in columns.items() if has(cells))
+
+
+def _holds_texts(cells: list[str], comma: bool) -> bool:
+    present = [cell for cell in cells if cell.lower() not in MISSING]
+    values = numbers_of(present, comma)
+    numbers = sum(abs(value) <= LARGEST for value in values.tolist())
+    return bool(present) and (2 * numbers < len(present) or any(map(CODE.fullmatch, present)))

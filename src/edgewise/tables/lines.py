@@ -1,0 +1,145 @@
+"""CSV files as tables, by Python's reader, whole or some rows at a time: memory of a piece beside the columns."""
+
+import csv
+import io
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from edgewise.errors import DataError
+from edgewise.files import reading
+from edgewise.tables.dialect import Dialect
+from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, Texts, check_names, check_size, numbers_of
+
+PIECE = 1 << 16  # rows
+WIDE = 1 << 24  # characters, with which a piece ends before it has so many rows: 4 bytes each at most
+MAX_LINE = 1 << 20  # characters
+PLAIN = Dialect()
+
+
+def lines_of(path: Path, content: bytes | IO[bytes], encoding: str = "utf-8-sig") -> Iterator[str]:
+    """The lines of a text, each with its end; one that has none for `MAX_LINE` characters is a DataError."""
+    file = io.TextIOWrapper(io.BytesIO(content) if isinstance(content, bytes) else content, encoding, newline="")
+    try:
+        while line := file.readline(MAX_LINE + 1):
+            if len(line) > MAX_LINE:
+                raise DataError(f"{path}: a line is longer than {MAX_LINE:,} characters")
+            yield line
+    finally:
+        with suppress(ValueError):  # it is closed already
+            file.detach()  # whoever opened the file closes it
+
+
+def read_csv(
+    path: Path, content: bytes, needed: Sequence[str], texts: Collection[str], dialect: Dialect = PLAIN
+) -> Table:
+    """The whole table; rows of another length than the first one are left out, and named in its `problems`."""
+    parts, rows, problems = list[Table](), 0, Problems()
+    for part in pieces_of_csv(path, content, needed, texts, PIECE, dialect, problems):
+        parts.append(part)
+        rows += len(part)
+        check_size(path, rows, len(part.columns))
+    columns: dict[str, Any] = {}
+    for name, first in parts[0].columns.items():
+        of_parts = [part.columns[name] for part in parts]
+        columns[name] = list(chain(*of_parts)) if isinstance(first, list) else np.concatenate(of_parts)
+    lines, wrong, strange = array("q"), dict[str, tuple[int, str]](), dict[str, Cells]()
+    for part in parts:
+        for name, (row, cell) in part.wrong.items():
+            wrong.setdefault(name, (len(lines) + row, cell))
+        for name, cells in part.strange.items():
+            known = strange.setdefault(name, [])
+            known += [(len(lines) + row, cell) for row, cell in cells[: SHOWN - len(known)]]
+        lines.extend(part.rows[1])
+    notes = (f"{path.name}: {dialect}",) if str(dialect) else ()
+    return Table(path, columns, ("line", lines), wrong, strange, notes, problems.sentences())
+
+
+class Problems:
+    """What is wrong with a file: the first ones in full, and how many there are."""
+
+    def __init__(self) -> None:
+        self.first, self.count = list[str](), 0
+
+    def add(self, problem: str) -> None:
+        """One more."""
+        self.count += 1
+        if self.count <= SHOWN:
+            self.first.append(problem)
+
+    def sentences(self) -> tuple[str, ...]:
+        """All of them, in at most `SHOWN` + 1 lines."""
+        more = self.count - len(self.first)
+        return (*self.first, f"and {more:,} more such rows") if more else tuple(self.first)
+
+
+def pieces_of_csv(
+    path: Path,
+    content: bytes | IO[bytes],
+    needed: Sequence[str],
+    texts: Collection[str],
+    rows: int,
+    dialect: Dialect = PLAIN,
+    problems: Problems | None = None,
+) -> Iterator[Table]:
+    """At least one table, if only of no rows.
+
+    Symbols     problems = takes the rows of another length than the first one; None: such a row is a DataError
+    """
+    with reading(path, "a CSV file"):
+        read, skipped = [0], dialect.skipped  # characters of the piece
+        lines_in = islice(_counted(lines_of(path, content, dialect.encoding), read), skipped, None)
+        reader = csv.reader(lines_in, strict=True, delimiter=dialect.separator)
+        names = [name.strip() for name in next(reader, [])]
+        check_names(path, names, needed)
+        seen, more, first = Texts(path), True, True
+        while more:
+            # All cells in one list: Python's garbage collector would visit each row that is a list, again and again.
+            cells, lines, more, read[0] = list[str](), array("q"), False, 0
+            for row in islice(reader, rows):
+                more = True
+                if not row:  # a line with nothing in it is none
+                    continue
+                if len(row) != len(names):
+                    problem = f"{path}: line {reader.line_num + skipped} does not have {len(names)} columns"
+                    if problems is None:
+                        raise DataError(problem)
+                    problems.add(problem)
+                    continue
+                cells.extend(row)
+                lines.append(reader.line_num + skipped)
+                if read[0] > WIDE:
+                    break
+            if lines or first:
+                yield _piece(path, names, cells, lines, texts, dialect, seen)
+            first = False
+
+
+def _piece(
+    path: Path, names: list[str], cells: list[str], lines: Any, texts: Collection[str], dialect: Dialect, seen: Texts
+) -> Table:
+    columns, wrong, strange = dict[str, Any](), dict[str, tuple[int, str]](), dict[str, Cells]()
+    for number, name in enumerate(names):
+        column = cells[number :: len(names)]
+        if name in texts:
+            columns[name] = list(map(seen.shared, column))
+            continue
+        columns[name] = values = numbers_of(column, name in dialect.commas)
+        no_numbers = np.flatnonzero(~(np.abs(values) <= LARGEST)).tolist()
+        if no_numbers:
+            wrong[name] = no_numbers[0], column[no_numbers[0]]
+            others = ((row, column[row]) for row in no_numbers if column[row].strip().lower() not in MISSING)
+            if first := list(islice(others, SHOWN)):
+                strange[name] = first
+    return Table(path, columns, ("line", lines), wrong, strange)
+
+
+def _counted(lines: Iterable[str], read: list[int]) -> Iterator[str]:
+    for line in lines:
+        read[0] += len(line)
+        yield line

@@ -1,0 +1,84 @@
+"""Tables from files, whole or in pieces; what is wrong is named by line or row."""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from edgewise.errors import DataError
+from edgewise.files import read_bytes
+from edgewise.tables.dialect import SAMPLE, Dialect, dialect_of
+from edgewise.tables.lines import PIECE, pieces_of_csv, read_csv
+from edgewise.tables.parquet import names_of_parquet, pieces_of_parquet, read_parquet
+from edgewise.tables.table import Table
+
+MAX_BYTES = 1 << 28
+ENDINGS = (".csv", ".tsv", ".parquet")
+
+
+def find_table(place: Path, name: str) -> Path | None:
+    """name.csv, name.tsv or name.parquet of a folder, or None; of two, it would be a guess which is meant."""
+    files = [place / f"{name}{ending}" for ending in ENDINGS if (place / f"{name}{ending}").is_file()]
+    if len(files) > 1:
+        raise DataError(f"{place}: it has {files[0].name} and {files[1].name}: leave one of them")
+    return files[0] if files else None
+
+
+def find_tables(place: Path, name: str) -> list[Path]:
+    """name.csv or the like, and all others whose name begins so, as edges-friends.csv and edges_work.parquet."""
+    one = find_table(place, name)
+    more = (path for path in sorted(place.glob(f"{name}[-_.]*")) if path.suffix in ENDINGS and path != one)
+    return [*([one] if one else []), *(path for path in more if path.is_file() and path.stem != name)]
+
+
+class File:
+    """A file that is a table, and how it is written.
+
+    Errors      DataError: a file that is missing, or longer than such a file may be
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.content = path, read_bytes(path, MAX_BYTES)
+        self.dialect = None if path.suffix == ".parquet" else dialect_of(self.content)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.dialect.names) if self.dialect else names_of_parquet(self.path, self.content)
+
+    def table(self, needed: Sequence[str] = (), texts: Collection[str] = (), guess: bool = True) -> Table:
+        """Its columns, as `read_table` gives them.
+
+        Symbols     guess: also columns of which a sample holds texts are read as such
+        """
+        if self.dialect is None:
+            return read_parquet(self.path, self.content, needed)
+        return read_csv(self.path, self.content, needed, {*texts, *(self.dialect.texts if guess else ())}, self.dialect)
+
+
+def read_table(path: Path, needed: Sequence[str], texts: Collection[str] = ()) -> Table:
+    """A file's columns by name; in a CSV file, those of `texts` hold texts and the others numbers.
+
+    Errors      DataError: a file that is missing, malformed or too long, a column of `needed` that it lacks, or two of
+                one name. EdgewiseError: Parquet without pyarrow
+    """
+    table = File(path).table(needed, texts, guess=False)
+    if table.problems:
+        raise DataError("\n".join(table.problems))
+    return table
+
+
+def pieces(path: Path, needed: Sequence[str], texts: Collection[str] = (), rows: int = PIECE) -> Iterator[Table]:
+    """The rows of a file of any length, at most so many at a time; columns and errors are those of `read_table`.
+
+    Errors      DataError, too, for a group of rows of a Parquet file that unpacks to more than `check_pages` allows
+    Cost        memory of one piece and, of a Parquet file, of one group of rows
+    """
+    try:
+        with path.open("rb") as file:
+            if path.suffix == ".parquet":
+                yield from pieces_of_parquet(path, file, needed, rows)
+            else:
+                dialect: Dialect = dialect_of(file.read(SAMPLE), whole=False)
+                file.seek(0)
+                yield from pieces_of_csv(path, file, needed, texts, rows, dialect)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error

@@ -1,0 +1,89 @@
+"""Tasks whose outputs are values: of graphs, of nodes."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.quality import worst
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.task import Pattern, Task
+
+
+class Regression(Task):
+    """Each target is a value: the mean squared error trains, its root in the data's own unit is reported.
+
+    Equation    loss = 1/M Σ_m (y_m - (μ + σ f_m))² / σ², with μ, σ the mean and deviation of the training values;
+                rmse = √(1/M Σ_m (y_m - ŷ_m)²) over a split, mae = 1/M Σ_m |y_m - ŷ_m|, in the unit of y
+    Edge cases  training values that are all the same: σ = 1
+    """
+
+    metric = "rmse"
+    maximise = False
+    mean: float
+    deviation: float
+
+    def fit(self, values: Tensor) -> None:
+        """Take μ and σ from the values that train."""
+        self.mean, self.deviation = scale_of(values)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        wanted = (batch.target - self.mean) / self.deviation
+        return functional.mse_loss(batch.read(outputs).squeeze(-1), wanted)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        error = (self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)) - batch.target.double()
+        squares = error.square().sum()
+        count = torch.tensor(float(batch.size), dtype=torch.float64, device=error.device)
+        return {"loss": squares / self.deviation**2, "rmse": squares, "mae": error.abs().sum(), "count": count}
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        """The root is taken of the mean over the whole split, not batch by batch."""
+        return means | {"rmse": means["rmse"] ** 0.5}
+
+    @torch.no_grad()
+    def quality(
+        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
+    ) -> dict[str, Any]:
+        """The examples with the largest errors, predicted and measured."""
+        pairs = []
+        for batch in self.batches(split, size, pattern):
+            here = batch.to(device)
+            values = self.mean + self.deviation * here.read(model(*here.inputs)).double().squeeze(-1).cpu()
+            pairs.append(torch.stack([values, batch.target.double()]))
+        predicted, measured = torch.cat(pairs, 1)
+        numbers: Any = self.splits[split]
+        made = [
+            {"example": self.name_of(int(numbers[place])), "predicted": value, "measured": known}
+            for place, value, known in worst(predicted, measured)
+        ]
+        return {"worst": made}
+
+    def value(self, output: Tensor) -> float:
+        """An output [1] in the unit of the data."""
+        return self.mean + self.deviation * float(output[0])
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The value, in the data's unit."""
+        subject = super().subject(model, pattern, request)
+
+        def value(outputs: Tensor) -> Tensor:
+            return self.mean + self.deviation * outputs[subject.row][0]
+
+        return replace(subject, number=value, what="the value")
+
+    def preprocessing(self) -> dict[str, Any]:
+        return {"value": "mean + deviation * y", "mean": self.mean, "deviation": self.deviation}
+
+
+def scale_of(values: Tensor) -> tuple[float, float]:
+    """The mean and the deviation of values; 1 in place of a deviation of 0.
+
+    >>> scale_of(torch.tensor([1.0, 3.0])), scale_of(torch.tensor([2.0, 2.0]))
+    ((2.0, 1.0), (2.0, 1.0))
+    """
+    return float(values.double().mean()), float(values.double().std(correction=0)) or 1.0

@@ -1,0 +1,81 @@
+"""Links of one's own graph, from CSV, Parquet or .npz files."""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from edgewise.errors import DataError
+from edgewise.graphs import Graph, cut_links
+from edgewise.tables.encoding import features, fit
+from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
+from edgewise.tasks.nodes.own.folder import read_folder
+from edgewise.tasks.nodes.own.given import Given
+from edgewise.tasks.nodes.own.tables import Reading
+
+
+class OwnLinks(LinkPrediction):
+    """The links of one's own graph, whose nodes are known by their own names."""
+
+    given: Given
+
+    def shown(self, node: int) -> int | str:
+        return node if self.given.names is None else self.given.names[node]
+
+    def _parse(self, request: str) -> list[int]:
+        """One or two nodes by name, or where they have none by row."""
+        if self.given.names is None:
+            return super()._parse(request)
+        number_of = vars(self).setdefault("_number_of", self.given.numbers())
+        names = [request.strip()] if request.strip() in number_of else [name.strip() for name in request.split(",")]
+        if len(names) > 2 or any(name not in number_of for name in names):
+            first = ", ".join(map(repr, self.given.names[:3]))
+            raise DataError(f"no nodes {request[:80]!r} in {self.name}: give one or two of its nodes {first}, ...")
+        return [number_of[name] for name in names]
+
+
+def link_folder(
+    folder: str = "nodes",
+    width: int = 16,
+    variational: bool = True,
+    fold: int = 0,
+    ignore: str = "",
+    scale: Literal["standard", "none"] = "standard",
+    fanouts: tuple[int, ...] = (),
+    id: str = "",
+    ends: str = "",
+) -> LinkPrediction:
+    """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
+
+    The folder is that of `node-folder`, without need of labels; every column of nodes that does not name them is a
+    feature. Of the links, without regard to their direction, 85 % train, 5 % choose the weights and 10 % test; each
+    held-out part has as many pairs of nodes without a link. The held-out links are in no graph that the model reads.
+
+    Args:
+        folder: Where the files lie.
+        width: Channels of a node's embedding.
+        variational: Learn a normal distribution for each node, not a point: the model gives 2 x width channels.
+        fold: Seed of the random cut: another number, another cut.
+        ignore: Columns of both tables that are not read, with commas between them.
+        scale: Numbers of tables have mean 0 and deviation 1 among all nodes ("standard"), or stay ("none").
+        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
+        id: The column that names the nodes, or "row": they are their rows from 0. Empty: it is found.
+        ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
+
+    Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
+    """
+    ignored, pair = (tuple(name.strip() for name in text.split(",") if name.strip()) for text in (ignore, ends))
+    given = read_folder(Path(folder).expanduser(), Reading(frozenset(ignored), id, "", pair, labelled=False))
+    if given.e is not None:
+        names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
+        what = f"nothing reads what is known of edges: leave {names} out, or give ignore={names!r}"
+        raise DataError(f"{given.place}: {what}")
+    encodings = fit(given.x, slice(None), scale == "standard") if isinstance(given.x, list) else ()
+    x = features(given.x, encodings) if isinstance(given.x, list) else given.x
+    graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
+    cut = cut_links(graph, VALID, TEST, torch.Generator().manual_seed(fold))
+    inputs = torch.from_numpy(x.astype(np.float32))
+    task = OwnLinks(f"links of {given.place.name}", cut, inputs, width, variational, fanouts)
+    task.given, task.summary = given, (task.describe(), *given.notes)
+    return task

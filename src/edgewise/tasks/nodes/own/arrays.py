@@ -1,0 +1,68 @@
+"""A graph of one's own from one .npz file."""
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import DataError, GraphError
+from edgewise.files import reading
+from edgewise.graphs import Graph
+from edgewise.tasks.core.splits import SPLITS
+from edgewise.tasks.nodes.classification import read_arrays
+from edgewise.tasks.nodes.own.given import Array, Given, unread
+
+ARRAYS, EDGES = ("edge_index", "x", "labels"), "edge_attr"
+
+
+def read_npz(path: Path, labelled: bool = True) -> Given:
+    """The arrays of a graph.npz.
+
+    Symbols     labelled = whether labels must be there; if not, neither they nor parts are read
+    Errors      DataError for an array that is missing, malformed or does not fit the others
+    """
+    arrays = read_arrays(path, ARRAYS if labelled else ARRAYS[:2], (*(SPLITS if labelled else ()), EDGES))
+    edges, x = arrays["edge_index"], arrays["x"]
+    labels = arrays["labels"] if labelled else np.full(len(x) if x.ndim else 0, -1)
+    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x):
+        raise DataError(f"{path}: x must be finite numbers [N, C], not {x.dtype} {list(x.shape)}")
+    if labels.shape != x.shape[:1] or labels.dtype.kind not in "uif" or bool(np.isinf(labels).any()):
+        raise DataError(f"{path}: labels must be whole numbers [{len(x)}], or finite numbers of a quantity")
+    try:
+        Graph.from_edge_index(torch.from_numpy(edges.astype(np.int64, casting="safe")), len(x))
+    except (GraphError, TypeError) as error:
+        raise DataError(f"{path}: edge_index: {error}") from error
+    given = [split for split in SPLITS if split in arrays]
+    if given and len(given) < len(SPLITS):
+        raise DataError(f"{path}: it has {', '.join(given)} of the arrays train, valid and test: give all or none")
+    splits = {split: _chosen(path, split, arrays[split], len(x)) for split in given}
+    e = arrays.get(EDGES)
+    if e is not None:
+        e = e[:, None] if e.ndim == 1 else e
+        if e.ndim != 2 or len(e) != edges.shape[1] or e.dtype.kind not in "buif" or not _finite(e):
+            raise DataError(
+                f"{path}: {EDGES} must be finite numbers [{edges.shape[1]}, D], not {e.dtype} {list(e.shape)}"
+            )
+    labels = labels.astype(np.float64 if labels.dtype.kind == "f" else np.int64)
+    with reading(path, "a .npz file"), ZipFile(path) as file:
+        others = sorted({name.removesuffix(".npy") for name in file.namelist()} - {*ARRAYS, *SPLITS, EDGES})
+    notes = [f"not read: the arrays {', '.join(others)}"] if others else []
+    notes += unread(path.parent, [path])
+    return Given(path.parent, (path,), edges.astype(np.int64), None, x, labels, splits, tuple(notes), e)
+
+
+def _finite(x: Array) -> bool:
+    """Whether all numbers are finite, in float32 too."""
+    parts = np.array_split(x, 1 + x.nbytes // (1 << 24))
+    return all((np.abs(part.astype(np.float64)) <= np.finfo(np.float32).max).all() for part in parts)
+
+
+def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
+    """The nodes that a mask [N] or a list of nodes names."""
+    if array.dtype.kind == "b" and array.shape == (nodes,):
+        return torch.from_numpy(np.flatnonzero(array))
+    if array.dtype.kind not in "ui" or array.ndim != 1 or not ((array >= 0) & (array < nodes)).all():
+        raise DataError(f"{path}: {split} must be a mask [{nodes}] or nodes from 0 to {nodes - 1}")
+    return torch.from_numpy(array.astype(np.int64))

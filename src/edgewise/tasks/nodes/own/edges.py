@@ -1,0 +1,138 @@
+"""The edges of one's own graph: who attends to whom, and what is known of each edge, from one table or several."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from edgewise.errors import DataError
+from edgewise.tables.features import Column, Kind, read_columns
+from edgewise.tables.lines import Problems
+from edgewise.tables.reading import File
+from edgewise.tables.table import Table
+from edgewise.tasks.nodes.own.given import Array
+
+ENDS = (  # what the ends of an edge are called, the sender first
+    ("sender", "receiver"),
+    ("source", "target"),
+    ("from", "to"),
+    ("src", "dst"),
+    ("source_id", "target_id"),
+    ("from_id", "to_id"),
+    ("u", "v"),
+    ("node1", "node2"),
+)
+RELATION = "relation"  # the feature that says which of several files an edge is from
+
+
+class EdgeFile:
+    """A table of edges: its two columns of ends are found by their names, or else by what they hold."""
+
+    def __init__(self, path: Path, ends: Sequence[str]) -> None:
+        self.file, self.path = File(path), path
+        self.names, self.ends = self.file.names, list(ends)
+        lower = {name.lower(): name for name in self.names}
+        pairs = [pair for pair in ENDS if {*pair} <= {*lower}]
+        if not self.ends and len(pairs) > 1:
+            expected = "; ".join(" and ".join(pair) for pair in pairs)
+            raise DataError(
+                f"{path}: its columns are {', '.join(self.names)}; expected one of {expected}: give --task.ends"
+            )
+        if not self.ends and pairs:
+            self.ends = [lower[end] for end in pairs[0]]
+        self.guessed = not self.ends
+        if not self.ends:
+            self.ends = self.names[:2]
+        if len(self.ends) != 2 or not {*self.ends} <= {*self.names}:
+            expected = " and ".join(ends or ENDS[0])
+            raise DataError(f"{path}: its columns are {', '.join(self.names)}; expected {expected}")
+        self.table = self.file.table(self.ends, self.ends)
+
+    def names_of(self, end: str) -> list[str]:
+        """The nodes at an end."""
+        return self.table.texts(end)
+
+    def look(self, known: Mapping[str, int]) -> None:
+        """Find the ends by what columns hold, where no name says which they are: nodes, in all cells of both."""
+        if not self.guessed:
+            return
+        texts = self.file.table((), self.names)
+        fitting = [name for name in self.names if len(texts) and all(text in known for text in texts.texts(name))]
+        if len(fitting) != 2:
+            expected = " and ".join(ENDS[0])
+            raise DataError(
+                f"{self.path}: its columns are {', '.join(self.names)}; expected {expected}, or --task.ends"
+            )
+        self.ends, self.table = fitting, self.file.table(fitting, fitting)
+
+    def note(self) -> tuple[str, ...]:
+        """How the ends were found, where their names do not say it."""
+        return (f"{self.path.name}: edges go from {self.ends[0]} to {self.ends[1]}",) if self.guessed else ()
+
+
+def ends_of(edges: Sequence[EdgeFile], number_of: Mapping[str, int], problems: Problems) -> Array:
+    """Senders and receivers of all files [2, E], by the nodes' rows; -1, and a problem, for a name that no node has."""
+    parts = []
+    for one in edges:
+        pair = []
+        for end in one.ends:
+            names = one.names_of(end)
+            numbers = np.fromiter((number_of.get(name, -1) for name in names), np.int64, len(names))
+            for row in np.flatnonzero(numbers < 0).tolist():
+                problems.add(f"{one.table.at(row)}: there is no node {names[row][:40]!r}")
+            pair.append(numbers)
+        parts.append(np.stack(pair))
+    return np.concatenate(parts, axis=1)
+
+
+def columns_of(
+    edges: Sequence[EdgeFile], ignored: set[str], known: Mapping[str, Kind] | None
+) -> tuple[list[Column], list[str]]:
+    """What is known of the edges, as columns over those of all files; and what is wrong with other columns.
+
+    Symbols     known = the columns that are read and their kinds; None: all but the ends and those to be ignored
+    Edge cases  a column that a file lacks holds no value there; of several files, a category says which an edge is from
+    """
+    found, problems = [], list[str]()
+    for one in edges:
+        others = [name for name in one.names if name not in one.ends and name not in ignored and name]
+        names = others if known is None else [name for name in others if name in known]
+        columns, wrong = read_columns(one.file, one.table, names, known)
+        found.append({column.name: column for column in columns})
+        problems += wrong
+    merged = []
+    for name in dict.fromkeys(name for columns in found for name in columns):
+        parts = [columns.get(name) or _absent(name, one.table) for columns, one in zip(found, edges, strict=True)]
+        kinds = {part.kind for part in parts if part.present.any()}
+        if len(kinds) > 1:
+            problems.append(
+                f"{edges[0].path.parent}: {name} holds {' and '.join(sorted(kinds))}s: give ignore={name!r}"
+            )
+            continue
+        merged.append(_merged(parts, kinds.pop() if kinds else parts[0].kind))
+    lacking = [] if known is None else [name for name in known if name not in {one.name for one in merged} | {RELATION}]
+    if lacking:
+        problems.append(f"{edges[0].path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
+    if len(edges) > 1 or RELATION in (known or {}):
+        levels, sizes = tuple(one.path.stem for one in edges), [len(one.table) for one in edges]
+        codes = np.repeat(np.arange(len(edges), dtype=np.int32), sizes)
+        merged.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))
+    return merged, problems
+
+
+def _absent(name: str, table: Table) -> Column:
+    return Column(name, "number", np.zeros(len(table)), np.zeros(len(table), dtype=bool))
+
+
+def _merged(parts: Sequence[Column], kind: Kind) -> Column:
+    present = np.concatenate([part.present for part in parts])
+    if kind != "category":
+        return replace(parts[0], kind=kind, values=np.concatenate([part.values for part in parts]), present=present)
+    levels = tuple(sorted({level for part in parts for level in part.levels}))
+    place = {level: number for number, level in enumerate(levels)}
+    codes = []
+    for part in parts:
+        own = np.array([*(place[level] for level in part.levels), -1], dtype=np.int32)
+        codes.append(own[part.values] if part.kind == "category" else np.full(len(part.values), -1, dtype=np.int32))
+    return Column(parts[0].name, kind, np.concatenate(codes), present, levels)

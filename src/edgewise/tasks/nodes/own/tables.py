@@ -1,0 +1,180 @@
+"""A graph of one's own from tables, one of its nodes and one or more of its edges; all problems are said at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from edgewise.errors import DataError
+from edgewise.tables.features import Kind, read_columns
+from edgewise.tables.lines import Problems
+from edgewise.tables.reading import File
+from edgewise.tables.table import Table
+from edgewise.tasks.core.splits import Splits, named
+from edgewise.tasks.nodes.own.edges import EdgeFile, columns_of, ends_of
+from edgewise.tasks.nodes.own.given import Array, Given, unread
+
+IDS = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
+MAX_NODES = 1 << 21  # of a table: each has a name
+
+Kinds = Mapping[str, Kind]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How tables are to be read.
+
+    Args:
+        ignore: Columns that are not read.
+        id: The column that names the nodes; "row": they are their rows; empty: found by its name or by what it holds.
+        label: The column with the labels.
+        ends: The columns of edges with senders and receivers; empty: found.
+        labelled: Whether labels must be there; if not, neither they nor parts are read.
+        known: The kinds of the columns that are read of nodes and of edges; None: all that are left, by guess.
+    """
+
+    ignore: frozenset[str] = frozenset()
+    id: str = ""
+    label: str = "label"
+    ends: tuple[str, ...] = ()
+    labelled: bool = True
+    known: tuple[Kinds, Kinds] | None = None
+
+
+def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
+    """The nodes and edges of tables.
+
+    Errors      DataError with all that is wrong: rows, cells, columns and names that do not fit
+    """
+    file, problems = File(nodes), Problems()
+    links = [EdgeFile(path, how.ends) for path in edges]
+    lower = {name.lower(): name for name in file.names}
+    label = how.label if how.label in file.names else lower.get(how.label.lower(), how.label)
+    split = lower.get("split", "split")
+    has_split = how.labelled and split in file.names and split not in how.ignore
+    named_by = _named(nodes, file, how, lower)
+    texts = [name for name in (named_by, label, split) if name in file.names]
+    table = file.table((label,) if how.labelled else (), texts)
+    if len(table) > MAX_NODES:
+        raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from graph.npz")
+    notes = [*table.notes, *(note for one in links for note in one.table.notes)]
+    if not named_by and how.id != "row" and (named_by := _covering(table, links, how.ignore | {label, split}) or ""):
+        notes.append(f"{named_by} names the nodes: each end of an edge is one of its cells")
+    names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
+    rows = _distinct(table, names, problems)
+    if len(rows) < len(names):
+        notes.append(f"{nodes.name}: {len(names) - len(rows):,} rows are there twice, and read once")
+        names = [names[row] for row in rows.tolist()]
+    number_of = {name: number for number, name in enumerate(names)}
+    for one in links:
+        one.look(number_of)
+        notes += one.note()
+    for problem in (*table.problems, *(problem for one in links for problem in one.table.problems)):
+        problems.add(problem)
+    others = [name for name in file.names if name and name not in {*how.ignore, named_by, label, split}]
+    features = others if how.known is None else [*how.known[0]]
+    for problem in _misfits(nodes, file, links, how, features, {named_by, label}):
+        problems.add(problem)
+    x, wrong = read_columns(file, table, [name for name in features if name in file.names], how.known and how.known[0])
+    e, wrong_edges = columns_of(links, {*how.ignore}, how.known and how.known[1])
+    ends = ends_of(links, number_of, problems)
+    splits: Splits = {}
+    try:
+        splits = named([table.texts(split)[row] for row in rows], lambda n: table.at(int(rows[n]))) if has_split else {}
+    except DataError as error:
+        problems.add(str(error))
+    if told := [*wrong, *wrong_edges, *problems.sentences()]:
+        raise DataError("\n".join(told))
+    labels = table.texts(label) if how.labelled else [""] * len(table)
+    new = [name for name in others if name not in features]
+    new += [name for one in links for name in one.names if how.known and name not in {*one.ends, *how.known[1]}]
+    new += ["without a name"] * ("" in file.names)
+    notes += [*map(str, x), *(f"of edges: {column}" for column in e), *_left_out(new)]
+    files = (nodes, *edges)
+    own = names if named_by else None
+    return Given(
+        nodes.parent,
+        files,
+        ends,
+        own,
+        [replace(column, values=column.values[rows], present=column.present[rows]) for column in x],
+        [labels[row] for row in rows.tolist()],
+        splits,
+        (*notes, *unread(nodes.parent, files)),
+        e or None,
+    )
+
+
+def _named(nodes: Path, file: File, how: Reading, lower: Mapping[str, str]) -> str:
+    """The column that is chosen to name the nodes, or that is called so; or nothing."""
+    if how.id and how.id != "row":
+        if how.id not in file.names:
+            raise DataError(f"{nodes}: it has no column {how.id!r} that names the nodes, only {', '.join(file.names)}")
+        return how.id
+    found = [lower[name] for name in IDS if name in lower and lower[name] not in how.ignore]
+    if len(found) > 1 and not how.id:
+        raise DataError(f"{nodes}: {' or '.join(found)}, which names the nodes? Give --task.id, or ignore= the other")
+    return found[0] if found and not how.id else ""
+
+
+def _covering(table: Table, links: Sequence[EdgeFile], left_out: frozenset[str] | set[str]) -> str | None:
+    """The one column of which each cell is another, and that has all ends of edges; None: nodes are their rows."""
+    ends = {name for one in links for end in one.ends for name in one.names_of(end)}
+    rows = {str(row) for row in range(len(table))}
+    fitting = []
+    for name, cells in table.columns.items():
+        if name in left_out or not ends or isinstance(cells, str):
+            continue
+        if isinstance(cells, np.ndarray) and bool((cells != np.round(cells)).any()):
+            continue
+        texts = {*table.texts(name)}
+        if len(texts) == len(table) and ends <= texts and texts != rows:
+            fitting.append(name)
+    if len(fitting) > 1 or (fitting and ends <= rows):
+        choice = ", ".join([*fitting, *(["row"] if ends <= rows else [])])
+        raise DataError(f"{table.path}: what names the nodes? Give --task.id, one of {choice}")
+    return fitting[0] if fitting else None
+
+
+def _distinct(table: Table, names: Sequence[str], problems: Problems) -> Array:
+    """The first row of each name; a later one must be the same."""
+    first: dict[str, int] = {}
+    again = [(row, first[name]) for row, name in enumerate(names) if first.setdefault(name, row) != row]
+    for row, before in again:
+        if any(not _same(cells, row, before) for cells in table.columns.values()):
+            twice = f"is there twice, with other cells in {table.rows[0]} {table.rows[1][before]}"
+            problems.add(f"{table.at(row)}: the node {names[row][:40]!r} {twice}")
+        elif not names[row]:
+            problems.add(f"{table.at(row)}: the node has no name")
+    return np.fromiter(first.values(), np.int64, len(first))
+
+
+def _same(cells: object, row: int, other: int) -> bool:
+    if isinstance(cells, str):
+        return True
+    one, two = cells[row], cells[other]  # type: ignore[index]
+    return bool(one == two) or (one != one and two != two)
+
+
+def _misfits(
+    nodes: Path, file: File, links: Sequence[EdgeFile], how: Reading, features: Sequence[str], needed: set[str]
+) -> list[str]:
+    """What is wrong with the names of columns."""
+    problems = []
+    if not features:
+        problems.append(f"{nodes}: it has no column with a feature")
+    if lacking := [name for name in features if name not in file.names]:
+        problems.append(f"{nodes}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
+    present = {*file.names, *(name for one in links for name in one.names)}
+    needed = needed | {end for one in links for end in one.ends}
+    if wrong := how.ignore & needed:
+        problems.append(f"{nodes.parent}: the columns {', '.join(sorted(wrong))} are needed: they cannot be ignored")
+    if how.labelled and (strangers := how.ignore - present):
+        names = ", ".join(sorted(strangers))
+        problems.append(f"{nodes.parent}: no table has the columns {names} that are to be ignored")
+    return problems
+
+
+def _left_out(names: Sequence[str]) -> list[str]:
+    return [f"not read: the columns {', '.join(dict.fromkeys(names))}"] if names else []

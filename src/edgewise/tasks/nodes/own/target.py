@@ -1,0 +1,107 @@
+"""Whether labels are classes or a quantity: guessed from them with a reason, or asked for."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import DataError
+from edgewise.tables.table import LARGEST, numbers_of
+
+UNKNOWN = frozenset(("", "na", "n/a", "nan", "null", "?"))  # labels, whatever their case, of nodes that have none
+MAX_CLASSES = 20  # whole numbers, or texts that hardly repeat: more may be something else, such as a quantity
+POINT = ".0"
+Wanted = Literal["auto", "class", "number"]
+Kind = Literal["class", "number"]
+Labels = list[str] | np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be predicted: one of some classes, or a number."""
+
+    kind: Kind
+    classes: tuple[str, ...]
+    why: str
+
+    def __str__(self) -> str:
+        what = f"{len(self.classes)} classes" if self.kind == "class" else "a quantity"
+        return f"label: {what} ({self.why})"
+
+    def values(self, labels: Labels) -> Tensor:
+        """The labels as classes [N], -1 where unknown or none of them; or as numbers [N], NaN where unknown."""
+        if isinstance(labels, np.ndarray):
+            numbers = labels if labels.dtype.kind == "f" else np.where(labels < 0, np.nan, labels)
+            if self.kind == "number":
+                return torch.from_numpy(numbers.astype(np.float32))
+            known = (numbers >= 0) & (numbers < len(self.classes))
+            return torch.from_numpy(np.where(known, np.nan_to_num(numbers), -1).astype(np.int64))
+        names = _names(labels)
+        if self.kind == "number":
+            return torch.from_numpy(numbers_of(names).astype(np.float32))
+        place = {name: number for number, name in enumerate(self.classes)}
+        return torch.tensor([place.get(name, -1) for name in names], dtype=torch.int64)
+
+    def strangers(self, labels: Labels) -> list[str]:
+        """The labels that are none of the classes, or no numbers."""
+        if isinstance(labels, np.ndarray):
+            return [str(label) for label in np.unique(labels[labels >= len(self.classes)])] if self.classes else []
+        names = sorted({*_names(labels)} - {""})
+        return [name for name in names if (name not in self.classes if self.classes else _number(name) is None)]
+
+
+def target_of(labels: Labels, wanted: Wanted, where: str) -> Target:
+    """The target that labels are: texts and few whole numbers are classes, fractions are a quantity.
+
+    Symbols     wanted = "class" or "number": that is what they are; where = the file and the column, for errors
+    Errors      DataError where no node has a label, where one is no number that must be, and where "auto" would be a
+                guess: more than `MAX_CLASSES` whole numbers, or as many texts of which most are there once
+    """
+    if isinstance(labels, np.ndarray):
+        known: Any = labels[labels == labels] if labels.dtype.kind == "f" else labels[labels >= 0]
+        order = np.unique(known).tolist()
+        numbers, whole = known, bool((known == np.round(known)).all())
+    else:
+        known = [name for name in _names(labels) if name]
+        order = sorted({*known})
+        numbers = [_number(name) for name in order]
+        if whole := None not in numbers and all(float(number or 0).is_integer() for number in numbers):
+            order.sort(key=float)
+    numeric = isinstance(labels, np.ndarray) or None not in numbers
+    if not len(known):
+        raise DataError(f"{where}: no node has a label")
+    if wanted == "number" and not numeric:
+        wrong = next(name for name, number in zip(order, numbers, strict=True) if number is None)
+        raise DataError(f"{where} holds {wrong[:40]!r}, which is no number: give --task.target class")
+    if wanted == "number" or (wanted == "auto" and numeric and not whole):
+        why = "--task.target number" if wanted == "number" else "there are fractions; else give --task.target class"
+        return Target("number", (), why)
+    many = len(order) > MAX_CLASSES
+    if wanted == "auto" and whole and many:
+        what = f"{len(order)} different whole numbers in {len(known)} nodes"
+        raise DataError(f"{where}: {what}: classes or a quantity? Give --task.target class or --task.target number")
+    if wanted == "auto" and many and 2 * len(order) > len(known):
+        what = f"{len(order)} labels of {len(known)} nodes differ"
+        raise DataError(f"{where}: {what}: classes are few, and repeat; --task.target class takes them as they are")
+    why = "few whole numbers; else give --task.target number" if whole else "texts that repeat"
+    if isinstance(labels, np.ndarray):
+        if not whole or order[0] < 0 or order[-1] >= len(labels):
+            raise DataError(f"{where} must be 0, 1, ... to be classes, and go from {order[0]} to {order[-1]}")
+        order = [f"class {number}" for number in range(int(order[-1]) + 1)]
+    return Target("class", tuple(order), "--task.target class" if wanted == "class" else why)
+
+
+def _names(labels: list[str]) -> list[str]:
+    """Labels as texts, "" where unknown; a whole number has no point, as a column with gaps gives it one."""
+    known = ["" if label.strip().lower() in UNKNOWN else label.strip() for label in labels]
+    return [name[: -len(POINT)] if name.endswith(POINT) and _number(name) is not None else name for name in known]
+
+
+def _number(name: str) -> float | None:
+    """A label as a number, or None: a text, or a code such as 007."""
+    if len(name.lstrip("+-")) > 1 and name.lstrip("+-")[0] == "0" and name.lstrip("+-")[1] not in ".eE":
+        return None
+    number = float(numbers_of([name])[0])
+    return number if abs(number) <= LARGEST else None

@@ -1,0 +1,55 @@
+"""How CSV files are written."""
+
+import pytest
+
+from edgewise.tables.dialect import Dialect, dialect_of, encoding_of
+
+
+@pytest.mark.parametrize(
+    ("text", "separator", "names"),
+    [
+        ("a,b\n1,2\n", ",", ("a", "b")),
+        ("a;b\n1,5;2\n", ";", ("a", "b")),
+        ("a\tb\n1\t2\n", "\t", ("a", "b")),
+        ("a|b\n1|2\n", "|", ("a", "b")),
+        ("a\nhello, world\n", ",", ("a",)),
+        ("a,b\n1,2\n1,2,3\n", ",", ("a", "b")),
+        ('a,b\n"x;y;z",2\n"u,v",3\n', ",", ("a", "b")),
+        ("sep=|\na;x|b\n1;2|2\n", "|", ("a;x", "b")),
+        ("", ",", ()),
+    ],
+)
+def test_what_separates_cells_cuts_all_rows_alike(text: str, separator: str, names: tuple[str, ...]) -> None:
+    made = dialect_of(text.encode())
+    assert (made.separator, made.names) == (separator, names)
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator", "comma"),
+    [
+        ("1,5 2,25", ";", True),
+        ("1.5 2.25", ";", False),
+        ("1,500 2,250", ";", True),  # a semicolon is there because commas are in numbers
+        ('"1,500" "2,250"', ",", False),
+        ('"1,5" "2,250"', ",", True),
+        ("1,5 2.5", ";", False),
+    ],
+)
+def test_a_comma_is_decimal_or_parts_thousands(cells: str, separator: str, comma: bool) -> None:
+    text = "\n".join(["a" + separator + "b", *(f"{cell}{separator}x" for cell in cells.split())])
+    assert dialect_of(text.encode()).commas == (frozenset("a") if comma else frozenset())
+
+
+def test_columns_of_texts_and_codes_are_known_from_numbers() -> None:
+    made = dialect_of(b"a,b,c,d\n1,x,007,NA\n2,3,8,4\n-,y,9,x\n")
+    assert made.texts == {"b", "c"}
+
+
+def test_an_encoding_that_is_a_guess_is_said() -> None:
+    assert encoding_of("äöü".encode("cp1252") + b"abc" * 20) == "cp1252"
+    assert encoding_of(b"\x00\xff") == "utf-8-sig"  # which then fails, and is said so
+    assert encoding_of("aä".encode()[:-1], whole=False) == "utf-8-sig"
+    assert str(Dialect()) == ""
+    assert (
+        str(dialect_of("a;b\n1,5;ü\n".encode("utf-16"))) == "encoded in utf-16, separated by ';', decimal commas in a"
+    )

@@ -1,0 +1,58 @@
+"""Columns as features, fitted to some rows and applied to others."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewise.errors import DataError
+from edgewise.tables.encoding import features, fit, from_plain, to_plain
+from edgewise.tables.features import Column, read_columns
+from edgewise.tables.reading import File
+
+TRAIN = "a,b,c,d\n1,5,x,yes\n3,5,y,no\n,5,x,\n9,5,y,yes\n"
+
+
+def columns(folder: Path, text: str, known: dict | None = None) -> list[Column]:
+    (folder / "a.csv").write_text(text, encoding="utf-8")
+    file = File(folder / "a.csv")
+    found, problems = read_columns(file, file.table(), list(known or file.names), known)
+    assert not problems
+    return found
+
+
+def test_numbers_are_standardised_by_the_rows_that_train(tmp_path: Path) -> None:
+    read = columns(tmp_path, TRAIN)[:3]
+    rows = np.array([0, 1])
+    x = features(read, fit(read, rows, True))
+    assert x.tolist() == [[-1, 0, 0, 1, 0], [1, 0, 0, 0, 1], [0, 1, 0, 1, 0], [7, 0, 0, 0, 1]]
+    plain = features(read, fit(read, rows, False))
+    assert plain[:, [0, 2]].tolist() == [[1, 5], [3, 5], [2, 5], [9, 5]]
+    none = np.array([], dtype=int)
+    assert features(read, fit(read, none, True))[:, 0].tolist() == [1, 3, 0, 9]
+
+
+def test_what_was_fitted_is_applied_to_other_rows_and_survives_json(tmp_path: Path) -> None:
+    read = columns(tmp_path, TRAIN)
+    fitted = fit(read, np.arange(4), True)
+    again = from_plain(json.loads(json.dumps(to_plain(fitted))))
+    assert again == fitted
+    known = {one.name: one.kind for one in fitted}
+    new = columns(tmp_path, "d,c,b,a\nyes,y,7,3\n,z,5,\n", known)  # another order, a new level, two gaps
+    deviation = np.std([1, 3, 9])
+    mean = 13 / 3
+    assert np.allclose(
+        features(new, again),
+        [[(3 - mean) / deviation, 0, 2, 0, 1, 1, 0], [0, 1, 0, 0, 0, 2 / 3, 1]],
+    )
+    assert [one.unknown(column) for one, column in zip(again, new, strict=True)] == [[], [], ["z"], []]
+    assert sum(one.width for one in again) == 7
+
+
+@pytest.mark.parametrize(
+    "content", [[{"name": "a"}], [{"name": "a", "kind": "number", "size": 2}], ["a"], [{"name": "a", "kind": "x"}]]
+)
+def test_what_is_no_encoding_is_refused(content: list) -> None:
+    with pytest.raises(DataError, match="no encodings of columns"):
+        from_plain(content)

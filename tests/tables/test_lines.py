@@ -1,0 +1,50 @@
+"""CSV files, whole and in pieces."""
+
+import gc
+
+import pytest
+
+from edgewise.errors import DataError
+from edgewise.tables.reading import File, pieces, read_table
+from edgewise.tables.table import SHOWN
+
+
+def test_a_piece_of_wide_texts_ends_early(tmp_path, monkeypatch):
+    monkeypatch.setattr("edgewise.tables.lines.WIDE", 1000)
+    path = tmp_path / "a.csv"
+    path.write_text("node,size\n" + "".join(f"{'a' * 300}{number},{number}\n" for number in range(20)))
+    parts = list(pieces(path, ["node"], texts=["node"]))
+    assert [len(part) for part in parts] == [4, 4, 4, 4, 4]
+    assert [value for part in parts for value in part.numbers("size")] == list(range(20))
+    assert parts[1].at(0).endswith("line 6")
+    assert len(read_table(path, ["node"], texts=["node"])) == 20
+
+
+def test_rows_of_a_csv_file_are_no_work_for_the_garbage_collector(tmp_path):
+    """A list for each row would be visited many times: three quarters of the time of a long file."""
+    path = tmp_path / "long.csv"
+    path.write_text("a,b\n" + "1,2\n" * 30_000)
+    gc.collect()
+    before = gc.get_stats()[0]["collections"]
+    assert sum(len(piece) for piece in pieces(path, ("a", "b"))) == 30_000
+    assert gc.get_stats()[0]["collections"] - before < 10
+
+
+def test_rows_of_another_length_are_all_named_but_not_without_end(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n" + "3\n" * 12 + "4,5\n", encoding="utf-8")
+    read = File(path).table()
+    assert read.numbers("a").tolist() == [1, 4] and read.at(1) == f"{path}: line 15"
+    assert read.problems[0] == f"{path}: line 3 does not have 2 columns" and len(read.problems) == SHOWN + 1
+    assert read.problems[-1] == "and 2 more such rows"
+    with pytest.raises(DataError, match="line 3 does not have 2 columns"):
+        read_table(path, [])
+    with pytest.raises(DataError, match="line 3 does not have 2 columns"):
+        list(pieces(path, []))
+
+
+def test_cells_that_are_no_numbers_are_known_from_those_without_a_value(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\nNA,x\n,inf\n", encoding="utf-8")
+    read = File(path).table(guess=False)
+    assert read.wrong == {"a": (1, "NA"), "b": (1, "x")} and read.strange == {"b": [(1, "x"), (2, "inf")]}

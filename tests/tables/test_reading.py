@@ -1,0 +1,44 @@
+"""Tables from a folder."""
+
+import pytest
+
+from edgewise.errors import DataError
+from edgewise.tables.reading import File, find_table, find_tables, pieces
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def parquet(folder, **columns):
+    pq.write_table(pa.table(columns), folder / "nodes.parquet")
+    return folder / "nodes.parquet"
+
+
+def test_the_one_of_two_files_that_is_meant_is_not_guessed(tmp_path):
+    assert find_table(tmp_path, "nodes") is None
+    path = parquet(tmp_path, size=[1])
+    assert find_table(tmp_path, "nodes") == path
+    (tmp_path / "nodes.csv").write_text("size\n1\n")
+    with pytest.raises(DataError, match=r"nodes\.csv and nodes\.parquet: leave one"):
+        find_table(tmp_path, "nodes")
+
+
+def test_edges_may_be_in_several_files(tmp_path):
+    assert find_tables(tmp_path, "edges") == []
+    for name in ("edges-work.csv", "edges_home.tsv", "edges.csv", "edgestone.csv", "edges-a.txt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in find_tables(tmp_path, "edges")] == ["edges.csv", "edges-work.csv", "edges_home.tsv"]
+
+
+def test_names_come_before_columns(tmp_path):
+    (tmp_path / "a.csv").write_text(" a ;b\n1;007\n2;008\n", encoding="utf-8")
+    file = File(tmp_path / "a.csv")
+    assert file.names == ["a", "b"]
+    assert file.table().columns["b"] == ["007", "008"] and file.table(guess=False).columns["b"].tolist() == [7, 8]
+    assert File(parquet(tmp_path, size=[1], name=["x"])).names == ["size", "name"]
+
+
+def test_pieces_find_out_how_a_file_is_written(tmp_path):
+    (tmp_path / "a.csv").write_text("a\tb\n1\t2\n", encoding="utf-16")
+    (piece,) = pieces(tmp_path / "a.csv", ["a"])
+    assert piece.numbers("b").tolist() == [2]

@@ -1,0 +1,34 @@
+"""Values as targets."""
+
+import pytest
+import torch
+
+from edgewise.graphs import complete
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.regression import Regression, scale_of
+
+
+class Values(Regression):
+    """Numbers to predict, without data."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.fit(values)
+
+    train_batch = batches = predict = lambda self, *_: None
+
+
+def test_loss_and_scores_are_those_of_the_equation() -> None:
+    train, target = torch.tensor([1.0, 5.0]), torch.tensor([2.0, 8.0])
+    task = Values(train)  # mean 3, deviation 2
+    batch = Batch(complete(2), torch.zeros(2, 1), target, torch.arange(2))
+    outputs = torch.tensor([[0.5], [1.0]])  # 4 and 5
+    assert task.value(outputs[0]) == 4
+    assert float(task.loss(outputs, batch)) == pytest.approx((2**2 + 3**2) / 2 / 2**2)
+    sums = {name: float(value) for name, value in task.score(outputs, batch).items()}
+    assert sums == {"loss": 13 / 4, "rmse": 13, "mae": 5, "count": 2}
+    assert task.finish({"rmse": 6.25})["rmse"] == 2.5
+    assert task.preprocessing() == {"value": "mean + deviation * y", "mean": 3.0, "deviation": 2.0}
+
+
+def test_values_that_are_all_the_same_have_the_deviation_one() -> None:
+    assert scale_of(torch.tensor([4.0, 4.0])) == (4.0, 1.0)

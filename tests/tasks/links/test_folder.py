@@ -1,0 +1,64 @@
+"""Links of one's own graph."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import training
+from edgewise.apps.command.main import main
+from edgewise.errors import CheckpointError, DataError
+from edgewise.tasks import link_folder
+
+NODES = 40
+
+
+def write(place: Path, edges: str = "") -> str:
+    place.mkdir(exist_ok=True)
+    rows = "".join(f"p{n},{n},{'ab'[n % 2]}\n" for n in range(NODES))
+    (place / "nodes.csv").write_text("id,age,kind\n" + rows, encoding="utf-8")
+    links = "".join(f"p{n},p{(n + step) % NODES}\n" for n in range(NODES) for step in (1, 2, 3))
+    (place / "edges.csv").write_text(edges or "source,target\n" + links, encoding="utf-8")
+    return str(place)
+
+
+def test_held_out_links_are_in_no_graph_that_the_model_reads(tmp_path) -> None:
+    task = link_folder(write(tmp_path / "mine"), fold=3)
+    assert {split: len(pairs) for split, pairs in task.splits.items()} == {"train": 102, "valid": 6, "test": 12}
+    seen = {tuple(sorted(pair)) for pair in task.graph().edge_index().T.tolist()}
+    parts = {split: {tuple(pair) for pair in pairs.tolist()} for split, pairs in task.splits.items()}
+    assert seen == parts["train"] and not seen & (parts["valid"] | parts["test"])
+    everything = {tuple(sorted((n, (n + step) % NODES))) for n in range(NODES) for step in (1, 2, 3)}
+    assert set().union(*parts.values()) == everything
+    none = torch.cat([task.cut.valid_none, task.cut.test_none], 1).T.tolist()
+    assert not {tuple(pair) for pair in none} & everything
+    assert task.x.shape == (NODES, 3) and float(task.x[:, 0].mean()) == pytest.approx(0, abs=1e-6)
+    other = link_folder(str(tmp_path / "mine"), fold=4)
+    assert other.splits["test"].tolist() != task.splits["test"].tolist()
+
+
+def test_a_recipe_of_links_trains_on_it_and_changed_links_are_refused(tmp_path, capsys) -> None:
+    folder, run = write(tmp_path / "mine"), tmp_path / "run"
+    options = ["--task", "link-folder", "--task.folder", folder, "--train.steps", "2"]
+    assert main(["train", "cora-vgae", *options, "--run", str(run)]) == 0
+    assert "kind (a category of 2)" in capsys.readouterr().out
+    assert main(["predict", str(run), "p3,p4", "--json"]) == 0
+    pair = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert pair["nodes"] == ["p3", "p4"] and 0 < pair["probability"] < 1
+    assert main(["predict", str(run), "p3", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert one["node"] == "p3" and all(link["node"].startswith("p") for link in one["links"])
+    assert main(["predict", str(run), "p3,nobody"]) == 2
+    assert "one or two of its nodes 'p0', 'p1', 'p2'" in capsys.readouterr().err
+    with (Path(folder) / "edges.csv").open("a", encoding="utf-8") as file:
+        file.write("p0,p20\n")
+    with pytest.raises(CheckpointError, match="its data have changed since it was trained"):
+        training.load_run(run)
+
+
+def test_what_no_model_of_links_reads_is_named(tmp_path) -> None:
+    folder = write(tmp_path, "source,target,weight\n" + "".join(f"p{n},p{(n + 1) % NODES},{n}\n" for n in range(NODES)))
+    with pytest.raises(DataError, match="nothing reads what is known of edges: leave weight out"):
+        link_folder(folder)
+    assert link_folder(folder, ignore="weight").graph().num_receivers == NODES

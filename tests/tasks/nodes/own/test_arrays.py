@@ -1,0 +1,66 @@
+"""A graph from one .npz file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewise.errors import DataError
+from edgewise.tasks import node_folder
+
+
+def arrays(**changed: object) -> dict[str, np.ndarray]:
+    plain = {
+        "edge_index": np.array([[0, 1, 3], [1, 2, 0]]),
+        "x": np.arange(8.0).reshape(4, 2),
+        "labels": np.array([1, 0, -1, 1]),
+        "train": np.array([True, False, False, False]),
+        "valid": np.array([1]),
+        "test": np.array([3]),
+    }
+    return {name: np.asarray(value) for name, value in (plain | changed).items() if value is not None}
+
+
+def save(folder: Path, **changed: object) -> str:
+    np.savez(folder / "graph.npz", **arrays(**changed))
+    return str(folder)
+
+
+def test_the_npz_file_says_the_same(tmp_path) -> None:
+    task = node_folder(save(tmp_path), undirected=False)
+    assert task.graph().edge_index().tolist() == [[3, 0, 1], [0, 1, 2]]
+    assert task.nodes.labels.tolist() == [1, 0, -1, 1]
+    assert {split: rows.tolist() for split, rows in task.nodes.splits.items()} == {
+        "train": [0],
+        "valid": [1],
+        "test": [3],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"x": None}, "it lacks x"),
+        ({"x": np.array([[1.0, np.nan]] * 4)}, "x must be finite"),
+        ({"x": np.full((4, 2), 1e39)}, "x must be finite"),
+        ({"x": np.zeros((4, 0))}, "x must be finite numbers"),
+        ({"x": np.array([["a"]] * 4)}, "x must be finite numbers"),
+        ({"x": np.array([[{}]] * 4)}, "not a .npz file"),  # objects would have to be unpickled
+        ({"labels": np.zeros(3, dtype=int)}, r"whole numbers \[4\]"),
+        ({"labels": np.full(4, np.inf)}, r"whole numbers \[4\]"),
+        ({"labels": np.array([0.5, np.nan, 1, 2]), "valid": np.array([1])}, "node 1 of the valid split has no label"),
+        ({"labels": -np.ones(4, dtype=int)}, "no node has a label"),
+        ({"labels": np.array([0, 10**12, 0, 0])}, "labels must be 0, 1"),
+        ({"edge_index": np.array([[0], [4]])}, "edge_index"),
+        ({"edge_index": np.array([0, 1])}, "edge_index"),
+        ({"edge_index": np.array([[0.5], [1]])}, "edge_index"),
+        ({"test": None}, "give all or none"),
+        ({"test": np.array([4])}, r"test must be a mask \[4\] or nodes from 0 to 3"),
+        ({"test": np.array([True])}, "test must be a mask"),
+        ({"test": np.array([2])}, "node 2 of the test split has no label"),
+        ({"test": np.zeros(4, dtype=bool)}, "no node is in the test split"),
+    ],
+)
+def test_a_malformed_array_is_named(tmp_path, changed: dict, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        node_folder(save(tmp_path, **changed))

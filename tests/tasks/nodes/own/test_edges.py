@@ -1,0 +1,87 @@
+"""What is known of the edges of one's own graph."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.models import GNN, GNNSettings
+from edgewise.tasks import node_folder
+
+NODES = "id,size,label,split\na,1,u,train\nb,2,v,train\nc,3,u,valid\nd,4,v,test\n"
+
+
+def write(place: Path, **files: str) -> str:
+    place.mkdir(exist_ok=True)
+    (place / "nodes.csv").write_text(NODES, encoding="utf-8")
+    for name, text in files.items():
+        (place / f"{name.replace('_', '-')}.csv").write_text(text, encoding="utf-8")
+    return str(place)
+
+
+def test_features_of_edges_come_in_the_graph_s_order_and_both_ways(tmp_path) -> None:
+    text = "source,target,weight,kind\na,b,1,x\nc,a,3,y\nb,a,2,x\nd,d,6,y\n"
+    folder = write(tmp_path, edges=text)
+    one = node_folder(folder, undirected=False, scale="none")
+    pairs = [tuple(pair) for pair in one.graph().edge_index().T.tolist()]
+    known = dict(zip(pairs, one.nodes.e.tolist(), strict=True))
+    assert known == {(0, 1): [1, 1, 0], (2, 0): [3, 0, 1], (1, 0): [2, 1, 0], (3, 3): [6, 0, 1]}
+    both = node_folder(folder, scale="none")
+    pairs = [tuple(pair) for pair in both.graph().edge_index().T.tolist()]
+    known = dict(zip(pairs, both.nodes.e.tolist(), strict=True))
+    mean = [1.5, 1, 0]  # of a -> b and b -> a
+    assert known == {(0, 1): mean, (1, 0): mean, (2, 0): [3, 0, 1], (0, 2): [3, 0, 1], (3, 3): [6, 0, 1]}
+    assert both.signature.edges == 3
+    scaled = node_folder(folder, undirected=False).nodes.e[:, 0]
+    assert float(scaled.mean()) == pytest.approx(0, abs=1e-6) and float(scaled.std(correction=0)) == pytest.approx(1)
+
+
+def test_a_model_that_reads_features_of_edges_trains_on_them_and_others_refuse(tmp_path) -> None:
+    task = node_folder(write(tmp_path, edges="source,target,weight\na,b,1\nc,a,3\nd,c,0\n"))
+    (batch,) = task.batches("train", 1)
+    model = GNN(GNNSettings("gated-gcn", width=4, depth=2), task.signature)
+    assert model(*batch.inputs).shape == (4, 2)
+    train = task.train_batch(1, torch.Generator())
+    assert train.e is not None and torch.isfinite(task.loss(model(*train.inputs), train))
+    with pytest.raises(ConfigError, match="the layer 'gcn' reads no edge features"):
+        GNN(GNNSettings("gcn", width=4, depth=2), task.signature)
+    with pytest.raises(ConfigError, match="are read with the whole graph: leave out"):
+        node_folder(str(tmp_path), fanouts=(2, 2))
+
+
+def test_several_files_are_one_graph_with_a_feature_that_tells_them_apart(tmp_path) -> None:
+    work, home = "source,target,hours\na,b,5\nb,c,7\n", "source,target,street\nc,d,x\n a ,d,y\nb,d,x\n"
+    task = node_folder(write(tmp_path, edges_work=work, edges_home=home), undirected=False, scale="none")
+    names = [(one.name, one.levels) for one in task.fitted.edges]
+    assert names == [("street", ("x", "y")), ("hours", ()), ("relation", ("edges-home", "edges-work"))]
+    pairs = [tuple(pair) for pair in task.graph().edge_index().T.tolist()]
+    known = dict(zip(pairs, task.nodes.e.tolist(), strict=True))
+    assert known[(0, 1)] == [0, 0, 5, 0, 0, 1] and known[(0, 3)] == [0, 1, 6, 1, 1, 0]
+    (tmp_path / "edges-home.csv").write_text("source,target,hours\nc,d,x\nb,d,x\na,c,y\n", encoding="utf-8")
+    with pytest.raises(DataError, match="hours holds category and numbers: give ignore='hours'"):
+        node_folder(str(tmp_path))
+
+
+def test_ends_that_are_said_or_found(tmp_path) -> None:
+    folder = write(tmp_path, edges="via,one,two\na,b,c\nb,c,d\n")
+    with pytest.raises(DataError, match="expected sender and receiver, or"):
+        node_folder(folder)
+    said = node_folder(folder, ends="one, two", ignore="via", undirected=False)
+    assert sorted(map(tuple, said.graph().edge_index().T.tolist())) == [(1, 2), (2, 3)]
+    with pytest.raises(DataError, match="expected one and three"):
+        node_folder(folder, ends="one,three")
+
+
+def test_arrays_have_features_of_edges_too(tmp_path) -> None:
+    import numpy as np
+
+    arrays = {"edge_index": np.array([[0, 1], [1, 0]]), "x": np.ones((3, 2)), "labels": np.array([0, 1, 1])}
+    parts = {"train": np.array([0]), "valid": np.array([1]), "test": np.array([2])}
+    np.savez(tmp_path / "graph.npz", **arrays, **parts, edge_attr=np.array([2.0, 4.0]), spare=np.ones(1))
+    task = node_folder(str(tmp_path), undirected=False)
+    assert task.nodes.e.tolist() == [[4], [2]] or task.nodes.e.tolist() == [[2], [4]]
+    assert "not read: the arrays spare" in task.summary
+    np.savez(tmp_path / "graph.npz", **arrays, **parts, edge_attr=np.ones(3))
+    with pytest.raises(DataError, match=r"edge_attr must be finite numbers \[2, D\]"):
+        node_folder(str(tmp_path))

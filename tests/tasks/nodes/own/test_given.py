@@ -1,0 +1,31 @@
+"""What a folder says of a graph."""
+
+from pathlib import Path
+
+import numpy as np
+
+from edgewise.tasks.nodes.own.given import Given, unread
+
+
+def given(names: list[str] | None) -> Given:
+    return Given(Path(), (), np.zeros((2, 0), dtype=np.int64), names, np.zeros((3, 5)), ["u", "", "v"], {})
+
+
+def test_nodes_are_known_by_name_or_by_row() -> None:
+    assert [given(["a", "b", "7"]).name(node) for node in range(3)] == ["a", "b", "7"]
+    assert given(["a", "b", "7"]).numbers() == {"a": 0, "b": 1, "7": 2}
+    assert given(None).name(2) == "2" and given(None).numbers() == {"0": 0, "1": 1, "2": 2}
+    assert len(given(None)) == 3 and given(None).width == 5
+
+
+def test_other_files_are_named_but_not_without_end(tmp_path) -> None:
+    mine = tmp_path / "nodes.csv"
+    mine.touch()
+    assert unread(tmp_path, [mine]) == ()
+    (tmp_path / "b.txt").touch()
+    (tmp_path / "folder").mkdir()
+    assert unread(tmp_path, [mine]) == ("not read: b.txt",)
+    for number in range(20):
+        (tmp_path / f"c{number:02}").touch()
+    (line,) = unread(tmp_path, [mine])
+    assert line.endswith("c08 and 11 more")

@@ -1,0 +1,48 @@
+"""A graph from two tables."""
+
+import pytest
+
+from edgewise.errors import DataError
+from edgewise.tasks import node_folder
+from tasks.nodes.own.test_folder import EDGES, NODES, write
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "told"),
+    [
+        (NODES.replace("label", "class"), EDGES, "expected label"),
+        (NODES.replace("width", "height"), EDGES, "each once"),
+        (NODES.replace("2.5", "wide"), EDGES, "line 2: width is 'wide', not a finite number"),
+        (NODES.replace("2.5", "inf"), EDGES, "line 2: width"),
+        (NODES.replace("b,2", "a,2"), EDGES, "the node 'a' is there twice"),
+        (NODES.replace(",test", ",exam"), EDGES, "line 5: the split 'exam'"),
+        (NODES.replace(",test", ","), EDGES, "no node is in the test split"),
+        (NODES.replace("red,test", ",test"), EDGES, "node 3 of the test split has no label"),
+        (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
+        (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
+        ("node,label,split\na,x,train\n", EDGES, "no column with a feature"),
+        (
+            NODES.replace("2.5", "wide").replace("a,1", "a,inf"),
+            EDGES,
+            r"line 2: height is 'inf'.*\n.*line 2: width is 'w",
+        ),
+        (NODES.replace("width", "id"), EDGES, "node or id, which names the nodes"),
+        (NODES.replace("2.5", "1e39"), EDGES, "line 2: width is '1e39', not a finite number"),  # of float32
+        (NODES, EDGES.replace("b,c", "b,z"), "line 3: there is no node 'z'"),
+        (
+            NODES.replace("node,", "name,")
+            .replace("a,", "1,")
+            .replace("b,", "2,")
+            .replace("c,", "3,")
+            .replace("d,", "4,"),
+            "sender,receiver\n0,3\n1,4\n",
+            "line 3: there is no node '4'",
+        ),
+        (NODES, "from,kind\na,x\n", "its columns are from, kind; expected sender and receiver"),
+        (NODES, "from,to,src,dst\na,b,a,b\n", "expected one of from and to; src and dst"),
+        ("", EDGES, "expected label"),
+    ],
+)
+def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        node_folder(write(tmp_path, nodes, edges))

@@ -1,0 +1,47 @@
+"""Whether labels are classes or a quantity."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from edgewise.errors import DataError
+from edgewise.tasks import NodeRegression, node_folder
+from tasks.nodes.own.test_folder import write
+
+
+def nodes_of(values: Sequence[object], blank: int = 0) -> str:
+    rows = "".join(f"{row},{value}\n" for row, value in enumerate(values))
+    return "height,label\n" + rows + "".join(f"{row},\n" for row in range(blank))
+
+
+PAIR = "sender,receiver\n0,1\n"
+
+
+def test_a_quantity_is_not_taken_for_classes(tmp_path) -> None:
+    """63 whole numbers used to become 63 classes, and fractions that repeat as many as there are."""
+    counts = [row % 63 for row in range(400)]
+    with pytest.raises(DataError, match=r"63 different whole numbers in 400 nodes: .* Give --task.target class or"):
+        node_folder(write(tmp_path, nodes_of(counts), PAIR))
+    assert len(node_folder(str(tmp_path), target="class").nodes.classes) == 63
+    assert node_folder(str(tmp_path), target="class").nodes.classes[9:11] == ("9", "10")
+    values = node_folder(str(tmp_path), target="number")
+    assert isinstance(values, NodeRegression) and values.nodes.labels[:3].tolist() == [0, 1, 2]
+    fractions = node_folder(write(tmp_path, nodes_of([row / 7 for row in range(60)], blank=100), PAIR))
+    assert isinstance(fractions, NodeRegression) and len(fractions.splits["train"]) == 36
+    assert "label: a quantity (there are fractions; else give --task.target class)" in fractions.summary
+    few = node_folder(write(tmp_path, nodes_of(["1.0", "2.0", "", "2.0"] * 15), PAIR))
+    assert few.nodes.classes == ("1", "2") and few.nodes.labels[:4].tolist() == [0, 1, -1, 1]
+    assert "label: 2 classes (few whole numbers; else give --task.target number)" in few.summary
+    with pytest.raises(DataError, match=r"label holds 'n7', which is no number: give --task\.target class"):
+        node_folder(write(tmp_path, nodes_of(["1", "n7", *"123" * 9]), PAIR), target="number")
+
+
+def test_texts_that_hardly_repeat_are_no_classes(tmp_path) -> None:
+    names, thirty = [f"n{row}" for row in range(60)], [f"n{row % 30}" for row in range(60)]
+    for blank in (0, 100):
+        with pytest.raises(DataError, match="60 labels of 60 nodes differ"):
+            node_folder(write(tmp_path, nodes_of(names, blank), PAIR))
+    assert len(node_folder(str(tmp_path), target="class").nodes.classes) == 60
+    assert len(node_folder(write(tmp_path, nodes_of(thirty), PAIR)).nodes.classes) == 30
+    codes = node_folder(write(tmp_path, nodes_of(["007", "010", "007"] * 20), PAIR))
+    assert codes.nodes.classes == ("007", "010")
