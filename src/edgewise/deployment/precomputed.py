@@ -37,6 +37,8 @@ def spectra(edge_index: numpy.ndarray, nodes: int, count: int) -> dict[str, nump
         root = numpy.sqrt(numpy.maximum(b.sum(1), 1))
         w, v = numpy.linalg.eigh(numpy.eye(len(of)) - b / root / root[:, None])
         w[0] = 0  # of an isolated node, too
+        largest = (abs(v) >= (1 - 1e-6) * abs(v).max(0)).argmax(0)
+        v *= numpy.where(v[largest, range(len(of))] < 0, -1, 1)  # the largest entry, or the first of several, above 0
         values[of, : len(of)], vectors[of, : len(of)] = w[:count], v[:, :count]
     return {"eigenvalues": values, "eigenvectors": vectors}
 

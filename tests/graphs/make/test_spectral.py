@@ -267,3 +267,24 @@ def test_eigenvectors_that_did_not_converge_are_refused(monkeypatch):
     monkeypatch.setattr(spectral, "RESIDUAL", 1e-30)
     with pytest.raises(GraphError, match=r"did not converge: the residual is \d\.\de-1\d"):
         laplacian_spectrum(grid(3, 4), 4)
+
+
+def test_the_largest_entry_of_a_vector_is_positive_whatever_the_order_of_the_nodes():
+    drawn = networkx.gnp_random_graph(12, 0.4, seed=3)
+    graph, order = Graph.from_networkx(drawn), torch.randperm(12, generator=torch.Generator().manual_seed(0))
+    spectrum = laplacian_spectrum(graph, 12)
+    assert spectrum.values.diff().min() > 1e-3  # no eigenvalue repeats, so that a vector is known but for its sign
+    size = spectrum.vectors.abs().sort(0).values
+    clear = size[-1] - size[-2] > 1e-3  # one entry alone is the largest
+    assert clear.sum() >= 8
+    assert (spectrum.vectors.gather(0, spectrum.vectors.abs().argmax(0)[None]) > 0)[0, clear].all()
+    place = order.argsort()
+    relabelled = Graph.from_edge_index(place[graph.edge_index()], 12)
+    again = laplacian_spectrum(relabelled, 12).vectors[place]
+    assert torch.allclose(again[:, clear], spectrum.vectors[:, clear], atol=1e-8)
+
+
+def test_of_two_largest_entries_the_first_is_positive():
+    path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+    assert laplacian_spectrum(path, 2).vectors[:, 1].tolist() == pytest.approx([0.5**0.5, 0, -(0.5**0.5)])
+    assert component_spectra(Graph.from_edge_index([[], []], num_nodes=0), 2).vectors.shape == (0, 2)

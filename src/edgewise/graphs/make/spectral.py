@@ -59,7 +59,8 @@ def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
     Errors      GraphError for a graph whose receivers are not its senders, a count below 1, or an eigenvector whose
                 residual |L v - λ v| stays above 1e-6
     Edge cases  the eigenvalue 0 occurs once for each component, exactly, with eigenvectors D^½ 1; an isolated node is a
-                component. Signs, and the choice among the vectors of a repeated eigenvalue, are arbitrary
+                component. The sign is that which makes the largest entry, or the first of several, positive, so that
+                solvers agree; the choice among the vectors of a repeated eigenvalue is arbitrary
     Cost        each component alone. Up to 2,000 nodes: O(n³), dense. More: Lanczos, O(k E) a step, or where it does
                 not converge (grids) shift and invert; repeated on what is left, until no eigenvalue is missed
     Reference   Belkin & Niyogi, 2002; Dwivedi & Bresson, 2021; Baggag & Saad, §5.5
@@ -108,9 +109,19 @@ def _spectrum(graph: Graph, count: int, parts: list[tuple[Any, Floats, Floats]])
     part = torch.zeros(graph.num_receivers, dtype=torch.int64)
     for number, (nodes, lowest, basis) in enumerate(parts):
         values[number, : len(lowest)] = torch.from_numpy(lowest)
-        vectors[nodes, : len(lowest)] = torch.from_numpy(basis)
+        vectors[nodes, : len(lowest)] = torch.from_numpy(basis * _signs(basis))
         part[nodes] = number
     return Spectrum(values.to(graph.device), vectors.to(graph.device), part.to(graph.device))
+
+
+def _signs(basis: Floats) -> Floats:
+    """±1 for each column: its entry that is largest, but for rounding the first such one, becomes positive."""
+    if not basis.size:
+        return numpy.ones(basis.shape[1])
+    size = numpy.abs(basis)
+    largest = (size >= (1 - 1e-6) * size.max(0)).argmax(0)
+    signs: Floats = numpy.where(basis[largest, range(basis.shape[1])] < 0, -1.0, 1.0)
+    return signs
 
 
 def random_walk_returns(graph: Graph, steps: int) -> Tensor:

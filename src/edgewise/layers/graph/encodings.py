@@ -73,9 +73,9 @@ class LaplacianEncoding(nn.Module):
     Symbols     linear = W; count = k; v, λ, s = those of i's connected component, as if it were a graph of its own
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  a component with fewer than k + 1 nodes has zeros for the rest. Signs are arbitrary, so the result
-                depends on the order of the nodes: training learns to ignore them; `SignInvariantEncoding` does by
-                construction
+    Edge cases  a component with fewer than k + 1 nodes has zeros for the rest. Outside training the largest entry of
+                each vector is positive, of several equal ones the first: the result depends on the order of the nodes,
+                which training learns to ignore; `SignInvariantEncoding` does by construction
     Cost        O(N k width); the eigenvectors are computed once for each batch
     Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021; Baggag & Saad, §5.5
 
@@ -83,7 +83,7 @@ class LaplacianEncoding(nn.Module):
         >>> layer = LaplacianEncoding(1, count=1)
         >>> for p in layer.parameters(): _ = p.data.fill_(1.0)
         >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
-        >>> layer.eval()(path, torch.zeros(3, 1)).detach().abs().round(decimals=4).flatten()  # (1, 0, -1) / √2
+        >>> layer.eval()(path, torch.zeros(3, 1)).detach().round(decimals=4).flatten().abs()  # (1, 0, -1) / √2
         tensor([0.7071, 0.0000, 0.7071])
     """
 
