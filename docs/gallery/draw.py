@@ -79,6 +79,7 @@ PICTURES: dict[str, Picture] = {
     "G7": tasks.store,
     "G8": tasks.explanation,
     "H1": tasks.beyond,
+    "H2": tasks.kin,
 }
 
 

@@ -154,6 +154,7 @@ from edgewise.layers.pooling.readout import FirstReadout as FirstReadout
 from edgewise.layers.pooling.readout import MaxReadout as MaxReadout
 from edgewise.layers.pooling.readout import MeanReadout as MeanReadout
 from edgewise.layers.pooling.readout import SumReadout as SumReadout
+from edgewise.layers.relational.rgcn import RGCN as RGCN
 
 LAYERS: dict[str, type[nn.Module]] = {
     name: layer for name, layer in tuple(globals().items()) if isinstance(layer, type) and "example" in vars(layer)

@@ -35,6 +35,10 @@ from edgewise.tasks.images.mnist import mnist_rotated as mnist_rotated
 from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
 from edgewise.tasks.isomorphism.classification import skip_links as skip_links
 from edgewise.tasks.links.folder import link_folder as link_folder
+from edgewise.tasks.links.kinship import kinship as kinship
+from edgewise.tasks.links.kinship import knowledge_folder as knowledge_folder
+from edgewise.tasks.links.knowledge import Facts as Facts
+from edgewise.tasks.links.knowledge import KnowledgeGraph as KnowledgeGraph
 from edgewise.tasks.links.prediction import LinkPrediction as LinkPrediction
 from edgewise.tasks.links.prediction import citation_links as citation_links
 from edgewise.tasks.nodes.citation import citation as citation

@@ -26,8 +26,8 @@ class GNNSettings:
     """What a graph network can be.
 
     Args:
-        layer: The graph layer; "gat", "gatv2", "gine" and "gated-gcn" read the features of edges, the last may update
-            them.
+        layer: The graph layer; "gat", "gatv2", "gine", "gated-gcn" and "rgcn" read the features of edges; "gated-gcn"
+            may update them.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side;
@@ -106,6 +106,17 @@ def _sage_union(at: Site, /, *, reduce: Annotated[str, OneOf(("mean", "max"))] =
     return layers.SAGEUnion(at.inputs, at.outputs, cast(Any, reduce))
 
 
+def _rgcn(at: Site, /, *, bases: int = 0) -> nn.Module:
+    """Relational convolution over edges of several kinds.
+
+    Args:
+        bases: Matrices whose mixtures are those of the relations, at most as many as there are relations; 0: each
+            relation has one of its own.
+    """
+    relations = at.edges or 1
+    return layers.RGCN(at.inputs, at.outputs, relations, min(bases, relations))
+
+
 def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
     """Mixture model convolution over the degrees of both ends.
 
@@ -135,12 +146,13 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
     "gin": lambda at, /: layers.GIN(at.mlp(at.inputs)),
     "gine": lambda at, /: layers.GINE(at.mlp(at.inputs), at.edges),
     "gated-gcn": _gated_gcn,
+    "rgcn": _rgcn,
     "monet": _monet,
     "edge-conv": lambda at, /: layers.EdgeConv(at.mlp(2 * at.inputs)),
     "dynamic-edge-conv": _dynamic_edge_conv,
     "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
 }
-EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn")  # read features of edges, each with a map of its own
+EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn", "rgcn")  # read features of edges, each with a map of its own
 
 
 GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = layers.NORMS | {
@@ -203,7 +215,8 @@ class GNN(nn.Module):
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput with the MLP;
                 virtual[l] = the `VirtualNode` after layer_l
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs];
-                e [E, signature.edges] in the graph's edge order, on a Sample that of the graph which was sampled
+                e [E, signature.edges] in the graph's edge order, on a Sample that of the graph which was sampled; or
+                e [E] int64, the kind of each edge, which is one-hot to a layer of features
     Errors      ConfigError for settings that do not fit the task or one another
     Edge cases  depth 1 on nodes is one layer from inputs to outputs; the first hidden layer, which changes the width,
                 has no connection around it
@@ -254,6 +267,9 @@ class GNN(nn.Module):
         if isinstance(graph, Neighborhood):
             return self._by_layer(graph, cast(Tensor, x))
         x = x if self.embed is None else self.embed(x)
+        if e is not None and not e.is_floating_point() and Choice.of(self.settings.layer).name != "rgcn":
+            edges = cast(Features, self.signature).edges
+            e = functional.one_hot(e, edges).to(x.dtype)
         states: list[Tensor] = []
         streamed: tuple[Tensor, ...] = ()
         for index, (hop, of_edges) in enumerate(self._hops(graph, e)):

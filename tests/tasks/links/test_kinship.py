@@ -1,0 +1,112 @@
+"""Families whose facts follow from one another, and folders of facts."""
+
+from pathlib import Path
+
+import pytest
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.tasks import kinship, knowledge_folder
+from edgewise.tasks.links.kinship import RELATIONS
+
+
+def test_kinships_are_those_that_follow_from_parents_and_couples() -> None:
+    task = kinship(families=6)
+    facts = {tuple(fact) for split in task.splits.values() for fact in split.tolist()}
+    by: dict[str, set[tuple[int, int]]] = {name: set() for name in RELATIONS}
+    for a, r, b in facts:
+        by[RELATIONS[r]].add((a, b))
+    assert all(by.values()) and len(facts) == sum(map(len, by.values()))
+
+    def union(*names: str) -> set[tuple[int, int]]:
+        return set().union(*(by[name] for name in names))
+
+    def inverse(pairs: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        return {(b, a) for a, b in pairs}
+
+    parent, couple, sibling = union("father", "mother"), union("husband", "wife"), union("brother", "sister")
+    assert inverse(by["husband"]) == by["wife"] and inverse(parent) == union("son", "daughter")
+    assert inverse(sibling) == sibling and inverse(union("uncle", "aunt")) == union("nephew", "niece")
+    assert sibling == {(a, c) for a, b in parent for c, d in parent if b == d and a != c}
+    blood = {(a, c) for a, b in parent for d, c in sibling if d == b}
+    assert union("uncle", "aunt") == blood | {(a, d) for a, b in blood for c, d in couple if c == b}
+    men = {b for name in ("husband", "father", "son", "brother", "uncle", "nephew") for _, b in by[name]}
+    women = {b for name in ("wife", "mother", "daughter", "sister", "aunt", "niece") for _, b in by[name]}
+    assert not men & women and len(men | women) == task.count
+
+
+def test_a_seed_alone_decides() -> None:
+    first, again, other, cut = kinship(3), kinship(3), kinship(3, generated=1), kinship(3, fold=1)
+    assert all(first.splits[split].equal(again.splits[split]) for split in first.splits)
+    assert len(other.facts.entities) != len(first.facts.entities)
+    assert not cut.splits["test"].equal(first.splits["test"]) and cut.count == first.count
+    sizes = [len(first.splits[split]) for split in ("train", "valid", "test")]
+    assert sizes[0] == round(0.8 * sum(sizes)) and abs(sizes[1] - sizes[2]) <= 1
+    with pytest.raises(ConfigError, match=r"task\.families must be at least 1"):
+        kinship(0)
+
+
+def write(folder: Path, **files: str) -> str:
+    for name, text in files.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+def test_three_files_are_three_parts(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        train="\ufeffrose\tis a\tflower\ntulip\tis a\tflower\nrose\tlikes\ttulip\nlily\tis a\tflower\n\n",
+        valid="rose\tis a\tflower\ntulip\tlikes\trose\n",
+        test="tulip\tis a\tflower\n",
+    )
+    task = knowledge_folder(folder, width=4)
+    assert set(task.facts.entities) == {"rose", "tulip", "lily", "flower"} and set(task.facts.relations) == {
+        "is a",
+        "likes",
+    }
+    told = {
+        split: {(task.facts.entities[a], task.facts.relations[r], task.facts.entities[b]) for a, r, b in part.tolist()}
+        for split, part in task.splits.items()
+    }
+    assert told == {
+        "test": {("tulip", "is a", "flower")},
+        "valid": {("rose", "is a", "flower"), ("tulip", "likes", "rose")},
+        "train": {("rose", "likes", "tulip"), ("lily", "is a", "flower")},
+    }
+
+
+def test_one_file_is_cut(tmp_path: Path) -> None:
+    lines = "".join(f"a{n}\tnext\ta{n + 1}\n" for n in range(20))
+    folder = write(tmp_path, facts=lines)
+    first, again, other = (knowledge_folder(folder, fold=fold) for fold in (0, 0, 1))
+    assert [len(first.splits[split]) for split in ("train", "valid", "test")] == [16, 2, 2]
+    assert first.splits["test"].equal(again.splits["test"]) and not first.splits["test"].equal(other.splits["test"])
+    assert "21 entities, 1 relations" in first.summary[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, r"lacks train.txt, valid.txt, test.txt: it needs"),
+        ({"train": "a\tr\tb\n"}, r"lacks valid.txt, test.txt"),
+        ({"facts": "a\tr\tb\n", "train": "a\tr\tb\n"}, r"leave one file, or three"),
+        ({"facts": "a\tr\tb\na b\n\tr\tc\n"}, r"facts.txt: a fact is a head.* not line 2: 'a b'; line 3: "),
+        (
+            {"train": "a\tr\tb\n", "valid": "a\tr\tc\n", "test": "b\tr\ta\n"},
+            r"valid.txt: no training fact .* entity 'c'",
+        ),
+        (
+            {"train": "a\tr\tb\n", "valid": "b\tr\ta\n", "test": "a\ts\tb\n"},
+            r"test.txt: no training fact .* relation 's'",
+        ),
+        ({"facts": "a\tr\tb\n"}, r"has no facts in valid"),
+    ],
+)
+def test_folders_that_do_not_fit_are_said(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        knowledge_folder(write(tmp_path, **files))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_bytes(b"a\tr\t\xff\xfe\n")
+    with pytest.raises(DataError, match=r"facts.tsv: not a text in UTF-8 \(byte 4\)"):
+        knowledge_folder(str(tmp_path))
