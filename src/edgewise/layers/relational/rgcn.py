@@ -10,7 +10,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, Partition
 from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
-from edgewise.layers.graph.sides import Sides, both_sides
+from edgewise.layers.graph.sides import Nodes, Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
 
@@ -27,8 +27,8 @@ class RGCN(nn.Module):
                 -> [*, I, outputs]; of a single relation no e is needed
     Errors      ShapeError where x or e does not fit, or for a number that is no relation
     Edge cases  without edges of a relation its term is 0; an isolated node: W_0 x_i + b
-    Cost        for B = bases, or relations where bases = 0: time O(J inputs B outputs + E B outputs); relations given
-                as numbers, without bases: O(P inputs outputs + E outputs), P <= E the pairs of a sender and a relation
+    Cost        relations as numbers: time O(P inputs outputs + E outputs), P <= E the pairs of a sender and a relation;
+                as weights, for B = bases, or relations where bases = 0: O(J inputs B outputs + E B outputs)
     Differs     none; weights of relations are an addition
     Reference   Schlichtkrull et al., "Modeling relational data with graph convolutional networks", 2018, (2), (3)
 
@@ -54,8 +54,9 @@ class RGCN(nn.Module):
     def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
         e = self._checked(graph, e)
         own, _ = both_sides(graph, x, self.own)
-        if self.mix is None and not e.is_floating_point() and not isinstance(graph, Partition):
-            return own + self._of_pairs(graph, x, e)
+        x_j, numbers = x[1] if isinstance(x, tuple) else x, not e.is_floating_point()
+        if numbers and not isinstance(graph, Partition) and (isinstance(x_j, Tensor) or self.mix is None):
+            return own + self._of_pairs(graph, x_j, e)
         _, Vx = both_sides(graph, x, self.maps)
         heads = Vx.unflatten(-1, (-1, self.outputs))
         return own + aggregate(graph, heads, self._weights(graph, e, heads.dtype)).sum(-2)
@@ -86,15 +87,15 @@ class RGCN(nn.Module):
         share = torch.where(c == 0, torch.zeros_like(e), e / torch.where(c == 0, torch.ones_like(c), c))
         return share if self.mix is None else share @ self.mix.to(dtype)
 
-    def _of_pairs(self, graph: Graph, x: Sides, e: Tensor) -> Tensor:
+    def _of_pairs(self, graph: Graph, x_j: Nodes, e: Tensor) -> Tensor:
         """Each sender through the matrices of those relations alone that its edges have."""
-        x_j = x[1] if isinstance(x, tuple) else x
         pairs, place = (e * graph.num_senders + graph.senders).unique(return_inverse=True)
         relation, rows = pairs // max(1, graph.num_senders), pairs % max(1, graph.num_senders)
-        if isinstance(x_j, Tensor) and x_j.shape[-1] == self.maps.in_features:
+        if isinstance(x_j, Tensor):
             counts = torch.bincount(relation, minlength=self.relations).tolist()
             parts = x_j.index_select(-2, rows).split(counts, -2)
-            W = self.maps.weight.unflatten(0, (self.relations, self.outputs))
+            V = self.maps.weight.unflatten(0, (-1, self.outputs))
+            W = V if self.mix is None else torch.tensordot(self.mix, V, 1)
             Wx = torch.cat([functional.linear(part, W_r) for part, W_r in zip(parts, W, strict=True)], -2)
         else:
             Wx = self.maps(x_j).unflatten(-1, (self.relations, self.outputs))[rows, relation]
