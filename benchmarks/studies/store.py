@@ -5,7 +5,8 @@ A generated graph of the shape of papers100M (111 million nodes, 1.6 billion edg
 files, with each size of cache; beside computing alone (the same samples in memory), reading alone (the pages that a
 step touches, at the disk's random rate with as many readers) and `--plain` steps of the plain way: numba and
 numpy.memmap. `--kills 20` kills as many builds at random moments instead, and checks what they leave; `--threads` times
-the sampler on one thread and on two.
+the sampler on one thread and on two. `--tables` draws samples of a graph of regular degree, whose features are a hole
+in a file, and reads them through each cache: memory and time; graphs of up to `--dense` nodes have tables of all nodes.
 """
 
 import argparse
@@ -29,7 +30,8 @@ from torch import Tensor
 from benchmarks.contenders.sparse import numba_sampling
 from benchmarks.inputs import Sampling
 from edgewise.graphs import Graph, Sample, Store, StoredRows, build_store, sample_neighbors
-from edgewise.graphs.store.layout import Stored, check_store
+from edgewise.graphs.store import rows as caches
+from edgewise.graphs.store.layout import Manifest, Stored, Writer, check_store
 from edgewise.memory import in_words, parse_size
 from edgewise.models import GNN, Features, GNNSettings
 from edgewise.tasks import node_store
@@ -207,6 +209,53 @@ def on_threads() -> None:
         print(f"{count} seeds, fan-outs {fanouts}: {one:.2f} ms on one thread, {two:.2f} ms on two: {one / two:.2f}")
 
 
+def hollow(store: Path, nodes: int, degree: int) -> None:
+    """A store of random senders whose features are all 0 and take no room on the disk."""
+    store.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    offsets, senders = Writer(store, "offsets", torch.int64), Writer(store, "senders", torch.int32)
+    for start in range(0, nodes, BLOCK):
+        size = min(BLOCK, nodes - start)
+        offsets.write(torch.arange(start, start + size) * degree)
+        senders.write(torch.from_numpy(np.sort(draw.integers(0, nodes, (size, degree), np.int32)).reshape(-1)))
+    offsets.write(torch.tensor([nodes * degree]))
+    x = Stored(store / "x.safetensors", torch.float16, (nodes, CHANNELS))
+    with x.path.open("wb") as file:
+        file.write(x.header("x"))
+        file.truncate(x.start + x.nbytes)
+    arrays = {"offsets": offsets.finish(), "senders": senders.finish(), "x": x}
+    (store / "manifest.json").write_text(Manifest(nodes, nodes * degree, arrays).to_json())
+
+
+def tables(store: Path, cache: str, steps: int) -> None:
+    """Draw samples and read their features; print what that takes in memory and time."""
+    opened = Store.open(store)
+    assert opened.x is not None
+    nodes, draw = opened.manifest.nodes, torch.Generator().manual_seed(0)
+    rows = StoredRows(opened.x, parse_size(cache))
+    drawing, reading = list[float](), list[float]()
+    with closing(Anonymous()) as memory:
+        time.sleep(0.1)
+        before = memory.most
+        for _ in range(steps):
+            seeds = torch.randint(nodes, (SEEDS,), generator=draw).unique()
+            began = time.perf_counter()
+            sample = sample_neighbors(opened.graph, seeds, FANOUTS, draw)
+            drawn = time.perf_counter()
+            rows.read(sample.nodes)
+            reading.append(time.perf_counter() - drawn)
+            drawing.append(drawn - began)
+        time.sleep(0.1)
+    later = steps // 2
+    print(
+        f"{nodes:,} nodes, cache {cache}: {memory.most / 1e6:,.0f} MB anonymous, {before / 1e6:,.0f} of it before the "
+        f"first step; drawing {1000 * statistics.median(drawing[later:]):.0f} ms (least {1000 * min(drawing):.0f}), "
+        f"reading {1000 * statistics.median(reading[later:]):.0f} ms (least {1000 * min(reading):.0f}); "
+        f"{rows.hits:,} hits, {len(sample.nodes):,} nodes in the last sample",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -218,10 +267,20 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which builds are killed")
     parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--dense", type=int, default=caches.DENSE)
     args = parser.parse_args()
     store, nodes, count = args.folder / "papers", int(NODES * args.scale), int(EDGES * args.scale)
     if args.threads:
         on_threads()
+        return
+    if args.tables:
+        caches.DENSE = args.dense
+        store = args.folder / "hollow"
+        if not store.exists():
+            hollow(store, nodes, EDGES // NODES)
+        for cache in args.caches:
+            tables(store, cache, args.steps)
         return
     if args.kills:
         how = [str(args.folder), "--scale", str(args.scale), "--memory", args.memory, "--caches", "--plain", "0"]
