@@ -3,10 +3,15 @@
 import base64
 import contextlib
 import http.client
+import io
 import json
 import re
 import socket
+import struct
 import threading
+import time
+import zipfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -97,6 +102,12 @@ def karate(models):
 
 
 @pytest.fixture(scope="module")
+def files(models):
+    with Served(models["digits-vit"], Limits(bytes=1_000_000)) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
 def digits(models):
     with Served(models["digits-vit"]) as served:
         yield served
@@ -164,6 +175,108 @@ def raw(served, content: bytes) -> bytes:
             while part := connection.recv(4096):
                 received += part
     return received
+
+
+ROWS = [
+    b"", b"null", b"true", b"[]", b"[0]", b"{}", b"1e400", b"-1e400", b"NaN", b"-Infinity", b"-1", b"-0.0", b"0.5",
+    b"34", b"1e3", b"9223372036854775808", b"9" * 99, b"9" * 5000, b'"-1"', b'"1_0"', b'"+1"', b'"\\u0663"',
+    b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\u0000"', b'""', b'" "', b'"test:999999999999999999"', b'"0,"', b"[" * 9000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_that_is_no_node_is_refused_in_a_short_line(row: bytes, karate) -> None:
+    status, content, _ = karate.send(body=b'{"rows": [' + row + b"]}")
+    assert 400 <= status < 500 and list(content) == ["error"] and 0 < len(content["error"]) <= 500
+
+
+def test_an_error_does_not_repeat_a_long_row(models) -> None:
+    with Served(models["karate"], Limits(seconds=5)) as served:
+        status, content, _ = served.send(body={"rows": ["9" * 100_000]})
+    assert status == 422 and len(content["error"]) <= 400 and content["error"].startswith("row 0: no node '999")
+    assert " ... " in content["error"]
+
+
+def png(width: int, height: int, pixels: bytes) -> bytes:
+    """A grey image that says that it has so many pixels."""
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(pixels)),
+        (b"IEND", b""),
+    )
+    chunks = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def npy(shape: str, kind: str = "<f4", values: bytes = b"") -> bytes:
+    """An array that says that it has such a shape."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + values
+
+
+def bomb() -> bytes:
+    """A zip file of 16 KB with an array of 16 MB."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("x.npy", npy("(16000000,)", "|u1", bytes(16_000_000)))
+        return file.getvalue()
+
+
+FILES = {
+    "width and height of 2^31 - 1": ("a.png", lambda: png(2**31 - 1, 2**31 - 1, b"")),
+    "no pixels": ("a.png", lambda: png(0, 0, b"")),
+    "an array of 10^18 numbers": ("a.npy", lambda: npy("(1000000000, 1000000000)")),
+    "more numbers than 64 bits count": ("a.npy", lambda: npy("(4611686018427387904, 8)")),
+    "a negative axis": ("a.npy", lambda: npy("(-1, 8)")),
+    "objects": ("a.npy", lambda: npy("(8, 8)", "|O", b"cos\nsystem\n")),
+    "no numbers": ("a.npy", lambda: npy("(8, 8)", "<f4", struct.pack("<f", float("nan")) * 64)),
+    "brackets": ("a.npy", lambda: npy("(" * 5000)),
+    "a zip file": ("a.npy", bomb),
+    "a zip file by its name": ("a.npz", bomb),
+    "a zip file as an image": ("a.png", bomb),
+    "nothing": ("a.png", bytes),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_a_file_that_is_not_what_it_says_is_refused_at_once(what: str, files) -> None:
+    name, content = FILES[what]
+    started = time.monotonic()
+    sent = {"file": name, "content": base64.b64encode(content()).decode()}
+    status, answer, _ = files.send(body={"rows": [sent]})
+    assert status == 422 and answer["error"].startswith("row 0") and len(answer["error"]) <= 400
+    assert time.monotonic() - started < 5
+
+
+def test_of_an_image_that_unpacks_to_more_only_its_size_is_unpacked(files) -> None:
+    predictions = []
+    for count in (72, 50_000_000):
+        sent = {"file": "a.png", "content": base64.b64encode(png(8, 8, bytes(count))).decode()}
+        status, content, _ = files.send(body={"rows": [sent]})
+        assert status == 200
+        predictions += content["predictions"]
+    assert predictions[0] == predictions[1]
+
+
+@pytest.mark.parametrize(
+    ("length", "status", "why"),
+    [
+        ("-1", 400, "Invalid HTTP request"),
+        ("1e3", 400, "Invalid HTTP request"),
+        ("9" * 30, 400, "Invalid HTTP request"),
+        ("9" * 18, 413, "longer than 20,000 bytes"),
+        ("5", 400, "not a JSON object"),
+        ("13\r\ncontent-length: 14", 400, "Invalid HTTP request"),
+    ],
+)
+def test_a_length_that_is_wrong_is_refused(length: str, status: int, why: str, karate) -> None:
+    head = (
+        f"POST /predict HTTP/1.1\r\nhost: {karate.address}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    )
+    received = raw(karate, f'{head}content-length: {length}\r\n\r\n{{"rows": [0]}}'.encode()).decode()
+    assert received.startswith(f"HTTP/1.1 {status} ") and why in received
 
 
 def test_what_is_no_http_is_refused(karate) -> None:

@@ -151,6 +151,13 @@ def test_a_sentence_must_say_something():
         task.predict(_model(task), None, "  ", "cpu")
 
 
+def test_a_sentence_that_is_longer_than_any_of_the_data_is_not_searched_for():
+    task = _task()
+    word = task.texts["train"][0][0].split()[0]
+    with pytest.raises(DataError, match=f"tokens, of at most {task.longest}: translate its sentences one by one"):
+        task.predict(_model(task), None, f"{word} " * task.longest * 2, "cpu")
+
+
 def test_a_run_keeps_its_tokenizer(tmp_path):
     folder, run = write_multi30k(tmp_path / "data"), tmp_path / "run"
     options = {"level": "bpe", "vocabulary": 265, "beam": 2, "folder": str(folder)}

@@ -10,7 +10,15 @@ from typing import Any
 
 from edgewise.deployment.serving.batches import Batches, BusyError, RowError
 from edgewise.deployment.serving.description import describe, page
-from edgewise.deployment.serving.requests import Limits, Refusal, as_texts, read_body, read_rows, without_places
+from edgewise.deployment.serving.requests import (
+    Limits,
+    Refusal,
+    as_texts,
+    read_body,
+    read_rows,
+    shortened,
+    without_places,
+)
 from edgewise.deployment.trained import Trained
 from edgewise.errors import EdgewiseError, installing
 
@@ -107,7 +115,7 @@ class _Service:
         except BusyError as error:
             raise Refusal(503, "too many rows wait: try later") from error
         except (RowError, EdgewiseError) as error:
-            raise Refusal(422, without_places(str(error), folder)) from error
+            raise Refusal(422, shortened(without_places(str(error), folder))) from error
         return _json({"predictions": [without_places(prediction, folder) for prediction in predictions]})
 
     def _check_host(self, request: Request) -> None:

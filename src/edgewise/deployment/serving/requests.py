@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from edgewise.tasks.core.task import EXAMPLE
 
 FORM = 'a JSON object {"rows": [...]}'
+SHOWN = 400  # characters of an error: those that repeat a row have its beginning and its end
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ async def read_body(chunks: AsyncIterable[bytes], length: str | None, limits: Li
 def read_rows(body: bytes, limits: Limits) -> list[Any]:
     """The rows of a body: texts, numbers, or files as objects of two texts."""
     try:
-        content = json.loads(body.decode("utf-8"), parse_constant=_refuse)
+        content = json.loads(body.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is not {FORM} ({_start(error)})") from error
     if not isinstance(content, dict) or set(content) != {"rows"} or not isinstance(content["rows"], list):
@@ -137,6 +138,23 @@ def _file(number: int, row: dict[str, Any], suffixes: tuple[str, ...]) -> tuple[
         return name, base64.b64decode(row["content"], validate=True)
     except (binascii.Error, ValueError) as error:
         raise Refusal(422, f"row {number}: its content is not base64 ({_start(error)})") from error
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a text that is too long to be shown.
+
+    >>> len(shortened("9" * 100_000)) == SHOWN
+    True
+    """
+    half = (SHOWN - 5) // 2
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 5 - half]} ... {text[-half:]}"
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a name is given twice")
+    return content
 
 
 def _refuse(constant: str) -> NoReturn:

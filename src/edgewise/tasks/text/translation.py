@@ -119,8 +119,8 @@ class Translation(Classification):
         self.tokenizer = tokenizer
         self._pairs: dict[Split, list[Pair]] = {}
         self.contents = f"{tokenizer.size:,} tokens ({self.manner.level}), sentence pairs"
-        longest = max(len(text.encode()) for sides in self.texts.values() for side in sides for text in side)
-        length = 2 * (longest + 1) + 10  # no text has more tokens than bytes; the search may write twice as many
+        self.longest = max(len(text.encode()) for sides in self.texts.values() for side in sides for text in side)
+        length = 2 * (self.longest + 1) + 10  # no text has more tokens than bytes; the search may write twice as many
         self.signature = TokenPairs(tokenizer.size, tokenizer.size, length=length)
 
     def pairs(self, split: Split) -> list[Pair]:
@@ -212,6 +212,10 @@ class Translation(Classification):
         source = request.strip().lower() if self.manner.lowercase else request.strip()
         if not source:
             raise DataError("the sentence is empty: give at least one word")
+        if (count := len(self.read([source])[0])) > self.longest:
+            raise DataError(
+                f"a text of {count:,} tokens, of at most {self.longest:,}: translate its sentences one by one"
+            )
         return source
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
