@@ -251,6 +251,22 @@ def test_every_layer_is_exported_or_refused_with_a_reason(name: str, capsys: pyt
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("name", ["gcn.npz", "gcn.py", "gcn.md"])
+def test_a_file_is_not_overwritten_by_those_beside_it(name: str, tmp_path: Path) -> None:
+    pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+    with pytest.raises(ExportError, match="another ending"):
+        export(GCN(3, 4), (pair, torch.ones(2, 3)), to="pt2", out=tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_is_no_fault_of_the_model(tmp_path: Path) -> None:
+    pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(NotADirectoryError):
+        export(GCN(3, 4), (pair, torch.ones(2, 3)), to="pt2", out=tmp_path / "file" / "gcn.pt2")
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_an_input_of_an_unknown_name_is_refused() -> None:
     with pytest.raises(ExportError, match="no input is called y: choose of x, tokens"):
         export(GCN(5, 3), on_nodes(0), names=("y",))

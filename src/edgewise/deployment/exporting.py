@@ -24,6 +24,7 @@ from edgewise.files import whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 
+BESIDE = (".npz", ".py", ".md")  # the files beside an exported one: an example, a script, a description
 FORMATS = {"onnx": save_onnx, "pt2": save_pt2, "aoti": save_aoti}
 APART = 1e-4  # of 1 and the largest number: the most that a program may differ from the model on its example
 
@@ -54,13 +55,14 @@ class Exported:
     def save(self, out: Path | str) -> Path:
         """Write the file, and beside it what it reads and returns (.md), an example (.npz) and a script (.py).
 
-        Errors      ExportError where ONNX lacks an operator of the model, or where onnx or onnxscript is not installed
+        Errors      ExportError where ONNX lacks an operator of the model, or where onnx or onnxscript is not installed,
+                    and for a file named like one of those beside it; OSError where it cannot be written
         """
-        out = Path(out)
+        out = _place(out)
         try:
             with whole(out) as unfinished:
                 FORMATS[self.to](self.program, unfinished, self.outputs, self.about)
-        except EdgewiseError:
+        except (EdgewiseError, OSError):
             raise
         except Exception as error:
             raise ExportError(f"{self.to} cannot express the model: {_reason(error)}") from error
@@ -98,7 +100,8 @@ def export(
                 the names of classes; cache = a language model's decoding step: tokens after a past, of which it reads
                 each block's keys and values (onnx, pt2)
     Errors      ExportError for a model, or a part of it, that standard operators cannot express, with the reason;
-                where the program gives other numbers for the example than the model
+                where the program gives other numbers for the example than the model; for a file that ends as one of
+                those beside it (.npz, .py, .md)
     Edge cases  no edges, one node and isolated nodes are all legal, whatever the example has. Attention on a rule or
                 among all nodes of a batch's members compares all pairs of nodes, O(N²)
     Cost        seconds; the model is left as it was
@@ -114,6 +117,7 @@ def export(
     """
     if to not in FORMATS:
         raise ExportError(f"there is no format {to!r}: choose one of {', '.join(FORMATS)}")
+    out = None if out is None else _place(out)
     graph, *tensors = example if isinstance(example, tuple | list) else (example,)
     if not isinstance(graph, Graph | EncoderDecoderGraph):
         raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
@@ -131,9 +135,7 @@ def export(
             given = wrapped.inputs(graph, *tensors)
             expected = wrapped.outputs(graph, *tensors)
             with standard():
-                wrapped.outputs(
-                    graph, *tensors
-                )  # what is computed once for all graphs is computed here, not in the program
+                wrapped.outputs(graph, *tensors)  # what serves all graphs is computed here, not in the program
         program = program_of(wrapped, given)
         found = program.module()(**given)
     except EdgewiseError as error:
@@ -153,6 +155,13 @@ def export(
     if out is not None:
         exported.save(out)
     return exported
+
+
+def _place(out: Path | str) -> Path:
+    out = Path(out)
+    if out.suffix in BESIDE:
+        raise ExportError(f"{out.name} ends as a file written beside the model does: give it another ending, as .onnx")
+    return out
 
 
 def _names(model: nn.Module, count: int) -> tuple[str, ...]:
