@@ -157,6 +157,14 @@ FAMILIES: dict[str, Family] = {
     "gatv2": Family(partial(gnn, Choice("gatv2", {"heads": 2})), on_nodes),
     "gine": Family(partial(gnn, "gine", edges=2, readout="sum"), partial(on_nodes, edges=2, make=several)),
     "gated-gcn": Family(partial(gnn, "gated-gcn", edges=2), partial(on_nodes, edges=2)),
+    **{
+        name: Family(
+            partial(layers.RGCN, 5, 3, 4, bases),
+            lambda number: (*on_nodes(number), features(number, random_graph(number).num_edges, 1)[:, 0].long() % 4),
+            ("x", "edge_attr"),
+        )
+        for name, bases in (("rgcn", 0), ("rgcn, bases", 2))
+    },
     "gcn, many graphs": Family(partial(gnn, "gcn", readout="attention"), partial(on_nodes, make=several)),
     "gin, many graphs": Family(partial(gnn, "gin", readout="max"), partial(on_nodes, make=several)),
     "dgcnn": Family(

@@ -19,7 +19,7 @@ from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, HadamardAttention
 from edgewise.models import GNN, Features, GNNSettings
 
 OTHERS = range(1, 6)  # calls of other sizes than the example's
-FAST = ("gat", "dgcnn", "gpt", "schnet")
+FAST = ("rgcn", "gat", "dgcnn", "gpt", "schnet")
 
 RUN = """
 import importlib.abc, json, pathlib, sys

@@ -198,7 +198,7 @@ class Exportable(nn.Module):
 
     def _axes(self, name: str, tensor: Tensor) -> dict[int, str]:
         fixed = not isinstance(self.example, EncoderDecoderGraph) and not self.varies(self.example)
-        letters = AXES[kind_of(name)].rjust(tensor.ndim, "B")[-tensor.ndim :]
+        letters = _letters(name, tensor).rjust(tensor.ndim, "B")[-tensor.ndim :]
         varying = {axis: letter for axis, letter in enumerate(letters) if letter.isupper()}
         return {axis: letter for axis, letter in varying.items() if not (fixed and letter == "N")}
 
@@ -218,12 +218,19 @@ def rule_of(graph: Graph) -> Rule:
     return Complete() if isinstance(graph.rule, Blocks) else graph.rule
 
 
+def _letters(name: str, tensor: Tensor) -> str:
+    """The axes of an input; edge_attr may be a number for each edge, as of its relation."""
+    is_kind = name == "edge_attr" and tensor.ndim == 1 and not tensor.is_floating_point()
+    return "E" if is_kind else AXES[kind_of(name)]
+
+
 def _check_rows(graph: Graph, given: Mapping[str, Tensor]) -> None:
     """Nodes and edges lie where `AXES` says."""
     counts = {"N": graph.num_receivers, "E": graph.num_edges, "G": len(graph.sizes)}
     for name, tensor in given.items():
-        letter = next((letter for letter in AXES.get(name, "") if letter in counts), None)
-        axis = -1 if name == "tokens" else -2
+        letters = _letters(name, tensor) if name in AXES else ""
+        letter = next((letter for letter in letters if letter in counts), None)
+        axis = -1 if letters[-1:] == letter else -2
         if letter is not None and (tensor.ndim < -axis or tensor.shape[axis] != counts[letter]):
             where = "last axis" if axis == -1 else "last axis but one"
             raise ExportError(f"{name} is {list(tensor.shape)}: its {where} must have {counts[letter]} rows")

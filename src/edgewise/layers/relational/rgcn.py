@@ -54,7 +54,7 @@ class RGCN(nn.Module):
     def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
         e = self._checked(graph, e)
         own, _ = both_sides(graph, x, self.own)
-        x_j, numbers = x[1] if isinstance(x, tuple) else x, not e.is_floating_point()
+        x_j, numbers = x[1] if isinstance(x, tuple) else x, _are_known(e)
         if numbers and not isinstance(graph, Partition) and (isinstance(x_j, Tensor) or self.mix is None):
             return own + self._of_pairs(graph, x_j, e)
         _, Vx = both_sides(graph, x, self.maps)
@@ -74,13 +74,18 @@ class RGCN(nn.Module):
         elif e.dtype != torch.int64 or e.shape != (graph.num_edges,):
             what = f"{list(e.shape)} of {str(e.dtype).removeprefix('torch.')}"
             raise ShapeError(f"relations of edges are {what}; expected [{graph.num_edges}] of int64, or weights")
-        elif e.device.type == "cpu" and len(e) and not 0 <= int(e.min()) <= int(e.max()) < self.relations:
+        elif (
+            _are_known(e)
+            and e.device.type == "cpu"
+            and len(e)
+            and not 0 <= int(e.min()) <= int(e.max()) < self.relations
+        ):
             raise ShapeError(f"relations are 0 to {self.relations - 1}, not {int(e.min())} to {int(e.max())}")
         return e
 
     def _weights(self, graph: Graph, e: Tensor, dtype: torch.dtype) -> Tensor:
         """Σ_r e_ijr a_rb / c_ir, or e_ijr / c_ir without bases."""
-        if not e.is_floating_point() and self.mix is not None:
+        if _are_known(e) and self.mix is not None:
             return (self.mix.index_select(0, e) * _shares(graph, e, self.relations, self.mix.dtype)[:, None]).to(dtype)
         e = e.to(dtype) if e.is_floating_point() else functional.one_hot(e, self.relations).to(dtype)
         c = collect(graph, e).index_select(-2, graph.receivers)
@@ -105,6 +110,11 @@ class RGCN(nn.Module):
     @staticmethod
     def example() -> Example:
         return small_example(RGCN(3, 4))
+
+
+def _are_known(e: Tensor) -> bool:
+    """Whether e are numbers of relations whose values may be asked for, as a program for other edges may not."""
+    return not e.is_floating_point() and not torch.compiler.is_compiling()
 
 
 def _shares(graph: Graph, relation: Tensor, count: int, dtype: torch.dtype) -> Tensor:
