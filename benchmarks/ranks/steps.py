@@ -3,7 +3,8 @@
     torchrun --standalone --nproc-per-node 2 -m benchmarks.ranks.steps [RECIPE ...]
 
 The first rank alone and all ranks together take turns of some steps, each process on one thread. Of both: the median
-step by the clock, the mean processor time of a step of the first rank, and those ratios.
+step by the clock, its first decile (which other programs on the same cores disturb less), the mean processor time of a
+step of the first rank, and those ratios.
 """
 
 import argparse
@@ -46,9 +47,10 @@ class Steps:
         self.clock, self.processor = [], []
 
     @property
-    def took(self) -> tuple[float, float]:
-        """The median step by the clock, and its mean processor time, in milliseconds."""
-        return 1e3 * statistics.median(self.clock), 1e3 * statistics.mean(self.processor)
+    def took(self) -> tuple[float, float, float]:
+        """The median and the first decile of a step by the clock, and its mean processor time, in milliseconds."""
+        median, decile = statistics.median(self.clock), statistics.quantiles(self.clock, n=10)[0]
+        return 1e3 * median, 1e3 * decile, 1e3 * statistics.mean(self.processor)
 
 
 def measure(recipe: str, world: World, steps: int) -> None:
@@ -65,10 +67,12 @@ def measure(recipe: str, world: World, steps: int) -> None:
                 if taken is not None:
                     taken.forget()
     if alone is not None:
-        (one, cpu), (shared, shared_cpu) = alone.took, together.took
+        ratios = [shared / one for one, shared in zip(alone.took, together.took, strict=True)]
+        one, shared = (", ".join(f"{took:.2f}" for took in steps.took) for steps in (alone, together))
         print(
-            f"{recipe}: alone {one:.2f} ms ({cpu:.2f} of the processor), one of {world.size} ranks {shared:.2f} ms "
-            f"({shared_cpu:.2f}): {shared / one:.2f} by the clock, {shared_cpu / cpu:.2f} in processor time",
+            f"{recipe}: median, first decile and processor time of a step, ms: alone {one}; "
+            f"one of {world.size} ranks {shared}; "
+            f"ratios {', '.join(f'{ratio:.2f}' for ratio in ratios)}",
             flush=True,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import torch
 
@@ -21,7 +21,6 @@ class Caching(Protocol):
         """The value under a key, built at the first call."""
 
 
-@runtime_checkable
 class Watching(Protocol):
     """What notices that its tensors were written: a `Graph`."""
 
@@ -88,7 +87,7 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
             with torch.inference_mode(False):  # as in `untransformed`, which the compiler cannot read
                 value = self.build(instance)
         else:
-            graph = instance if isinstance(instance, Watching) else None
+            graph = cast(Watching, instance) if hasattr(instance, "check_unwritten") else None
             if graph is not None:
                 graph.check_unwritten()
             with untransformed(vars(instance)):

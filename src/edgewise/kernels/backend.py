@@ -230,6 +230,17 @@ class Backend:
 
     def refusal_but_need(self, call: Call) -> str | None:
         """The same, were everything installed that it needs."""
+        reason = self.refusal_at_sight(call)
+        if reason is None and self.cannot_count(call.graph):
+            reason = "the graph has parallel edges, which it cannot count"
+        return reason
+
+    def cannot_count(self, graph: Graph) -> bool:
+        """Whether the graph has parallel edges that it takes for one: all edges are looked at to know."""
+        return not self.takes.parallel and graph.has_duplicates
+
+    def refusal_at_sight(self, call: Call) -> str | None:
+        """The same, for a graph without parallel edges."""
         takes, graph = self.takes, call.graph
         # What is read from the call comes first, what is computed from the graph last.
         reason = (
@@ -242,8 +253,6 @@ class Backend:
         )
         if reason is None and self.limits is not None:
             reason = self.limits(call)
-        if reason is None and not takes.parallel and graph.has_duplicates:
-            reason = "the graph has parallel edges, which it cannot count"
         return reason
 
     def _of_device(self, device: str) -> str | None:

@@ -13,6 +13,7 @@ from edgewise import (
     Kernel,
     ShapeError,
     Uniform,
+    aggregate,
     attend,
     causal,
     collect,
@@ -26,8 +27,8 @@ from edgewise import (
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import native
-from edgewise.kernels.call import Attend
-from edgewise.kernels.choose import planner
+from edgewise.kernels.call import Aggregate, Attend
+from edgewise.kernels.choose import dispatch, planner
 from edgewise.kernels.choose.machines import Machine
 from edgewise.layers import EGNN, TFN, AttentionEGNN, MessageNetwork, RadialField, SchNet
 
@@ -95,10 +96,33 @@ def test_impossible_plans_are_refused(options, message):
 def test_a_choice_is_made_once_per_graph_and_shape():
     graph = causal(8)
     x, wider = torch.randn(8, 2, 4), torch.randn(8, 2, 6)
-    with mock.patch.object(planner, "candidates", wraps=planner.candidates) as asked:
+    with mock.patch.object(dispatch, "cheapest", wraps=planner.cheapest) as asked:
         for q in (x, x, wider, wider):
             attend(graph, q, q, q)
     assert asked.call_count == 2
+
+
+@pytest.mark.parametrize("nodes", [4, 40, 400])
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_choice_is_the_first_of_the_plan_whether_edges_are_parallel_or_not(nodes, twice):
+    edges = torch.stack([torch.arange(nodes).repeat(4), torch.randint(nodes, (4 * nodes,))])
+    edges = torch.cat([edges, edges[:, :1]], 1) if twice else edges.unique(dim=1)
+    for dtype in (torch.float32, torch.float64):
+        x = torch.randn(nodes, 2, 4, dtype=dtype)
+        graph = Graph.from_edge_index(edges, nodes)
+        for call in (
+            Attend(graph, x, x, x, Dot()),
+            Aggregate(graph, x[:, 0], None, "mean"),
+            Aggregate(graph, x[:, 0], None, "max"),
+        ):
+            assert planner.cheapest(call) == planner.explain(call).choice
+            assert planner.cheapest(call, isolating=True) in BACKENDS
+
+
+def test_a_graph_that_a_backend_takes_with_parallel_edges_is_not_searched_for_them():
+    graph = Graph.from_edge_index(torch.randint(2000, (2, 20_000)), 2000)
+    aggregate(graph, torch.randn(2000, 4), reduce="mean")
+    assert "has_duplicates" not in vars(graph)
 
 
 def test_heads_cost_as_many_groups_as_the_kernels_take_them_in():

@@ -1,7 +1,9 @@
 """The planner: predict every backend's time from bytes and operations, take the cheapest that does not refuse."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from operator import itemgetter
 
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
@@ -64,14 +66,30 @@ def cheapest(call: Call, isolating: bool = False) -> str:
 
     Symbols     isolating = only those in which no receiver meets the NaN of a node that it has no edge to
     """
-    best = next(one for one in candidates(call) if not (isolating and _spreads(one.backend, call)))
-    for backend in BACKENDS.values():
-        need = backend.need
-        if need is None or need.warn is None or need.present() or backend.refusal_but_need(call) is not None:
-            continue
-        if speeds(call.graph.device, call.dtype).seconds(backend.cost(call)) < (best.seconds or 0.0):
+    machine = speeds(call.graph.device, call.dtype)
+    device, able, missing = call.graph.device.type, list[tuple[float, str]](), list[tuple[float, str]]()
+    for name, backend in BACKENDS.items():
+        absent = backend.need is not None and not backend.need.present()
+        if (absent or backend.is_chosen_on(device)) and backend.refusal_at_sight(call) is None:
+            (missing if absent else able).append((machine.seconds(backend.cost(call)), name))
+    best = _first(sorted(able, key=itemgetter(0)), call, isolating)
+    for seconds, name in missing:
+        need = BACKENDS[name].need
+        faster = seconds < best[0] and not BACKENDS[name].cannot_count(call.graph)
+        if faster and need is not None and need.warn is not None:
             need.warn()
-    return best.backend
+    return best[1]
+
+
+def _first(able: Sequence[tuple[float, str]], call: Call, isolating: bool) -> tuple[float, str]:
+    """The first backend that the planner may choose; parallel edges are looked for where it matters alone."""
+    for seconds, name in able:
+        backend = BACKENDS[name]
+        yields = backend.yields is not None and backend.yields(call)
+        if not yields and not (isolating and _spreads(name, call)) and not backend.cannot_count(call.graph):
+            return seconds, name
+    best = next(one for one in candidates(call) if not (isolating and _spreads(one.backend, call)))
+    return best.seconds or 0.0, best.backend
 
 
 def _spreads(backend: str, call: Call) -> bool:

@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from edgewise.training.ranks.memory import KINDS, SharedSum, shared_sum
+
 # Bytes of all ranks' messages up to which each rank sends its own to all others, 0.13 ms between two processes through
 # gloo; `all_reduce`, whose messages are shorter and follow one another, takes 0.28 ms (two cores of an AMD EPYC).
 SHORT = 1 << 18
@@ -33,7 +35,8 @@ class Gradients:
     Symbols     weights = those that are trained; buffers = what batch norms and the like remember, the first rank's on
                 all ranks
     Edge cases  a weight without a gradient on some rank has that of the others; without any, none
-    Cost        memory of one more gradient; on the way the bytes of all-reduce, in one message for each dtype
+    Cost        ranks of one machine: see `SharedSum`, no more memory; else memory of one more gradient, and on the way
+                the bytes of all-reduce, in one message for each dtype
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -43,10 +46,13 @@ class Gradients:
         self.flat: dict[torch.dtype, Tensor] = {}  # what is sent, in the same memory at every step
         for tensor in [*model.parameters(), *self.buffers]:
             dist.broadcast(tensor.detach(), src=0)
+        self.shared = shared_sum() if all(weight.dtype in KINDS for weight in self.weights) else None
 
     @torch.no_grad()
     def add_up(self, loss: Tensor) -> Tensor:
         """Add up the gradients of all ranks, and their losses: the sum of these."""
+        if self.shared is not None and all(buffer.is_contiguous() for buffer in self.buffers):
+            return self._add_up_in_place(self.shared, loss)
         has = torch.tensor([float(weight.grad is not None) for weight in self.weights])
         own = [weight.new_zeros(weight.shape) if weight.grad is None else weight.grad for weight in self.weights]
         seen = self.buffers if self.rank == 0 else [torch.zeros_like(buffer) for buffer in self.buffers]
@@ -56,6 +62,21 @@ class Gradients:
             weight.grad = gradient if ranks else None
         for buffer, first in zip(self.buffers, sums[count:], strict=True):
             buffer.copy_(first)
+        return total
+
+    def _add_up_in_place(self, shared: SharedSum, loss: Tensor) -> Tensor:
+        gradients = [weight.grad for weight in self.weights]
+        own = [
+            torch.zeros_like(weight, memory_format=torch.contiguous_format)
+            if gradient is None
+            else gradient.contiguous()
+            for weight, gradient in zip(self.weights, gradients, strict=True)
+        ]
+        total, has = loss.clone(), torch.tensor([float(gradient is not None) for gradient in gradients])
+        shared.add_up([total, has, *own], self.buffers)
+        for weight, gradient, ranks in zip(self.weights, own, has.tolist(), strict=True):
+            if ranks:
+                weight.grad = gradient
         return total
 
     def _summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
