@@ -271,7 +271,7 @@ def pages(folder: Path) -> None:
 
 
 def like_a_run(run: Path) -> None:
-    """Nodes as in `NODES`, and what a run is said to have kept of them (edgewise.tasks.nodes.own.record)."""
+    """Nodes as in `NODES`, and what a run is said to have kept of them (edgewise.tasks.own.record)."""
     nodes, edges = NODES.split(b"~\n")
     (run / "nodes.csv").write_bytes(nodes)
     (run / "edges.csv").write_bytes(edges)

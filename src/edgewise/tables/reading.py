@@ -82,3 +82,11 @@ def pieces(path: Path, needed: Sequence[str], texts: Collection[str] = (), rows:
                 yield from pieces_of_csv(path, file, needed, texts, rows, dialect)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def unread(place: Path, files: Sequence[Path]) -> tuple[str, ...]:
+    """A line that names the other files of a folder, where there are any."""
+    known = {file.name for file in files}
+    others = sorted(file.name for file in place.iterdir() if file.is_file() and file.name not in known)
+    more = f" and {len(others) - 10} more" if len(others) > 10 else ""
+    return (f"not read: {', '.join(others[:10])}{more}",) if others else ()

@@ -18,7 +18,7 @@ from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
-from edgewise.tasks.nodes.own.record import DATA
+from edgewise.tasks.own.record import DATA
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_split

@@ -6,7 +6,7 @@ import torch
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
 from tasks.nodes.own.test_folder import write
-from tasks.nodes.own.test_target import PAIR, nodes_of
+from tasks.own.test_target import PAIR, nodes_of
 
 
 def test_a_model_predicts_a_quantity_in_its_own_unit(tmp_path) -> None:

@@ -13,6 +13,7 @@ from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
 from edgewise.tasks.nodes.own.folder import read_folder
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.nodes.own.tables import Reading
+from edgewise.tasks.own.record import numbers
 
 
 class OwnLinks(LinkPrediction):
@@ -27,7 +28,7 @@ class OwnLinks(LinkPrediction):
         """One or two nodes by name, or where they have none by row."""
         if self.given.names is None:
             return super()._parse(request)
-        number_of = vars(self).setdefault("_number_of", self.given.numbers())
+        number_of = vars(self).setdefault("_number_of", numbers(self.given))
         names = [request.strip()] if request.strip() in number_of else [name.strip() for name in request.split(",")]
         if len(names) > 2 or any(name not in number_of for name in names):
             first = ", ".join(map(repr, self.given.names[:3]))

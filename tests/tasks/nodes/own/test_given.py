@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from edgewise.tasks.nodes.own.given import Given, unread
+from edgewise.tables.reading import unread
+from edgewise.tasks.nodes.own.given import Given
+from edgewise.tasks.own.record import name, numbers
 
 
 def given(names: list[str] | None) -> Given:
@@ -12,9 +14,9 @@ def given(names: list[str] | None) -> Given:
 
 
 def test_nodes_are_known_by_name_or_by_row() -> None:
-    assert [given(["a", "b", "7"]).name(node) for node in range(3)] == ["a", "b", "7"]
-    assert given(["a", "b", "7"]).numbers() == {"a": 0, "b": 1, "7": 2}
-    assert given(None).name(2) == "2" and given(None).numbers() == {"0": 0, "1": 1, "2": 2}
+    assert [name(given(["a", "b", "7"]), node) for node in range(3)] == ["a", "b", "7"]
+    assert numbers(given(["a", "b", "7"])) == {"a": 0, "b": 1, "7": 2}
+    assert name(given(None), 2) == "2" and numbers(given(None)) == {"0": 0, "1": 1, "2": 2}
     assert len(given(None)) == 3 and given(None).width == 5
 
 

@@ -12,6 +12,7 @@ from edgewise.errors import DataError
 from edgewise.tables.features import Column
 from edgewise.tasks import node_folder
 from edgewise.tasks.nodes.own.folder import OwnNodes
+from edgewise.tasks.own.record import name as name_of
 from tasks.nodes.own.messy import CASES, LONG, two_million, write
 
 MEMORY = 2.0  # GB at most for a table of 2,000,000 nodes and edges with PyTorch loaded
@@ -33,7 +34,7 @@ def differences(task: OwnNodes, expected: dict[str, Any]) -> dict[str, Any]:
         "first": {name: pytest.approx(values) for name, values in first.items()},
         "target": task.fitted.target.kind,
         "classes": list(task.classes),
-        "names": [given.name(row) for row in range(len(expected["names"]))],
+        "names": [name_of(given, row) for row in range(len(expected["names"]))],
         "nodes": len(given),
         "edges": given.edges.shape[1],
         "edge_columns": {column.name: shown(column) for column in given.e or ()},  # type: ignore[union-attr]

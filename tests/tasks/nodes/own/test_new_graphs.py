@@ -11,7 +11,7 @@ import torch
 from edgewise import deployment, training
 from edgewise.apps.command.main import main
 from edgewise.errors import ConfigError, DataError
-from tasks.nodes.own.test_record import NODES, train, write
+from tasks.own.test_record import NODES, train, write
 
 NEW = "city,id,age,height\nUlm,n1,30,1.7\nRome,n2,,1.8\nBonn,n3,50,1.6\n"
 

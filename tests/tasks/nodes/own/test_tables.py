@@ -17,7 +17,7 @@ from tasks.nodes.own.test_folder import EDGES, NODES, write
         (NODES.replace("b,2", "a,2"), EDGES, "the node 'a' is there twice"),
         (NODES.replace(",test", ",exam"), EDGES, "line 5: the split 'exam'"),
         (NODES.replace(",test", ","), EDGES, "no node is in the test split"),
-        (NODES.replace("red,test", ",test"), EDGES, "node 3 of the test split has no label"),
+        (NODES.replace("red,test", ",test"), EDGES, "node [3d] of the test split has no label"),
         (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
         (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
         ("node,label,split\na,x,train\n", EDGES, "no column with a feature"),

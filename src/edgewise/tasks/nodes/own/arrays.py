@@ -10,9 +10,11 @@ from torch import Tensor
 from edgewise.errors import DataError, GraphError
 from edgewise.files import reading
 from edgewise.graphs import Graph
+from edgewise.tables.features import Array
+from edgewise.tables.reading import unread
 from edgewise.tasks.core.splits import SPLITS
 from edgewise.tasks.nodes.classification import read_arrays
-from edgewise.tasks.nodes.own.given import Array, Given, unread
+from edgewise.tasks.nodes.own.given import Given
 
 ARRAYS, EDGES = ("edge_index", "x", "labels"), "edge_attr"
 

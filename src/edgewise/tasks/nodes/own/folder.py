@@ -14,20 +14,20 @@ from torch import Tensor, nn
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.tables.encoding import Encoding, features, fit
-from edgewise.tables.features import Column
+from edgewise.tables.features import Array, Column
 from edgewise.tables.reading import find_table, find_tables
-from edgewise.tasks.core.regression import scale_of
-from edgewise.tasks.core.splits import SPLITS, Splits, shuffled
+from edgewise.tasks.core.splits import SPLITS, Splits
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
-from edgewise.tasks.nodes.own import record
 from edgewise.tasks.nodes.own.arrays import read_npz
-from edgewise.tasks.nodes.own.given import Array, Given
-from edgewise.tasks.nodes.own.record import Fitted
+from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.nodes.own.tables import Reading, read_tables
-from edgewise.tasks.nodes.own.target import target_of
 from edgewise.tasks.nodes.regression import NodeRegression
 from edgewise.tasks.nodes.sampled import SampledNodes
+from edgewise.tasks.own import record
+from edgewise.tasks.own.edges import with_features
+from edgewise.tasks.own.record import Fitted
+from edgewise.tasks.own.target import target_of
 
 LISTED = 20  # columns that a report lists
 ARRAYS = "graph.npz"
@@ -97,7 +97,7 @@ class OwnNodes(SampledNodes):
         """Nodes by name, or where they have none by row."""
         if self.given.names is None or request.strip() == "all":
             return super()._parse(request)
-        number_of = vars(self).setdefault("_number_of", self.given.numbers())
+        number_of = vars(self).setdefault("_number_of", record.numbers(self.given))
         names = [request.strip()] if request.strip() in number_of else [name.strip() for name in request.split(",")]
         for name in names:
             if name not in number_of:
@@ -177,18 +177,18 @@ def node_folder(
     if fitted is None:
         splits, changes = given.splits, list[str]()
         made = target_of(given.labels, target, f"{given.files[0]}: label" + "s" * (given.files[0].name == ARRAYS))
-        labels = made.values(given.labels)
-        if not splits:
-            known = (labels >= 0 if made.kind == "class" else ~labels.isnan()).nonzero()[:, 0]
-            splits = {split: known[rows] for split, rows in shuffled(len(known), fold, (0.6, 0.8)).items()}
+        splits = splits or record.cut(made.known(given.labels), fold)
         columns = _fit(given.x, splits["train"].numpy(), scale == "standard")
         edges = _fit(given.e, slice(None), scale == "standard")
-        values = scale_of(labels[splits["train"]]) if made.kind == "number" else (0.0, 1.0)
-        fitted = Fitted(made, columns, edges, (_width(given.x, columns), _width(given.e, edges)), values)
+        values, widths = (
+            record.scales((made,), given, splits["train"]),
+            (width(given.x, columns), width(given.e, edges)),
+        )
+        fitted = Fitted((made,), columns, edges, widths, values)
     else:
         splits, changes = record.parts(run, given, fitted)
         changes += strange_levels(given, fitted)
-    _check(given, fitted, splits)
+    record.check(given, fitted.targets, splits)
     kind = OwnNodes if fitted.target.kind == "class" else OwnValues
     task = kind(place.name, graph_of(given, fitted, splits, undirected), fanouts, False)
     task.changes = tuple(changes)
@@ -231,18 +231,6 @@ def graph_of(given: Given, fitted: Fitted, splits: Splits, undirected: bool) -> 
     return Nodes(graph, torch.from_numpy(x.astype(np.float32)), labels, fitted.target.classes, splits, known)
 
 
-def with_features(edges: Tensor, e: Tensor, nodes: int, undirected: bool) -> tuple[Graph, Tensor]:
-    """The graph of edges [2, E], and their features [E, D] in its order; both ways, parallel edges have their mean."""
-    if undirected:
-        both = torch.cat([edges, edges.flip(0)], 1)
-        keys, edge_of = (both[0] * nodes + both[1]).unique(return_inverse=True)
-        sums = torch.zeros(len(keys), e.shape[1]).index_add_(0, edge_of, e.repeat(2, 1))
-        e = sums / torch.bincount(edge_of, minlength=len(keys))[:, None].clamp(min=1)
-        edges = torch.stack([keys // max(1, nodes), keys % max(1, nodes)])
-    graph = Graph.from_edge_index(edges, nodes)
-    return graph, graph.sort_edges(e)
-
-
 def _names(listed: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in listed.split(",") if name.strip())
 
@@ -255,7 +243,7 @@ def _features(given: list[Column] | Array | None, encodings: tuple[Encoding, ...
     return features(given, encodings) if isinstance(given, list) else given
 
 
-def _width(given: list[Column] | Array | None, encodings: tuple[Encoding, ...]) -> int:
+def width(given: list[Column] | Array | None, encodings: tuple[Encoding, ...]) -> int:
     return sum(one.width for one in encodings) if given is None or isinstance(given, list) else int(given.shape[1])
 
 
@@ -265,13 +253,3 @@ def strange_levels(given: Given, fitted: Fitted) -> Iterator[str]:
     for one, column in zip((*fitted.columns, *fitted.edges), both, strict=True):
         if unknown := one.unknown(column):
             yield f"{column.name}: {record.listed(unknown)} did not occur when the model was trained: no level is set"
-
-
-def _check(given: Given, fitted: Fitted, splits: Splits) -> None:
-    known = fitted.known(given)
-    for split in SPLITS:
-        rows = splits[split]
-        if len(rows) == 0:
-            raise DataError(f"{given.place}: no node is in the {split} split")
-        if bool((~known[rows]).any()):
-            raise DataError(f"{given.place}: node {int(rows[~known[rows]][0])} of the {split} split has no label")

@@ -3,14 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from edgewise.tables.features import Column
+from edgewise.tables.features import Array, Column
 from edgewise.tasks.core.splits import Splits
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -47,18 +42,17 @@ class Given:
         """How many columns or numbers are known of a node."""
         return len(self.x) if isinstance(self.x, list) else int(self.x.shape[1])
 
-    def name(self, node: int) -> str:
-        """A node's name, or its row."""
-        return str(node) if self.names is None else self.names[node]
+    @property
+    def unit(self) -> str:
+        """What its examples are."""
+        return "nodes"
 
-    def numbers(self) -> dict[str, int]:
-        """Each node's row by its name."""
-        return {name: row for row, name in enumerate(map(str, range(len(self))) if self.names is None else self.names)}
+    @property
+    def targets(self) -> list[list[str] | Array]:
+        """The labels, as those of one target."""
+        return [self.labels]
 
-
-def unread(place: Path, files: Sequence[Path]) -> tuple[str, ...]:
-    """A line that names the other files of a folder, where there are any."""
-    known = {file.name for file in files}
-    others = sorted(file.name for file in place.iterdir() if file.is_file() and file.name not in known)
-    more = f" and {len(others) - 10} more" if len(others) > 10 else ""
-    return (f"not read: {', '.join(others[:10])}{more}",) if others else ()
+    @property
+    def counts(self) -> dict[str, int]:
+        """What else is counted."""
+        return {"edges": int(self.edges.shape[1])}

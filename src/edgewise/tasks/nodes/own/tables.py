@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from edgewise.errors import DataError
-from edgewise.tables.features import Kind, read_columns
+from edgewise.tables.features import Array, Kind, read_columns
 from edgewise.tables.lines import Problems
-from edgewise.tables.reading import File
+from edgewise.tables.reading import File, unread
 from edgewise.tables.table import Table
 from edgewise.tasks.core.splits import Splits, named
-from edgewise.tasks.nodes.own.edges import EdgeFile, columns_of, ends_of
-from edgewise.tasks.nodes.own.given import Array, Given, unread
+from edgewise.tasks.nodes.own.given import Given
+from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of
 
 IDS = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
 MAX_NODES = 1 << 21  # of a table: each has a name

@@ -5,13 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from edgewise.errors import DataError
-from edgewise.tables.features import Column, Kind, read_columns
+from edgewise.graphs import Graph
+from edgewise.tables.features import Array, Column, Kind, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File
 from edgewise.tables.table import Table
-from edgewise.tasks.nodes.own.given import Array
 
 ENDS = (  # what the ends of an edge are called, the sender first
     ("sender", "receiver"),
@@ -136,3 +138,15 @@ def _merged(parts: Sequence[Column], kind: Kind) -> Column:
         own = np.array([*(place[level] for level in part.levels), -1], dtype=np.int32)
         codes.append(own[part.values] if part.kind == "category" else np.full(len(part.values), -1, dtype=np.int32))
     return Column(parts[0].name, kind, np.concatenate(codes), present, levels)
+
+
+def with_features(edges: Tensor, e: Tensor, nodes: int, undirected: bool) -> tuple[Graph, Tensor]:
+    """The graph of edges [2, E], and their features [E, D] in its order; both ways, parallel edges have their mean."""
+    if undirected:
+        both = torch.cat([edges, edges.flip(0)], 1)
+        keys, edge_of = (both[0] * nodes + both[1]).unique(return_inverse=True)
+        sums = torch.zeros(len(keys), e.shape[1]).index_add_(0, edge_of, e.repeat(2, 1))
+        e = sums / torch.bincount(edge_of, minlength=len(keys))[:, None].clamp(min=1)
+        edges = torch.stack([keys // max(1, nodes), keys % max(1, nodes)])
+    graph = Graph.from_edge_index(edges, nodes)
+    return graph, graph.sort_edges(e)

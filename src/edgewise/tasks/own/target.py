@@ -1,7 +1,8 @@
 """Whether labels are classes or a quantity: guessed from them with a reason, or asked for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -25,10 +26,34 @@ class Target:
     kind: Kind
     classes: tuple[str, ...]
     why: str
+    name: str = "label"
 
     def __str__(self) -> str:
         what = f"{len(self.classes)} classes" if self.kind == "class" else "a quantity"
-        return f"label: {what} ({self.why})"
+        return f"{self.name}: {what} ({self.why})"
+
+    @property
+    def width(self) -> int:
+        """How many outputs a model has for it."""
+        return len(self.classes) or 1
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"name": self.name, "kind": self.kind, "classes": list(self.classes), "why": self.why}
+
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> Self:
+        """What `to_plain` wrote."""
+        name, why = str(content["name"]), str(content["why"])
+        made = cls(content["kind"], tuple(map(str, content["classes"])), why, name)
+        if made.kind not in get_args(Kind) or (made.kind == "class") != bool(made.classes):
+            raise ValueError(f"the target {made}")
+        return made
+
+    def known(self, labels: Labels) -> Tensor:
+        """Which examples have one, [N]."""
+        values = self.values(labels)
+        return values >= 0 if self.kind == "class" else ~values.isnan()
 
     def values(self, labels: Labels) -> Tensor:
         """The labels as classes [N], -1 where unknown or none of them; or as numbers [N], NaN where unknown."""
@@ -52,11 +77,12 @@ class Target:
         return [name for name in names if (name not in self.classes if self.classes else _number(name) is None)]
 
 
-def target_of(labels: Labels, wanted: Wanted, where: str) -> Target:
+def target_of(labels: Labels, wanted: Wanted, where: str, unit: str = "nodes", name: str = "label") -> Target:
     """The target that labels are: texts and few whole numbers are classes, fractions are a quantity.
 
-    Symbols     wanted = "class" or "number": that is what they are; where = the file and the column, for errors
-    Errors      DataError where no node has a label, where one is no number that must be, and where "auto" would be a
+    Symbols     wanted = "class" or "number": that is what they are; where = the file and the column, for errors; unit =
+                what has labels, in the plural; name = the label's own
+    Errors      DataError where nothing has a label, where one is no number that must be, and where "auto" would be a
                 guess: more than `MAX_CLASSES` whole numbers, or as many texts of which most are there once
     """
     if isinstance(labels, np.ndarray):
@@ -71,26 +97,26 @@ def target_of(labels: Labels, wanted: Wanted, where: str) -> Target:
             order.sort(key=float)
     numeric = isinstance(labels, np.ndarray) or None not in numbers
     if not len(known):
-        raise DataError(f"{where}: no node has a label")
+        raise DataError(f"{where}: no {unit[:-1]} has a label")
     if wanted == "number" and not numeric:
         wrong = next(name for name, number in zip(order, numbers, strict=True) if number is None)
         raise DataError(f"{where} holds {wrong[:40]!r}, which is no number: give --task.target class")
     if wanted == "number" or (wanted == "auto" and numeric and not whole):
         why = "--task.target number" if wanted == "number" else "there are fractions; else give --task.target class"
-        return Target("number", (), why)
+        return Target("number", (), why, name)
     many = len(order) > MAX_CLASSES
     if wanted == "auto" and whole and many:
-        what = f"{len(order)} different whole numbers in {len(known)} nodes"
+        what = f"{len(order)} different whole numbers in {len(known)} {unit}"
         raise DataError(f"{where}: {what}: classes or a quantity? Give --task.target class or --task.target number")
     if wanted == "auto" and many and 2 * len(order) > len(known):
-        what = f"{len(order)} labels of {len(known)} nodes differ"
+        what = f"{len(order)} labels of {len(known)} {unit} differ"
         raise DataError(f"{where}: {what}: classes are few, and repeat; --task.target class takes them as they are")
     why = "few whole numbers; else give --task.target number" if whole else "texts that repeat"
     if isinstance(labels, np.ndarray):
         if not whole or order[0] < 0 or order[-1] >= len(labels):
             raise DataError(f"{where} must be 0, 1, ... to be classes, and go from {order[0]} to {order[-1]}")
         order = [f"class {number}" for number in range(int(order[-1]) + 1)]
-    return Target("class", tuple(order), "--task.target class" if wanted == "class" else why)
+    return Target("class", tuple(order), "--task.target class" if wanted == "class" else why, name)
 
 
 def _names(labels: list[str]) -> list[str]:

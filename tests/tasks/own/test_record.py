@@ -13,7 +13,7 @@ from edgewise import training
 from edgewise.apps.command.main import main
 from edgewise.errors import DataError
 from edgewise.tasks import node_folder
-from edgewise.tasks.nodes.own import record
+from edgewise.tasks.own import record
 from edgewise.training.checkpoint import checkpoints
 
 NODES = 60
@@ -113,7 +113,7 @@ def test_what_a_run_keeps_says_what_the_data_were(tmp_path) -> None:
     kept = json.loads((run / record.DATA).read_text(encoding="utf-8"))
     assert kept["nodes"] == NODES and kept["edges"] == NODES and kept["named"]
     assert kept["files"]["nodes.csv"] == record.about(place / "nodes.csv")
-    assert kept["target"]["kind"] == "number" and kept["target"]["deviation"] > 0
+    assert kept["targets"][0]["kind"] == "number" and kept["targets"][0]["deviation"] > 0
     assert [one["name"] for one in kept["columns"]] == ["age", "city"]
     assert kept["columns"][1]["levels"] == ["Bonn", "Ulm"]
     with (run / record.SPLIT).open(newline="", encoding="utf-8") as file:
@@ -121,7 +121,7 @@ def test_what_a_run_keeps_says_what_the_data_were(tmp_path) -> None:
     assert len(rows) == NODES and rows[0]["node"].startswith("p,")
     assert {row["part"] for row in rows} == {"train", "valid", "test"}
     task = training.load_run(run).task
-    assert (task.mean, task.deviation) == (kept["target"]["mean"], kept["target"]["deviation"])
+    assert (task.mean, task.deviation) == (kept["targets"][0]["mean"], kept["targets"][0]["deviation"])
 
 
 def test_another_run_may_have_the_same_split(tmp_path) -> None:

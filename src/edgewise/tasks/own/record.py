@@ -1,0 +1,264 @@
+"""What a run keeps of one's own data: the part of each example by its name, and all that was fitted to them."""
+
+import csv
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import DataError
+from edgewise.files import read_bytes, read_json, reading, write_file
+from edgewise.tables.encoding import Encoding, from_plain, to_plain
+from edgewise.tables.features import Kind as ColumnKind
+from edgewise.tables.lines import lines_of
+from edgewise.tasks.core.regression import scale_of
+from edgewise.tasks.core.splits import SPLITS, Split, Splits, shuffled
+from edgewise.tasks.own.target import Labels, Target
+
+SPLIT, DATA = "split.csv", "data.json"
+MAX_BYTES = 1 << 28
+LISTED = 5  # examples or levels in a sentence
+SHARES = (0.6, 0.8)  # where training and validation end
+
+
+class Examples(Protocol):
+    """What files hold, before anything is fitted to it: nodes, graphs, molecules, texts, ...
+
+    Symbols     place, files = the folder, and those of its files that were read; names = the examples' names, None:
+                they are their rows; unit = what they are, in the plural; targets = the labels of each target; counts = what
+                else is counted, by its name
+    """
+
+    @property
+    def place(self) -> Path: ...
+    @property
+    def files(self) -> tuple[Path, ...]: ...
+    @property
+    def names(self) -> Sequence[str] | None: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def targets(self) -> Sequence[Labels]: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was fitted to the data that trained a run: it is applied as it is to all later ones.
+
+    Args:
+        targets: What the labels are, of each target.
+        columns: The encodings of the columns of nodes or examples; of an array there are none.
+        edges: Those of the edges' columns.
+        widths: The number of features of nodes and of edges.
+        scales: Of each target the mean and the deviation of the values that train; 0 and 1 for classes.
+        names: The columns that were read by their meaning, such as that of texts, by that.
+    """
+
+    targets: tuple[Target, ...]
+    columns: tuple[Encoding, ...] = ()
+    edges: tuple[Encoding, ...] = ()
+    widths: tuple[int, int] = (0, 0)
+    scales: tuple[tuple[float, float], ...] = ()
+    names: Mapping[str, str] | None = None
+
+    @property
+    def target(self) -> Target:
+        """The first target."""
+        return self.targets[0]
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The mean and the deviation of the first one."""
+        return self.scales[0]
+
+    @property
+    def kinds(self) -> tuple[dict[str, ColumnKind], dict[str, ColumnKind]]:
+        """The kinds of the columns of nodes and of edges, by name."""
+        return {one.name: one.kind for one in self.columns}, {one.name: one.kind for one in self.edges}
+
+    def known(self, given: Examples) -> Tensor:
+        """Which examples have at least one label, [N]."""
+        return known(self.targets, given)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        targets = [
+            target.to_plain()
+            | (dict(zip(("mean", "deviation"), scale, strict=True)) if target.kind == "number" else {})
+            for target, scale in zip(self.targets, self.scales, strict=True)
+        ]
+        columns = {"columns": to_plain(self.columns), "edge_columns": to_plain(self.edges)}
+        names = {} if self.names is None else {"names": dict(self.names)}
+        return {"targets": targets, **columns, "features": list(self.widths), **names}
+
+    @classmethod
+    def from_plain(cls, content: dict[str, Any]) -> Self:
+        """What `to_plain` wrote."""
+        targets = content["targets"]
+        scales = tuple((float(one.get("mean", 0.0)), float(one.get("deviation", 1.0))) for one in targets)
+        if not targets or not all(isfinite(number) for scale in scales for number in scale):
+            raise ValueError("the targets")
+        made = tuple(Target.from_plain(one) for one in targets)
+        nodes, edges = map(int, content["features"])
+        names = {str(name): str(column) for name, column in content["names"].items()} if "names" in content else None
+        columns, others = from_plain(content["columns"]), from_plain(content["edge_columns"])
+        return cls(made, columns, others, (nodes, edges), scales, names)
+
+
+def known(targets: Sequence[Target], given: Examples) -> Tensor:
+    """Which examples have at least one label, [N]."""
+    each = [target.known(labels) for target, labels in zip(targets, given.targets, strict=True)]
+    return torch.stack(each).any(0) if each else torch.ones(len(given), dtype=torch.bool)
+
+
+def cut(have: Tensor, fold: int, same: Sequence[object] | None = None) -> Splits:
+    """The examples that have a label, [N] of truth, cut at random; those that are the `same` are in one part."""
+    rows = have.nonzero()[:, 0]
+    if same is None:
+        return {split: rows[chosen] for split, chosen in shuffled(len(rows), fold, SHARES).items()}
+    groups: dict[object, list[int]] = {}
+    for row in rows.tolist():
+        groups.setdefault(same[row], []).append(row)
+    listed = list(groups.values())
+    parts = shuffled(len(listed), fold, SHARES)
+    return {
+        split: torch.tensor(sorted(row for group in chosen.tolist() for row in listed[group]), dtype=torch.int64)
+        for split, chosen in parts.items()
+    }
+
+
+def scales(targets: Sequence[Target], given: Examples, train: Tensor) -> tuple[tuple[float, float], ...]:
+    """Of each target the mean and the deviation of the values that train; 0 and 1 of classes."""
+    made = []
+    for target, labels in zip(targets, given.targets, strict=True):
+        values = target.values(labels)[train]
+        values = values[~values.isnan()] if target.kind == "number" else values
+        made.append(scale_of(values) if target.kind == "number" and len(values) else (0.0, 1.0))
+    return tuple(made)
+
+
+def check(given: Examples, targets: Sequence[Target], splits: Splits) -> None:
+    """Refuse parts that are empty, or that have an example without a label."""
+    have, unit = known(targets, given), given.unit[:-1]
+    for split in SPLITS:
+        rows = splits[split]
+        if len(rows) == 0:
+            raise DataError(f"{given.place}: no {unit} is in the {split} split")
+        if bool((~have[rows]).any()):
+            blank = name(given, int(rows[~have[rows]][0]))
+            raise DataError(f"{given.place}: {unit} {blank} of the {split} split has no label")
+
+
+def name(given: Examples, number: int) -> str:
+    """An example's name, or its row."""
+    return str(number) if given.names is None else given.names[number]
+
+
+def numbers(given: Examples) -> dict[str, int]:
+    """Each example's row by its name."""
+    return {one: row for row, one in enumerate(map(str, range(len(given))) if given.names is None else given.names)}
+
+
+def write(run: Path, given: Examples, splits: Splits, fitted: Fitted) -> None:
+    """Write both files into a run folder."""
+    with (run / SPLIT).open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow([given.unit[:-1], "part"])
+        rows.writerows((name(given, row), split) for split in SPLITS for row in splits[split].tolist())
+    content = {"unit": given.unit, given.unit: len(given), **given.counts, "named": given.names is not None}
+    files = {_place(given, file): about(file) for file in given.files}
+    write_file(
+        run / DATA, json.dumps(content | {"files": files} | fitted.to_plain(), indent=1, ensure_ascii=False).encode()
+    )
+
+
+def _place(given: Examples, file: Path) -> str:
+    return (file.relative_to(given.place) if file.is_relative_to(given.place) else file).as_posix()
+
+
+def about(file: Path) -> dict[str, Any]:
+    """A file's size in bytes, and its sha256."""
+    with file.open("rb") as content:
+        return {"bytes": file.stat().st_size, "sha256": hashlib.file_digest(content, "sha256").hexdigest()}
+
+
+def read(run: Path) -> Fitted:
+    """What a run folder keeps, but for the split."""
+    content = read_json(run / DATA, "what a run keeps of its data")
+    with reading(run / DATA, "what a run keeps of its data"):
+        return Fitted.from_plain(content)
+
+
+def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]]:
+    """The run's split among the examples that are given now, and what has changed in the data since, in sentences.
+
+    Errors      DataError: a file that is no such record; data of another unit, or without an example of a part
+    """
+    content = read_json(run / DATA, "what a run keeps of its data")
+    with reading(run / DATA, "what a run keeps of its data"):
+        before = {str(file): (int(one["bytes"]), str(one["sha256"])) for file, one in content["files"].items()}
+        named, unit = bool(content["named"]), str(content["unit"])
+        count = int(content[unit])
+    if unit != given.unit:
+        raise DataError(f"{run}: it was trained on {unit}, not on {given.unit}")
+    now = {_place(given, file): about(file) for file in given.files}
+    changes = [
+        f"{file} has changed since the run was trained ({before[file][0]:,} bytes then, {now[file]['bytes']:,} now)"
+        for file in before
+        if file in now and now[file]["sha256"] != before[file][1]
+    ]
+    changes += [f"{file} was read when the run was trained, and is not now" for file in before if file not in now]
+    if named != (given.names is not None):
+        raise DataError(f"{given.place}: the run's {unit} were {'known by name' if named else 'rows without a name'}")
+    splits, lacking = _splits(run, given)
+    if not changes:
+        return splits, []
+    if not named and len(given) != count:
+        rows = f"{len(given):,} now, {count:,} then"
+        changes.append(f"{unit} are known by their rows, which must not have moved: {rows}")
+    if lacking:
+        changes.append(f"{listed(lacking)} of the run's split are no longer there")
+    have, inside = fitted.known(given), np.zeros(len(given), dtype=bool)
+    for split, rows_of in splits.items():
+        inside[rows_of.numpy()] = True
+        if blank := [name(given, row) for row in rows_of[~have[rows_of]].tolist()]:
+            changes.append(f"{listed(blank)} of the {split} split have no label now")
+            splits[split] = rows_of[have[rows_of]]
+    if new := int((have.numpy() & ~inside).sum()):
+        changes.append(f"{new:,} {unit} with a label are in no part of the run's split: nothing is measured by them")
+    for target, labels in zip(fitted.targets, given.targets, strict=True):
+        if strange := target.strangers(labels):
+            changes.append(f"the labels {listed(strange)} are none of the run's: {unit} with one count as unlabelled")
+    return splits, changes
+
+
+def _splits(run: Path, given: Examples) -> tuple[Splits, list[str]]:
+    """The examples of each part, and the names of those that are no longer there."""
+    rows_of, lacking = numbers(given), list[str]()
+    made: dict[Split, list[int]] = {split: [] for split in SPLITS}
+    content = read_bytes(run / SPLIT, MAX_BYTES)
+    with reading(run / SPLIT, "the split of a run"):
+        rows = csv.reader(lines_of(run / SPLIT, content), strict=True)
+        next(rows)
+        for one, part in rows:
+            if one in rows_of:
+                made[part].append(rows_of[one])  # type: ignore[index]
+            else:
+                lacking.append(one)
+    return {split: torch.tensor(some, dtype=torch.int64) for split, some in made.items()}, lacking
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names, the first ones in full."""
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(one[:40] for one in names[:LISTED]) + more
