@@ -14,7 +14,7 @@ from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
 from edgewise.tables.lines import lines_of
-from edgewise.tables.reading import pieces
+from edgewise.tables.reading import ENDINGS, pieces
 
 BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")
@@ -35,9 +35,10 @@ def predict_file(
     """Predict for each input of a file and write a table of the predictions; returns the number of rows.
 
     A .csv or .parquet file has its inputs in a column (None: "input", or the only one), a .txt file one a line. A
-    folder, or a .npz file in one, is another graph, of whose nodes each has a row, for tasks that read such graphs. The
-    table, .csv or .parquet, has the input and a column for each number or name of its prediction; it is written beside
-    `out` and gets its name at the end, so that there is a whole one or none.
+    folder, or a .npz file in one, is another graph, of whose nodes each has a row, for tasks that read such graphs; a
+    run on a table of one's own reads another one by the columns that it was trained with. The table that is written,
+    .csv or .parquet, has the input and a column for each number or name of its prediction; it is written beside `out`
+    and gets its name at the end, so that there is a whole one or none.
 
     Symbols     trained = `load` of a run; batch = rows that the model reads at once; done(rows) = called after each;
                 say(line) = called with what another graph has that the trained one had not
@@ -47,7 +48,7 @@ def predict_file(
     file, out, rows = Path(file), Path(out), 0
     if out.suffix not in WRITERS:
         raise ConfigError(f"{out}: predictions are written to a file that ends with {' or '.join(WRITERS)}")
-    graph = is_graph(file)
+    graph = is_graph(file) or (trained.task.tables and column is None and file.suffix in ENDINGS)
     made = rows_of(trained, file, batch, say) if graph else rows_for(trained, read_inputs(file, column), batch)
     with whole(out) as unfinished, writing(unfinished, out) as write:
         for part in made:

@@ -72,6 +72,11 @@ def fit(columns: Sequence[Column], rows: Any, scale: bool) -> tuple[Encoding, ..
     return tuple(Encoding.fit(column, rows, scale) for column in columns)
 
 
+def width(encodings: Sequence[Encoding]) -> int:
+    """How many features there are."""
+    return sum(one.width for one in encodings)
+
+
 def features(columns: Sequence[Column], encodings: Sequence[Encoding]) -> Array:
     """All columns side by side, [N, C], each by its own encoding."""
     return np.concatenate([one.apply(column) for one, column in zip(encodings, columns, strict=True)], axis=1)

@@ -54,6 +54,9 @@ from edgewise.tasks.nodes.sampled import SampledNodes as SampledNodes
 from edgewise.tasks.nodes.store import StoredNodes as StoredNodes
 from edgewise.tasks.nodes.store import node_store as node_store
 from edgewise.tasks.nodes.webkb import webkb as webkb
+from edgewise.tasks.own.graphs import graph_folder as graph_folder
+from edgewise.tasks.own.molecules import molecule_table as molecule_table
+from edgewise.tasks.own.texts import text_table as text_table
 from edgewise.tasks.particles.granular import granular as granular
 from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces as EnergiesAndForces
 from edgewise.tasks.particles.molecular_dynamics import molecular_dynamics as molecular_dynamics

@@ -126,15 +126,17 @@ def newest_of(run: Path) -> Checkpoint:
 
 
 def read_config(run: Path, folder: str | None = None) -> RunConfig:
-    """The configuration of a run folder; with another `folder` of the task's data, where one is given."""
+    """The configuration of a run folder; with another `folder`, or file, of the task's data, where one is given."""
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
     config = RunConfig.read(run / CONFIG)
     if folder is None:
         return config
-    if "folder" not in OneOf(TASKS).options(config.task.name):
+    known = OneOf(TASKS).options(config.task.name)
+    option = next((name for name in ("folder", "file") if name in known), None)
+    if option is None:
         raise ConfigError(f"the task {config.task.name!r} reads no folder: leave out --task.folder")
-    options = config.task.options | {"folder": folder}
+    options = config.task.options | {option: folder}
     return replace(config, task=replace(config.task, options=options))
 
 

@@ -49,7 +49,12 @@ def evaluate(run: str, accept: bool = False, folder: str | None = None) -> dict[
 
 
 def in_words(quality: dict[str, Any]) -> Iterator[str]:
-    """The lines in which precision, recall and calibration, or the largest errors, are printed."""
+    """The lines in which precision, recall and calibration, or the largest errors, are printed, target by target."""
+    for name, one in quality.get("targets", {}).items():
+        yield f"{name}:"
+        yield from in_words(one)
+    if "targets" in quality:
+        return
     if "worst" in quality:
         head = {"example": "largest errors", "predicted": "predicted", "measured": "measured"}
         rows = [head, *({name: number_of(value) for name, value in one.items()} for one in quality["worst"])]

@@ -96,6 +96,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         command.add_argument(
             "--task.folder", dest="folder", metavar="FOLDER", help="where its data lie now, if not where they were"
         )
+        command.add_argument(
+            "--task.file", dest="folder", metavar="FILE", help="the same, of a task that reads one file"
+        )
     predict.add_argument(
         "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
     )

@@ -100,7 +100,7 @@ class Classification(Task):
         counts = torch.zeros(len(self.classes), len(self.classes), dtype=torch.int64)
         for batch in self.batches("test", 500, pattern):
             predicted = batch.read(model(*batch.inputs)).argmax(-1)
-            counts.index_put_((batch.target.reshape(-1), predicted), torch.ones_like(predicted), accumulate=True)
+            counts.index_put_((batch.target.reshape(-1).long(), predicted), torch.ones_like(predicted), accumulate=True)
         correct = f"{int(counts.trace()):,} of {int(counts.sum()):,} test examples are classified correctly (diagonal)."
         return Drawing("confusion", Confusion(counts.numpy(), self.classes), correct)
 

@@ -69,15 +69,15 @@ class Regression(Task):
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The value, in the data's unit."""
-        subject = super().subject(model, pattern, request)
-
-        def value(outputs: Tensor) -> Tensor:
-            return self.mean + self.deviation * outputs[subject.row][0]
-
-        return replace(subject, number=value, what="the value")
+        return of_value(super().subject(model, pattern, request), self.mean, self.deviation)
 
     def preprocessing(self) -> dict[str, Any]:
         return {"value": "mean + deviation * y", "mean": self.mean, "deviation": self.deviation}
+
+
+def of_value(subject: Subject, mean: float, deviation: float) -> Subject:
+    """A subject whose output is a value."""
+    return replace(subject, number=lambda outputs: mean + deviation * outputs[subject.row][0], what="the value")
 
 
 def scale_of(values: Tensor) -> tuple[float, float]:

@@ -111,6 +111,8 @@ class Task(ABC):
     """Of a task that keeps its split in a run, what has changed in the data since, in sentences."""
     files: tuple[str, ...] = ()
     """The endings of files that a request may name; without any, a request is never taken for a file's place."""
+    tables: bool = False
+    """Whether `elsewhere` reads tables of inputs too, by the columns that training read."""
     generates: str = ""
     """Options of `edgewise generate` for this task, as a user would write them; empty where it generates nothing."""
 

@@ -200,7 +200,7 @@ def molecules(
     """
     path = local_folder("esol", [file], folder) / file
     texts, values = read_table(path, smiles, value)
-    members, x, e = zip(*read_each(path, texts, lambda text: _molecule(text, crippen)), strict=True)
+    members, x, e = zip(*read_each(path, texts, lambda text: molecule_once(text, crippen)), strict=True)
     splits = shuffled(len(texts), fold)
     u = standardised(torch.stack(read_each(path, texts, _descriptors)), splits["train"]) if whole else None
     known = torch.cat(e) if bonds else None
@@ -221,7 +221,7 @@ class Molecules(GraphRegression):
             return super().member(request, pattern)
         if self.graphs.u is not None:
             raise DataError(f"{self.name}: descriptors of molecules are scaled by the data: give one as in 'test:7'")
-        graph, x, e = _molecule(request.strip(), self.crippen)
+        graph, x, e = molecule_once(request.strip(), self.crippen)
         laid = graph if given(pattern) else lay(pattern, graph.num_receivers)
         return Member(laid, x, None if self.graphs.e is None else e, None, None, {"name": request.strip()})
 
@@ -252,7 +252,7 @@ def plane(read: Any) -> NDArray[np.float64]:
     return np.array(read.GetConformer().GetPositions()[:, :2], dtype=np.float64)
 
 
-_molecule = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules
+molecule_once = lru_cache(maxsize=10_000)(molecule)  # another fold reads the same molecules
 _descriptors = lru_cache(maxsize=10_000)(descriptors)
 
 

@@ -30,8 +30,8 @@ class Graphs:
     Args:
         members: The G graphs, one by one.
         x: The features of their nodes [N, C], the members' nodes one after the other.
-        targets: Of each graph, its class or its value [G].
-        splits: For "train", "valid" and "test" the graphs that it reads.
+        targets: Of each graph, its class or its value [G]; or several [G, T].
+        splits: For "train", "valid" and "test" the graphs that it reads; empty: they are only predicted.
         classes: The classes' names; none where the targets are values.
         names: The graphs' names where they have any, as the SMILES of molecules.
         e: The features of their edges [E, D], the members' one after the other, each in its graph's own order.
@@ -71,6 +71,7 @@ class GraphClassification(NumberedExamples, Classification):
     unit = "graphs"
     replacement = False
     stored = True
+    kind = DisjointBatch
 
     @property
     def varies(self) -> bool:
@@ -78,13 +79,13 @@ class GraphClassification(NumberedExamples, Classification):
         return False
 
     def __init__(self, name: str, graphs: Graphs) -> None:
-        for split in ("train", "valid"):
+        for split in ("train", "valid") if graphs.splits else ():
             if len(graphs.splits[split]) == 0:
                 raise DataError(f"{name} has no graphs in its {split} split")
         self.name, self.graphs, self.classes, self.splits = name, graphs, graphs.classes, graphs.splits
         self.contents = f"{len(graphs.members):,} graphs of {len(graphs.x):,} nodes"
-        self.epoch_size = len(graphs.splits["train"])
-        self.has_test = len(graphs.splits["test"]) > 0
+        self.epoch_size, tests = (len(graphs.splits.get(split, ())) for split in ("train", "test"))
+        self.has_test = tests > 0
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
         outputs = len(graphs.classes) or 1  # a value, where there are no classes
         self.signature = Features(graphs.x.shape[-1], outputs, whole_graph=True, edges=edges, whole=whole)
@@ -109,7 +110,7 @@ class GraphClassification(NumberedExamples, Classification):
         x = torch.cat([self._x[number] for number in chosen])
         e = None if self._e is None else torch.cat([self._e[number] for number in chosen])
         u = None if self.graphs.u is None else self.graphs.u[numbers]
-        return DisjointBatch.of(tuple(members[number] for number in chosen), x, self.graphs.targets[numbers], e, u)
+        return self.kind.of(tuple(members[number] for number in chosen), x, self.graphs.targets[numbers], e, u)
 
     def train_parts(
         self, size: int, generator: torch.Generator, pattern: Pattern, parts: Parts

@@ -13,6 +13,7 @@ from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
 from edgewise.tasks.nodes.own.folder import read_folder
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.nodes.own.tables import Reading
+from edgewise.tasks.own.fitting import names_in
 from edgewise.tasks.own.record import numbers
 
 
@@ -66,8 +67,8 @@ def link_folder(
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
-    ignored, pair = (tuple(name.strip() for name in text.split(",") if name.strip()) for text in (ignore, ends))
-    given = read_folder(Path(folder).expanduser(), Reading(frozenset(ignored), id, "", pair, labelled=False))
+    how = Reading(frozenset(names_in(ignore)), id, "", names_in(ends), labelled=False)
+    given = read_folder(Path(folder).expanduser(), how)
     if given.e is not None:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
         what = f"nothing reads what is known of edges: leave {names} out, or give ignore={names!r}"

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -16,6 +16,7 @@ from torch import Tensor
 from edgewise.errors import DataError
 from edgewise.files import read_bytes, read_json, reading, write_file
 from edgewise.tables.encoding import Encoding, from_plain, to_plain
+from edgewise.tables.features import Column
 from edgewise.tables.features import Kind as ColumnKind
 from edgewise.tables.lines import lines_of
 from edgewise.tasks.core.regression import scale_of
@@ -32,8 +33,8 @@ class Examples(Protocol):
     """What files hold, before anything is fitted to it: nodes, graphs, molecules, texts, ...
 
     Symbols     place, files = the folder, and those of its files that were read; names = the examples' names, None:
-                they are their rows; unit = what they are, in the plural; targets = the labels of each target; counts = what
-                else is counted, by its name
+                they are their rows; unit = what they are, in the plural; called, targets = each target's name and
+                labels; splits = the parts that the files name, or none; counts = what else is counted, by its name
     """
 
     @property
@@ -44,6 +45,10 @@ class Examples(Protocol):
     def names(self) -> Sequence[str] | None: ...
     @property
     def unit(self) -> str: ...
+    @property
+    def called(self) -> tuple[str, ...]: ...
+    @property
+    def splits(self) -> Splits: ...
     @property
     def targets(self) -> Sequence[Labels]: ...
     @property
@@ -256,6 +261,13 @@ def _splits(run: Path, given: Examples) -> tuple[Splits, list[str]]:
             else:
                 lacking.append(one)
     return {split: torch.tensor(some, dtype=torch.int64) for split, some in made.items()}, lacking
+
+
+def strange_levels(columns: Sequence[Column], encodings: Sequence[Encoding]) -> Iterator[str]:
+    """In sentences, the categories that training never saw."""
+    for one, column in zip(encodings, columns, strict=True):
+        if unknown := one.unknown(column):
+            yield f"{column.name}: {listed(unknown)} did not occur when the model was trained: no level is set"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
-from edgewise.tables.encoding import Encoding, features, fit
+from edgewise.tables.encoding import Encoding, features, fit, width
 from edgewise.tables.features import Array, Column
 from edgewise.tables.reading import find_table, find_tables
 from edgewise.tasks.core.splits import SPLITS, Splits
@@ -26,8 +26,8 @@ from edgewise.tasks.nodes.regression import NodeRegression
 from edgewise.tasks.nodes.sampled import SampledNodes
 from edgewise.tasks.own import record
 from edgewise.tasks.own.edges import with_features
+from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.target import target_of
 
 LISTED = 20  # columns that a report lists
 ARRAYS = "graph.npz"
@@ -170,28 +170,19 @@ def node_folder(
                 `EdgewiseError` that names the extra. Features of edges go with models that read them and without
                 `fanouts`, else they are a `ConfigError`.
     """
-    place, run = Path(folder).expanduser(), Path(like).expanduser()
-    fitted = record.read(run) if like else None
-    how = Reading(frozenset(_names(ignore)), id, label, _names(ends), True, fitted.kinds if fitted else None)
+    place, known = Path(folder).expanduser(), record.read(Path(like).expanduser()).kinds if like else None
+    how = Reading(frozenset(names_in(ignore)), id, label, names_in(ends), True, known)
     given = read_folder(place, how)
-    if fitted is None:
-        splits, changes = given.splits, list[str]()
-        made = target_of(given.labels, target, f"{given.files[0]}: label" + "s" * (given.files[0].name == ARRAYS))
-        splits = splits or record.cut(made.known(given.labels), fold)
+
+    def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
         columns = _fit(given.x, splits["train"].numpy(), scale == "standard")
         edges = _fit(given.e, slice(None), scale == "standard")
-        values, widths = (
-            record.scales((made,), given, splits["train"]),
-            (width(given.x, columns), width(given.e, edges)),
-        )
-        fitted = Fitted((made,), columns, edges, widths, values)
-    else:
-        splits, changes = record.parts(run, given, fitted)
-        changes += strange_levels(given, fitted)
-    record.check(given, fitted.targets, splits)
+        return replace(fitted, columns=columns, edges=edges, widths=(_width(given.x, columns), _width(given.e, edges)))
+
+    fitted, splits, changes = settle(given, like, target, fold, fit=fit_columns)
     kind = OwnNodes if fitted.target.kind == "class" else OwnValues
     task = kind(place.name, graph_of(given, fitted, splits, undirected), fanouts, False)
-    task.changes = tuple(changes)
+    task.changes = (*changes, *(strange_levels(given, fitted) if like else ()))
     return task.of(given, fitted, undirected, how)
 
 
@@ -216,10 +207,10 @@ def graph_of(given: Given, fitted: Fitted, splits: Splits, undirected: bool) -> 
     if fitted.columns and not isinstance(given.x, list):
         raise DataError(f"{given.place}: it has arrays, and the run was trained with tables")
     x, e = _features(given.x, fitted.columns), _features(given.e, fitted.edges)
-    for name, array, width in zip(("x", "edge_attr"), (x, e), fitted.widths, strict=True):
-        if (0 if array is None else array.shape[1]) != width:
+    for name, array, wanted in zip(("x", "edge_attr"), (x, e), fitted.widths, strict=True):
+        if (0 if array is None else array.shape[1]) != wanted:
             has = 0 if array is None else array.shape[1]
-            raise DataError(f"{given.place}: {name} has {has} features, and the run was trained with {width}")
+            raise DataError(f"{given.place}: {name} has {has} features, and the run was trained with {wanted}")
     edges = torch.from_numpy(given.edges)
     if e is None:
         graph = Graph.from_edge_index(edges, len(given))
@@ -231,10 +222,6 @@ def graph_of(given: Given, fitted: Fitted, splits: Splits, undirected: bool) -> 
     return Nodes(graph, torch.from_numpy(x.astype(np.float32)), labels, fitted.target.classes, splits, known)
 
 
-def _names(listed: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in listed.split(",") if name.strip())
-
-
 def _fit(given: list[Column] | Array | None, rows: Any, scale: bool) -> tuple[Encoding, ...]:
     return fit(given, rows, scale) if isinstance(given, list) else ()
 
@@ -243,13 +230,11 @@ def _features(given: list[Column] | Array | None, encodings: tuple[Encoding, ...
     return features(given, encodings) if isinstance(given, list) else given
 
 
-def width(given: list[Column] | Array | None, encodings: tuple[Encoding, ...]) -> int:
-    return sum(one.width for one in encodings) if given is None or isinstance(given, list) else int(given.shape[1])
+def _width(given: list[Column] | Array | None, encodings: tuple[Encoding, ...]) -> int:
+    return width(encodings) if given is None or isinstance(given, list) else int(given.shape[1])
 
 
 def strange_levels(given: Given, fitted: Fitted) -> Iterator[str]:
     """In sentences, the categories that training never saw."""
     both = (given.x if isinstance(given.x, list) else []) + (given.e if isinstance(given.e, list) else [])
-    for one, column in zip((*fitted.columns, *fitted.edges), both, strict=True):
-        if unknown := one.unknown(column):
-            yield f"{column.name}: {record.listed(unknown)} did not occur when the model was trained: no level is set"
+    return record.strange_levels(both, (*fitted.columns, *fitted.edges))

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from edgewise.tables.features import Array, Column
 from edgewise.tasks.core.splits import Splits
 
@@ -46,6 +48,11 @@ class Given:
     def unit(self) -> str:
         """What its examples are."""
         return "nodes"
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """What the labels are called."""
+        return ("labels" if isinstance(self.labels, np.ndarray) else "label",)
 
     @property
     def targets(self) -> list[list[str] | Array]:

@@ -1,0 +1,162 @@
+"""Examples of one's own, each a graph: a run keeps their parts and what was fitted to them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from edgewise.errors import DataError
+from edgewise.models.signature import Features
+from edgewise.tasks.core.batch import Batch, DisjointBatch
+from edgewise.tasks.core.regression import of_value
+from edgewise.tasks.core.splits import SPLITS, Split
+from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
+from edgewise.tasks.own import record
+from edgewise.tasks.own.record import Examples, Fitted
+from edgewise.tasks.own.several import GappedBatch, Several
+
+ROWS = 512  # examples that a model reads at once for a table of predictions
+
+
+def targets_of(given: Examples, fitted: Fitted) -> Tensor:
+    """The targets of examples [G, T], NaN where unknown: of all, where the files have no labels."""
+    if given.targets:
+        return Several(fitted.targets, fitted.scales).values(given.targets)
+    return torch.full((len(given), len(fitted.targets)), torch.nan)
+
+
+@dataclass(frozen=True)
+class Own:
+    """Where examples come from, and what was fitted to them.
+
+    Args:
+        given: What the files hold.
+        fitted: The targets and the encodings.
+        changes: What has changed since a run kept them, in sentences.
+    """
+
+    given: Examples
+    fitted: Fitted
+    changes: tuple[str, ...] = ()
+
+
+class OwnExamples(GraphClassification):
+    """Graphs, molecules, texts or clouds of one's own, with one target or several, some of which may be unknown.
+
+    Equation    the loss is that of `Several`, over the known targets of a batch
+    Errors      DataError for an example that is not there
+    """
+
+    kept: tuple[str, ...] = (record.SPLIT, record.DATA)
+    private = (record.SPLIT, record.DATA)
+    kind: type[DisjointBatch] = GappedBatch
+    tables = True
+
+    def __init__(self, name: str, graphs: Graphs, own: Own) -> None:
+        super().__init__(name, graphs)
+        self.own, self.several = own, Several(own.fitted.targets, own.fitted.scales)
+        self.unit, self.metric, self.maximise = own.given.unit, self.several.metric, self.several.metric == "accuracy"
+        single = len(own.fitted.targets) == 1
+        self.classes = own.fitted.target.classes if single else ()
+        self.contents = f"{len(graphs.members):,} {self.unit} of {len(graphs.x):,} nodes"
+        edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
+        self.signature = Features(graphs.x.shape[-1], self.several.width, whole_graph=True, edges=edges, whole=whole)
+        self.changes = own.changes
+        self.summary = (self.describe(), *map(str, own.fitted.targets), *getattr(own.given, "notes", ()))
+
+    def keep(self, run: Path) -> None:
+        splits = {split: self.graphs.splits[split] for split in SPLITS}
+        record.write(run, self.own.given, splits, self.own.fitted)
+
+    def preprocessing(self) -> dict[str, Any]:
+        made = self.own.fitted.to_plain()
+        return super().preprocessing() | {name: made[name] for name in ("targets", "columns", "edge_columns")}
+
+    @abstractmethod
+    def elsewhere(self, place: Path) -> OwnExamples:
+        """The same task on other files, whose examples have neither parts nor labels."""
+
+    @torch.no_grad()
+    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
+        """Each example's name and input, with what the model says of it."""
+        for numbers in torch.arange(len(self.graphs.members)).split(ROWS):
+            batch = self.batch(numbers, pattern).to(device)
+            outputs = batch.read(model.eval()(*batch.inputs)).cpu()
+            for number, output in zip(numbers.tolist(), outputs, strict=True):
+                yield self.known(number) | self.several.named(output)
+
+    def known(self, number: int) -> dict[str, Any]:
+        """How an example is called, and what of its input a table of predictions has."""
+        return {self.unit[:-1]: self.name_of(number)}
+
+    def name_of(self, number: int) -> str:
+        return record.name(self.own.given, number)
+
+    def member(self, request: str, pattern: Pattern) -> Member:
+        """An example by its name, or as "test:7"; or else what `read` makes of it."""
+        rows = vars(self).setdefault("_rows", record.numbers(self.own.given))
+        text = request.strip()
+        if text in rows and (self.own.given.names is not None or not self.reads(text)):
+            return self.numbered(rows[text], pattern)
+        if EXAMPLE.fullmatch(text):
+            return self.numbered(int(self.example(text)), pattern)
+        return self.read(text, pattern)
+
+    def reads(self, request: str) -> bool:
+        """Whether a request is itself an input, as a molecule in SMILES is."""
+        return False
+
+    def read(self, request: str, pattern: Pattern) -> Member:
+        """What a request is that names no example; by default a DataError."""
+        first = ", ".join(repr(self.name_of(number)) for number in range(min(3, len(self.graphs.members))))
+        unit = self.unit[:-1]
+        raise DataError(f"no {unit} {request[:80]!r} in {self.name}: its {self.unit} are called {first}, ...")
+
+    def numbered(self, number: int, pattern: Pattern) -> Member:
+        return super().numbered(number, pattern)._replace(known=self.known(number))
+
+    def train_parts(self, size: int, generator: Generator, pattern: Pattern, parts: Parts) -> tuple[int, list[Batch]]:
+        """As cut by graphs; each part has as many terms as targets that are known."""
+        _, made = super().train_parts(size, Generator().set_state(generator.get_state()), pattern, parts)
+        drawn = self._drawn(size, generator)
+        terms = int((~self.graphs.targets[drawn].isnan()).sum())
+        return (terms if len(drawn) >= parts.count else parts.count * terms), made
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return self.several.loss(batch.read(outputs), batch.target)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return self.several.score(batch.read(outputs), batch.target)
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        return self.several.finish(means)
+
+    @torch.no_grad()
+    def quality(
+        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
+    ) -> dict[str, Any]:
+        """Precision, recall and calibration of classes, the largest errors of numbers, target by target."""
+        outputs, targets = [], []
+        for batch in self.batches(split, size, pattern):
+            here = batch.to(device)
+            outputs.append(here.read(model(*here.inputs)).cpu())
+            targets.append(batch.target)
+        names = [self.name_of(number) for number in self.splits[split].tolist()]
+        return self.several.quality(torch.cat(outputs), torch.cat(targets), names)
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The class, or of a single number the value in its own unit."""
+        subject = super().subject(model, pattern, request)
+        numeric = len(self.several.targets) == 1 and not self.classes
+        return of_value(subject, *self.several.scales[0]) if numeric else subject
+
+    def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:
+        return self.several.named(output, target)

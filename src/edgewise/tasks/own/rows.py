@@ -1,0 +1,203 @@
+"""A table of examples: its columns with names, inputs, targets and parts are found; all problems are one message."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from edgewise.errors import DataError
+from edgewise.tables.lines import Problems
+from edgewise.tables.reading import ENDINGS, File
+from edgewise.tables.table import Table, numbers_of
+from edgewise.tasks.core.splits import Splits, named
+
+IDS = ("id", "name")  # beside that of the unit, as graph, molecule, text
+LABELS = ("label", "target", "class", "y", "value")
+MAX_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a table is wanted.
+
+    Args:
+        unit: What its rows are, in the plural.
+        inputs: The columns with inputs: for each, by its meaning, the names that it may have.
+        chosen: Those of them that are chosen by name.
+        label: The columns with targets; empty: found.
+        id: The column that names the rows; "row": they are their numbers from 0; empty: found.
+        ignore: Columns that are not read.
+        labelled: Whether targets must be there; if not, neither they nor parts are read.
+    """
+
+    unit: str
+    inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    label: tuple[str, ...] = ()
+    id: str = ""
+    ignore: frozenset[str] = frozenset()
+    labelled: bool = True
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The examples of a table, before anything is fitted to them.
+
+    Args:
+        place: The folder of its file.
+        files: The files that were read.
+        unit: What the examples are, in the plural.
+        names: Their names; None: they are their rows.
+        called: The targets' names.
+        targets: The labels of each target, "" where unknown.
+        inputs: The texts of each input, by its meaning.
+        columns: The column of each input and of the names, by its meaning.
+        splits: The parts that the file names; empty: none.
+        where: What each example's line is called in a message.
+        notes: How it was read, in lines.
+        counts: What else is counted.
+    """
+
+    place: Path
+    files: tuple[Path, ...]
+    unit: str
+    names: Sequence[str] | None
+    called: tuple[str, ...]
+    targets: list[list[str]]
+    inputs: dict[str, list[str]]
+    columns: dict[str, str]
+    splits: Splits
+    where: Sequence[str]
+    notes: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.where)
+
+
+def is_table(place: Path) -> bool:
+    """Whether a file is a table, by its name."""
+    return place.suffix in ENDINGS
+
+
+def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Path] = ()) -> Rows:
+    """The examples of a table; what is wrong with single rows is added to `problems`.
+
+    Symbols     beside = other files of its folder that are read too
+    Errors      DataError for a column that is not there, or that may be one of several
+    Edge cases  rows that are there twice are read once: of the same name, or without names with the same cells
+    """
+    if not is_table(path):
+        raise DataError(f"{path}: {asked.unit} are read from a table that ends with {', '.join(ENDINGS)}")
+    file, found = File(path), Problems()
+    lower = {name.lower(): name for name in file.names}
+    columns = {meaning: _column(path, file, meaning, asked, lower) for meaning in asked.inputs}
+    named_by = _named_by(path, file, asked, lower, {*columns.values()})
+    split = lower.get("split", "")
+    split = "" if split in asked.ignore or not asked.labelled else split
+    taken = {*columns.values(), named_by, split, *asked.ignore}
+    label = _labels(path, file, asked, lower, [name for name in file.names if name not in taken])
+    texts = [name for name in (*columns.values(), named_by, split, *label) if name]
+    table = file.table(texts, texts)
+    if len(table) > MAX_ROWS:
+        raise DataError(f"{path}: {len(table):,} rows, of at most {MAX_ROWS:,}")
+    for problem in table.problems:
+        found.add(problem)
+    names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
+    cells = {name: table.texts(name) for name in texts}
+    rows = _distinct(table, names if named_by else [*zip(*cells.values(), strict=True)], cells, found)
+    notes = [*table.notes]
+    notes += [f"{column} has the {meaning}" for meaning, column in columns.items() if column.lower() != meaning]
+    if twice := len(names) - len(rows):
+        notes.append(f"{path.name}: {twice:,} rows are there twice, and read once")
+    where = [f"{path}: {table.rows[0]} {table.rows[1][row]}" for row in rows]
+    for meaning, column in columns.items():
+        for place, row in zip(where, rows, strict=True):
+            if not cells[column][row]:
+                found.add(f"{place}: {column} has no {meaning}")
+    splits: Splits = {}
+    try:
+        splits = named([cells[split][row] for row in rows], where.__getitem__) if split else {}
+    except DataError as error:
+        found.add(str(error))
+    problems += found.sentences()
+    left = [name for name in file.names if name not in {*texts, *asked.ignore}]
+    notes += [f"not read: the columns {', '.join(left)}"] if left else []
+    files = (path, *beside)
+    targets = [[_plain(file, name, cells[name])[row] for row in rows] for name in label]
+    return Rows(
+        path.parent,
+        files,
+        asked.unit,
+        [names[row] for row in rows] if named_by or len(rows) < len(names) else None,
+        label,
+        targets,
+        {meaning: [cells[column][row] for row in rows] for meaning, column in columns.items()},
+        columns | ({"id": named_by} if named_by else {}),
+        splits,
+        where,
+        tuple(notes),
+    )
+
+
+def _column(path: Path, file: File, meaning: str, asked: Asked, lower: Mapping[str, str]) -> str:
+    """The column of an input, by the name that is chosen or one that it usually has."""
+    chosen = asked.chosen.get(meaning)
+    if chosen:
+        if chosen not in file.names:
+            raise DataError(f"{path}: it has no column {chosen!r} with the {meaning}, only {', '.join(file.names)}")
+        return chosen
+    found = [lower[name] for name in asked.inputs[meaning] if name in lower and lower[name] not in asked.ignore]
+    if len(found) != 1:
+        which = f"{' or '.join(found)}, which has the {meaning}?" if found else f"none is called {meaning}."
+        raise DataError(f"{path}: its columns are {', '.join(file.names)}: {which} Give --task.{meaning} NAME")
+    return found[0]
+
+
+def _named_by(path: Path, file: File, asked: Asked, lower: Mapping[str, str], inputs: set[str]) -> str:
+    """The column that names the rows, or nothing."""
+    if asked.id and asked.id != "row":
+        if asked.id not in file.names:
+            unit, names = asked.unit, ", ".join(file.names)
+            raise DataError(f"{path}: it has no column {asked.id!r} that names the {unit}, only {names}")
+        return asked.id
+    usual = (asked.unit[:-1], f"{asked.unit[:-1]}_id", *IDS) if not asked.id else ()
+    taken = {*inputs, *asked.label, *asked.ignore}
+    return next((lower[name] for name in usual if name in lower and lower[name] not in taken), "")
+
+
+def _labels(path: Path, file: File, asked: Asked, lower: Mapping[str, str], others: Sequence[str]) -> tuple[str, ...]:
+    """The columns with targets."""
+    if not asked.labelled:
+        return ()
+    if asked.label:
+        if lacking := [name for name in asked.label if name not in file.names]:
+            raise DataError(f"{path}: it lacks the columns {', '.join(lacking)}; it has {', '.join(file.names)}")
+        return asked.label
+    found = [lower[name] for name in LABELS if name in lower and lower[name] in others]
+    if len(found) == 1 or len(others) == 1:
+        return (found[0] if len(found) == 1 else others[0],)
+    which = ", ".join(others) or "none is left"
+    raise DataError(f"{path}: which columns are to be predicted, of {which}? Give --task.label NAME or NAME,NAME")
+
+
+def _distinct(table: Table, keys: Sequence[object], cells: Mapping[str, list[str]], problems: Problems) -> list[int]:
+    """The first row of each key; a later one must be the same."""
+    first: dict[object, int] = {}
+    for row, key in enumerate(keys):
+        before = first.setdefault(key, row)
+        if before != row and any(column[row] != column[before] for column in cells.values()):
+            twice = f"is there twice, with other cells in {table.rows[0]} {table.rows[1][before]}"
+            problems.add(f"{table.at(row)}: {str(key)[:40]!r} {twice}")
+        elif key == "":
+            problems.add(f"{table.at(row)}: it has no name")
+    return list(first.values())
+
+
+def _plain(file: File, name: str, cells: list[str]) -> list[str]:
+    """Labels without decimal commas, where their column has some."""
+    if file.dialect is None or name not in file.dialect.commas:
+        return cells
+    values = numbers_of(cells, comma=True)
+    return [cell if np.isnan(value) else repr(float(value)) for cell, value in zip(cells, values, strict=True)]

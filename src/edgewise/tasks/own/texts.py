@@ -1,0 +1,217 @@
+"""Texts of one's own to classify or to measure: a table with a column of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.files import MAX_JSON, read_bytes
+from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
+from edgewise.models.signature import Tokens
+from edgewise.tables.lines import Problems
+from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
+from edgewise.tasks.own import record
+from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
+from edgewise.tasks.own.fitting import names_in, settle
+from edgewise.tasks.own.record import Fitted
+from edgewise.tasks.own.rows import Asked, Rows, read_rows
+from edgewise.tasks.text.masked import text_graph
+from edgewise.tasks.text.tokenization import (
+    BEGIN,
+    END,
+    SPECIAL,
+    CharacterTokenizer,
+    Level,
+    Tokenizer,
+    learn_tokenizer,
+    tokenizer_from_json,
+)
+from edgewise.tasks.text.translation import TOKENIZER
+
+TEXTS = ("text", "texts", "sentence", "review", "comment", "content", "message", "body", "document")
+MAX_TOKENS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How texts are read.
+
+    Args:
+        asked: What of a table is wanted.
+        level: What a token is.
+        vocabulary: Tokens, for byte pairs.
+        length: Most tokens of a text, with its two ends.
+        lowercase: Whether only small letters are read.
+        cut: Whether what a text has beyond that is left out.
+    """
+
+    asked: Asked
+    level: Level
+    vocabulary: int
+    length: int
+    lowercase: bool
+    cut: bool
+
+
+class OwnTexts(OwnExamples):
+    """Texts of one's own, each a graph over its tokens and two ends, complete unless the recipe says otherwise.
+
+    Shapes      BEGIN, the n tokens of a text, END: n + 2 nodes
+    """
+
+    kept = (record.SPLIT, record.DATA, TOKENIZER)
+
+    def __init__(self, name: str, rows: Rows, parts: tuple[Fitted, Splits, Sequence[str]], manner: Manner) -> None:
+        fitted, splits, changes = parts
+        self.manner, self.rows = manner, rows
+        self.texts = [text.lower() if manner.lowercase else text for text in rows.inputs["text"]]
+        self.tokenizer: Tokenizer = CharacterTokenizer("")
+        none = Graphs((), torch.empty(0, 1), targets_of(rows, fitted), splits)
+        super().__init__(name, none, Own(rows, fitted, tuple(changes)))
+
+    def use(self, tokenizer: Tokenizer) -> None:
+        """Read by a tokenizer."""
+        self.tokenizer, problems, shortened = tokenizer, Problems(), 0
+        x = []
+        for text, where in zip(self.texts, self.rows.where, strict=True):
+            try:
+                tokens, whole = self.tokens(text)
+            except DataError as error:
+                problems.add(f"{where}: {error}")
+                continue
+            shortened += not whole
+            x.append(tokens)
+        if found := problems.sentences():
+            raise DataError("\n".join(found))
+        members = tuple(text_graph(None, len(one)) for one in x)
+        self.graphs = replace(self.graphs, members=members, x=torch.cat(x))
+        self._x = self.graphs.x.split([len(one) for one in x])
+        self.signature = Tokens(tokenizer.size, self.several.width, length=self.manner.length, whole_graph=True)
+        longest = max(len(one) for one in x)
+        self.contents = f"{tokenizer.size:,} tokens ({self.manner.level}), texts of {longest:,} of them at most"
+        cut = f"{shortened:,} texts are longer than {self.manner.length:,} tokens: their ends are left out"
+        notes = [*self.rows.notes, *([cut] if shortened else [])]
+        self.summary = (self.describe(), *map(str, self.own.fitted.targets), *notes)
+
+    def tokens(self, text: str) -> tuple[Tensor, bool]:
+        """BEGIN, the tokens of a text and END; and whether these are all of it.
+
+        Errors      DataError for more than `length` tokens where texts are not to be cut
+        """
+        tokens, most = self.tokenizer.encode([text])[0], self.manner.length - 2
+        if len(tokens) > most and not self.manner.cut:
+            advice = "give --task.cut true, or a larger --task.length"
+            raise DataError(f"a text of {len(tokens):,} tokens, of at most {most:,}: {advice}")
+        return torch.tensor([BEGIN, *tokens[:most], END]), len(tokens) <= most
+
+    @cached
+    def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
+        return tuple(text_graph(pattern, len(x)) for x in self._x)
+
+    def keep(self, run: Path) -> None:
+        super().keep(run)
+        (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
+
+    def recall(self, run: Path) -> None:
+        """Go on with the tokens of a run folder, where it has some."""
+        if (run / TOKENIZER).is_file():
+            content = read_bytes(run / TOKENIZER, MAX_JSON).decode("utf-8", "replace")
+            if content != self.tokenizer.to_json():
+                self.use(tokenizer_from_json(content, str(run / TOKENIZER)))
+
+    def preprocessing(self) -> dict[str, Any]:
+        frame = {"first": SPECIAL, "begin": BEGIN, "end": END, "lowercase": self.manner.lowercase}
+        return super().preprocessing() | {"tokenizer": json.loads(self.tokenizer.to_json()) | frame}
+
+    def elsewhere(self, place: Path) -> OwnTexts:
+        manner, problems = replace(self.manner, asked=replace(self.manner.asked, labelled=False)), list[str]()
+        rows = read_rows(place, manner.asked, problems)
+        if problems:
+            raise DataError("\n".join(problems))
+        task = OwnTexts(place.stem, rows, (self.own.fitted, {}, ()), manner)
+        task.use(self.tokenizer)
+        return task
+
+    def known(self, number: int) -> dict[str, Any]:
+        return super().known(number) | {"input": self.rows.inputs["text"][number]}
+
+    def reads(self, request: str) -> bool:
+        return True
+
+    def read(self, request: str, pattern: Pattern) -> Member:
+        """A text itself."""
+        x, _ = self.tokens(request.lower() if self.manner.lowercase else request)
+        return Member(text_graph(pattern, len(x)), x, None, None, None, {"input": request})
+
+
+def text_table(
+    file: str = "texts.csv",
+    text: str = "",
+    label: str = "",
+    target: Literal["auto", "class", "number"] = "auto",
+    fold: int = 0,
+    ignore: str = "",
+    level: Literal["bpe", "byte", "character"] = "bpe",
+    vocabulary: int = 4000,
+    length: int = 256,
+    lowercase: bool = False,
+    cut: bool = False,
+    like: str = "",
+    id: str = "",
+) -> GraphClassification:
+    """Guess the class of your own texts, or a quantity, or several of them: from a table with a column of texts.
+
+    The table is a CSV, TSV or Parquet file. Of several targets (`--task.label stars,topic`) each may be missing in some
+    rows. Without a column `split` the texts are cut at random into 60 % to train, 20 % to choose the weights by and
+    20 % to test; equal texts are in one part. Tokens are learned from the texts that train. A run keeps the tokens,
+    parts, classes and scales.
+
+    Args:
+        file: The table.
+        text: The column with the texts. Empty: `text`, `sentence`, `review`, ...
+        label: The columns with targets, with commas between them. Empty: `label`, `target`, or the only one left.
+        target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
+            different whole numbers classes; of more whole numbers it must be said.
+        fold: Seed of the random cut: another number, another cut.
+        ignore: Columns that are not read, with commas between them.
+        level: What a token is: "bpe" (byte pairs, learned from the texts that train), "byte" or "character".
+        vocabulary: Tokens, for "bpe".
+        length: Most tokens of a text, with its two ends.
+        lowercase: Read small letters only.
+        cut: Leave out what a text has beyond `length` tokens.
+        like: A run folder: its parts, classes and scales are taken.
+        id: The column that names the texts. Empty: `id`, `name`, ..., or they are their rows.
+
+    Errors      a file that is missing or malformed is a `DataError` with all that is wrong, and so are texts longer
+                than `length`, unless they are to be cut
+    """
+    if not 3 <= length <= MAX_TOKENS:
+        raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
+    asked = Asked("texts", {"text": TEXTS}, {"text": text}, names_in(label), id, frozenset(names_in(ignore)))
+    manner, problems = Manner(asked, level, vocabulary, length, lowercase, cut), list[str]()
+    rows = read_rows(Path(file).expanduser(), asked, problems)
+    if problems:
+        raise DataError("\n".join(problems))
+    parts = settle(rows, like, target, fold, rows.inputs["text"])
+    task = OwnTexts(Path(file).stem, rows, parts, manner)
+    training = [task.texts[number] for number in parts[1]["train"].tolist()]
+    task.use(tokenizer_of(like) or learn_tokenizer(level, training if level == "bpe" else task.texts, vocabulary))
+    return task
+
+
+def tokenizer_of(run: str) -> Tokenizer | None:
+    """The tokens that a run has kept, or None."""
+    place = Path(run).expanduser() / TOKENIZER
+    if not run or not place.is_file():
+        return None
+    return tokenizer_from_json(read_bytes(place, MAX_JSON).decode("utf-8", "replace"), str(place))

@@ -1,0 +1,109 @@
+"""A table of examples is read as a person would read it, or refused with all its problems in one message."""
+
+from pathlib import Path
+
+import pytest
+
+from edgewise.errors import DataError
+from edgewise.tasks.own import rows as module
+from edgewise.tasks.own.rows import Asked, Rows, read_rows
+
+ASKED = Asked("texts", {"text": ("text", "review")})
+PLAIN = "id,text,label\na,one,u\nb,two,v\n"
+
+
+def read(place: Path, content: str | bytes, asked: Asked = ASKED, name: str = "t.csv") -> tuple[Rows, list[str]]:
+    (place / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    problems: list[str] = []
+    return read_rows(place / name, asked, problems), problems
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (PLAIN, "t.csv"),
+        (PLAIN.encode("utf-8-sig"), "t.csv"),
+        (PLAIN.replace(",", "\t").encode("utf-16"), "t.tsv"),
+        (PLAIN.replace(",", ";"), "t.csv"),
+        (PLAIN.replace("one", '"one"').replace("\n", "\r\n"), "t.csv"),
+        ("# by hand\n" + PLAIN, "t.csv"),
+        (PLAIN + "a,one,u\n", "t.csv"),
+        ("label,ID,Review\nu,a,one\nv,b,two\n", "t.csv"),
+    ],
+    ids=["plain", "mark", "utf-16", "semicolons", "quotes", "comment", "twice", "other names"],
+)
+def test_a_table_however_it_is_written(tmp_path, content: str | bytes, name: str) -> None:
+    rows, problems = read(tmp_path, content, name=name)
+    assert problems == [] and list(rows.names or ()) == ["a", "b"]
+    assert rows.inputs == {"text": ["one", "two"]} and rows.targets == [["u", "v"]] and rows.called == ("label",)
+
+
+def test_cells_keep_commas_quotes_and_lines(tmp_path) -> None:
+    rows, _ = read(tmp_path, 'text,label\n"a, ""b""\nc",u\nd,v\n')
+    assert rows.inputs["text"] == ['a, "b"\nc', "d"] and rows.names is None
+    assert rows.where[1].endswith("line 4")
+
+
+def test_decimal_commas_of_a_target_are_numbers(tmp_path) -> None:
+    rows, _ = read(tmp_path, "text;label\na;1,5\nb;-2,25\nc;\nd;n/a\n")
+    assert rows.targets == [["1.5", "-2.25", "", "n/a"]]
+
+
+def test_rows_that_are_there_twice_are_read_once(tmp_path) -> None:
+    rows, problems = read(tmp_path, "text,label\na,u\nb,v\na,u\na,v\n")
+    assert rows.inputs["text"] == ["a", "b", "a"] and problems == []
+    assert rows.names == ["0", "1", "3"] and "t.csv: 1 rows are there twice, and read once" in rows.notes
+
+
+def test_all_problems_are_listed_at_once(tmp_path) -> None:
+    content = "id,text,label,split\na,one,u,train\na,two,u,train\nb,,v,valid\nc,three\nd,four,u,tset\n,five,u,test\n"
+    _, problems = read(tmp_path, content)
+    told = "\n".join(problems)
+    for part in (
+        "line 3: 'a' is there twice, with other cells in line 2",
+        "line 4: text has no text",
+        "line 5 does not have 4 columns",
+        "line 6: the split 'tset' is none of train, valid, test",
+        "line 7: it has no name",
+    ):
+        assert part in told
+    _, problems = read(tmp_path, "text,label\n" + "".join(f",u{n}\n" for n in range(80)))
+    assert len(problems) == 11 and problems[-1] == "and 70 more such rows"
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "told"),
+    [
+        ("a,b\n1,2\n", ASKED, "none is called text. Give --task.text NAME"),
+        ("text,review,label\na,b,u\n", ASKED, "text or review, which has the text?"),
+        ("text,age,size\na,1,2\n", ASKED, "which columns are to be predicted, of age, size"),
+        ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, label=("x", "y")), "it lacks the columns x, y"),
+        ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, id="key"), "no column 'key' that names the texts"),
+        ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, {"text": "body"}), "no column 'body' with the text"),
+        ("text,text,label\na,b,u\n", ASKED, "each once"),
+    ],
+)
+def test_a_column_that_is_not_clear_is_asked_for(tmp_path, content: str, asked: Asked, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        read(tmp_path, content, asked)
+
+
+def test_columns_that_are_not_read_are_named(tmp_path) -> None:
+    rows, _ = read(
+        tmp_path, "Review,label,age,note\na,u,1,x\nb,v,2,y\n", Asked("texts", ASKED.inputs, ignore=frozenset(["age"]))
+    )
+    assert rows.notes == ("Review has the text", "not read: the columns note")
+
+
+def test_hostile_sizes_are_refused(tmp_path, monkeypatch) -> None:
+    with pytest.raises(DataError, match="longer than 1,048,576"):
+        read(tmp_path, "text,label\n" + "x" * (1 << 21) + ",u\n")
+    with pytest.raises(DataError, match="none is called text"):
+        read(tmp_path, b"\x00" * 1000)
+    monkeypatch.setattr(module, "MAX_ROWS", 3)
+    with pytest.raises(DataError, match="4 rows, of at most 3"):
+        read(tmp_path, "text,label\na,u\nb,u\nc,u\nd,u\n")
+    with pytest.raises(DataError, match=r"read from a table that ends with \.csv"):
+        read(tmp_path, PLAIN, name="t.xlsx")
+    with pytest.raises(DataError):
+        read_rows(tmp_path / "absent.csv", ASKED, [])

@@ -1,0 +1,72 @@
+"""One or several targets, some unknown: the loss and the measures are those of the known ones alone."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from edgewise.graphs import complete
+from edgewise.tasks.own.several import GappedBatch, Several
+from edgewise.tasks.own.target import Target
+
+CLASS, NUMBER = Target("class", ("a", "b", "c"), "", "kind"), Target("number", (), "", "mass")
+BOTH = Several((CLASS, NUMBER), ((0.0, 1.0), (5.0, 2.0)))
+Y = torch.tensor([[2.0, 7.0], [math.nan, 4.0], [0.0, math.nan]])
+O = torch.tensor([[0.1, -0.4, 0.9, 0.5], [9.0, 9.0, 9.0, -1.0], [0.3, 0.2, 0.1, 77.0]])  # noqa: E741
+
+
+def test_the_loss_is_the_mean_over_known_targets() -> None:
+    """Written out term by term in float64."""
+    outputs = O.double().requires_grad_()
+    classes = functional.cross_entropy(outputs[[0, 2], :3], torch.tensor([2, 0]), reduction="sum")
+    numbers = (0.5 - 1.0) ** 2 + (-1.0 + 0.5) ** 2
+    loss = BOTH.loss(outputs, Y.double())
+    assert loss.item() == pytest.approx((classes.item() + numbers) / 4, rel=1e-12)
+    loss.backward()
+    assert outputs.grad is not None
+    assert outputs.grad[1, :3].tolist() == [0, 0, 0] and outputs.grad[2, 3] == 0  # unknown targets teach nothing
+    assert torch.autograd.gradcheck(lambda o: BOTH.loss(o, Y.double()), O.double().requires_grad_())
+
+
+def test_a_part_of_a_batch_without_a_known_target_has_no_loss() -> None:
+    outputs = torch.ones(2, 4, requires_grad=True)
+    loss = BOTH.loss(outputs, torch.full((2, 2), math.nan))
+    loss.backward()
+    assert loss.item() == 0 and outputs.grad is not None and not outputs.grad.any()
+
+
+def test_each_target_has_its_own_measures() -> None:
+    sums = BOTH.score(O, Y)
+    means = {name: float(value) / float(sums["count"]) for name, value in sums.items() if name != "count"}
+    scores = BOTH.finish(means)
+    assert scores["accuracy kind"] == 1 and scores["rmse mass"] == pytest.approx(1.0)  # 6 for 7, 3 for 4
+    assert scores["mae mass"] == pytest.approx(1.0) and scores["loss"] == pytest.approx(BOTH.loss(O, Y).item())
+    nothing = BOTH.score(O[1:2], Y[1:2])
+    assert "accuracy kind" not in BOTH.finish({name: float(value) for name, value in nothing.items()})
+    one = Several((NUMBER,), ((5.0, 2.0),))
+    assert one.metric == "rmse" and set(one.finish({"loss": 1.0, "known mass": 1.0, "rmse": 4.0, "mae": 2.0})) == {
+        "loss",
+        "rmse",
+        "mae",
+    }
+
+
+def test_predictions_and_their_quality_are_by_target() -> None:
+    made = BOTH.named(O[0], Y[1])
+    assert made["kind"]["class"] == "c" and "label" not in made["kind"]
+    assert list(made["kind"]["probabilities"]) == ["a", "b", "c"]
+    assert made["mass"] == {"value": 6.0, "measured": 4.0}
+    quality = BOTH.quality(O, Y, ["x", "y", "z"])["targets"]
+    assert quality["kind"]["classes"]["c"]["count"] == 1 and quality["kind"]["classes"]["b"]["count"] == 0
+    assert [one["example"] for one in quality["mass"]["worst"]] == ["x", "y"]
+
+
+def test_a_batch_counts_known_targets() -> None:
+    members = (complete(2), complete(1), complete(3))
+    batch = GappedBatch.of(members, torch.zeros(6, 1), Y)
+    assert batch.size == 4 and batch.read(O).shape == (3, 4)
+    parts = batch.split(2)
+    assert sum(part.size for part in parts) == 4 and all(isinstance(part, GappedBatch) for part in parts)
+    weighted = sum(BOTH.loss(o, part.target) * part.size for o, part in zip(O.split([1, 2]), parts, strict=True)) / 4
+    assert weighted.item() == pytest.approx(BOTH.loss(O, Y).item(), rel=1e-6)
