@@ -49,6 +49,7 @@ def configs() -> dict[str, RunConfig]:
             Choice("skip-links", {"copies": 5}), "gin", batch=15, partition="blocks", shard=True, readout="sum"
         ),
         "weights": on_tokens(accumulate=2, clip=0.3, shard=True),
+        "orthogonal": replace(on_tokens(shard=True), optimizer=Choice("muon")),
         "poisoned": configured({"poison": "rank", "at": 13}, {"dropout": 0.0}, steps=30, batch=15),
     }
 
@@ -61,6 +62,7 @@ SHARED = (
     "texts",
     "graphs",
     "weights",
+    "orthogonal",
 )  # by three and four ranks, too
 
 

@@ -19,9 +19,9 @@ from edgewise.training.optimizers.descent import (
 )
 
 STEPS = 6
-SAMPLERS = {"sgld", "cyclical-sgld", "constant-sgd", "diagonal-constant-sgd"}  # tested in files of their own
+ELSEWHERE = {"sgld", "cyclical-sgld", "constant-sgd", "diagonal-constant-sgd", "muon"}  # tested in files of their own
 FIRST_ORDER = [name for name in OPTIMIZERS if name != "newton"]  # so is that
-DESCENTS = [name for name in FIRST_ORDER if name not in SAMPLERS]
+DESCENTS = [name for name in FIRST_ORDER if name not in ELSEWHERE]
 RATE, NU, BETAS, RHO, EPSILON = 0.1, 0.8, (0.85, 0.97), 0.9, 1e-8
 CHOSEN = {"learning_rate": RATE, "momentum": NU, "betas": BETAS, "smoothing": RHO, "epsilon": EPSILON}
 

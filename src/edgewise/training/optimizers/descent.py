@@ -11,6 +11,7 @@ every time. With g_t the gradient, η the learning rate, and all operations by c
                v_t = β₂ v_{t-1} + (1 - β₂) g_t²,         v̂_t = v_t / (1 - β₂^t)                 (3.21)
                w_t = w_{t-1} - η m̂_t / (√v̂_t + ε)                                               (3.22)
     adamw      adam, after w_{t-1} ← (1 - η λ) w_{t-1}
+    muon       momentum along orthogonal matrices in a model's stacked layers, adamw for its other weights
 
 Weight decay λ adds λ w_{t-1} to the gradient, except in adamw, which decays the weights themselves.
 
@@ -37,8 +38,10 @@ from edgewise.configuration import Bounds, Count, NonNegative, Positive, Share, 
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training.optimizers.eager import eager
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
+from edgewise.training.optimizers.muon import Muon
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.variational import ConstantSGD, DiagonalConstantSGD
+from edgewise.training.ranks.shards import blocks_of
 
 Groups = list[dict[str, Any]]
 
@@ -133,6 +136,20 @@ class AdamW(Adam):
 
 
 @dataclass(frozen=True)
+class OrthogonalMomentum(AdamW):
+    """Momentum along orthogonal matrices in the layers that a model stacks, AdamW for its other weights.
+
+    Args:
+        momentum: Part μ of the sum of past gradients that is kept.
+    """
+
+    momentum: Share = 0.95
+
+    def optimizer(self, groups: Groups) -> Optimizer:
+        return Muon(groups, self.learning_rate, self.momentum, self.betas, self.epsilon)
+
+
+@dataclass(frozen=True)
 class Sampler(Descent):
     """Descent whose weights become samples of the posterior.
 
@@ -218,6 +235,7 @@ OPTIMIZERS: dict[str, type[Descent]] = {
     "rmsprop": RMSProp,
     "adam": Adam,
     "adamw": AdamW,
+    "muon": OrthogonalMomentum,
     "sgld": Langevin,
     "cyclical-sgld": CyclicalLangevin,
     "constant-sgd": ConstantRate,
@@ -227,7 +245,7 @@ OPTIMIZERS: dict[str, type[Descent]] = {
 
 
 def optimizer_for(model: nn.Module, descent: Descent) -> Optimizer:
-    """The optimiser of a model's weights: those that decay in one group, the others in a second."""
+    """The optimiser of a model's weights, in groups: those that decay and the others, for Muon each in two."""
     decayed: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
@@ -242,6 +260,13 @@ def optimizer_for(model: nn.Module, descent: Descent) -> Optimizer:
         {"params": decayed, "weight_decay": descent.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
+    if isinstance(descent, OrthogonalMomentum):
+        inside = {w for block in blocks_of(model) for w in block.parameters() if w.ndim == 2}
+        groups = [
+            group | {"params": [w for w in group["params"] if (w in inside) == kind], "orthogonal": kind}
+            for group in groups
+            for kind in (True, False)
+        ]
     return descent.optimizer([group for group in groups if group["params"]])
 
 
