@@ -375,6 +375,7 @@ WITHOUT_A_GRAPH = {
     "resnet",
     "sides",
     "spherical",
+    "types",
     "uncompiled",
 }  # no layer(graph, x)
 

@@ -159,11 +159,16 @@ FAMILIES: dict[str, Family] = {
     "gated-gcn": Family(partial(gnn, "gated-gcn", edges=2), partial(on_nodes, edges=2)),
     **{
         name: Family(
-            partial(layers.RGCN, 5, 3, 4, bases),
+            partial(layer, 5, 4, 4, **options),
             lambda number: (*on_nodes(number), features(number, random_graph(number).num_edges, 1)[:, 0].long() % 4),
             ("x", "edge_attr"),
         )
-        for name, bases in (("rgcn", 0), ("rgcn, bases", 2))
+        for name, layer, options in (
+            ("rgcn", layers.RGCN, {}),
+            ("rgcn, bases", layers.RGCN, {"bases": 2}),
+            ("rgat", layers.RGAT, {"heads": 2}),
+            ("hgt", layers.HGT, {"heads": 2}),
+        )
     },
     "gcn, many graphs": Family(partial(gnn, "gcn", readout="attention"), partial(on_nodes, make=several)),
     "gin, many graphs": Family(partial(gnn, "gin", readout="max"), partial(on_nodes, make=several)),

@@ -3,14 +3,16 @@
 import re
 import subprocess
 import sys
+from typing import Any
 
 import networkx
 import pytest
 import scipy.sparse
 import torch
 
-from edgewise.errors import ConfigError, DataError, GraphError, ShapeError, installing
+from edgewise.errors import ConfigError, DataError, EdgewiseError, GraphError, ShapeError, installing
 from edgewise.graphs import Graph, causal, complete, grid
+from edgewise.layers import HGT
 from graphs.examples import random_graphs
 
 
@@ -192,3 +194,64 @@ def test_graph6_is_networkxs(nodes):
 def test_what_is_no_graph6_is_refused(line, message):
     with pytest.raises(DataError, match=message):
         Graph.from_graph6(line)
+
+
+def hetero() -> Any:
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    data["paper"].x = torch.arange(6.0).view(3, 2)
+    data["author"].x = torch.tensor([[10.0], [20.0]])
+    data["venue"].num_nodes = 1
+    data["author", "writes", "paper"].edge_index = torch.tensor([[1, 0, 0], [0, 0, 2]])
+    data["paper", "in", "venue"].edge_index = torch.tensor([[2, 0], [0, 0]])
+    data["author", "writes", "paper"].edge_attr = torch.tensor([[1.0], [2.0], [3.0]])
+    return data
+
+
+def test_typed_data_of_pytorch_geometric_are_one_graph() -> None:
+    data = hetero()
+    graph, types, relation, x, e, kinds, relations = typed = Graph.from_pyg(data)
+    assert kinds == ("paper", "author", "venue") and types.tolist() == [0, 0, 0, 1, 1, 2]
+    assert relations == (("author", "writes", "paper"), ("paper", "in", "venue"))
+    assert x.tolist() == [[0, 1], [2, 3], [4, 5], [10, 0], [20, 0], [0, 0]]
+    assert [typed.rows(kind) for kind in kinds] == [slice(0, 3), slice(3, 5), slice(5, 6)]
+    edges = list(
+        zip(graph.senders.tolist(), graph.receivers.tolist(), relation.tolist(), e[:, 0].tolist(), strict=True)
+    )
+    assert sorted(edges) == [(0, 5, 1, 0.0), (2, 5, 1, 0.0), (3, 0, 0, 2.0), (3, 2, 0, 3.0), (4, 0, 0, 1.0)]
+    joined = data.to_homogeneous(add_node_type=False, add_edge_type=False, node_attrs=[], edge_attrs=[])
+    assert Graph.from_edge_index(joined.edge_index, 6) == graph
+    layer = HGT(2, 4, len(relations), len(kinds))
+    assert layer(graph, x, relation, types)[typed.rows("author")].shape == (2, 4)
+
+
+def test_typed_data_without_features_or_edges() -> None:
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 2, 0
+    data["a", "to", "b"].edge_index = torch.zeros(2, 0, dtype=torch.int64)
+    typed = Graph.from_pyg(data)
+    assert (typed.x, typed.e, typed.graph.num_edges, typed.types.tolist()) == (None, None, 0, [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data["paper"].update({"x": torch.zeros(3)}), r"x of 'paper' is \[3\]; expected \[3, C\]"),
+        (
+            lambda data: data["author", "writes", "paper"].edge_index.add_(2),
+            r"the edges \(author, writes, paper\): .*2",
+        ),
+        (lambda data: data["paper", "in", "venue"].pop("edge_index"), r"\(paper, in, venue\) have no edge_index"),
+        (lambda data: data["venue"].pop("num_nodes"), "how many nodes of 'venue' there are: set num_nodes"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Unable to accurately infer")
+def test_what_is_wrong_with_typed_data_is_said(change: Any, message: str) -> None:
+    data = hetero()
+    change(data)
+    with pytest.raises(EdgewiseError, match=message):
+        Graph.from_pyg(data)
+
+
+def test_a_type_that_there_is_not_is_named() -> None:
+    with pytest.raises(GraphError, match="no type of nodes 'film': there are paper, author, venue"):
+        Graph.from_pyg(hetero()).rows("film")

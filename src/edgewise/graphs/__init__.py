@@ -6,6 +6,7 @@ A line below is a public name's one entry: `PATTERNS` holds the functions of `pa
 from collections.abc import Callable
 from types import FunctionType
 
+from edgewise.graphs.exchange import TypedData as TypedData
 from edgewise.graphs.graph import Graph as Graph
 from edgewise.graphs.graph import draw as draw
 from edgewise.graphs.make.content import Gathered as Gathered

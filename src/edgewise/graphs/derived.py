@@ -1,14 +1,17 @@
-"""Values that follow from an immutable object: computed at the first read, cached with the object from then on."""
+"""Values that follow from an immutable object or a tensor: computed at the first read, cached with it from then on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from weakref import ReferenceType, ref
 
 import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
-from edgewise.graphs.tracing import untransformed
+from edgewise.graphs.tracing import is_traced, untransformed
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -96,3 +99,44 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
                 graph.watch(self.name, value)
         instance.__dict__[self.name] = value
         return value
+
+
+def per_tensor(build: Callable[P, T]) -> Callable[P, T]:
+    """A function of tensors, the first argument among them, and of hashable arguments, computed once for each of them.
+
+    The value lies with the first tensor and goes with it. It is computed anew where a tensor was written in place, is
+    another one now, or is traced. The value must hold none of the tensors, or they would never go.
+
+    Example
+        >>> @per_tensor
+        ... def total(x, factor):
+        ...     print("computed")
+        ...     return factor * x.sum().item()
+        >>> x = torch.ones(3)
+        >>> total(x, 2), total(x, 2)
+        computed
+        (6.0, 6.0)
+        >>> total(x.mul_(2), 2)
+        computed
+        12.0
+    """
+    memo = WeakIdKeyDictionary()
+
+    @wraps(build)
+    def value(*args: P.args, **named: P.kwargs) -> T:
+        tensors = [t for t in args if isinstance(t, Tensor)]
+        if named or is_traced() or any(t.is_inference() for t in tensors):
+            return build(*args, **named)
+        first = cast(Tensor, args[0])
+        key = tuple(id(t) if isinstance(t, Tensor) else t for t in args)
+        stamp = [(t._version, t.data_ptr(), t.shape) for t in tensors]
+        entries: dict[Any, tuple[list[Any], list[ReferenceType[Tensor]], T]] = memo.setdefault(first, {})
+        found = entries.get(key)
+        if found is not None and found[0] == stamp and all(r() is t for r, t in zip(found[1], tensors, strict=True)):
+            return found[2]
+        for gone in [k for k, (_, refs, _) in entries.items() if any(r() is None for r in refs)]:
+            del entries[gone]
+        entries[key] = (stamp, [ref(t) for t in tensors], build(*args, **named))
+        return entries[key][2]
+
+    return value

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy
 import torch
 from torch import Tensor
 
-from edgewise.errors import ConfigError, DataError, GraphError, ShapeError, installing
+from edgewise.errors import ConfigError, DataError, EdgewiseError, GraphError, ShapeError, installing
 from edgewise.graphs import checks
 from edgewise.graphs.adjacency import Adjacency
 from edgewise.graphs.store.layout import mapped_edges
@@ -18,6 +20,35 @@ if TYPE_CHECKING:
     import networkx
     import scipy.sparse
     import torch_geometric.data
+
+
+class TypedData(NamedTuple):
+    """What a PyTorch Geometric `HeteroData` holds, as one graph and tensors beside it; a type's nodes follow in a row.
+
+    Symbols     graph = all edges; types [N] int64 = each node's place in `kinds`; relation [E] int64, in the graph's
+                order = each edge's place in `relations`, (sender's type, name, receiver's type); x [N, C] and e [E, D]
+                = `x` and `edge_attr` of all types, zeros behind those that are narrower or have none; None where no
+                type has any
+    """
+
+    graph: Any  # a Graph
+    types: Tensor
+    relation: Tensor
+    x: Tensor | None
+    e: Tensor | None
+    kinds: tuple[str, ...]
+    relations: tuple[tuple[str, str, str], ...]
+
+    def rows(self, kind: str) -> slice:
+        """Where the nodes of a type are: `y[data.rows("paper")]` are a model's outputs for papers.
+
+        Errors      GraphError for a type that there is not
+        """
+        if kind not in self.kinds:
+            raise GraphError(f"no type of nodes {kind!r}: there are {', '.join(self.kinds)}")
+        place = self.kinds.index(kind)
+        first = int((self.types < place).sum())
+        return slice(first, first + int((self.types == place).sum()))
 
 
 class Exchange(Adjacency):
@@ -155,16 +186,22 @@ class Exchange(Adjacency):
         return scipy.sparse.csr_array((data, senders, offsets), shape=(self.num_receivers, self.num_senders), copy=True)
 
     @classmethod
-    def from_pyg(cls, data: Any) -> Self:
+    def from_pyg(cls, data: Any) -> Any:
         """The graph of a PyTorch Geometric `Data` or `Batch`, or of anything with `edge_index` and `num_nodes`.
 
-        Edge cases  `sort_edges` takes `data.edge_attr`; a `Batch` gives a batch: `sizes` are read from its `ptr`
+        Edge cases  `sort_edges` takes `data.edge_attr`; a `Batch` gives a batch: `sizes` are read from its `ptr`; a
+                    `HeteroData` gives `TypedData`: one graph of all types, and the types, relations and features beside
+                    it
+        Errors      GraphError where something is missing or no index of a node; ShapeError for features without a row
+                    for each node or edge
 
         >>> from types import SimpleNamespace
         >>> from edgewise.graphs import Graph
         >>> Graph.from_pyg(SimpleNamespace(edge_index=torch.tensor([[0], [1]]), num_nodes=2))
         Graph(2 receivers, 2 senders, 1 edges)
         """
+        if hasattr(data, "node_types") and hasattr(data, "edge_types"):
+            return cls._typed(data)
         edges, nodes = getattr(data, "edge_index", None), getattr(data, "num_nodes", None)
         if edges is None or nodes is None:
             raise GraphError(f"from_pyg takes edge_index and num_nodes, which this {type(data).__name__} lacks")
@@ -180,6 +217,42 @@ class Exchange(Adjacency):
             j, i = graph.edge_index()[:, across[0, 0]].tolist()
             raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: ptr or edge_index is wrong")
         return graph._with_members(sizes)
+
+    @classmethod
+    def _typed(cls, data: Any) -> TypedData:
+        """A `HeteroData` as one graph: the nodes type after type, and the edges of all relations."""
+        kinds, relations = tuple(data.node_types), tuple(data.edge_types)
+        counts = {kind: data[kind].num_nodes for kind in kinds}
+        for kind, count in counts.items():
+            if count is None:
+                raise GraphError(f"this HeteroData does not say how many nodes of {kind!r} there are: set num_nodes")
+        ends = [counts[kind] for kind in kinds]
+        first = dict(zip(kinds, [0, *itertools.accumulate(ends)], strict=False))
+        edges = [torch.zeros(2, 0, dtype=torch.int64)]
+        for relation in relations:
+            name, index = ", ".join(relation), data[relation].get("edge_index")
+            if index is None:
+                raise GraphError(f"the edges ({name}) have no edge_index: others, such as adj_t, are not read")
+            sender, _, receiver = relation
+            if sender not in counts or receiver not in counts:
+                raise GraphError(f"the edges ({name}) join types of nodes of which there are only {', '.join(kinds)}")
+            try:
+                index = checks.edge_index(index, counts[receiver], counts[sender], square=False)
+            except EdgewiseError as error:
+                raise type(error)(f"the edges ({name}): {error}") from error
+            edges.append(index + torch.tensor([[first[sender]], [first[receiver]]], device=index.device))
+        sizes = [index.shape[1] for index in edges[1:]]
+        graph = cls.from_edge_index(torch.cat([part.to(edges[-1].device) for part in edges], 1), sum(ends))
+        types, relation_of = (
+            torch.arange(len(rows)).repeat_interleave(torch.tensor(rows, dtype=torch.int64)).to(graph.device)
+            for rows in (ends, sizes)
+        )
+        x = _side_by_side([(f"x of {kind!r}", data[kind].get("x"), counts[kind]) for kind in kinds])
+        e = _side_by_side(
+            [(f"edge_attr of {r}", data[r].get("edge_attr"), n) for r, n in zip(relations, sizes, strict=True)]
+        )
+        e = None if e is None else graph.sort_edges(e)
+        return TypedData(graph, types, graph.sort_edges(relation_of), x, e, kinds, relations)
 
     @classmethod
     def from_dgl(cls, graph: Any) -> Self:
@@ -226,3 +299,23 @@ class Exchange(Adjacency):
             data.batch = torch.repeat_interleave(self.sizes)
             data.ptr = torch.nn.functional.pad(self.sizes.cumsum(0), (1, 0))
         return data
+
+
+def _side_by_side(parts: list[tuple[str, Tensor | None, int]]) -> Tensor | None:
+    """The rows of several tensors in one, zeros behind those that are narrower or missing; None where all are."""
+    known = [x for _, x, _ in parts if x is not None]
+    if not known:
+        return None
+    for name, x, rows in parts:
+        if x is not None and (not isinstance(x, Tensor) or x.ndim != 2 or len(x) != rows):
+            shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ShapeError(f"{name} is {shape}; expected [{rows}, C], a row for each")
+    width = max(x.shape[1] for x in known)
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in known))
+    made = [
+        known[0].new_zeros(rows, width, dtype=dtype)
+        if x is None
+        else torch.nn.functional.pad(x.to(dtype), (0, width - x.shape[1]))
+        for _, x, rows in parts
+    ]
+    return torch.cat(made)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph, causal
+from edgewise.graphs.derived import per_tensor
 from edgewise.interop.modules import all_pairs, dense_weights, of_members
-from edgewise.interop.twin import per_tensor
 from edgewise.kernels import Dot, EdgeBias, attend
 
 NAME = "edgewise"

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.graphs import Graph, complete
-from edgewise.interop.twin import Twin, is_plain, per_tensor
+from edgewise.graphs.derived import per_tensor
+from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import attend
 
 

@@ -154,6 +154,8 @@ from edgewise.layers.pooling.readout import FirstReadout as FirstReadout
 from edgewise.layers.pooling.readout import MaxReadout as MaxReadout
 from edgewise.layers.pooling.readout import MeanReadout as MeanReadout
 from edgewise.layers.pooling.readout import SumReadout as SumReadout
+from edgewise.layers.relational.hgt import HGT as HGT
+from edgewise.layers.relational.rgat import RGAT as RGAT
 from edgewise.layers.relational.rgcn import RGCN as RGCN
 
 LAYERS: dict[str, type[nn.Module]] = {

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
+from edgewise.layers.plain.linear import SparseFeatures
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Signature:
     """The inputs in words, for messages."""
 
     def __post_init__(self) -> None:
-        for name, least in {"inputs": 1, "outputs": 1, "length": 1, "edges": 0, "whole": 0}.items():
+        for name, least in {"inputs": 1, "outputs": 1, "length": 1, "edges": 0, "whole": 0, "kinds": 0}.items():
             value = getattr(self, name, None)
             if value is not None and value < least:
                 raise ConfigError(f"a model's {name} must be at least {least}, not {value}")
@@ -45,6 +46,7 @@ class Features(Signature):
         edges: Width of the features of every edge; the model is then called model(graph, x, e). 0: there are none.
         whole: Width of the features of every graph as a whole; the model is then called model(graph, x, e, u), with e
             None where edges have no features. 0: there are none.
+        kinds: Number of types of nodes: the last inputs are a node's type, one-hot. 0: all are of one.
 
     Errors      also a negative width.
 
@@ -55,8 +57,20 @@ class Features(Signature):
 
     edges: int = 0
     whole: int = 0
+    kinds: int = field(default=0, repr=False)
 
     kind = "features of nodes"
+
+    def types(self, x: Tensor | SparseFeatures) -> Tensor | None:
+        """The type of each node [N] int64, as its features [N, inputs] have it; None where all are of one.
+
+        >>> Features(inputs=3, outputs=1, kinds=2).types(torch.tensor([[5.0, 0.0, 1.0]]))
+        tensor([1])
+        """
+        if not self.kinds:
+            return None
+        x = x if isinstance(x, Tensor) else x.to_dense()
+        return x[..., -self.kinds :].argmax(-1)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ from edgewise.tasks.text.listops import listops as listops
 from edgewise.tasks.text.masked import MaskedTokens as MaskedTokens
 from edgewise.tasks.text.translation import Translation as Translation
 from edgewise.tasks.text.translation import multi30k as multi30k
+from edgewise.tasks.typed.bibliography import bibliography as bibliography
 
 TASKS: dict[str, Callable[..., Task]] = {
     name.replace("_", "-"): task for name, task in tuple(globals().items()) if isinstance(task, FunctionType)

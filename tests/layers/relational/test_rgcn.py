@@ -8,17 +8,9 @@ import torch
 from edgewise import Graph
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.layers import RGCN, SparseFeatures
+from layers.relational.typed import EDGES, NODES, RELATIONS, drawn
 
 pyg = pytest.importorskip("torch_geometric.nn")
-RELATIONS, NODES, EDGES = 5, 12, 70
-
-
-def drawn(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """edge_index, the relation of each edge as given, and features."""
-    draw = torch.Generator().manual_seed(seed)
-    index = torch.randint(NODES, (2, EDGES), generator=draw)
-    kinds = torch.randint(RELATIONS, (EDGES,), generator=draw)
-    return index, kinds, torch.randn(NODES, 3, generator=draw, dtype=torch.float64)
 
 
 def pair(bases: int) -> tuple[RGCN, Any]:
@@ -110,7 +102,7 @@ def test_what_does_not_fit_is_said() -> None:
     graph = Graph.from_edge_index(index, NODES)
     with pytest.raises(ShapeError, match=r"this layer has 5 relations: hand over that of each edge"):
         layer(graph, x)
-    with pytest.raises(ShapeError, match=r"relations are 0 to 4, not 0 to 5"):
+    with pytest.raises(ShapeError, match=r"relations of edges are 0 to 4, not 0 to 5"):
         layer(graph, x, kinds + (kinds == 4))
     with pytest.raises(ShapeError, match=r"weights of relations are \[70, 3\]; expected \[\*, 70, 5\]"):
         layer(graph, x, torch.zeros(EDGES, 3))

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
-from edgewise.graphs.derived import cached
-from edgewise.interop.twin import is_plain, per_tensor
+from edgewise.graphs.derived import cached, per_tensor
+from edgewise.interop.twin import is_plain
 
 HOOKS = tuple(
     f"_{step}_forward{when}_hooks"

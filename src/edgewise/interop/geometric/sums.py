@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.graphs import Graph
+from edgewise.graphs.derived import per_tensor
 from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
-from edgewise.interop.twin import Twin, is_plain, per_tensor
+from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}

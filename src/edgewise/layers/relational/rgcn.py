@@ -13,6 +13,7 @@ from edgewise.kernels.call import check_graph
 from edgewise.layers.graph.sides import Nodes, Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.relational.types import Pairs, check_types, of_pairs, pairs, reads, shares
 
 
 class RGCN(nn.Module):
@@ -52,60 +53,49 @@ class RGCN(nn.Module):
             nn.init.xavier_uniform_(self.mix)
 
     def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
-        e = self._checked(graph, e)
+        self._check(graph, e)
         own, _ = both_sides(graph, x, self.own)
-        x_j, numbers = x[1] if isinstance(x, tuple) else x, _are_known(e)
-        if numbers and not isinstance(graph, Partition) and (isinstance(x_j, Tensor) or self.mix is None):
-            return own + self._of_pairs(graph, x_j, e)
-        _, Vx = both_sides(graph, x, self.maps)
-        heads = Vx.unflatten(-1, (-1, self.outputs))
-        return own + aggregate(graph, heads, self._weights(graph, e, heads.dtype)).sum(-2)
+        x_j = x[1] if isinstance(x, tuple) else x
+        if e is None or (self.relations == 1 and not e.is_floating_point()):
+            Wx = self.maps(x_j)
+            return own + aggregate(graph, Wx if self.mix is None else self.mix.flatten() * Wx, reduce="mean")
+        if _are_known(e) and not isinstance(graph, Partition):
+            sending = pairs(e, graph.senders, graph.num_senders, self.relations)
+            if self._fewer(graph, x_j, sending):
+                V = self.maps.weight.unflatten(0, (-1, self.outputs))
+                Wx = of_pairs(x_j, V if self.mix is None else torch.tensordot(self.mix, V, 1), sending)
+                paths = reads(sending.place, graph.receivers, (sending.rows.num_receivers, graph.num_receivers))
+                c = shares(e, graph.receivers, self.relations, Wx.dtype)
+                return own + aggregate(paths, Wx, paths.sort_edges(c))
+        Vx = self.maps(x_j).unflatten(-1, (-1, self.outputs))
+        return own + aggregate(graph, Vx, self._weights(graph, e, Vx.dtype)).sum(-2)
 
-    def _checked(self, graph: Graph, e: Tensor | None) -> Tensor:
+    def _check(self, graph: Graph, e: Tensor | None) -> None:
         check_graph(graph)
-        if e is None:
-            if self.relations > 1:
-                raise ShapeError(f"this layer has {self.relations} relations: hand over that of each edge, e [E]")
-            return torch.ones(graph.num_edges, 1, dtype=self.maps.weight.dtype, device=graph.device)
-        if e.is_floating_point():
+        if e is None and self.relations > 1:
+            raise ShapeError(f"this layer has {self.relations} relations: hand over that of each edge, e [E]")
+        if e is not None and e.is_floating_point():
             if e.shape[-2:] != (graph.num_edges, self.relations):
                 expected = f"[*, {graph.num_edges}, {self.relations}]"
                 raise ShapeError(f"weights of relations are {list(e.shape)}; expected {expected}")
-        elif e.dtype != torch.int64 or e.shape != (graph.num_edges,):
-            what = f"{list(e.shape)} of {str(e.dtype).removeprefix('torch.')}"
-            raise ShapeError(f"relations of edges are {what}; expected [{graph.num_edges}] of int64, or weights")
-        elif (
-            _are_known(e)
-            and e.device.type == "cpu"
-            and len(e)
-            and not 0 <= int(e.min()) <= int(e.max()) < self.relations
-        ):
-            raise ShapeError(f"relations are 0 to {self.relations - 1}, not {int(e.min())} to {int(e.max())}")
-        return e
+        elif e is not None:
+            check_types("relations of edges", e, graph.num_edges, self.relations)
 
     def _weights(self, graph: Graph, e: Tensor, dtype: torch.dtype) -> Tensor:
         """Σ_r e_ijr a_rb / c_ir, or e_ijr / c_ir without bases."""
         if _are_known(e) and self.mix is not None:
-            return (self.mix.index_select(0, e) * _shares(graph, e, self.relations, self.mix.dtype)[:, None]).to(dtype)
+            c = shares(e, graph.receivers, self.relations, self.mix.dtype)
+            return (self.mix.index_select(0, e) * c[:, None]).to(dtype)
         e = e.to(dtype) if e.is_floating_point() else functional.one_hot(e, self.relations).to(dtype)
         c = collect(graph, e).index_select(-2, graph.receivers)
         share = torch.where(c == 0, torch.zeros_like(e), e / torch.where(c == 0, torch.ones_like(c), c))
         return share if self.mix is None else share @ self.mix.to(dtype)
 
-    def _of_pairs(self, graph: Graph, x_j: Nodes, e: Tensor) -> Tensor:
-        """Each sender through the matrices of those relations alone that its edges have."""
-        pairs, place = (e * graph.num_senders + graph.senders).unique(return_inverse=True)
-        relation, rows = pairs // max(1, graph.num_senders), pairs % max(1, graph.num_senders)
-        if isinstance(x_j, Tensor):
-            counts = torch.bincount(relation, minlength=self.relations).tolist()
-            parts = x_j.index_select(-2, rows).split(counts, -2)
-            V = self.maps.weight.unflatten(0, (-1, self.outputs))
-            W = V if self.mix is None else torch.tensordot(self.mix, V, 1)
-            Wx = torch.cat([functional.linear(part, W_r) for part, W_r in zip(parts, W, strict=True)], -2)
-        else:
-            Wx = self.maps(x_j).unflatten(-1, (self.relations, self.outputs))[rows, relation]
-        reads = Graph.from_edge_index(torch.stack([place, graph.receivers]), len(pairs), graph.num_receivers)
-        return aggregate(reads, Wx, reads.sort_edges(_shares(graph, e, self.relations, Wx.dtype)))
+    def _fewer(self, graph: Graph, x_j: Nodes, sending: Pairs) -> bool:
+        """Whether the pairs' products with their own W_r are fewer than those of all senders with all V."""
+        if self.mix is None or not isinstance(x_j, Tensor):
+            return self.mix is None
+        return sending.rows.num_receivers < self.mix.shape[1] * (graph.num_senders + graph.num_edges // 4)
 
     @staticmethod
     def example() -> Example:
@@ -115,9 +105,3 @@ class RGCN(nn.Module):
 def _are_known(e: Tensor) -> bool:
     """Whether e are numbers of relations whose values may be asked for, as a program for other edges may not."""
     return not e.is_floating_point() and not torch.compiler.is_compiling()
-
-
-def _shares(graph: Graph, relation: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    """1 / c_ir for each edge [E]."""
-    pair = graph.receivers * count + relation
-    return torch.bincount(pair, minlength=1).to(dtype).reciprocal()[pair]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, cast
+from functools import partial
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, OneOf, chosen
+from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.store.layout import scratch
+from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
 from edgewise.models.parts import Activation
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 
@@ -26,8 +28,8 @@ class GNNSettings:
     """What a graph network can be.
 
     Args:
-        layer: The graph layer; "gat", "gatv2", "gine", "gated-gcn" and "rgcn" read the features of edges; "gated-gcn"
-            may update them.
+        layer: The graph layer; "gat", "gatv2", "gine" and "gated-gcn" read the features of edges, "gated-gcn" may
+            update them; "rgcn", "rgat" and "hgt" read the kinds of edges, "hgt" also those of nodes.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side;
@@ -50,109 +52,6 @@ class GNNSettings:
     readout: Annotated[Choice | str, OneOf(GRAPH_OUTPUTS)] = "none"
     edge_dropout: float = 0.0
     virtual_node: bool = False
-
-
-class Site(NamedTuple):
-    """What a layer is built from, whichever its kind: widths, whether it is the output layer of a task on nodes, and
-    whether another layer could read what it makes of the edges."""
-
-    inputs: int
-    outputs: int
-    hidden: int
-    activation: str
-    edges: int = 0
-    last: bool = False
-    hands_on: bool = False
-
-    def mlp(self, inputs: int) -> layers.MLP:
-        """The network of a layer that has one."""
-        return layers.MLP([inputs, self.hidden, self.outputs], self.activation)
-
-
-def _attention(layer: type[layers.GAT] | type[layers.GATv2]) -> Callable[..., nn.Module]:
-    def build(at: Site, /, *, heads: Count = 1, output_heads: Count = 1, attention_dropout: float = 0.0) -> nn.Module:
-        """Attention over the edges.
-
-        Args:
-            heads: Attention heads of the hidden layers, concatenated.
-            output_heads: Attention heads of the output layer, averaged.
-            attention_dropout: Probability for attention weights.
-        """
-        if at.last:
-            return layer(at.inputs, at.outputs, output_heads, False, attention_dropout, at.edges)
-        if heads < 1 or at.outputs % heads:
-            raise ConfigError(f"{heads} heads do not divide a width of {at.outputs}")
-        return layer(at.inputs, at.outputs // heads, heads, dropout=attention_dropout, edges=at.edges)
-
-    return build
-
-
-def _gated_gcn(at: Site, /, *, stream: bool = False) -> nn.Module:
-    """Gated convolution.
-
-    Args:
-        stream: Whether each layer hands new features of the edges on to the next one.
-    """
-    make = layers.EdgeStream if stream and at.hands_on else layers.GatedGCN
-    return make(at.inputs, at.outputs, at.edges)
-
-
-def _sage_union(at: Site, /, *, reduce: Annotated[str, OneOf(("mean", "max"))] = "mean") -> nn.Module:
-    """GraphSAGE with a node among its neighbours, (5.8).
-
-    Args:
-        reduce: What is made of them, "mean" or "max".
-    """
-    return layers.SAGEUnion(at.inputs, at.outputs, cast(Any, reduce))
-
-
-def _rgcn(at: Site, /, *, bases: int = 0) -> nn.Module:
-    """Relational convolution over edges of several kinds.
-
-    Args:
-        bases: Matrices whose mixtures are those of the relations, at most as many as there are relations; 0: each
-            relation has one of its own.
-    """
-    relations = at.edges or 1
-    return layers.RGCN(at.inputs, at.outputs, relations, min(bases, relations))
-
-
-def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
-    """Mixture model convolution over the degrees of both ends.
-
-    Args:
-        kernels: Number of Gaussians.
-    """
-    return layers.MoNet(at.inputs, at.outputs, kernels, coordinates=layers.DegreeCoordinates(2))
-
-
-def _dynamic_edge_conv(at: Site, /, *, neighbors: Count = 10) -> nn.Module:
-    """Edge convolution over the nearest nodes in feature space.
-
-    Args:
-        neighbors: How many nodes a node attends to, itself included.
-    """
-    return layers.DynamicEdgeConv(at.mlp(2 * at.inputs), neighbors)
-
-
-GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
-    "gcn": lambda at, /: layers.GCN(at.inputs, at.outputs),
-    "sage-mean": lambda at, /: layers.SAGEMean(at.inputs, at.outputs),
-    "sage-pool": lambda at, /: layers.SAGEPool(at.inputs, at.outputs, at.hidden),
-    "sage-lstm": lambda at, /: layers.SAGELSTM(at.inputs, at.outputs, at.hidden),
-    "sage-union": _sage_union,
-    "gat": _attention(layers.GAT),
-    "gatv2": _attention(layers.GATv2),
-    "gin": lambda at, /: layers.GIN(at.mlp(at.inputs)),
-    "gine": lambda at, /: layers.GINE(at.mlp(at.inputs), at.edges),
-    "gated-gcn": _gated_gcn,
-    "rgcn": _rgcn,
-    "monet": _monet,
-    "edge-conv": lambda at, /: layers.EdgeConv(at.mlp(2 * at.inputs)),
-    "dynamic-edge-conv": _dynamic_edge_conv,
-    "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
-}
-EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn", "rgcn")  # read features of edges, each with a map of its own
 
 
 GRAPH_NORMS: dict[str, Callable[[int], nn.Module]] = layers.NORMS | {
@@ -243,8 +142,9 @@ class GNN(nn.Module):
         on_nodes = not signature.whole_graph
         hidden = settings.depth - on_nodes
         streams = _streams(settings)
+        make = partial(_layer, settings, signature)
         self.hidden = nn.ModuleList(
-            _layer(settings, width if streams and index else edges, inputs, width, hands_on=index < settings.depth - 1)
+            make(width if streams and index else edges, inputs, width, hands_on=index < settings.depth - 1)
             for index, inputs in enumerate(widths[:hidden])
         )
         self.norms = nn.ModuleList(chosen("norm", settings.norm, GRAPH_NORMS)(width) for _ in range(hidden))
@@ -255,24 +155,26 @@ class GNN(nn.Module):
         read = width * hidden if settings.connection == "jumping" and hidden else widths[hidden]
         if on_nodes:
             of_edges = width if streams and hidden else edges
-            self.output = _layer(settings, of_edges, read, signature.outputs, last=True)
+            self.output = make(of_edges, read, signature.outputs, last=True)
         else:
             output = chosen("readout", settings.readout, GRAPH_OUTPUTS)
             self.output = output(read, signature.outputs, settings.activation)
         how = JUMPS.get(settings.connection)
         self.jump = layers.JumpingKnowledge(how) if how and hidden else None
         self.activation = chosen("activation", settings.activation, layers.ACTIVATIONS)
+        self.reads_types = _kinds(signature) > 0 and Choice.of(settings.layer).name == "hgt"
 
     def forward(self, graph: AnyGraph, x: Tensor | layers.SparseFeatures, e: Tensor | None = None) -> Tensor:
         if isinstance(graph, Neighborhood):
             return self._by_layer(graph, cast(Tensor, x))
         x = x if self.embed is None else self.embed(x)
-        if e is not None and not e.is_floating_point() and Choice.of(self.settings.layer).name != "rgcn":
+        if e is not None and not e.is_floating_point() and Choice.of(self.settings.layer).name not in RELATIONAL:
             edges = cast(Features, self.signature).edges
             e = functional.one_hot(e, edges).to(x.dtype)
+        types = cast(Features, self.signature).types(x) if self.reads_types else None
         states: list[Tensor] = []
         streamed: tuple[Tensor, ...] = ()
-        for index, (hop, of_edges) in enumerate(self._hops(graph, e)):
+        for index, (hop, of_edges) in enumerate(self._hops(graph, e, types)):
             if self.jump is not None and index == len(self.hidden):  # of a sample, those nodes that the output reads
                 x = self.jump([state.narrow(-2, 0, states[-1].shape[-2]) for state in states])
             x, streamed = self._layer(index, hop, x, streamed or of_edges)
@@ -324,11 +226,15 @@ class GNN(nn.Module):
         p = self.settings.edge_dropout
         return layers.drop_edges(graph, p) if p and self.training else graph
 
-    def _hops(self, graph: Graph | Sample | LayerSample, e: Tensor | None) -> list[tuple[Graph, tuple[Tensor, ...]]]:
-        """The graph of each layer, the output layer included, with its edges' features or a sample's weights."""
+    def _hops(
+        self, graph: Graph | Sample | LayerSample, e: Tensor | None, types: Tensor | None
+    ) -> list[tuple[Graph, tuple[Any, ...]]]:
+        """The graph of each layer, the output layer included, with its edges' features or a sample's weights, and with
+        the types of its nodes where these are read."""
         depth = len(self.hidden) + 1
         if isinstance(graph, Graph):
-            known: tuple[Tensor, ...] = () if e is None else (e,)
+            known: tuple[Any, ...] = () if e is None else (e,)
+            known = known if types is None else (e, types)
             return [(graph, known)] * (depth - 1) + [(graph, () if self.signature.whole_graph else known)]
         if len(self.virtual):
             raise ConfigError("a virtual node reads all nodes of a graph, and a sample has some of them")
@@ -340,7 +246,10 @@ class GNN(nn.Module):
             raise ConfigError(f"sampled graphs need an output per node and one hop for each of {depth} layers")
         if isinstance(graph, Sample):
             own = zip(graph.graphs, graph.edges, strict=True)
-            return [(hop, () if e is None else (e[edges],)) for hop, edges in own]
+            of_edges = [(hop, None if e is None else e[edges]) for hop, edges in own]
+            if types is not None:
+                return [(hop, (of_hop, types[: hop.num_senders])) for hop, of_hop in of_edges]
+            return [(hop, () if of_hop is None else (of_hop,)) for hop, of_hop in of_edges]
         settings = self.settings
         usual = (Choice.of(settings.layer).name, settings.connection, settings.edge_dropout)
         if usual != ("fast-gcn", "none", 0.0):
@@ -348,9 +257,15 @@ class GNN(nn.Module):
         return [(hop, (weight,)) for hop, weight in zip(graph.graphs, graph.weights, strict=True)]
 
 
-def _layer(settings: GNNSettings, edges: int, inputs: int, outputs: int, **place: bool) -> nn.Module:
-    site = Site(inputs, outputs, settings.width, settings.activation, edges, **place)
+def _layer(
+    settings: GNNSettings, signature: Signature, edges: int, inputs: int, outputs: int, **place: bool
+) -> nn.Module:
+    site = Site(inputs, outputs, settings.width, settings.activation, edges, kinds=_kinds(signature), **place)
     return chosen("layer", settings.layer, GRAPH_LAYERS)(site)
+
+
+def _kinds(signature: Signature) -> int:
+    return signature.kinds if isinstance(signature, Features) else 0
 
 
 def _streams(settings: GNNSettings) -> bool:
@@ -369,6 +284,8 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
         raise ConfigError(f"the layer {layer!r} reads no edge features, and this task has some: {readers} do")
     if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")
+    if layer == "hgt" and settings.edge_dropout:
+        raise ConfigError("edge_dropout cannot leave out edges of layers that read types: choose attention_dropout")
     if _streams(settings) and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that layers hand features on")
     chosen("connection", settings.connection, CONNECTIONS)

@@ -10,7 +10,8 @@ from edgewise import layers
 from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_LAYERS, GRAPH_NORMS, GNNSettings
+from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_NORMS, GNNSettings
+from edgewise.models.graph.graph_layers import GRAPH_LAYERS
 from edgewise.models.parts import Readout
 from edgewise.models.signature import Features, Penalised, Signature, Tokens, accepted, check_readout
 

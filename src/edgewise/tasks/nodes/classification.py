@@ -43,7 +43,10 @@ class Nodes:
         labels: Their classes [N], -1 where unknown; or their values [N], NaN where unknown.
         classes: The classes' names; none where the labels are values.
         splits: For "train", "valid" and "test" the nodes [M] that it reads.
-        e: Features of the edges [E, D], in the graph's own order; None: there are none.
+        e: Features of the edges [E, D], or the number of each edge's relation [E], in the graph's own order; None:
+            there are none.
+        relations: How many relations there are, where e are their numbers.
+        kinds: How many types of nodes there are: the last features are the type, one-hot. 0: all are of one.
     """
 
     graph: Graph
@@ -52,6 +55,8 @@ class Nodes:
     classes: tuple[str, ...]
     splits: Mapping[Split, Tensor]
     e: Tensor | None = None
+    relations: int = 0
+    kinds: int = 0
 
 
 def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
@@ -94,8 +99,9 @@ class NodeClassification(OneGraph, Classification):
         self.name, self.nodes, self.classes = name, nodes, nodes.classes
         kinds = f"of {len(nodes.classes)} classes" if nodes.classes else "with a value"
         self.contents = f"{nodes.graph.num_receivers:,} nodes {kinds}"
-        edges = 0 if nodes.e is None else nodes.e.shape[-1]
-        self.signature = Features(inputs=nodes.x.shape[-1], outputs=len(nodes.classes) or 1, edges=edges)
+        edges = nodes.relations or (0 if nodes.e is None else nodes.e.shape[-1])
+        width, outputs = nodes.x.shape[-1], len(nodes.classes) or 1
+        self.signature = Features(inputs=width, outputs=outputs, edges=edges, kinds=nodes.kinds)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])

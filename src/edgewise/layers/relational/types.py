@@ -1,0 +1,257 @@
+"""Types of nodes and of edges, integers beside a graph: rows of one type lie together and go through one product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import GraphError, ShapeError
+from edgewise.graphs import Graph, Partition
+from edgewise.graphs.derived import per_tensor
+from edgewise.graphs.tracing import PLAIN, is_traced
+from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
+from edgewise.kernels.call import check_graph
+from edgewise.layers.graph.sides import Nodes, Sides, at_receivers, check_pair
+from edgewise.layers.plain.linear import check_dtype
+
+
+class Groups(NamedTuple):
+    """Rows by their types. Symbols: order = those of type 0 first; place = where each row is in it; None: in order."""
+
+    order: Tensor | None
+    place: Tensor | None
+    counts: tuple[int, ...]
+
+
+class Pairs(NamedTuple):
+    """The distinct pairs of a relation and a node among the edges, those of relation 0 first.
+
+    Symbols     rows = a graph in which each pair listens to its node; counts = pairs of each relation; place = the pair
+                of each edge [E]
+    """
+
+    rows: Graph
+    counts: tuple[int, ...]
+    place: Tensor
+
+
+def check_types(name: str, types: Tensor, rows: int, count: int) -> None:
+    """Raise ShapeError unless each row has a type of that many; on a GPU the numbers themselves are not looked at."""
+    if types.dtype != torch.int64 or types.shape != (rows,):
+        what = f"{list(types.shape)} of {str(types.dtype).removeprefix('torch.')}"
+        raise ShapeError(f"{name} are {what}; expected [{rows}] of int64")
+    if type(types) in PLAIN and not is_traced() and types.device.type == "cpu" and rows:
+        least, most = int(types.min()), int(types.max())
+        if not 0 <= least <= most < count:
+            raise ShapeError(f"{name} are 0 to {count - 1}, not {least} to {most}")
+
+
+def check_relations(graph: Graph, e: Tensor | None, relations: int) -> None:
+    """Raise an error unless each edge has a relation, or there is one alone."""
+    if isinstance(graph, Partition):
+        raise GraphError("attention over relations reads a whole graph, not a rank's part of it: leave partition out")
+    check_graph(graph)
+    if e is None and relations > 1:
+        raise ShapeError(f"this layer has {relations} relations: hand over that of each edge, e [E]")
+    if e is not None:
+        check_types("relations of edges", e, graph.num_edges, relations)
+
+
+def two_sides(graph: Graph, x: Sides) -> tuple[Nodes, Nodes, int]:
+    """Features that hold the receivers, those of the senders, and where in the former the first receiver is."""
+    if isinstance(x, tuple):
+        check_pair(graph, x)
+        return x[0], x[1], 0
+    check_graph(graph, x)
+    if len(x.shape) < 2 or x.shape[-2] != graph.num_senders:
+        raise ShapeError(f"x is {[*x.shape]}, but must be [*, {graph.num_senders}, C], a row for each of the senders")
+    at_receivers(graph, torch.empty(graph.num_senders, 0))  # or its error
+    return x, x, graph.offset
+
+
+@per_tensor
+def groups(types: Tensor, count: int) -> Groups:
+    """Rows by their types.
+
+    >>> groups(torch.tensor([1, 0, 1]), 2).counts
+    (1, 2)
+    """
+    counts = tuple(torch.bincount(types, minlength=count).tolist())
+    if bool((types[1:] >= types[:-1]).all()):
+        return Groups(None, None, counts)
+    order = types.argsort(stable=True)
+    return Groups(order, order.argsort(), counts)
+
+
+@per_tensor
+def pairs(relation: Tensor, nodes: Tensor, count: int, relations: int, offset: int = 0) -> Pairs:
+    """The distinct pairs of relation and node.
+
+    Symbols     relation, nodes = those of each edge [E]; count = number of nodes; offset = added to their numbers
+
+    >>> pairs(torch.tensor([0, 1, 1]), torch.tensor([3, 3, 3]), 4, 2).place.tolist()
+    [0, 1, 1]
+    """
+    found, place = (relation * count + nodes + offset).unique(return_inverse=True)
+    of = found // max(1, count)
+    rows = Graph.from_csr(torch.arange(len(found) + 1, device=found.device), found - of * count, count)
+    return Pairs(rows, tuple(torch.bincount(of, minlength=relations).tolist()), place)
+
+
+@per_tensor
+def reads(senders: Tensor, receivers: Tensor, counts: tuple[int, int]) -> Graph:
+    """The edges between pairs of a node and a relation; `sort_edges` takes the given graph's order."""
+    return Graph.from_edge_index(torch.stack([senders, receivers]), *counts)
+
+
+@per_tensor
+def shares(relation: Tensor, receivers: Tensor, relations: int, dtype: torch.dtype) -> Tensor:
+    """For each edge one over the number of edges of its relation that its receiver has, 1 / c_ir [E]."""
+    pair = receivers * relations + relation
+    return torch.bincount(pair, minlength=1).to(dtype).reciprocal()[pair]
+
+
+def grouped(x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
+    """Rows of several types, each through the map of its type.
+
+    Equation    y_p = W_t x_p for the rows p of type t, those of type 0 first; in heads: y_ph = W_th x_ph
+    Shapes      x [*, P, C], W [T, D, C] -> [*, P, D];  x [*, P, H, C], W [T, H, D, C] -> [*, P, H, D]
+    Cost        O(P C D) time, one product for each type; memory that of y: no row has a copy of its matrix
+
+    >>> grouped(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[[1.0]], [[10.0]]]), (1, 2)).flatten().tolist()
+    [1.0, 20.0, 30.0]
+    """
+    if torch.is_autocast_enabled(x.device.type):
+        lower = torch.get_autocast_dtype(x.device.type)
+        x, W = x.to(lower), W.to(lower)
+    if x.ndim == W.ndim - 1 and not is_traced():
+        return _product(x, W, counts)
+    if W.ndim == 4:
+        parts = zip(x.split(counts, -3), W.unbind(), strict=True)
+        return torch.cat([torch.einsum("...phc,hdc->...phd", part, W_t) for part, W_t in parts], -3)
+    parts = zip(x.split(counts, -2), W.unbind(), strict=True)
+    return torch.cat([functional.linear(part, W_t) for part, W_t in parts], -2)
+
+
+def _segments(counts: tuple[int, ...]) -> Iterator[tuple[int, slice]]:
+    """Each type that has rows, and where they are."""
+    last = 0
+    for kind, count in enumerate(counts):
+        first, last = last, last + count
+        if count:
+            yield kind, slice(first, last)
+
+
+def of_pairs(x: Nodes, W: Tensor, chosen: Pairs) -> Tensor:
+    """Each pair's node through the map of its relation: x [*, N, C] or sparse, W [R, D, C] -> [*, P, D]."""
+    if isinstance(x, Tensor):
+        return grouped(aggregate(chosen.rows, x), W, chosen.counts)
+    Wx = aggregate(x.graph, W.flatten(0, 1).T, x.weight).unflatten(-1, (-1, W.shape[1]))
+    counts = torch.tensor(chosen.counts, device=Wx.device)
+    return Wx[chosen.rows.senders, torch.arange(len(W), device=Wx.device).repeat_interleave(counts)]
+
+
+def of_edges(x: Nodes, W: Tensor, relation: Tensor, nodes: Tensor) -> Tensor:
+    """The same for each edge, of shapes that no value decides, as a program for other edges needs: [*, E, D].
+
+    Cost        all relations' maps of all nodes are written down
+    """
+    if isinstance(x, Tensor):
+        Wx = functional.linear(x, W.flatten(0, 1))
+    else:
+        Wx = aggregate(x.graph, W.flatten(0, 1).T, x.weight)
+    rows = Wx.unflatten(-1, (-1, W.shape[1])).flatten(-3, -2)  # [*, N R, D]
+    return rows.index_select(-2, nodes * len(W) + relation)
+
+
+def attend_edges(graph: Graph, s: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """Attention with scores and values of edges: s [*, E, H], v [*, E, H, C] -> [*, I, H, C]."""
+    nothing = v.new_zeros(*v.shape[:-3], graph.num_senders, *v.shape[-2:])
+    return attend(graph, None, None, nothing, Uniform() + EdgeBias(s) + EdgeVectors(values=v), dropout=dropout)
+
+
+class GroupedLinear(nn.Module):
+    """A linear map for each type of row.
+
+    Equation    y_n = W_τ(n) x_n + b_τ(n)
+    Shapes      x [*, N, inputs] or SparseFeatures, types [N] int64, or None where there is one type -> [*, N, outputs]
+    Cost        O(N inputs outputs), one product for each type; sparse or compiled: for all types
+    """
+
+    def __init__(self, inputs: int, outputs: int, types: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(types, outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(types, outputs))
+        for W in self.weight:
+            nn.init.xavier_uniform_(W)
+
+    def forward(self, x: Nodes, types: Tensor | None) -> Tensor:
+        W, b = self.weight, self.bias
+        if x.shape[-1] != W.shape[-1]:
+            raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {W.shape[-1]}]")
+        if isinstance(x, Tensor):
+            check_dtype(x, W)
+        if types is None:
+            return (functional.linear(x, W[0]) if isinstance(x, Tensor) else aggregate(x.graph, W[0].T, x.weight)) + b[
+                0
+            ]
+        if not isinstance(x, Tensor) or is_traced():
+            everyone = torch.arange(x.shape[-2], device=types.device)
+            return of_edges(x, W, types, everyone) + b.index_select(0, types)
+        order, place, counts = groups(types, len(W))
+        y = grouped(x if order is None else x.index_select(-2, order), W, counts)
+        return (y if place is None else y.index_select(-2, place)) + b.index_select(0, types)
+
+
+class _Product(torch.autograd.Function):
+    """y_p = W_t x_p, written where it belongs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
+        ctx.save_for_backward(x, W)
+        ctx.counts = counts
+        y = x.new_empty(*x.shape[:-1], W.shape[-2])
+        for kind, rows in _segments(counts):
+            if W.ndim == 3:
+                torch.mm(x[rows], W[kind].T, out=y[rows])
+            else:
+                y[rows] = torch.bmm(x[rows].transpose(0, 1), W[kind].mT).transpose(0, 1)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (dy,), (x, W) = gradients, ctx.saved_tensors
+        dx = _product(dy, W.mT, ctx.counts) if ctx.needs_input_grad[0] else None
+        dW = _outer(dy, x, ctx.counts) if ctx.needs_input_grad[1] else None
+        return dx, dW, None
+
+
+class _Outer(torch.autograd.Function):
+    """M_t = Σ_p a_p b_pᵀ over the rows p of type t: what a gradient of W is."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, counts: tuple[int, ...]) -> Tensor:
+        ctx.save_for_backward(a, b)
+        ctx.counts = counts
+        M = a.new_zeros(len(counts), *a.shape[1:-1], a.shape[-1], b.shape[-1])
+        for kind, rows in _segments(counts):
+            if a.ndim == 2:
+                torch.mm(a[rows].T, b[rows], out=M[kind])
+            else:
+                M[kind] = torch.bmm(a[rows].permute(1, 2, 0), b[rows].transpose(0, 1))
+        return M
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (dM,), (a, b) = gradients, ctx.saved_tensors
+        da = _product(b, dM, ctx.counts) if ctx.needs_input_grad[0] else None
+        db = _product(a, dM.mT, ctx.counts) if ctx.needs_input_grad[1] else None
+        return da, db, None
+
+
+_product: Callable[[Tensor, Tensor, tuple[int, ...]], Tensor] = _Product.apply
+_outer: Callable[[Tensor, Tensor, tuple[int, ...]], Tensor] = _Outer.apply

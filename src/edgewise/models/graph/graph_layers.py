@@ -1,0 +1,148 @@
+"""The layers of the graph network: how each is made at its place, and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, cast
+
+from torch import nn
+
+from edgewise import layers
+from edgewise.configuration import Count, OneOf
+from edgewise.errors import ConfigError
+
+
+class Site(NamedTuple):
+    """What a layer is built from, whichever its kind: widths, whether it is the output layer of a task on nodes, and
+    whether another layer could read what it makes of the edges."""
+
+    inputs: int
+    outputs: int
+    hidden: int
+    activation: str
+    edges: int = 0
+    last: bool = False
+    kinds: int = 0
+    hands_on: bool = False
+
+    def mlp(self, inputs: int) -> layers.MLP:
+        """The network of a layer that has one."""
+        return layers.MLP([inputs, self.hidden, self.outputs], self.activation)
+
+
+def _attention(layer: type[layers.GAT] | type[layers.GATv2]) -> Callable[..., nn.Module]:
+    def build(at: Site, /, *, heads: Count = 1, output_heads: Count = 1, attention_dropout: float = 0.0) -> nn.Module:
+        """Attention over the edges.
+
+        Args:
+            heads: Attention heads of the hidden layers, concatenated.
+            output_heads: Attention heads of the output layer, averaged.
+            attention_dropout: Probability for attention weights.
+        """
+        if at.last:
+            return layer(at.inputs, at.outputs, output_heads, False, attention_dropout, at.edges)
+        if heads < 1 or at.outputs % heads:
+            raise ConfigError(f"{heads} heads do not divide a width of {at.outputs}")
+        return layer(at.inputs, at.outputs // heads, heads, dropout=attention_dropout, edges=at.edges)
+
+    return build
+
+
+def _gated_gcn(at: Site, /, *, stream: bool = False) -> nn.Module:
+    """Gated convolution.
+
+    Args:
+        stream: Whether each layer hands new features of the edges on to the next one.
+    """
+    make = layers.EdgeStream if stream and at.hands_on else layers.GatedGCN
+    return make(at.inputs, at.outputs, at.edges)
+
+
+def _sage_union(at: Site, /, *, reduce: Annotated[str, OneOf(("mean", "max"))] = "mean") -> nn.Module:
+    """GraphSAGE with a node among its neighbours, (5.8).
+
+    Args:
+        reduce: What is made of them, "mean" or "max".
+    """
+    return layers.SAGEUnion(at.inputs, at.outputs, cast(Any, reduce))
+
+
+def _rgcn(at: Site, /, *, bases: int = 0) -> nn.Module:
+    """Relational convolution over edges of several kinds.
+
+    Args:
+        bases: Matrices whose mixtures are those of the relations, at most as many as there are relations; 0: each
+            relation has one of its own.
+    """
+    relations = at.edges or 1
+    return layers.RGCN(at.inputs, at.outputs, relations, min(bases, relations))
+
+
+def _rgat(
+    at: Site, /, *, heads: Count = 1, output_heads: Count = 1, bases: int = 0, attention_dropout: float = 0.0
+) -> nn.Module:
+    """Attention over edges of several kinds.
+
+    Args:
+        heads: Attention heads of the hidden layers, concatenated.
+        output_heads: Attention heads of the output layer, concatenated.
+        bases: Matrices whose mixtures are those of the relations, at most as many; 0: each has one of its own.
+        attention_dropout: Probability for attention weights.
+    """
+    heads, relations = output_heads if at.last else heads, at.edges or 1
+    if heads < 1 or at.outputs % heads:
+        raise ConfigError(f"{heads} heads do not divide a width of {at.outputs}")
+    return layers.RGAT(at.inputs, at.outputs // heads, relations, heads, min(bases, relations), attention_dropout)
+
+
+def _hgt(at: Site, /, *, heads: Count = 1, output_heads: Count = 1, attention_dropout: float = 0.0) -> nn.Module:
+    """A heterogeneous graph transformer's layer.
+
+    Args:
+        heads: Attention heads of the hidden layers.
+        output_heads: Attention heads of the output layer.
+        attention_dropout: Probability for attention weights.
+    """
+    heads = output_heads if at.last else heads
+    return layers.HGT(at.inputs, at.outputs, at.edges or 1, at.kinds or 1, heads, attention_dropout)
+
+
+def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
+    """Mixture model convolution over the degrees of both ends.
+
+    Args:
+        kernels: Number of Gaussians.
+    """
+    return layers.MoNet(at.inputs, at.outputs, kernels, coordinates=layers.DegreeCoordinates(2))
+
+
+def _dynamic_edge_conv(at: Site, /, *, neighbors: Count = 10) -> nn.Module:
+    """Edge convolution over the nearest nodes in feature space.
+
+    Args:
+        neighbors: How many nodes a node attends to, itself included.
+    """
+    return layers.DynamicEdgeConv(at.mlp(2 * at.inputs), neighbors)
+
+
+GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "gcn": lambda at, /: layers.GCN(at.inputs, at.outputs),
+    "sage-mean": lambda at, /: layers.SAGEMean(at.inputs, at.outputs),
+    "sage-pool": lambda at, /: layers.SAGEPool(at.inputs, at.outputs, at.hidden),
+    "sage-lstm": lambda at, /: layers.SAGELSTM(at.inputs, at.outputs, at.hidden),
+    "sage-union": _sage_union,
+    "gat": _attention(layers.GAT),
+    "gatv2": _attention(layers.GATv2),
+    "gin": lambda at, /: layers.GIN(at.mlp(at.inputs)),
+    "gine": lambda at, /: layers.GINE(at.mlp(at.inputs), at.edges),
+    "gated-gcn": _gated_gcn,
+    "rgcn": _rgcn,
+    "rgat": _rgat,
+    "hgt": _hgt,
+    "monet": _monet,
+    "edge-conv": lambda at, /: layers.EdgeConv(at.mlp(2 * at.inputs)),
+    "dynamic-edge-conv": _dynamic_edge_conv,
+    "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
+}
+RELATIONAL = ("rgcn", "rgat", "hgt")  # read kinds of edges as numbers
+EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn", *RELATIONAL)  # read features of edges, each with a map of its own

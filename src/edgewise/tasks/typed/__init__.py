@@ -1,0 +1,1 @@
+"""Tasks on graphs whose nodes and edges have types."""
