@@ -40,6 +40,7 @@ from edgewise.models.graph.transformer import ENCODINGS as ENCODINGS
 from edgewise.models.graph.transformer import GraphTransformer as GraphTransformer
 from edgewise.models.graph.transformer import GraphTransformerSettings as GraphTransformerSettings
 from edgewise.models.hub.folder import from_hugging_face as from_hugging_face
+from edgewise.models.hub.folder import hugging_face_graph as hugging_face_graph
 from edgewise.models.hub.folder import to_hugging_face as to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel as KernelRegressionModel
 from edgewise.models.kernel_regression import KernelRegressionSettings as KernelRegressionSettings

@@ -69,12 +69,13 @@ def _feed_forward(activation: str) -> Callable[..., nn.Module]:
         Args:
             hidden: Its hidden width; None: 4 * width.
         """
-        if activation == "swiglu":
-            return layers.GatedFeedForward(width, hidden or 4 * width, bias)
+        if activation in GATES:
+            return layers.GatedFeedForward(width, hidden or 4 * width, bias, GATES[activation])
         return layers.FeedForward(width, hidden or 4 * width, activation, bias)
 
     return network
 
 
-# By the activation; "swiglu" is a gated network.
-FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*layers.ACTIVATIONS, "swiglu")}
+GATES = {"swiglu": "silu", "geglu": "gelu-tanh"}  # the gated networks, and the activation of their gates
+# By the activation, or as a gated network.
+FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*layers.ACTIVATIONS, *GATES)}

@@ -147,9 +147,10 @@ def test_norms_are_their_formulas():
     layer = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()  # (4.16)
     fine = centred / (centred.square().mean(-1, keepdim=True) + 1e-12).sqrt()
     rms = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    coarse = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     over_nodes = x - x.mean((0, 1))
     batch = over_nodes / (over_nodes.square().mean((0, 1)) + 1e-5).sqrt()
-    expected = {"layer": layer, "fine-layer": fine, "rms": rms, "batch": batch, "none": x}
+    expected = {"layer": layer, "fine-layer": fine, "rms": rms, "coarse-rms": coarse, "batch": batch, "none": x}
     assert expected.keys() == NORMS.keys()
     for name, value in expected.items():
         assert torch.allclose(NORMS[name](5).double()(x), value, atol=1e-12), name

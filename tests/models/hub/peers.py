@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from edgewise.graphs import EncoderDecoderGraph
+
 transformers = pytest.importorskip("transformers")
 
 
@@ -20,11 +22,68 @@ def vit(**options):
     return spread(transformers.ViTForImageClassification(config))
 
 
+SMALL = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+GROUPED = {**SMALL, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 50}
+
+
 def bert(kind="ForMaskedLM", **options):
     torch.manual_seed(0)
-    small = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
-    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=16, num_labels=3, **small, **options)
+    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=16, num_labels=3, **SMALL, **options)
     return spread(getattr(transformers, f"Bert{kind}")(config))
+
+
+def roberta(kind="ForMaskedLM", **options):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "max_position_embeddings": 18, "num_labels": 3, "layer_norm_eps": 1e-5}
+    return spread(getattr(transformers, f"Roberta{kind}")(transformers.RobertaConfig(**sizes, **SMALL, **options)))
+
+
+def decoder(kind, **options):
+    """A small LLaMA, Mistral or Qwen 2."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**GROUPED, max_position_embeddings=16, **options)
+    return spread(getattr(transformers, f"{kind}ForCausalLM")(config))
+
+
+def t5(**options):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_heads": 4, "num_layers": 2}
+    buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 8}
+    config = transformers.T5Config(**sizes, num_decoder_layers=3, **buckets, dropout_rate=0.0, **options)
+    return spread(transformers.T5ForConditionalGeneration(config))
+
+
+# By what they are called in a test: the peer.
+PEERS = {
+    "gpt2": gpt2,
+    "llama": lambda: decoder("Llama", rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
+    "llama-tied-biased": lambda: decoder(
+        "Llama", tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-5
+    ),
+    "llama-stretched": lambda: decoder(
+        "Llama", rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0}
+    ),
+    "mistral": lambda: decoder("Mistral", sliding_window=4),
+    "qwen2": lambda: decoder("Qwen2"),
+    "bert": bert,
+    "roberta": roberta,
+    "vit": vit,
+    "t5": t5,
+    "t5-gated": lambda: t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False),
+}
+
+
+def inputs_of(peer, graph):
+    """What a peer reads, and what ours does: a graph and x."""
+    tokens = torch.randint(2, 50, (2, 16))
+    if peer.config.model_type == "t5":
+        target = torch.randint(2, 50, (2, 9))
+        sides = EncoderDecoderGraph.of([16], [9])
+        return {"input_ids": tokens, "decoder_input_ids": target}, (sides, torch.cat([tokens, target], -1))
+    if peer.config.model_type == "vit":
+        images, patches = drawn_images()
+        return {"pixel_values": images}, (graph(9), patches)
+    return {"input_ids": tokens}, (graph(16), tokens)
 
 
 def spread(model):

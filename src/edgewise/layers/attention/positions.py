@@ -110,14 +110,16 @@ class Rotary(nn.Module):
 
     Equation    R_p x: (x_c, x_{c+d/2}) turned by the angle p θ_c,  θ_c = base^(-2c/d),  c < d/2,
                 so that ⟨R_i q, R_j k⟩ depends on q, k and i - j only
-    Symbols     channels = d (per head); p = position
+    Symbols     channels = d (per head); p = position, divided by `stretch`: positions beyond those trained on are
+                interpolated among them
     Shapes      x [*, N, H, d] -> [*, N, H, d]
     Errors      ConfigError for an odd number of channels
     Edge cases  not permutation-equivariant, by design; position 0 is left as it is
     Cost        O(N H d); the angles are computed once per graph
     Differs     pairs are (c, c + d/2), as in LLaMA and Hugging Face; the paper pairs (2c, 2c+1): the same up to a fixed
                 permutation of the channels of q and k
-    Reference   Su et al., "RoFormer", 2021, eq. (14)-(16)
+    Reference   Su et al., "RoFormer", 2021, eq. (14)-(16); stretch: Chen et al., "Extending context window of large
+                language models via positional interpolation", 2023
 
     Example
         >>> x = torch.tensor([1.0, 0.0]).expand(2, 1, 2)  # two positions, one head
@@ -128,19 +130,18 @@ class Rotary(nn.Module):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, channels: int, base: float = 10000.0) -> None:
+    def __init__(self, channels: int, base: float = 10000.0, stretch: float = 1.0) -> None:
         super().__init__()
         if channels % 2:
             raise ConfigError(f"rotary positions turn pairs of channels: channels={channels} must be even")
-        self.channels = channels
-        self.base = base
+        self.channels, self.base, self.stretch = channels, base, stretch
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return _turned(x, *_turns(graph, self.channels, self.base, x.dtype))
+        return _turned(x, *_turns(graph, self.channels, self.base, self.stretch, x.dtype))
 
     def at(self, p: Tensor, x: Tensor) -> Tensor:
         """x turned at positions p [N]: for the senders of a cross-attention."""
-        return _turned(x, *turns(p, self.channels, self.base, x.dtype))
+        return _turned(x, *turns(p.double() / self.stretch, self.channels, self.base, x.dtype))
 
     @staticmethod
     def example() -> Example:
@@ -165,8 +166,8 @@ def _waves(graph: Graph, channels: int, base: float) -> Tensor:
 
 
 @cached
-def _turns(graph: Graph, channels: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return turns(positions(graph), channels, base, dtype)
+def _turns(graph: Graph, channels: int, base: float, stretch: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    return turns(positions(graph).double() / stretch, channels, base, dtype)
 
 
 @cached

@@ -4,6 +4,8 @@ The distance i − j counts positions, the graph's receiver offset included, so 
 the whole graph sees. Any graph whose nodes stand in an order will do: causal, window, edges, a batch of texts.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 
@@ -142,7 +144,7 @@ class T5Attention(PositionalAttention):
     Edge cases  not permutation-equivariant, by design; distances beyond `buckets.reach` share the last bucket
     Cost        that of MultiHeadAttention, and O(H reach) for the table
     Differs     T5 leaves out 1/√C and starts from smaller queries: the same function of other weights; it shares one
-                table among its layers, while each layer has its own here
+                table among its layers, while each layer has its own here unless it is to `share(other)`
     Reference   Raffel et al., "T5", 2020, §2.1
 
     Example
@@ -165,13 +167,20 @@ class T5Attention(PositionalAttention):
     ) -> None:
         super().__init__(width, heads, key_value_heads=key_value_heads, bias=bias, dropout=dropout)
         self.buckets = buckets
-        self.b = nn.Parameter(torch.empty(heads, buckets.count))
+        self.b: nn.Parameter | None = nn.Parameter(torch.empty(heads, buckets.count))
         nn.init.normal_(self.b, std=width**-0.5)
+        self._owner: tuple[T5Attention, ...] = (self,)  # in a tuple, so that it is no submodule
+
+    def share(self, other: T5Attention) -> None:
+        """Read the table of another layer, which keeps it, instead of one's own."""
+        self.b, self._owner = None, (other,)
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         reach = self.buckets.reach
         bucket = self.buckets.of(torch.arange(-reach, reach + 1, device=q.device))
-        return Dot() + RelativeBias(self.b[:, bucket])
+        table = self._owner[0].b
+        assert table is not None
+        return Dot() + RelativeBias(table[:, bucket])
 
     @staticmethod
     def example() -> Example:

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from edgewise.configuration import chosen
 from edgewise.errors import ShapeError
@@ -45,7 +44,8 @@ class BatchNorm(nn.BatchNorm1d):
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "layer": nn.LayerNorm,  # (4.16)
     "fine-layer": lambda width: nn.LayerNorm(width, eps=1e-12),  # as BERT
-    "rms": lambda width: nn.RMSNorm(width, eps=1e-6),  # as LLaMA
+    "rms": lambda width: nn.RMSNorm(width, eps=1e-6),  # as LLaMA and T5
+    "coarse-rms": lambda width: nn.RMSNorm(width, eps=1e-5),  # as LLaMA 2 and 3
     "batch": BatchNorm,
     "none": lambda width: nn.Identity(),
 }
@@ -79,10 +79,11 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """The gated feed-forward network SwiGLU; called `feed_forward(x)`, node by node.
+    """The gated feed-forward network SwiGLU, or another by its gate; called `feed_forward(x)`, node by node.
 
     Equation    (Swish(x W) ⊙ x V) W_2,  Swish(t) = t · sigmoid(t)
-    Symbols     gate_and_value = [W ‖ V]ᵀ in one matrix; down = W_2ᵀ
+    Symbols     gate_and_value = [W ‖ V]ᵀ in one matrix; down = W_2ᵀ; activation = what takes the place of Swish, by its
+                name in ACTIVATIONS: "gelu-tanh" gives GEGLU
     Shapes      x [*, width] -> [*, width]
     Cost        O(n width hidden), 3 products where FeedForward has 2: hidden = 8/3 width costs what 4 width does there
     Reference   Shazeer, 2020, (6)
@@ -94,14 +95,15 @@ class GatedFeedForward(nn.Module):
         tensor([[1.4621]], grad_fn=<MmBackward0>)
     """
 
-    def __init__(self, width: int, hidden: int, bias: bool = True) -> None:
+    def __init__(self, width: int, hidden: int, bias: bool = True, activation: str = "silu") -> None:
         super().__init__()
+        self.activation = chosen("activation", activation, ACTIVATIONS)
         self.gate_and_value = nn.Linear(width, 2 * hidden, bias)
         self.down = nn.Linear(hidden, width, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, value = self.gate_and_value(x).chunk(2, -1)
-        return self.down(functional.silu(gate) * value)
+        return self.down(self.activation(gate) * value)
 
 
 class TransformerBlock(nn.Module):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from edgewise.errors import ConfigError
+from edgewise.graphs import causal
 from edgewise.models.hub import layout
 from edgewise.models.signature import Tokens
 from edgewise.models.text.transformer import Transformer
@@ -49,15 +50,19 @@ ARCHITECTURE = layout.Architecture(
         layout.Part("positions.weight", ("transformer.wpe.weight",)),
         *layout.pair("norm", "transformer.ln_f"),
     ),
-    block=(
-        *layout.pair("blocks.{}.norm_1", "transformer.h.{}.ln_1"),
-        *layout.transposed("blocks.{}.attention.projection", "transformer.h.{}.attn.c_attn"),
-        *layout.transposed("blocks.{}.attention.output", "transformer.h.{}.attn.c_proj"),
-        *layout.pair("blocks.{}.norm_2", "transformer.h.{}.ln_2"),
-        *layout.transposed("blocks.{}.feed_forward.up", "transformer.h.{}.mlp.c_fc"),
-        *layout.transposed("blocks.{}.feed_forward.down", "transformer.h.{}.mlp.c_proj"),
-    ),
+    blocks={
+        "depth": (
+            *layout.pair("blocks.{}.norm_1", "transformer.h.{}.ln_1"),
+            *layout.transposed("blocks.{}.attention.projection", "transformer.h.{}.attn.c_attn"),
+            *layout.transposed("blocks.{}.attention.output", "transformer.h.{}.attn.c_proj"),
+            *layout.pair("blocks.{}.norm_2", "transformer.h.{}.ln_2"),
+            *layout.transposed("blocks.{}.feed_forward.up", "transformer.h.{}.mlp.c_fc"),
+            *layout.transposed("blocks.{}.feed_forward.down", "transformer.h.{}.mlp.c_proj"),
+        )
+    },
     model=_model,
     config=_config,
     spare=(".attn.bias", ".attn.masked_bias", "lm_head.weight"),
+    longer=lambda config, length: {"n_positions": length},
+    graph=lambda config: causal,
 )

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from edgewise.configuration import Choice, chosen
 from edgewise.errors import ConfigError
+from edgewise.graphs import Graph, complete
 from edgewise.models.parts import BLOCKS, PreNorm
+from edgewise.models.text.encoder_decoder import EncoderDecoderSettings
 from edgewise.models.text.transformer import TransformerSettings
 
 Config = Mapping[str, Any]
@@ -21,11 +23,11 @@ Config = Mapping[str, Any]
 @dataclass(frozen=True)
 class Part:
     """One of our tensors and the tensors of theirs that it is made of, by name, {} being a block's number; `read` makes
-    ours from theirs, and `write` theirs from ours and their configuration."""
+    ours from theirs and their configuration, and `write` theirs from ours and their configuration."""
 
     ours: str
     theirs: tuple[str, ...]
-    read: Callable[[Sequence[Tensor]], Tensor] = lambda theirs: theirs[0]
+    read: Callable[[Sequence[Tensor], Config], Tensor] = lambda theirs, config: theirs[0]
     write: Callable[[Tensor, Config], Sequence[Tensor]] = lambda ours, config: (ours,)
 
     def block(self, number: int) -> Part:
@@ -41,7 +43,7 @@ def pair(ours: str, theirs: str) -> tuple[Part, Part]:
 def transposed(ours: str, theirs: str) -> tuple[Part, Part]:
     """The same where they multiply from the right."""
     weight, bias = pair(ours, theirs)
-    return replace(weight, read=lambda theirs: theirs[0].T, write=lambda weight, config: (weight.T,)), bias
+    return replace(weight, read=lambda theirs, config: theirs[0].T, write=lambda weight, config: (weight.T,)), bias
 
 
 def stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
@@ -50,7 +52,7 @@ def stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
         Part(
             f"{ours}.{part}",
             tuple(f"{name}.{part}" for name in theirs),
-            lambda theirs: torch.cat(list(theirs)),
+            lambda theirs, config: torch.cat(list(theirs)),
             lambda x, config: x.chunk(len(theirs)),
         )
         for part in ("weight", "bias")
@@ -58,24 +60,57 @@ def stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
     return weight, bias
 
 
+def grouped(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
+    """Queries, keys and values that are one linear map here, where several heads may share keys and values."""
+
+    def write(x: Tensor, config: Config) -> Sequence[Tensor]:
+        heads, shared = config["num_attention_heads"], config["num_key_value_heads"]
+        channels = len(x) // (heads + 2 * shared)
+        return x.split([heads * channels, shared * channels, shared * channels])
+
+    weight, bias = stacked(ours, theirs)
+    return replace(weight, write=write), replace(bias, write=write)
+
+
+def embedded(ours: str, theirs: str, segments: str, padded: bool = False) -> tuple[Part, ...]:
+    """Learned positions, to which the embedding of the first segment is added: every text here is one. Where they are
+    `padded`, position 0 comes after the row of the token that pads."""
+
+    def skipped(config: Config) -> int:
+        return config["pad_token_id"] + 1 if padded else 0
+
+    def write(weight: Tensor, config: Config) -> Sequence[Tensor]:
+        front = torch.zeros(skipped(config), weight.shape[1])
+        return torch.cat([front, weight]), torch.zeros(config["type_vocab_size"], weight.shape[1])
+
+    names = (f"{theirs}.weight", f"{segments}.weight")
+    return (Part(f"{ours}.weight", names, lambda theirs, c: theirs[0][skipped(c) :] + theirs[1][0], write),)
+
+
 @dataclass(frozen=True)
 class Architecture:
     """How one kind of model is written there and here.
 
     The names of the bare model begin with `prefix` inside a model with a head. The tensors are those outside the
-    blocks, of all heads that there are, and those of one block. `spare` is what names of tensors contain that ours has
-    no use for: old masks, a second name of the embedding, and what only another head reads."""
+    blocks, of all heads that there are, and those of one block of each stack, by the setting that says how many blocks
+    it has. `spare` is what names of tensors contain that ours has no use for: old masks, a second name of the
+    embedding, and what only another head reads. `graph` says who attends to whom, and `longer` what their options are
+    for more positions; those of a `plane` are of a square of patches, after the class node's."""
 
     prefix: str
     whole: tuple[Part, ...]
-    block: tuple[Part, ...]
+    blocks: Mapping[str, tuple[Part, ...]]
     model: Callable[[Config], Any]
     config: Callable[[Any], dict[str, Any]]
     spare: tuple[str, ...]
+    graph: Callable[[Config], Callable[[int], Graph]] = lambda config: complete
+    longer: Callable[[Config, int], dict[str, Any]] = lambda config, length: {"max_position_embeddings": length}
+    plane: bool = False
 
-    def parts(self, depth: int) -> list[Part]:
-        """All tensors of a model with that many blocks."""
-        return [*self.whole, *(part.block(number) for number in range(depth) for part in self.block)]
+    def parts(self, settings: Any) -> list[Part]:
+        """All tensors of a model with those settings."""
+        stacks = ((range(getattr(settings, depth)), block) for depth, block in self.blocks.items())
+        return [*self.whole, *(part.block(n) for numbers, block in stacks for n in numbers for part in block)]
 
 
 TABLES: dict[str, Mapping[Any, str]] = {
@@ -95,10 +130,10 @@ OPTIONS = {  # what our settings are called in the configuration of an encoder
 
 def refuse_unusual(settings: TransformerSettings) -> None:
     block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
-    plain = type(block) is PreNorm and block.bias and settings.positions == "learned"
+    plain = type(block) is PreNorm and Choice.of(settings.positions) == Choice("learned")
     shared = attention.options.get("key_value_heads") not in (None, settings.heads)
     if not plain or attention.name != "softmax" or shared:
-        theirs = "pre-norm blocks with biases, learned positions and as many keys as queries"
+        theirs = "pre-norm blocks, learned positions and as many keys as queries"
         raise ConfigError(f"their layout has {theirs}: this model has others")
 
 
@@ -127,10 +162,12 @@ def labelled(count: int) -> dict[str, dict[Any, Any]]:
     return {"id2label": {str(number): name for name, number in numbers.items()}, "label2id": numbers}
 
 
-def settings_from(config: Config, options: Mapping[str, str]) -> dict[str, Any]:
+def settings_from(
+    config: Config, options: Mapping[str, str], tables: Mapping[str, Mapping[Any, str]] = TABLES
+) -> dict[str, Any]:
     """What our settings are in their configuration; options = the names of ours there."""
     settings = {ours: config[theirs] for ours, theirs in options.items()}
-    return settings | {name: known(table, options[name], settings[name]) for name, table in TABLES.items()}
+    return settings | {name: known(table, options[name], settings[name]) for name, table in tables.items()}
 
 
 def transformer_from(config: Config, options: Mapping[str, str], **others: Any) -> TransformerSettings:
@@ -141,16 +178,18 @@ def transformer_from(config: Config, options: Mapping[str, str], **others: Any) 
     return TransformerSettings(**settings, feed_forward=feed_forward, block=block, **others)
 
 
-def options_from(settings: Any, options: Mapping[str, str]) -> dict[str, Any]:
+def options_from(
+    settings: Any, options: Mapping[str, str], tables: Mapping[str, Mapping[Any, str]] = TABLES
+) -> dict[str, Any]:
     """What their options are in our settings."""
     given = vars(settings)
-    if isinstance(settings, TransformerSettings):
+    if isinstance(settings, TransformerSettings | EncoderDecoderSettings):
         feed_forward, block = Choice.of(settings.feed_forward), chosen("block", settings.block, BLOCKS)()
         given = given | {"hidden": feed_forward.options.get("hidden"), "norm": block.norm}
         given |= {"activation": feed_forward.name}
     given = {name: given[name] for name in options}
     given["hidden"] = given["hidden"] or 4 * settings.width
-    given |= {name: named(table, given[name], name) for name, table in TABLES.items()}
+    given |= {name: named(table, given[name], name) for name, table in tables.items()}
     return {options[name]: value for name, value in given.items()}
 
 

@@ -46,13 +46,13 @@ ARCHITECTURE = layout.Architecture(
         layout.Part(
             "class_node",
             ("vit.embeddings.cls_token",),
-            lambda theirs: theirs[0].flatten(),
+            lambda theirs, config: theirs[0].flatten(),
             lambda node, config: (node.view(1, 1, -1),),
         ),
         layout.Part(
             "embed.weight",
             ("vit.embeddings.patch_embeddings.projection.weight",),
-            lambda theirs: theirs[0].flatten(1),
+            lambda theirs, config: theirs[0].flatten(1),
             lambda weight, config: (
                 weight.unflatten(1, (config["num_channels"], config["patch_size"], config["patch_size"])),
             ),
@@ -61,24 +61,28 @@ ARCHITECTURE = layout.Architecture(
         layout.Part(
             "positions.weight",
             ("vit.embeddings.position_embeddings",),
-            lambda theirs: theirs[0][0],
+            lambda theirs, config: theirs[0][0],
             lambda weight, config: (weight[None],),
         ),
         *layout.pair("norm", "vit.layernorm"),
         *layout.pair("head", "classifier"),
     ),
-    block=(
-        *layout.pair("blocks.{}.norm_1", "vit.encoder.layer.{}.layernorm_before"),
-        *layout.stacked(
-            "blocks.{}.attention.projection",
-            [f"vit.encoder.layer.{{}}.attention.attention.{name}" for name in ("query", "key", "value")],
-        ),
-        *layout.pair("blocks.{}.attention.output", "vit.encoder.layer.{}.attention.output.dense"),
-        *layout.pair("blocks.{}.norm_2", "vit.encoder.layer.{}.layernorm_after"),
-        *layout.pair("blocks.{}.feed_forward.up", "vit.encoder.layer.{}.intermediate.dense"),
-        *layout.pair("blocks.{}.feed_forward.down", "vit.encoder.layer.{}.output.dense"),
-    ),
+    blocks={
+        "depth": (
+            *layout.pair("blocks.{}.norm_1", "vit.encoder.layer.{}.layernorm_before"),
+            *layout.stacked(
+                "blocks.{}.attention.projection",
+                [f"vit.encoder.layer.{{}}.attention.attention.{name}" for name in ("query", "key", "value")],
+            ),
+            *layout.pair("blocks.{}.attention.output", "vit.encoder.layer.{}.attention.output.dense"),
+            *layout.pair("blocks.{}.norm_2", "vit.encoder.layer.{}.layernorm_after"),
+            *layout.pair("blocks.{}.feed_forward.up", "vit.encoder.layer.{}.intermediate.dense"),
+            *layout.pair("blocks.{}.feed_forward.down", "vit.encoder.layer.{}.output.dense"),
+        )
+    },
     model=_model,
     config=_config,
     spare=(),
+    longer=lambda config, length: {"image_size": isqrt(length) * config["patch_size"]},
+    plane=True,
 )

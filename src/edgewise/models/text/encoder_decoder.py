@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, cast
 
@@ -31,7 +31,7 @@ class EncoderDecoderSettings:
         heads: Attention heads, which share the width.
         positions: "none"; "sinusoidal" or "learned", added to the embedding; the others act inside the attention of
             source to source and target to target.
-        feed_forward: The feed-forward networks, by their activation; "swiglu" is gated.
+        feed_forward: The feed-forward networks, by their activation; "swiglu" and "geglu" are gated.
         block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm").
         dropout: Probability for embeddings and what each stage adds.
         attention_dropout: Probability for attention weights.
@@ -42,7 +42,7 @@ class EncoderDecoderSettings:
     encoder_depth: int = 3
     decoder_depth: int = 3
     heads: int = 8
-    positions: Annotated[str, OneOf(POSITIONS)] = "sinusoidal"
+    positions: Annotated[Choice | str, OneOf(POSITIONS)] = "sinusoidal"
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "relu"
     block: Annotated[Choice | str, OneOf(DECODER_BLOCKS)] = "pre-norm"
     dropout: float = 0.1
@@ -82,18 +82,22 @@ class EncoderDecoder(nn.Module):
         self.encoder_positions = positions(width, signature.length)
         self.decoder_positions = positions(width, signature.length)
         block = chosen("block", settings.block, DECODER_BLOCKS)()
-        site = Site(width, settings.heads, settings.positions, block.bias, settings.attention_dropout)
-        attention = partial(ATTENTIONS["softmax"], site)
+        named = Choice.of(settings.positions)
+        site = Site(width, settings.heads, named, block.bias, settings.attention_dropout)
+        past = replace(site, past=bool(named.options.get("shared")))
+        attention = ATTENTIONS["softmax"]
         cross = partial(layers.MultiHeadAttention, width, settings.heads, bias=block.bias, dropout=site.dropout)
         feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
         self.encoder = nn.ModuleList(
-            block.encoder(width, attention(), feed_forward(), block.norm, settings.dropout)
+            block.encoder(width, attention(site), feed_forward(), block.norm, settings.dropout)
             for _ in range(settings.encoder_depth)
         )
         self.decoder = nn.ModuleList(
-            block.decoder(width, attention(), cross(), feed_forward(), block.norm, settings.dropout)
+            block.decoder(width, attention(past), cross(), feed_forward(), block.norm, settings.dropout)
             for _ in range(settings.decoder_depth)
         )
+        site.share(self.encoder)
+        past.share(self.decoder)
         last = chosen("norm", block.last, layers.NORMS)
         self.encoder_norm, self.decoder_norm = last(width), last(width)
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Annotated, cast
@@ -34,7 +34,7 @@ class TransformerSettings:
         attention: Softmax attention; "strided-heads" or "fixed-heads", where half of the heads attend to those nearby
             and half to every stride-th; attention by features in linear time; or on graphs made from content.
         positions: "none"; "sinusoidal" or "learned", added to the embedding; the others act inside the attention.
-        feed_forward: The feed-forward network, by its activation; "swiglu" is gated.
+        feed_forward: The feed-forward network, by its activation; "swiglu" and "geglu" are gated.
         block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm");
             "one-residual" has a residual and a norm around the attention alone.
         dropout: Probability for embeddings, attention weights and what each stage adds.
@@ -47,7 +47,7 @@ class TransformerSettings:
     depth: int = 4
     heads: int = 4
     attention: Annotated[Choice | str, OneOf(ATTENTIONS)] = "softmax"
-    positions: Annotated[str, OneOf(POSITIONS)] = "learned"
+    positions: Annotated[Choice | str, OneOf(POSITIONS)] = "learned"
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "gelu"
     block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
     dropout: float = 0.0
@@ -85,13 +85,14 @@ class Transformer(nn.Module):
         length = None if signature.length is None else signature.length + (settings.readout == "class")
         self.positions = chosen("positions", settings.positions, POSITIONS)(width, length)
         block = chosen("block", settings.block, BLOCKS)()
-        site = Site(width, settings.heads, settings.positions, block.bias, settings.dropout)
+        site = Site(width, settings.heads, Choice.of(settings.positions), block.bias, settings.dropout)
         attention = partial(chosen("attention", settings.attention, ATTENTIONS), site)
         feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
         self.blocks = nn.ModuleList(
             block.encoder(width, attention(), feed_forward(), block.norm, settings.dropout)
             for _ in range(settings.depth)
         )
+        site.share(self.blocks)
         self.norm = chosen("norm", block.last, layers.NORMS)(width)
         named = settings.readout not in ("none", "class")
         self.readout = chosen("readout", settings.readout, layers.READOUTS)(width) if named else None
@@ -151,14 +152,23 @@ class Site:
 
     width: int
     heads: int
-    positions: str
+    positions: Choice
     bias: bool
     dropout: float
+    past: bool = False  # whether it is a decoder's, which looks at what comes before alone
 
     @cached_property
     def rotary(self) -> layers.Rotary | None:
         """The rotation of queries and keys, where the positions need it."""
-        return layers.Rotary(self.width // self.heads) if self.positions == "rotary" else None
+        named = self.positions
+        return layers.Rotary(self.width // self.heads, **named.options) if named.name == "rotary" else None
+
+    def share(self, blocks: Iterable[nn.Module]) -> None:
+        """Let the blocks share what the positions say that they share."""
+        if self.positions.options.get("shared"):
+            first, *others = (cast(layers.T5Attention, block.attention) for block in blocks)
+            for other in others:
+                other.share(first)
 
 
 def _with_shared_keys(build: Callable[[Site, int | None], layers.MultiHeadAttention]) -> Attention:
@@ -173,12 +183,32 @@ def _with_shared_keys(build: Callable[[Site, int | None], layers.MultiHeadAttent
     return attention
 
 
-def _softmax(at: Site, shared: int | None) -> layers.MultiHeadAttention:
-    if at.positions in RELATIVE:
-        relative = RELATIVE[at.positions]
-        return relative(at.width, at.heads, key_value_heads=shared, bias=at.bias, dropout=at.dropout)
-    shape = (at.width, at.heads)
-    return layers.MultiHeadAttention(*shape, key_value_heads=shared, rotary=at.rotary, bias=at.bias, dropout=at.dropout)
+def _softmax(
+    at: Site, /, *, key_value_heads: int | None = None, inputs_bias: bool = False
+) -> layers.MultiHeadAttention:
+    """An attention whose query heads may share keys and values.
+
+    Args:
+        key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
+        inputs_bias: Whether queries, keys and values have a bias in a block whose other linear maps have none (Qwen 2).
+    """
+    made = _softmax_of(at, key_value_heads, at.bias or inputs_bias)
+    if inputs_bias and not at.bias:
+        made.output.register_parameter("bias", None)
+    return made
+
+
+def _softmax_of(at: Site, shared: int | None, bias: bool) -> layers.MultiHeadAttention:
+    if at.positions.name not in RELATIVE:
+        shape = (at.width, at.heads)
+        return layers.MultiHeadAttention(
+            *shape, key_value_heads=shared, rotary=at.rotary, bias=bias, dropout=at.dropout
+        )
+    relative = partial(RELATIVE[at.positions.name], at.width, at.heads)
+    if at.positions.name == "t5":
+        sizes = {name: size for name, size in at.positions.options.items() if name != "shared"}
+        relative = partial(relative, layers.Buckets(**sizes, both=not at.past))
+    return relative(key_value_heads=shared, bias=bias, dropout=at.dropout)
 
 
 def _linear(at: Site, shared: int | None) -> layers.MultiHeadAttention:
@@ -197,7 +227,7 @@ def _hopfield(at: Site, /, *, steps: Count = 3, beta: Positive | None = None) ->
         steps: Steps of that fall, the last of which reads the values; 1 is softmax attention.
         beta: Scale of the scores, positive; None: 1 / √channels.
     """
-    if at.positions == "rotary":
+    if at.positions.name == "rotary":
         raise ConfigError(
             "attention='hopfield' takes queries for keys, and rotations are of one or the other: choose "
             "positions none, sinusoidal or learned"
@@ -260,7 +290,7 @@ def _sinkhorn(at: Site, /, *, block: Count = 8) -> layers.MultiHeadAttention:
 
 
 ATTENTIONS: dict[str, Attention] = {
-    "softmax": _with_shared_keys(_softmax),
+    "softmax": _softmax,
     "strided-heads": _strided_heads,
     "fixed-heads": _fixed_heads,
     "hopfield": _hopfield,
@@ -274,12 +304,6 @@ ATTENTIONS: dict[str, Attention] = {
 }
 
 
-def _learned(width: int, length: int | None) -> nn.Module:
-    if length is None:
-        raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
-    return layers.Learned(length, width)
-
-
 RELATIVE: dict[str, type[layers.MultiHeadAttention]] = {
     "shaw": layers.ShawAttention,
     "transformer-xl": layers.TransformerXLAttention,
@@ -287,13 +311,51 @@ RELATIVE: dict[str, type[layers.MultiHeadAttention]] = {
     "alibi": layers.ALiBiAttention,
 }
 
+
+def _nothing(width: int, length: int | None, /) -> None:
+    """Nothing is added to the embedding."""
+
+
+def _sinusoidal(width: int, length: int | None, /) -> nn.Module:
+    return layers.Sinusoidal(width)
+
+
+def _learned(width: int, length: int | None, /) -> nn.Module:
+    if length is None:
+        raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
+    return layers.Learned(length, width)
+
+
+def _rotary(width: int, length: int | None, /, *, base: Positive = 10000.0, stretch: Positive = 1.0) -> None:
+    """Nothing is added to the embedding: queries and keys are turned.
+
+    Args:
+        base: The base of the angles θ_c = base^(-2c/d).
+        stretch: What positions are divided by: 2 fits twice as many among those that a model was trained on.
+    """
+
+
+def _t5(width: int, length: int | None, /, *, count: Count = 32, reach: Count = 128, shared: bool = False) -> None:
+    """Nothing is added to the embedding: scores get a bias.
+
+    Args:
+        count: Buckets of distances.
+        reach: The distance from which on all share a bucket.
+        shared: Whether all blocks share the first one's table, and a decoder's buckets are all of the past, as in T5.
+    """
+
+
 # What is added to the embedding of a width, for graphs of up to a length; the others act inside the attention.
-POSITIONS: dict[str, Callable[[int, int | None], nn.Module | None]] = {
-    "none": lambda width, length: None,
-    "sinusoidal": lambda width, length: layers.Sinusoidal(width),
-    "learned": _learned,
-    "rotary": lambda width, length: None,
-} | dict.fromkeys(RELATIVE, lambda width, length: None)
+POSITIONS: dict[str, Callable[..., nn.Module | None]] = (
+    {
+        "none": _nothing,
+        "sinusoidal": _sinusoidal,
+        "learned": _learned,
+        "rotary": _rotary,
+    }
+    | dict.fromkeys(RELATIVE, _nothing)
+    | {"t5": _t5}
+)
 
 
 @cached
@@ -306,9 +368,10 @@ def _check(settings: TransformerSettings, signature: Signature) -> None:
         raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
     if settings.tied and not (isinstance(signature, Tokens) and signature.inputs == signature.outputs):
         raise ConfigError("tied=True needs a task that reads and writes the same tokens")
-    if settings.positions in RELATIVE and Choice.of(settings.attention).name != "softmax":
+    named = Choice.of(settings.positions).name
+    if named in RELATIVE and Choice.of(settings.attention).name != "softmax":
         raise ConfigError(
-            f"positions={settings.positions!r} is a bias, which only attention='softmax' takes: for another attention "
+            f"positions={named!r} is a bias, which only attention='softmax' takes: for another attention "
             "choose none, sinusoidal, learned or rotary"
         )
     check_readout(settings.readout, signature)

@@ -1,0 +1,211 @@
+"""A folder in the layout of Hugging Face, opened: its configuration, and its weights under our names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import isqrt
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.files import check_header, holds, read_json, reading
+from edgewise.models.hub import bert, gpt2, llama, roberta, t5, vit
+from edgewise.models.hub.layout import Architecture, Config, Part, is_plain, known
+from edgewise.models.size import outline
+
+CONFIG = "config.json"
+LARGEST = 1 << 20  # bytes of a configuration
+EMBEDDING, POSITIONS, HEAD = "embed.weight", "positions.weight", "lm_head.weight"
+Made = Callable[[], Tensor]
+Extension = Literal["interpolated", "repeated"]
+
+ARCHITECTURES = {
+    "gpt2": gpt2.ARCHITECTURE,
+    "llama": llama.LLAMA,
+    "mistral": llama.MISTRAL,
+    "qwen2": llama.QWEN2,
+    "vit": vit.ARCHITECTURE,
+    "bert": bert.ARCHITECTURE,
+    "roberta": roberta.ARCHITECTURE,
+    "t5": t5.ARCHITECTURE,
+}
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A folder's model: what it is, and where its weights lie.
+
+    Symbols     written = the configuration that the weights fit; config = the same, or one of another length
+    """
+
+    folder: Path
+    kind: Architecture
+    written: Config
+    config: Config
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Pretrained:
+        """Read a folder's configuration."""
+        path = Path(folder) / CONFIG
+        config = read_json(path, "a model's configuration", LARGEST)
+        if not isinstance(config, dict):
+            raise DataError(f"{path}: a configuration is a JSON object, not {type(config).__name__}")
+        return cls(path.parent, known(ARCHITECTURES, "model_type", config.get("model_type")), config, config)
+
+    def make(self) -> Any:
+        """The model, with weights drawn."""
+        return self.kind.model(self.config)
+
+    @cached_property
+    def outline(self) -> Any:
+        """The model without values."""
+        with reading(self.folder / CONFIG, "a model's configuration", ConfigError):
+            return outline(self.make, f"the model of {self.folder / CONFIG}")
+
+    def of_length(self, length: int, extend: Extension | None) -> Pretrained:
+        """The same with another number of positions."""
+        longer = self.kind.longer(self.config, length)
+        if not longer:
+            raise ConfigError(f"{self.folder}: this model reads any length: leave out length={length}")
+        if length < 1 or (self.kind.plane and isqrt(length) ** 2 != length):
+            raise ConfigError(f"length={length} is no square number of patches, or below 1")
+        if "rope_parameters" in longer and extend != "interpolated":
+            raise ConfigError("rotary positions have no table: extend='interpolated' divides them")
+        return replace(self, config={**self.config, **longer})
+
+    def weights(self, model: nn.Module, extend: Extension | None = None, exact: bool = True) -> dict[str, Made]:
+        """What makes each weight of a model; where the model need not be `exact`ly this one, of those that fit it.
+
+        Errors      CheckpointError for a tensor that is missing, left over or misshapen; ConfigError for a model that
+                    has more positions, without `extend`
+        """
+        own, known_here = model.state_dict(), self.outline.state_dict()
+        given = {_with_prefix(name, self.kind): tensor for name, tensor in _read_tensors(self.folder).items()}
+        made: dict[str, Made] = {}
+        for part in self.kind.parts(self.outline.settings):
+            optional = part.ours.startswith(("head.", "masked.", "readout."))
+            if part.ours not in known_here or (optional and not any(name in given for name in part.theirs)):
+                continue
+            for name in part.theirs:
+                if name not in given:
+                    raise CheckpointError(f"{self.folder} lacks the weight {name!r}")
+            theirs = [given.pop(name) for name in part.theirs]
+            if part.ours == EMBEDDING and "head.weight" not in known_here:
+                self._check_tied(theirs[0], given)
+            shape = self._shape(part, theirs)
+            if part.ours not in own:
+                continue
+            wanted = own[part.ours].shape
+            make = partial(part.read, theirs, self.written)
+            if part.ours == POSITIONS and shape != wanted and (self.config != self.written or not exact):
+                made[part.ours] = self._resized(make, shape, wanted, extend)
+            elif shape == wanted:
+                made[part.ours] = make
+            elif exact:
+                found = f"{list(shape)} instead of {list(wanted)}"
+                raise CheckpointError(
+                    f"{self.folder}: {' and '.join(part.theirs)} give {part.ours!r} the shape {found}"
+                )
+        left = [name for name in given if not any(spare in name for spare in self.kind.spare)]
+        if left:
+            names = ", ".join(sorted(left)[:5])
+            raise CheckpointError(f"{self.folder} holds weights that this model has no place for: {names}")
+        return made
+
+    def _check_tied(self, embedding: Tensor, given: Mapping[str, Tensor]) -> None:
+        """An output layer that is the embedding too is written once, or as the same numbers."""
+        head = given.get(HEAD)
+        if head is not None and not torch.equal(head, embedding):
+            raise CheckpointError(
+                f"{self.folder}: {HEAD!r} is not the embedding: set tie_word_embeddings to false in {CONFIG}"
+            )
+
+    def _shape(self, part: Part, theirs: Sequence[Tensor]) -> torch.Size:
+        """The shape that a part will have, before anything is copied."""
+        with reading(self.folder, f"a model: {' and '.join(part.theirs)} do not fit one another", CheckpointError):
+            return part.read([tensor.to("meta") for tensor in theirs], self.written).shape
+
+    def _resized(self, make: Made, shape: torch.Size, wanted: torch.Size, extend: Extension | None) -> Made:
+        """A table of positions with other rows."""
+        front = int(self.kind.plane)  # the class node's
+        given, needed = shape[0] - front, wanted[0] - front
+        if shape[1:] != wanted[1:]:
+            raise CheckpointError(f"{self.folder}: positions of shape {list(shape)} do not make {list(wanted)}")
+        if extend is None and (needed > given or self.kind.plane):
+            how = "'interpolated' or 'repeated'"
+            raise ConfigError(f"{self.folder} has {given} positions, and {needed} are needed: extend them, {how}")
+        resize = resized_plane if self.kind.plane else resized
+
+        def build() -> Tensor:
+            table = make()
+            return torch.cat([table[:front], resize(table[front:], needed, extend)])
+
+        return build
+
+
+def resized(table: Tensor, length: int, extend: Extension | None) -> Tensor:
+    """A table of positions [P, C] with `length` rows: the first ones, or more, interpolated among them or repeated.
+
+    Edge cases  interpolated, the first and the last row stay the first and the last
+
+    Example
+        >>> resized(torch.tensor([[0.0], [2.0]]), 3, "interpolated").flatten().tolist()
+        [0.0, 1.0, 2.0]
+        >>> resized(torch.tensor([[0.0], [2.0]]), 3, "repeated").flatten().tolist()
+        [0.0, 2.0, 0.0]
+    """
+    if length <= len(table):
+        return table[:length]
+    if extend == "repeated":
+        return table[torch.arange(length) % len(table)]
+    return functional.interpolate(table.T[None], size=length, mode="linear", align_corners=True)[0].T
+
+
+def resized_plane(table: Tensor, length: int, extend: Extension | None) -> Tensor:
+    """The same for the rows of a square, one after the other: interpolated in both directions (bicubic), or repeated.
+
+    Example
+        >>> resized_plane(torch.arange(4.0)[:, None], 9, "repeated").flatten().tolist()
+        [0.0, 1.0, 0.0, 2.0, 3.0, 2.0, 0.0, 1.0, 0.0]
+    """
+    old, new = isqrt(len(table)), isqrt(length)
+    plane = table.unflatten(0, (old, old))
+    if extend == "repeated":
+        place = torch.arange(new) % old
+        return plane[place][:, place].flatten(0, 1)
+    channels = functional.interpolate(plane.permute(2, 0, 1)[None], size=(new, new), mode="bicubic")
+    return channels[0].permute(1, 2, 0).flatten(0, 1)
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors, mapped: their values are read where they are used."""
+    files, index = ["model.safetensors"], folder / "model.safetensors.index.json"
+    if index.exists():
+        content = read_json(index, "an index of safetensors")
+        with reading(index, "an index of safetensors"):
+            files = sorted(set(content["weight_map"].values()))
+    if not all(isinstance(file, str) and is_plain(file) for file in files):
+        raise DataError(f"{index} names something else than safetensors beside it")
+    if absent := [file[:80] for file in files if not holds(folder, file)]:
+        unread = "; pytorch_model.bin is a pickle, which is never read: convert it" if any(folder.glob("*.bin")) else ""
+        raise DataError(f"{folder} holds no {' and '.join(absent[:5])}{unread}")
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        with reading(folder / file, "a file of safetensors"):
+            with (folder / file).open("rb") as start:
+                check_header(start.read(8))
+            tensors |= load_file(folder / file)
+    return tensors
+
+
+def _with_prefix(name: str, kind: Architecture) -> str:
+    heads = ("classifier.", "lm_head.", "cls.")
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")  # old files
+    return name if name.startswith((kind.prefix, *heads)) else kind.prefix + name

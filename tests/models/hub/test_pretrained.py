@@ -1,0 +1,147 @@
+"""Models with more positions than their weights were trained on, and folders that contradict themselves."""
+
+import json
+
+import pytest
+import torch
+from safetensors import torch as safetensors
+
+from edgewise import CheckpointError, ConfigError, causal, complete, window
+from edgewise.configuration import Choice
+from edgewise.graphs import EncoderDecoderGraph
+from edgewise.models import Tokens, Transformer, TransformerSettings, hugging_face_graph
+from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
+from models.hub.peers import bert, decoder, gpt2, roberta, spread, t5, transformers, vit
+
+
+@pytest.mark.parametrize("peer", [gpt2, bert, roberta])
+def test_positions_are_repeated_or_interpolated_on_request_or_the_first_ones_taken(peer, tmp_path):
+    peer().save_pretrained(tmp_path)
+    whole = from_hugging_face(tmp_path).positions.weight
+    repeated = from_hugging_face(tmp_path, length=40, extend="repeated").positions.weight
+    assert torch.equal(repeated, torch.cat([whole, whole, whole[:8]]))
+    longer = from_hugging_face(tmp_path, length=31, extend="interpolated").positions.weight
+    assert torch.allclose(longer[::2], whole, atol=1e-6)  # 30 steps where 15 were
+    assert torch.allclose(longer[1::2], (whole[:-1] + whole[1:]) / 2, atol=1e-6)
+    assert torch.equal(from_hugging_face(tmp_path, length=5).positions.weight, whole[:5])
+    with pytest.raises(ConfigError, match="has 16 positions, and 17 are needed: extend them, 'interpolated' or 'rep"):
+        from_hugging_face(tmp_path, length=17)
+    with pytest.raises(ConfigError, match="extend='repeated' needs the length"):
+        from_hugging_face(tmp_path, extend="repeated")
+
+
+def test_a_longer_model_is_written_and_gives_what_transformers_does(tmp_path):
+    gpt2().save_pretrained(tmp_path / "in")
+    model, tokens = from_hugging_face(tmp_path / "in", length=40, extend="repeated"), torch.randint(50, (1, 40))
+    to_hugging_face(model, tmp_path / "out")
+    peer = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "out").eval()
+    assert (model(causal(40), tokens) - peer(tokens).logits).abs().max() < 1e-5
+
+
+def test_interpolated_positions_of_patches_are_those_of_transformers(tmp_path):
+    peer = vit()
+    peer.save_pretrained(tmp_path)
+    images = torch.randn(2, 3, 20, 20)
+    patches = images.unflatten(3, (5, 4)).unflatten(2, (5, 4)).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+    model = from_hugging_face(tmp_path, length=25, extend="interpolated")
+    expected = peer(images, interpolate_pos_encoding=True).logits
+    assert (model(complete(25), patches)[:, 0] - expected).abs().max() < 1e-5
+    whole, repeated = (
+        made.positions.weight
+        for made in (from_hugging_face(tmp_path), from_hugging_face(tmp_path, length=25, extend="repeated"))
+    )
+    assert torch.equal(repeated[0], whole[0])  # the class node's
+    assert torch.equal(repeated[1:].view(5, 5, -1)[3:, 3:], whole[1:].view(3, 3, -1)[:2, :2])
+    with pytest.raises(ConfigError, match="no square number of patches"):
+        from_hugging_face(tmp_path, length=24, extend="interpolated")
+
+
+def test_rotary_positions_are_divided_and_windows_and_lengths_without_limit_known(tmp_path):
+    decoder("Llama").save_pretrained(tmp_path / "in")
+    rope = {"rope_type": "linear", "factor": 3.0, "rope_theta": 10000.0}
+    peer = decoder("Llama", rope_parameters=rope)
+    model, tokens = from_hugging_face(tmp_path / "in", length=48, extend="interpolated"), torch.randint(50, (1, 48))
+    assert (model(causal(48), tokens) - peer(tokens).logits).abs().max() < 1e-4
+    with pytest.raises(ConfigError, match="rotary positions have no table"):
+        from_hugging_face(tmp_path / "in", length=48, extend="repeated")
+    t5().save_pretrained(tmp_path / "t5")
+    with pytest.raises(ConfigError, match="reads any length"):
+        from_hugging_face(tmp_path / "t5", length=48, extend="repeated")
+    decoder("Mistral", sliding_window=4).save_pretrained(tmp_path / "mistral")
+    assert torch.equal(hugging_face_graph(tmp_path / "mistral")(9).senders, window(9, radius=3, sides="past").senders)
+
+
+def test_roberta_with_a_head_for_texts_gives_the_same_logits(tmp_path):
+    peer, tokens = roberta("ForSequenceClassification"), torch.randint(2, 50, (2, 9))
+    peer.save_pretrained(tmp_path)
+    model = from_hugging_face(tmp_path)
+    assert (model(complete(9), tokens)[:, 0] - peer(tokens).logits).abs().max() < 1e-5
+
+
+def test_biases_that_a_layout_has_and_a_model_lacks_are_written_as_zeros(tmp_path):
+    torch.manual_seed(0)
+    block = Choice("pre-norm", {"norm": "layer", "bias": False})
+    settings = TransformerSettings(width=12, depth=2, heads=2, tied=True, feed_forward="gelu-tanh", block=block)
+    model, x = spread(Transformer(settings, Tokens(9, 9, 8))), torch.randint(9, (2, 8))
+    to_hugging_face(model, tmp_path / "gpt2")
+    written = safetensors.load_file(tmp_path / "gpt2" / "model.safetensors")
+    assert written["transformer.h.1.attn.c_attn.bias"].shape == (36,)
+    assert not written["transformer.h.1.attn.c_attn.bias"].any()
+    peer = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "gpt2").eval()
+    assert (peer(x).logits - model(causal(8), x)).abs().max() < 1e-5
+    decoder("Llama").save_pretrained(tmp_path / "llama")
+    model, x = from_hugging_face(tmp_path / "llama"), torch.randint(50, (2, 8))
+    to_hugging_face(model, tmp_path / "qwen", kind="qwen2")  # which has biases of queries, keys and values
+    peer = transformers.Qwen2ForCausalLM.from_pretrained(tmp_path / "qwen").eval()
+    assert (peer(x).logits - model(causal(8), x)).abs().max() < 1e-4
+
+
+def test_t5_1_1_whose_output_layer_is_its_own_is_read_and_written(tmp_path):
+    peer = t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+    peer.save_pretrained(tmp_path / "in")
+    path = tmp_path / "in" / "model.safetensors"
+    head = torch.randn(50, 16)
+    safetensors.save_file({**safetensors.load_file(path), "lm_head.weight": head}, path, {"format": "pt"})
+    with pytest.raises(CheckpointError, match="set tie_word_embeddings to false"):
+        from_hugging_face(tmp_path / "in")
+    config = json.loads((tmp_path / "in" / "config.json").read_text())
+    (tmp_path / "in" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    model = from_hugging_face(tmp_path / "in")
+    source, target = torch.randint(50, (1, 7)), torch.randint(50, (1, 5))
+    decoded = peer(input_ids=source, decoder_input_ids=target, output_hidden_states=True).decoder_hidden_states[-1]
+    found = model(EncoderDecoderGraph.of([7], [5]), torch.cat([source, target], -1))
+    assert (found - decoded @ head.T).abs().max() < 1e-4
+    to_hugging_face(model, tmp_path / "out")
+    again = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path / "out").eval()
+    assert (again(input_ids=source, decoder_input_ids=target).logits - found).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}}, "rope_type 'yarn'"),
+        ({"head_dim": 8}, "head_dim 8 has no counterpart here: only 4"),
+        ({"attention_bias": True}, "attention_bias True has no counterpart"),
+        ({"rms_norm_eps": 0.1}, "rms_norm_eps 0.1 has no counterpart here: known are 1e-06, 1e-05"),
+        ({"hidden_act": "relu"}, "hidden_act 'relu'"),
+    ],
+)
+def test_a_decoder_with_an_option_that_ours_lacks_is_refused(options, message, tmp_path):
+    decoder("Llama").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | options
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=message):
+        from_hugging_face(tmp_path)
+
+
+def test_a_model_is_written_as_the_kind_that_it_is(tmp_path):
+    model = Transformer(TransformerSettings(width=8, depth=1, heads=2, tied=True), Tokens(9, 9, 8))
+    for kind, message in {
+        "llama": "Llama is a language model of pre-norm blocks with rotary",
+        "vit": "ViT reads square patches",
+        "gpt": "kind 'gpt' has no counterpart here: known are gpt2",
+        "bert": "this model lacks 'masked.dense.weight'",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            to_hugging_face(model, tmp_path / "out", kind=kind)
+    assert not (tmp_path / "out").exists()
