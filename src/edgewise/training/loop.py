@@ -41,6 +41,7 @@ from edgewise.training.optimizers.descent import (
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.prefetch import Prefetch
+from edgewise.training.pretrained import settled
 from edgewise.training.ranks.shards import recompute
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
@@ -58,6 +59,7 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay. Where `torchrun` starts its
     processes again, because one has died, they go on from the newest checkpoint.
     """
+    config = settled(config)
     world, folder = join(config.machine.device, config.train.partition, config.train.shard), Path(run)
     if world.once(lambda: restarted() and (folder / CONFIG).is_file() and read_config(folder) == config):
         return resume(folder, progress=progress)

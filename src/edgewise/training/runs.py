@@ -23,9 +23,10 @@ from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_split
 from edgewise.training.journal import METRICS, say
+from edgewise.training.pretrained import take_pretrained
 from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
-from edgewise.training.settings import RunConfig
+from edgewise.training.settings import RunConfig, StartSettings
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     task = TASKS[config.task.name](**options)
     for change in task.changes or ():
         say(f"{run}: {change}")
-    for folder in (config.start.run, run):  # weights fit the tokens that they were trained with
+    for folder in (config.start.run, config.start.hub, run):  # weights fit the tokens that they were trained with
         if folder:
             task.recall(Path(folder))
     settings, model = MODELS[config.model.name]
@@ -180,7 +181,7 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     chosen = settings(**config.model.options)
     built = build(lambda: model(chosen, task.signature), f"the model {config.model.name!r}")
     if config.start.rank:
-        taken = take_over(built, Path(config.start.run))
+        taken = take_over(built, config.start)
         adapt(built, config.start.rank, config.start.alpha or None, config.start.names)
         for name, parameter in built.named_parameters():
             if name.replace(".parametrizations.weight.original", ".weight") not in taken:
@@ -189,17 +190,21 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
 
 
 def begin(model: nn.Module, config: RunConfig) -> None:
-    """Give an assembled model the weights that training starts from, where its configuration names a run."""
-    if config.start.run and not config.start.rank:
-        take_over(model, Path(config.start.run))
+    """Give an assembled model the weights that training starts from, where its configuration names some."""
+    if (config.start.run or config.start.hub) and not config.start.rank:
+        take_over(model, config.start)
 
 
-def take_over(model: nn.Module, run: Path) -> set[str]:
-    """Give a model the best weights of a run wherever a name and its shape fit, and name them; the others stay.
+def take_over(model: nn.Module, start: StartSettings) -> set[str]:
+    """Give a model the best weights of a run, or another library's, wherever a name and its shape fit, and name them;
+    the others stay.
 
     Errors      CheckpointError for a folder without a run or an intact checkpoint, for a run that trained low-rank
                 additions only, or where nothing fits
     """
+    if start.hub:
+        return take_pretrained(model, start)
+    run = Path(start.run)
     if read_config(run).start.rank:
         raise CheckpointError(f"{run} holds low-rank additions only: start from the run that they are added to")
     checkpoint = newest_of(run)

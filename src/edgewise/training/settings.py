@@ -156,20 +156,30 @@ class StartSettings:
 
     Args:
         run: A run folder whose best weights are taken over wherever name and shape fit; "": none, all are drawn.
+        hub: A folder in the layout of Hugging Face (config.json, safetensors, tokenizer.json) to fine-tune: its model,
+            by its tokens, from its weights wherever the task wants no others.
+        extend: Where positions beyond those that its model was trained on come from: "interpolated" among them or
+            "repeated"; "": there are to be none.
         rank: Freeze them, and train low-rank additions of this rank to the linear maps instead (LoRA). 0: train all.
         alpha: Scale of the low-rank additions. 0: the rank, so that they are added as they are.
         names: Which linear maps get them, a pattern such as "blocks.*.attention.*".
     """
 
     run: str = ""
+    hub: str = ""
+    extend: Literal["", "interpolated", "repeated"] = ""
     rank: Natural = 0
     alpha: NonNegative = 0.0
     names: str = "*"
 
     def __post_init__(self) -> None:
         typed(self, "start")
-        if self.rank and not self.run:
+        if self.rank and not (self.run or self.hub):
             raise ConfigError("start.rank adds to weights that are there already: name a run with start.run")
+        if self.run and self.hub:
+            raise ConfigError("start.run and start.hub both name weights to start from: leave one out")
+        if self.extend and not self.hub:
+            raise ConfigError("start.extend makes more positions of a folder's: name it with start.hub")
 
 
 @dataclass(frozen=True)

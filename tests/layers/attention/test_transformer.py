@@ -197,5 +197,5 @@ def test_dropout_acts_while_training_only(kind):
 
 
 def test_unknown_norm_is_refused():
-    with pytest.raises(ConfigError, match="choose one of layer, fine-layer, rms, batch, none"):
+    with pytest.raises(ConfigError, match="choose one of layer, fine-layer, rms, coarse-rms, batch, none"):
         _block(PreNormBlock, "group")

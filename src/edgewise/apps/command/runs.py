@@ -39,7 +39,7 @@ def train(
     if help:
         show_options(written, overrides)
         return {"recipe": written.name}
-    config = configure(written, overrides)
+    config = training.settled(configure(written, overrides))
     if print_config:
         content = {"description": written.description, "system": list(written.system), **config.to_plain()}
         del content["recipe"]

@@ -1,7 +1,10 @@
 """Molecules as texts: masked characters of SMILES, and a measured property guessed from them; RDKit respells them."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +19,9 @@ from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
-from edgewise.tasks.text.tokenization import BEGIN, END, SPECIAL, CharacterTokenizer
+from edgewise.tasks.text.pretrained import TOKENIZER as KEPT
+from edgewise.tasks.text.pretrained import read_tokenizer
+from edgewise.tasks.text.tokenization import SPECIAL, CharacterTokenizer, Tokenizer
 
 # All characters of SMILES, so that every file of molecules has the same tokens.
 ALPHABET = "#$%()*+-./0123456789:=@ABCDEFGHIKLMNOPRSTUVWXYZ[\\]abcdefghiklmnoprstuvy"
@@ -54,29 +59,52 @@ def respelt(smiles: str, generator: Generator) -> str:
 class SmilesRegression(GraphRegression):
     """A property of molecules from their SMILES: a text is a complete graph over its characters and two ends.
 
-    Shapes      BEGIN, the n characters of a SMILES, END: n + 2 nodes
+    Shapes      a token that begins, the n of a SMILES (its characters, unless a model brings its own tokens), one that
+                ends: n + 2 nodes
     Errors      DataError for a SMILES longer than `length`
     Edge cases  each molecule is respelt each time it is read to train (where `respell`), and read in its canonical
                 spelling to validate and to test; a spelling that is too long is replaced by the canonical one
     Reference   Chithrananda et al., "ChemBERTa", 2020
     """
 
+    kept = (KEPT,)
+
     def __init__(self, name: str, graphs: Graphs, length: int, respell: bool = True) -> None:
-        super().__init__(name, graphs)
-        self.respell = respell
-        self.signature = Tokens(TOKENIZER.size, self.signature.outputs, length=length, whole_graph=True)
+        self.name, self.respell, self.length = name, respell, length
+        self.use(TOKENIZER, graphs)
+
+    def use(self, tokenizer: Tokenizer, graphs: Graphs) -> None:
+        """Read the graphs' names by a tokenizer."""
+        self.tokenizer = tokenizer
+        read = [self._framed(text) for text in tokenizer.encode(graphs.names)]
+        members = tuple(text_graph(None, len(text)) for text in read)
+        super().__init__(self.name, replace(graphs, members=members, x=torch.cat(read)))
+        self.signature = Tokens(tokenizer.size, self.signature.outputs, length=self.length, whole_graph=True)
+
+    def keep(self, run: Path) -> None:
+        """Write the tokenizer into a run folder."""
+        (run / KEPT).write_text(self.tokenizer.to_json(), encoding="utf-8")
+
+    def recall(self, run: Path) -> None:
+        """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
+        if (run / KEPT).is_file():
+            self.use(read_tokenizer(run / KEPT), self.graphs)
+
+    def _framed(self, tokens: Sequence[int]) -> Tensor:
+        return framed(self.name, tokens, self.length, (self.tokenizer.begin, self.tokenizer.end))
 
     def member(self, request: str, pattern: Pattern) -> Member:
         """A molecule of the data, as "test:7", or one by its SMILES, which is read in its canonical spelling."""
         if EXAMPLE.fullmatch(request.strip()):
             return super().member(request, pattern)
         text = canonical(request.strip())
-        x = framed(self.name, TOKENIZER.encode([text])[0], self.signature.length or 0)
+        x = self._framed(self.tokenizer.encode([text])[0])
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"name": text})
 
     def preprocessing(self) -> dict[str, Any]:
-        frame = {"begin": BEGIN, "end": END, "spelling": "canonical (RDKit)"}
-        return super().preprocessing() | {"tokenizer": json.loads(TOKENIZER.to_json()) | {"first": SPECIAL} | frame}
+        frame = {"begin": self.tokenizer.begin, "end": self.tokenizer.end, "spelling": "canonical (RDKit)"}
+        content = json.loads(self.tokenizer.to_json()) | {"first": SPECIAL} | frame
+        return super().preprocessing() | {"tokenizer": content}
 
     @property
     def varies(self) -> bool:
@@ -86,10 +114,9 @@ class SmilesRegression(GraphRegression):
         """Those molecules; in training, each is respelt."""
         if generator is None or not self.respell:
             return super().batch(numbers, pattern)
-        spelt = TOKENIZER.encode([respelt(self.graphs.names[number], generator) for number in numbers.tolist()])
-        length = self.signature.length or 0
+        spelt = self.tokenizer.encode([respelt(self.graphs.names[number], generator) for number in numbers.tolist()])
         texts = [
-            torch.tensor([BEGIN, *tokens, END]) if len(tokens) + 2 <= length else self._x[number]
+            self._framed(tokens) if len(tokens) + 2 <= self.length else self._x[number]
             for number, tokens in zip(numbers.tolist(), spelt, strict=True)
         ]
         members = tuple(text_graph(pattern, len(text)) for text in texts)
@@ -163,9 +190,7 @@ def smiles(
     cut = shuffled(len(texts), fold)
     order = torch.randperm(len(cut["train"]), generator=Generator().manual_seed(fold))
     cut["train"] = cut["train"][order[:labels]].sort().values
-    tokens = [framed(name, text, length) for text in TOKENIZER.encode(texts)]
-    members = tuple(text_graph(None, len(text)) for text in tokens)
-    graphs = Graphs(members, torch.cat(tokens), torch.tensor(values), cut, names=tuple(texts))
+    graphs = Graphs((), torch.empty(0), torch.tensor(values), cut, names=tuple(texts))  # x by the tokenizer
     return SmilesRegression(f"smiles {name}", graphs, length, respell)
 
 

@@ -34,7 +34,7 @@ class Noise:
         if self.span <= 0 or self.reach < 0:
             raise ConfigError(f"span={self.span} must be above 0 and reach={self.reach} not negative")
 
-    def __call__(self, tokens: Sequence[int], stops: Collection[int], generator: Generator) -> list[int]:
+    def __call__(self, tokens: Sequence[int], stops: Collection[int], generator: Generator, mask: int) -> list[int]:
         """Damaged tokens."""
         made = list(tokens)
         if self.sentences:
@@ -43,7 +43,7 @@ class Noise:
             made = delete_tokens(made, self.delete, generator)
         if self.reach:
             made = permute_tokens(made, self.reach, generator)
-        return infill(made, self.infill, self.span, generator) if self.infill else made
+        return infill(made, self.infill, self.span, generator, mask) if self.infill else made
 
 
 class Denoising(Translation):
@@ -75,7 +75,7 @@ class Denoising(Translation):
     def read_pair(self, pair: Pair, generator: Generator) -> Pair:
         """A text, damaged anew in training, and by the same damage each time to validate and to test."""
         tokens = pair[1][1:-1].tolist()
-        return self._source(self.noise(tokens, self.stops, generator)), pair[1]
+        return self._source(self.noise(tokens, self.stops, generator, self.tokenizer.mask)), pair[1]
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
         """Nothing beside the loss."""
@@ -84,7 +84,8 @@ class Denoising(Translation):
     def read(self, sources: Sequence[str]) -> list[list[int]]:
         """The tokens of damaged texts, with "<mask>" where something is missing."""
         pieces = [source.split(HOLE) for source in sources]
-        return [with_masks(self.tokenizer.encode([piece.strip() for piece in some])) for some in pieces]
+        read = [self.tokenizer.encode([piece.strip() for piece in some]) for some in pieces]
+        return [with_masks(some, self.tokenizer.mask) if len(some) > 1 else some[0] for some in read]
 
 
 def multi30k_denoising(

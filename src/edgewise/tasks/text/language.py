@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -27,6 +28,8 @@ from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, captured, on_matrix
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
+from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
+from edgewise.tasks.text.tokenization import Tokenizer
 
 SHAKESPEARE = Remote(
     name="input.txt",
@@ -69,18 +72,44 @@ class Text(Classification):
     def __init__(self, name: str, text: str, context: int, alphabet: str = "") -> None:
         if context < 1:
             raise ConfigError(f"context must be at least 1 character, not {context}")
+        self.name, self.context = name, context
+        self.tokenizer: Tokenizer | None = None
         tokens, self.vocabulary = _number(text, alphabet)
-        train = int(0.9 * len(tokens))
-        if train <= context or len(tokens) - train <= context:
-            parts = f"{train} characters for training and {len(tokens) - train} for validation"
-            raise DataError(f"{name}: too short: {parts}; both must be more than context={context}")
-        self.name = name
-        self.context = context
-        self.signature = Tokens(len(self.vocabulary), len(self.vocabulary), length=context)
-        self.epoch_size = (train - 1) // context
         self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
-        self._parts = {"train": tokens[:train], "valid": tokens[train:]}
-        self._windows = self._parts["train"].unfold(0, context + 1, 1)
+        train = int(0.9 * len(tokens))
+        self._read(tokens[:train], tokens[train:], len(self.vocabulary))
+
+    def _read(self, train: Tensor, valid: Tensor, size: int) -> None:
+        """Read the parts' tokens, of a vocabulary of that size."""
+        if min(len(train), len(valid)) <= self.context:
+            parts = f"{len(train)} {self.units} for training and {len(valid)} for validation"
+            raise DataError(f"{self.name}: too short: {parts}; both must be more than context={self.context}")
+        self.signature = Tokens(size, size, length=self.context)
+        self.epoch_size = (len(train) - 1) // self.context
+        self._parts = {"train": train, "valid": valid}
+        self._windows = train.unfold(0, self.context + 1, 1)
+
+    @property
+    def units(self) -> str:
+        """What the text is made of, in the plural."""
+        return "characters" if self.tokenizer is None else "tokens"
+
+    def use(self, tokenizer: Tokenizer) -> None:
+        """Read and write by the tokens of another model, of the same parts."""
+        texts = [self.decode(part) for part in self._parts.values()]
+        train, valid = (torch.tensor(part, dtype=torch.int32) for part in tokenizer.encode(texts))
+        self.tokenizer, self.kept = tokenizer, (TOKENIZER,)
+        self._read(train, valid, tokenizer.size)
+
+    def keep(self, run: Path) -> None:
+        """Write the tokenizer into a run folder, where there is one."""
+        if self.tokenizer is not None:
+            (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
+
+    def recall(self, run: Path) -> None:
+        """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
+        if (run / TOKENIZER).is_file():
+            self.use(read_tokenizer(run / TOKENIZER))
 
     def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """The graph over `length` characters (default: the context); the data's own graph is causal."""
@@ -107,7 +136,9 @@ class Text(Classification):
         return Batch(self.graph(pattern, windows.shape[1] - 1), windows[:, :-1], windows[:, 1:])
 
     def encode(self, text: str) -> Tensor:
-        """The characters' numbers [N]; one that the vocabulary lacks is a DataError with its position."""
+        """The tokens' numbers [N]; a character that the vocabulary lacks is a DataError with its position."""
+        if self.tokenizer is not None:
+            return torch.tensor(self.tokenizer.encode([text])[0], dtype=torch.long)
         for position, character in enumerate(text):
             if character not in self._numbers:
                 known = f"the {len(self.vocabulary)} characters of {self.name}"
@@ -116,14 +147,16 @@ class Text(Classification):
 
     def decode(self, tokens: Tensor) -> str:
         """The text of numbers [N]."""
+        if self.tokenizer is not None:
+            return self.tokenizer.decode(tokens.tolist())
         return "".join(self.vocabulary[token] for token in tokens.tolist())
 
     def shown(self, token: int) -> str:
         """How a prediction names a token."""
-        return self.vocabulary[token]
+        return self.vocabulary[token] if self.tokenizer is None else self.tokenizer.decode([token])
 
     def describe(self) -> str:
-        return f"{self.name}: text of {len(self.vocabulary)} different characters, {self.context} at once"
+        return f"{self.name}: text of {self.signature.inputs:,} different {self.units}, {self.context} at once"
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: self.attention(model, pattern))
@@ -138,7 +171,7 @@ class Text(Classification):
         if call is None:
             return []
         weights = matrices(call.graph, call.weights[0].double().T)
-        characters = [SEEN.get(c, c) for c in self.decode(tokens[0])]
+        characters = [SEEN.get(c, c) for c in map(self.shown, tokens[0].tolist())]
         caption = (
             f"{length} characters of the validation text: the attention of each (row) to the others (columns) relative "
             f"to the largest weight of its row. Last attention layer; heads: {len(weights)}."
@@ -178,6 +211,8 @@ class Text(Classification):
 
     @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:
+        if self.tokenizer is not None:
+            return {"tokenizer": json.loads(self.tokenizer.to_json())}
         return {"vocabulary": self.vocabulary, "token": "the place of a character in the vocabulary"}
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
@@ -191,10 +226,11 @@ class Text(Classification):
         batch = Batch(self.graph(pattern, len(tokens)), tokens[None], tokens[None]).to(device)
         logits = model.eval()(batch.graph, batch.x)[0].cpu().double()
         loss = functional.cross_entropy(logits[:-1], tokens[1:]).item() if len(tokens) > 1 else None
-        top = logits[-1].softmax(-1).topk(min(5, len(self.vocabulary)))
+        top = logits[-1].softmax(-1).topk(min(5, logits.shape[-1]))
         likely = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        next_characters = [{"character": self.shown(c), "probability": p} for c, p in likely]
-        return {"prompt": request, "read": len(tokens), "loss": loss, "next": next_characters}
+        name = "character" if self.tokenizer is None else "token"
+        following = [{name: self.shown(token), "probability": p} for token, p in likely]
+        return {"prompt": request, "read": len(tokens), "loss": loss, "next": following}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The character after a prompt, by default the likeliest."""
@@ -207,7 +243,7 @@ class Text(Classification):
             text = Coloured(names, nodes.double().numpy(), "The characters of the prompt that are read.")
             return [text, *on_matrix(graph, edges, names, names)]
 
-        classes = [SEEN.get(piece, piece) for piece in map(self.shown, range(len(self.vocabulary)))]
+        classes = [SEEN.get(piece, piece) for piece in map(self.shown, range(self.signature.inputs))]
         return Subject(inputs, (0, len(tokens) - 1), classes, names=names, draw=draw, node=len(tokens) - 1)
 
 
@@ -227,12 +263,15 @@ class TextInBytes(Text):
         super().__init__(name, _as_bytes(text), context, alphabet="".join(map(chr, range(256))))
 
     def encode(self, text: str) -> Tensor:
-        return super().encode(_as_bytes(text))
+        return super().encode(_as_bytes(text) if self.tokenizer is None else text)
 
     def decode(self, tokens: Tensor) -> str:
-        return super().decode(tokens).encode("latin-1").decode("utf-8", "replace")
+        text = super().decode(tokens)
+        return text.encode("latin-1").decode("utf-8", "replace") if self.tokenizer is None else text
 
     def shown(self, token: int) -> str:
+        if self.tokenizer is not None:
+            return super().shown(token)
         return chr(token) if token < 128 else f"\\x{token:02x}"
 
 

@@ -154,8 +154,8 @@ def text_graph(pattern: Pattern, length: int) -> Graph:
     return complete(length) if given(pattern) else lay(pattern, length)
 
 
-def framed(name: str, tokens: Sequence[int], length: int) -> Tensor:
-    """BEGIN, a text's tokens and END; more than `length` are a DataError."""
+def framed(name: str, tokens: Sequence[int], length: int, ends: tuple[int, int] = (BEGIN, END)) -> Tensor:
+    """The token that begins, a text's tokens and the one that ends; more than `length` are a DataError."""
     if len(tokens) + 2 > length:
         raise DataError(f"{name}: a text of {len(tokens)} tokens, and its two ends, is longer than length={length}")
-    return torch.tensor([BEGIN, *tokens, END])
+    return torch.tensor([ends[0], *tokens, ends[1]])

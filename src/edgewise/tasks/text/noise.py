@@ -32,7 +32,7 @@ def mask_tokens(tokens: Tensor, size: int, share: float, generator: Generator) -
     return read, rows
 
 
-def infill(tokens: Sequence[int], share: float, span: float, generator: Generator) -> list[int]:
+def infill(tokens: Sequence[int], share: float, span: float, generator: Generator, mask: int = MASK) -> list[int]:
     """BART's text infilling: spans of tokens each become a single mask, so that their length has to be guessed too.
 
     Equation    lengths ~ Poisson(λ), one after the other until they add up to the share of the n tokens; the last one
@@ -55,7 +55,7 @@ def infill(tokens: Sequence[int], share: float, span: float, generator: Generato
     places = set(torch.randperm(left, generator=generator)[: len(lengths)].tolist())
     made, here, spans = [], 0, iter([lengths[i] for i in torch.randperm(len(lengths), generator=generator).tolist()])
     for place in range(left):
-        made.append(MASK if place in places else tokens[here])
+        made.append(mask if place in places else tokens[here])
         here += next(spans) if place in places else 1
     return made
 

@@ -17,9 +17,14 @@ Level = Literal["bpe", "byte", "character"]
 
 
 class Tokenizer(Protocol):
-    """A text as a list of tokens from SPECIAL to size - 1, and back; those below SPECIAL are BEGIN, END and MASK."""
+    """A text as a list of tokens below size, and back; `begin`, `end` and `mask` are tokens that no text contains."""
 
     size: int
+    begin: int
+    end: int
+
+    @property
+    def mask(self) -> int: ...
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text, without BEGIN and END."""
@@ -31,12 +36,18 @@ class Tokenizer(Protocol):
         """Everything that `tokenizer_from_json` needs."""
 
 
-def with_masks(pieces: Sequence[Sequence[int]]) -> list[int]:
-    """The tokens of the pieces between the holes of a text, with a MASK for each hole."""
-    return [token for piece in pieces for token in (MASK, *piece)][1:]
+def with_masks(pieces: Sequence[Sequence[int]], mask: int = MASK) -> list[int]:
+    """The tokens of the pieces between the holes of a text, with a mask for each hole."""
+    return [token for piece in pieces for token in (mask, *piece)][1:]
 
 
-class ByteTokenizer:
+class OwnTokenizer:
+    """The special tokens of tokenizers that are made here: all others are from SPECIAL on."""
+
+    begin, end, mask = BEGIN, END, MASK
+
+
+class ByteTokenizer(OwnTokenizer):
     """The UTF-8 bytes of a text: 256 tokens for every language, and long texts.
 
     Example
@@ -57,7 +68,7 @@ class ByteTokenizer:
         return json.dumps({"level": "byte"})
 
 
-class CharacterTokenizer:
+class CharacterTokenizer(OwnTokenizer):
     """The characters of the texts it was made from; another one is a DataError with its position.
 
     Example
@@ -91,7 +102,7 @@ class CharacterTokenizer:
         return json.dumps({"level": "character", "characters": self.characters})
 
 
-class BPETokenizer:
+class BPETokenizer(OwnTokenizer):
     """Byte pairs: the most frequent pair of neighbours becomes one token, over and over; no text is unknown to it.
 
     Symbols     size = SPECIAL + 256 bytes + merges: at most the size that was requested
@@ -114,7 +125,7 @@ class BPETokenizer:
         """Byte pairs of some texts: `size` tokens, or fewer where the texts have no more pairs."""
         if size < SPECIAL + 256:
             raise ConfigError(f"byte pairs need at least {SPECIAL + 256} tokens, not {size}")
-        library = _tokenizers()
+        library = tokenizers_library()
         merges = library.Tokenizer(library.models.BPE())
         merges.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=True)
         merges.decoder = library.decoders.ByteLevel()
@@ -168,11 +179,12 @@ def tokenizer_from_json(text: str, where: str) -> Tokenizer:
         if level == "character" and isinstance(content["characters"], str):
             return CharacterTokenizer(content["characters"])
         if level == "bpe":
-            return BPETokenizer(_tokenizers().Tokenizer.from_str(json.dumps(content["merges"])))
+            return BPETokenizer(tokenizers_library().Tokenizer.from_str(json.dumps(content["merges"])))
     raise DataError(f"{where}: not a tokenizer (its level is none of bpe, byte, character)")
 
 
-def _tokenizers() -> Any:
+def tokenizers_library() -> Any:
+    """The package tokenizers, where it is installed."""
     try:
         import tokenizers
         import tokenizers.decoders
@@ -180,5 +192,5 @@ def _tokenizers() -> Any:
         import tokenizers.pre_tokenizers
         import tokenizers.trainers
     except ImportError as error:
-        raise EdgewiseError(f"byte pairs are learned by tokenizers: {installing('text')}") from error
+        raise EdgewiseError(f"byte pairs are the package tokenizers': {installing('text')}") from error
     return tokenizers

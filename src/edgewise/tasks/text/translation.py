@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
-from edgewise.files import MAX_JSON, decode, gunzip, read_bytes
+from edgewise.files import decode, gunzip, read_bytes
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import Hypothesis, TokenPairs, translate
 from edgewise.models.text.translation import Translator
@@ -22,10 +22,10 @@ from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.text.tokenization import BEGIN, END, Level, Tokenizer, learn_tokenizer, tokenizer_from_json
+from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
+from edgewise.tasks.text.tokenization import Level, Tokenizer, learn_tokenizer
 
 MAX_BYTES = 1 << 25
-TOKENIZER = "tokenizer.json"
 SHOWN = 8  # sentences in a report
 FILES: dict[Split, str] = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 PLACE = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -127,7 +127,7 @@ class Translation(Classification):
         """The sentences of a split as tokens, read at the first call."""
         if split not in self._pairs:
             sides = (self.tokenizer.encode(side) for side in self.texts[split])
-            pairs = [(self._source(x), torch.tensor([BEGIN, *y, END])) for x, y in zip(*sides, strict=True)]
+            pairs = [(self._source(x), self._framed(y)) for x, y in zip(*sides, strict=True)]
             self._pairs[split] = pairs
         return self._pairs[split]
 
@@ -136,7 +136,10 @@ class Translation(Classification):
         return self.tokenizer.encode(sources)
 
     def _source(self, tokens: list[int]) -> Tensor:
-        return torch.tensor([*tokens, END])
+        return torch.tensor([*tokens, self.tokenizer.end])
+
+    def _framed(self, tokens: list[int]) -> Tensor:
+        return torch.tensor([self.tokenizer.begin, *tokens, self.tokenizer.end])
 
     def keep(self, run: Path) -> None:
         """Write the tokenizer into a run folder."""
@@ -145,8 +148,7 @@ class Translation(Classification):
     def recall(self, run: Path) -> None:
         """Go on with the tokenizer of a run folder, where it has one."""
         if (run / TOKENIZER).is_file():
-            content = read_bytes(run / TOKENIZER, MAX_JSON).decode("utf-8", "replace")
-            self.use(tokenizer_from_json(content, str(run / TOKENIZER)))
+            self.use(read_tokenizer(run / TOKENIZER))
 
     def source_graph(self, pattern: Pattern, length: int) -> Graph:
         """The encoder's graph over a source; the data's own is complete."""
@@ -190,7 +192,8 @@ class Translation(Classification):
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
             beam, penalty, encoder = self.manner.beam, self.manner.penalty, partial(self.source_graph, pattern)
-            results = translate(model, [tokens[n] for n in some], (BEGIN, END), beam, penalty, pattern=encoder)
+            ends = self.tokenizer.begin, self.tokenizer.end
+            results = translate(model, [tokens[n] for n in some], ends, beam, penalty, pattern=encoder)
             best |= zip(some, results, strict=True)
         return [(self.tokenizer.decode(best[n].tokens.tolist()), best[n].score) for n in range(len(tokens))]
 
@@ -224,7 +227,7 @@ class Translation(Classification):
         source = self._sentence(request)
         ((text, _),) = self.translate(model, [source], pattern, "cpu")
         x, (y,) = self._source(self.read([source])[0]), self.tokenizer.encode([text])
-        batch = PairBatch.of([(x, torch.tensor([BEGIN, *y, END]))], partial(self.source_graph, pattern))
+        batch = PairBatch.of([(x, self._framed(y))], partial(self.source_graph, pattern))
         read, written = (self._names(tokens) for tokens in (x.tolist(), batch.target.tolist()))
 
         def likelihood(outputs: Tensor) -> Tensor:
@@ -235,12 +238,12 @@ class Translation(Classification):
             pieces = Coloured([f"{name} " for name in read], scores[: len(read)], "The source's tokens.")
             return [pieces, *on_matrix(batch.graph.cross, edges, written, read)]
 
-        names = [*read, *(f"⟨{name}⟩" for name in self._names([BEGIN, *y]))]
+        names = [*read, *(f"⟨{name}⟩" for name in self._names([self.tokenizer.begin, *y]))]
         what = f"log p of the translation {text!r}"
         return Subject(batch.inputs, number=likelihood, what=what, names=names, draw=draw)
 
     def _names(self, tokens: Sequence[int]) -> list[str]:
-        special = {BEGIN: "begin", END: "end"}
+        special = {self.tokenizer.begin: "begin", self.tokenizer.end: "end"}
         return [special.get(token) or self.tokenizer.decode([token]) for token in tokens]
 
 
