@@ -41,11 +41,11 @@ from edgewise.training.optimizers.descent import (
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.prefetch import Prefetch
-from edgewise.training.pretrained import settled
 from edgewise.training.ranks.shards import recompute
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
+from edgewise.training.start.pretrained import settled
 from edgewise.training.threads import Waiting, worthwhile
 
 Drawn = tuple[int, list[Batch]]  # the terms of a step's global batch, and this rank's parts of it

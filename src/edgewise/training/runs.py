@@ -23,10 +23,10 @@ from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_split
 from edgewise.training.journal import METRICS, say
-from edgewise.training.pretrained import take_pretrained
 from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import RunConfig, StartSettings
+from edgewise.training.start.pretrained import take_pretrained
 
 
 @dataclass(frozen=True)

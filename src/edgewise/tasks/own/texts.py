@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import MAX_JSON, read_bytes
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
@@ -26,17 +25,14 @@ from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, read_rows
 from edgewise.tasks.text.masked import text_graph
+from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
 from edgewise.tasks.text.tokenization import (
-    BEGIN,
-    END,
     SPECIAL,
     CharacterTokenizer,
     Level,
     Tokenizer,
     learn_tokenizer,
-    tokenizer_from_json,
 )
-from edgewise.tasks.text.translation import TOKENIZER
 
 TEXTS = ("text", "texts", "sentence", "review", "comment", "content", "message", "body", "document")
 MAX_TOKENS = 1 << 16
@@ -66,7 +62,7 @@ class Manner:
 class OwnTexts(OwnExamples):
     """Texts of one's own, each a graph over its tokens and two ends, complete unless the recipe says otherwise.
 
-    Shapes      BEGIN, the n tokens of a text, END: n + 2 nodes
+    Shapes      a token that begins, the n of a text, one that ends: n + 2 nodes
     """
 
     kept = (record.SPLIT, record.DATA, TOKENIZER)
@@ -104,7 +100,7 @@ class OwnTexts(OwnExamples):
         self.summary = (self.describe(), *map(str, self.own.fitted.targets), *notes)
 
     def tokens(self, text: str) -> tuple[Tensor, bool]:
-        """BEGIN, the tokens of a text and END; and whether these are all of it.
+        """A token that begins, those of a text, one that ends; and whether these are all of it.
 
         Errors      DataError for more than `length` tokens where texts are not to be cut
         """
@@ -112,7 +108,7 @@ class OwnTexts(OwnExamples):
         if len(tokens) > most and not self.manner.cut:
             advice = "give --task.cut true, or a larger --task.length"
             raise DataError(f"a text of {len(tokens):,} tokens, of at most {most:,}: {advice}")
-        return torch.tensor([BEGIN, *tokens[:most], END]), len(tokens) <= most
+        return torch.tensor([self.tokenizer.begin, *tokens[:most], self.tokenizer.end]), len(tokens) <= most
 
     @cached
     def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
@@ -123,14 +119,15 @@ class OwnTexts(OwnExamples):
         (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
 
     def recall(self, run: Path) -> None:
-        """Go on with the tokens of a run folder, where it has some."""
+        """Go on with the tokens of a run folder or of another library's model, where it has some."""
         if (run / TOKENIZER).is_file():
-            content = read_bytes(run / TOKENIZER, MAX_JSON).decode("utf-8", "replace")
-            if content != self.tokenizer.to_json():
-                self.use(tokenizer_from_json(content, str(run / TOKENIZER)))
+            found = read_tokenizer(run / TOKENIZER)
+            if found.to_json() != self.tokenizer.to_json():
+                self.use(found)
 
     def preprocessing(self) -> dict[str, Any]:
-        frame = {"first": SPECIAL, "begin": BEGIN, "end": END, "lowercase": self.manner.lowercase}
+        ends = {"begin": self.tokenizer.begin, "end": self.tokenizer.end}
+        frame = {"first": SPECIAL, **ends, "lowercase": self.manner.lowercase}
         return super().preprocessing() | {"tokenizer": json.loads(self.tokenizer.to_json()) | frame}
 
     def elsewhere(self, place: Path) -> OwnTexts:
@@ -214,4 +211,4 @@ def tokenizer_of(run: str) -> Tokenizer | None:
     place = Path(run).expanduser() / TOKENIZER
     if not run or not place.is_file():
         return None
-    return tokenizer_from_json(read_bytes(place, MAX_JSON).decode("utf-8", "replace"), str(place))
+    return read_tokenizer(place)

@@ -1,0 +1,1 @@
+"""Where the weights that training starts from come from, beside other runs."""
