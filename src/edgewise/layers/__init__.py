@@ -88,6 +88,7 @@ from edgewise.layers.graph.gat import GATv2 as GATv2
 from edgewise.layers.graph.gated_gcn import EdgeStream as EdgeStream
 from edgewise.layers.graph.gated_gcn import GatedGCN as GatedGCN
 from edgewise.layers.graph.gcn import GCN as GCN
+from edgewise.layers.graph.gcn import GCNII as GCNII
 from edgewise.layers.graph.gcn import FastGCN as FastGCN
 from edgewise.layers.graph.gcn import mixed_orders as mixed_orders
 from edgewise.layers.graph.gcn import renormalised as renormalised

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from edgewise import Graph, ShapeError, aggregate, complete
+from edgewise import ConfigError, Graph, ShapeError, aggregate, complete
 from edgewise.graphs import importance, sample_layers
-from edgewise.layers import GCN, FastGCN, SparseFeatures, renormalised
+from edgewise.layers import GCN, GCNII, FastGCN, SparseFeatures, renormalised
 from edgewise.layers.graph import gcn
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -113,3 +113,34 @@ def test_the_mean_of_fastgcn_over_draws_is_gcn():
             drawn.append(layer(sample.graphs[0], x[sample.nodes], sample.weights[0]))
         found, expected = torch.stack(drawn), layer(graph, x)
     assert ((found.mean(0) - expected).abs() <= 4 * found.std(0) / 500**0.5).all()
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_gcnii_is_pygs(number):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    graph, x, first = messy_graph(), leaf(7, 4), leaf(7, 4, seed=1)
+    peer = pyg.GCN2Conv(4, alpha=0.3, theta=0.5, layer=number).double()
+    expected = peer(x, first, graph.edge_index())
+    layer = GCNII(4, 0.3, peer.beta).double()
+    weights = {"linear.weight": peer.weight1.t()}
+    assert_parity(layer, weights, (graph, x, first), expected, [x, first, *peer.parameters()])
+
+
+def test_gcnii_is_its_equation():
+    graph, x, first = complete(3), leaf(3, 2), leaf(3, 2, seed=1)
+    layer = GCNII(2, 0.2, 0.6).double()
+    mixed = 0.8 * x.mean(0) + 0.2 * first  # every entry of Â is 1/3
+    expected = mixed @ (0.4 * torch.eye(2, dtype=torch.float64) + 0.6 * layer.linear.weight.T)
+    assert torch.allclose(layer(graph, x, first), expected, atol=1e-12)
+
+
+def test_gcnii_of_a_sampled_graph_reads_the_receivers_own_first_state():
+    hop = Graph.from_edge_index([[2, 1], [0, 0]], num_nodes=3, num_receivers=1)
+    layer, x, first = GCNII(4).double(), leaf(3, 4), leaf(3, 4, seed=1)
+    assert torch.equal(layer(hop, x, first), layer(hop, x, first[:1]))
+
+
+@pytest.mark.parametrize(("name", "value"), [("alpha", 1.5), ("beta", -0.1)])
+def test_a_share_outside_0_and_1_is_refused(name, value):
+    with pytest.raises(ConfigError, match=rf"{name}={value} must be a share, from 0 to 1"):
+        GCNII(3, **{name: value})

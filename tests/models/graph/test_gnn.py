@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch.nn import functional
@@ -14,9 +16,11 @@ GRAPHS = Features(6, 3, whole_graph=True)
 
 
 @pytest.mark.parametrize("layer", GRAPH_LAYERS)
-@pytest.mark.parametrize("connection", ["none", "residual", "concatenate"])
+@pytest.mark.parametrize("connection", ["none", "residual", "concatenate", "residual-jumping"])
 @pytest.mark.parametrize("signature", [NODES, GRAPHS], ids=["nodes", "graphs"])
 def test_every_choice_trains(layer, connection, signature):
+    if (layer, connection) == ("gcnii", "concatenate"):  # of one width only, as its refusal says
+        connection = "jumping"
     readout = "sum" if signature.whole_graph else "none"
     heads = {"heads": 2} if "heads" in OneOf(GRAPH_LAYERS).options(layer) else {}
     settings = GNNSettings(Choice(layer, heads), width=8, depth=3, connection=connection, readout=readout)
@@ -123,6 +127,9 @@ def test_depth_one_is_one_layer():
         (NODES, {"edge_dropout": 2.0}, "from 0 to 1"),
         (NODES, {"activation": "swish"}, "choose one of relu"),
         (NODES, {"layer": Choice("gat", {"heads": 3})}, "3 heads do not divide a width of 16"),
+        (NODES, {"layer": "gcnii", "connection": "concatenate", "depth": 4}, "gcnii' keeps its width"),
+        (NODES, {"layer": Choice("gcnii", {"decay": -1.0}), "depth": 3}, "decay=-1.0 must be at least 0"),
+        (NODES, {"layer": Choice("gcnii", {"alpha": 2.0}), "depth": 3}, "alpha=2.0 must be a share"),
         (NODES, {"depth": 0}, "at least 1"),
         (NODES, {"readout": "mean"}, "one output per node"),
         (GRAPHS, {}, "choose a readout"),
@@ -198,6 +205,34 @@ def test_the_output_reads_what_jumping_knowledge_makes_of_all_hidden_layers(conn
     assert torch.allclose(model(GRAPH, x), expected)
     grads = [torch.autograd.grad(y.square().sum(), list(model.parameters())) for y in (model(GRAPH, x), expected)]
     assert all(torch.allclose(ours, theirs) for ours, theirs in zip(*grads, strict=True))
+
+
+def test_all_remedies_together_are_their_equation():
+    """Initial residuals, residuals, norms, and an output that reads all layers; β = log(λ / l + 1)."""
+    layer = Choice("gcnii", {"alpha": 0.2, "decay": 0.7})
+    settings = GNNSettings(layer, width=4, depth=4, connection="residual-jumping", norm="layer", dropout=0.0)
+    model, x = GNN(settings, NODES).double(), torch.randn(5, 6, dtype=torch.float64)
+    h = first = torch.relu(model.norms[0](model.hidden[0](GRAPH, x)))
+    states = [first]
+    for number in (1, 2):
+        assert model.hidden[number].beta == pytest.approx(math.log(0.7 / number + 1))
+        h = h + torch.relu(model.norms[number](model.hidden[number](GRAPH, h, first)))
+        states.append(h)
+    expected = model.output(GRAPH, torch.cat(states, -1))
+    assert torch.allclose(model(GRAPH, x), expected, atol=1e-12)
+    grads = [torch.autograd.grad(y.square().sum(), list(model.parameters())) for y in (model(GRAPH, x), expected)]
+    assert all(torch.allclose(ours, theirs, atol=1e-12) for ours, theirs in zip(*grads, strict=True))
+
+
+def test_initial_residuals_read_the_first_states_of_a_samples_own_nodes():
+    model = GNN(GNNSettings("gcnii", width=4, depth=4), NODES).eval()
+    x, every = torch.randn(5, 6), torch.arange(5)
+    sample = sample_neighbors(GRAPH, every, [10, 10, 10, 10])
+    assert torch.allclose(model(sample, x[sample.nodes]), model(GRAPH, x), atol=1e-6)
+    assert (model(sample_neighbors(GRAPH, [3], [10] * 4), x[sample_neighbors(GRAPH, [3], [10] * 4).nodes])).shape == (
+        1,
+        3,
+    )
 
 
 def test_jumping_reads_the_nodes_of_a_sample_that_the_output_reads():

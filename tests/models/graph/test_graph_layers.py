@@ -2,7 +2,10 @@
 
 import pytest
 
+from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
+from edgewise.layers import GCN, GCNII
+from edgewise.models import GNN, Features, GNNSettings
 from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
 
 
@@ -26,3 +29,15 @@ def test_hidden_layers_and_the_output_have_heads_of_their_own() -> None:
 def test_bases_are_at_most_as_many_as_relations() -> None:
     for name in ("rgcn", "rgat"):
         assert GRAPH_LAYERS[name](Site(8, 4, 4, "relu", 3), bases=9).mix.shape == (3, 3)
+
+
+def test_initial_residuals_come_between_plain_convolutions() -> None:
+    at = GRAPH_LAYERS["gcnii"]
+    kinds = [type(at(Site(4, 4, 4, "relu", number=number, last=number == 2))) for number in range(3)]
+    assert kinds == [GCN, GCNII, GCN]
+    assert at(Site(4, 4, 4, "relu", number=1), decay=9.0).beta == 1.0
+
+
+def test_a_width_that_grows_is_refused_with_what_fits() -> None:
+    with pytest.raises(ConfigError, match="residual-jumping"):
+        GNN(GNNSettings(Choice("gcnii"), depth=4, connection="concatenate"), Features(3, 2))

@@ -16,9 +16,9 @@ from edgewise.models import (
 SOURCES, TARGETS = [3, 1, 4], [2, 5, 3]
 
 
-def network() -> RecurrentEncoderDecoder:
+def network(attention: bool = True) -> RecurrentEncoderDecoder:
     torch.manual_seed(0)
-    settings = RecurrentEncoderDecoderSettings(width=4, hidden=3, dropout=0.0)
+    settings = RecurrentEncoderDecoderSettings(width=4, hidden=3, dropout=0.0, attention=attention)
     return RecurrentEncoderDecoder(settings, TokenPairs(9, 9)).double()
 
 
@@ -42,16 +42,19 @@ def written_out(model, source, target):
     memory = torch.stack([torch.cat([states[j, ""], states[j, "_reverse"]]) for j in range(len(source))])
     s, att, rows = torch.tanh(model.start(states[0, "_reverse"])), model.attention, []
     for token in target:
-        scores = torch.tanh(att.query(s) + att.key(memory)) @ att.score.weight[0]
-        c = scores.softmax(0) @ memory
+        if model.settings.attention:
+            c = (torch.tanh(att.query(s) + att.key(memory)) @ att.score.weight[0]).softmax(0) @ memory
+        else:
+            c = torch.cat([states[len(source) - 1, ""], states[0, "_reverse"]])
         d = model.decoder
         s = gru(torch.cat([e[token], c]), s, d.weight_ih, d.weight_hh, d.bias_ih, d.bias_hh)
         rows.append(model.head(torch.tanh(model.mix(torch.cat([s, c, e[token]])))))
     return torch.stack(rows)
 
 
-def test_it_is_its_equation_pair_by_pair():
-    model, draw = network(), torch.Generator().manual_seed(1)
+@pytest.mark.parametrize("attention", [True, False])
+def test_it_is_its_equation_pair_by_pair(attention):
+    model, draw = network(attention), torch.Generator().manual_seed(1)
     sources, targets = ([torch.randint(9, (n,), generator=draw) for n in sizes] for sizes in (SOURCES, TARGETS))
     graph = EncoderDecoderGraph.of(SOURCES, TARGETS)
     found = model(graph, torch.cat([*sources, *targets]))
@@ -69,9 +72,10 @@ def test_a_leading_batch_is_as_many_pairs():
         model(graph, x[:, 1:])
 
 
+@pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_search_finds_the_same_with_and_without_a_cache(beam):
-    model, sources = network().eval(), [torch.tensor([3, 4, 5]), torch.tensor([6]), torch.tensor([7, 8])]
+def test_the_search_finds_the_same_with_and_without_a_cache(beam, attention):
+    model, sources = network(attention).eval(), [torch.tensor([3, 4, 5]), torch.tensor([6]), torch.tensor([7, 8])]
     found = [translate(model, sources, (0, 1), beam, 0.6, longest=6, cache=cache) for cache in (True, False)]
     for one, other in zip(*found, strict=True):
         assert torch.equal(one.tokens, other.tokens) and one.score == pytest.approx(other.score, abs=1e-9)

@@ -33,7 +33,8 @@ class GNNSettings:
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side;
-            with "jumping" the output reads the results of all hidden layers, with "jumping-max" their largest.
+            with "jumping" the output reads the results of all hidden layers, with "jumping-max" their largest;
+            "residual-jumping" does both.
         norm: The normalisation between a hidden layer and its activation; "unit" comes after it, rows of length 1.
         dropout: Probability for the inputs of every layer.
         activation: The activation of the hidden layers.
@@ -66,8 +67,9 @@ CONNECTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "concatenate": lambda x, y: torch.cat([x, y], -1),
     "jumping": lambda x, y: y,  # all results, in front of the output
     "jumping-max": lambda x, y: y,
+    "residual-jumping": lambda x, y: x + y,
 }
-JUMPS = {"jumping": "concatenate", "jumping-max": "max"}
+JUMPS = {"jumping": "concatenate", "jumping-max": "max", "residual-jumping": "concatenate"}
 
 
 class GraphOutput(nn.Module):
@@ -109,6 +111,7 @@ class GNN(nn.Module):
                 on a Neighborhood, outputs are exact: layer_l for all nodes that layer_l+1 reads, in chunks
                 with edge features, layer_l(graph, X, e): every layer reads the same e, or with the stream of
                 "gated-gcn" X^(l+1), e^(l+1) = layer_l(graph, X^(l), e^(l))
+                with "gcnii", layer_l(graph, X^(l), X^(2)) from l = 2 on; layer_1 and the output are GCN
                 jumping: the output reads [X^(2) ‖ ... ‖ X^(L)], or their largest;  norm "unit": X / ‖X‖₂, row by row,
                 after σ (Alg. 4, line 6);  virtual_node: X + MLP(Σ X) after each hidden layer
     Symbols     hidden[l] = layer_l; output = the last layer on nodes, and on graphs GraphOutput with the MLP;
@@ -144,7 +147,9 @@ class GNN(nn.Module):
         streams = _streams(settings)
         make = partial(_layer, settings, signature)
         self.hidden = nn.ModuleList(
-            make(width if streams and index else edges, inputs, width, hands_on=index < settings.depth - 1)
+            make(
+                width if streams and index else edges, inputs, width, hands_on=index < settings.depth - 1, number=index
+            )
             for index, inputs in enumerate(widths[:hidden])
         )
         self.norms = nn.ModuleList(chosen("norm", settings.norm, GRAPH_NORMS)(width) for _ in range(hidden))
@@ -152,14 +157,14 @@ class GNN(nn.Module):
             layers.VirtualNode(layers.MLP([wide, width, wide], settings.activation))
             for wide in (widths[1 : hidden + 1] if settings.virtual_node else ())
         )
-        read = width * hidden if settings.connection == "jumping" and hidden else widths[hidden]
+        how = JUMPS.get(settings.connection)
+        read = width * hidden if how == "concatenate" and hidden else widths[hidden]
         if on_nodes:
             of_edges = width if streams and hidden else edges
-            self.output = make(of_edges, read, signature.outputs, last=True)
+            self.output = make(of_edges, read, signature.outputs, last=True, number=hidden)
         else:
             output = chosen("readout", settings.readout, GRAPH_OUTPUTS)
             self.output = output(read, signature.outputs, settings.activation)
-        how = JUMPS.get(settings.connection)
         self.jump = layers.JumpingKnowledge(how) if how and hidden else None
         self.activation = chosen("activation", settings.activation, layers.ACTIVATIONS)
         self.reads_types = _kinds(signature) > 0 and Choice.of(settings.layer).name == "hgt"
@@ -173,28 +178,37 @@ class GNN(nn.Module):
             e = functional.one_hot(e, edges).to(x.dtype)
         types = cast(Features, self.signature).types(x) if self.reads_types else None
         states: list[Tensor] = []
+        first: Tensor | None = None
         streamed: tuple[Tensor, ...] = ()
         for index, (hop, of_edges) in enumerate(self._hops(graph, e, types)):
             if self.jump is not None and index == len(self.hidden):  # of a sample, those nodes that the output reads
                 x = self.jump([state.narrow(-2, 0, states[-1].shape[-2]) for state in states])
-            x, streamed = self._layer(index, hop, x, streamed or of_edges)
+            x, streamed = self._layer(index, hop, x, streamed or of_edges, first)
+            first = x if index == 0 else first
             states += [x] if self.jump is not None else []
         return cast(Tensor, x)
 
     def _layer(
-        self, index: int, hop: Graph, x: Tensor | layers.SparseFeatures, of_edges: tuple[Tensor, ...] = ()
+        self,
+        index: int,
+        hop: Graph,
+        x: Tensor | layers.SparseFeatures,
+        of_edges: tuple[Tensor, ...] = (),
+        first: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """What comes of one layer, of nodes and of a stream of edges; behind the hidden ones lies the output."""
+        """What comes of one layer, of nodes and of a stream of edges; behind the hidden ones lies the output. Some
+        layers read the result of the first one, too."""
         read = layers.dropout(x, self.settings.dropout, self.training)
         if index == len(self.hidden):
             return self.output(hop, read, *of_edges), ()
         layer, norm, connection = self.hidden[index], self.norms[index], self.settings.connection
-        y = layer(hop if of_edges else self._thinned(hop), read, *of_edges)
+        initial = (cast(Tensor, first).narrow(-2, 0, read.shape[-2]),) if isinstance(layer, layers.GCNII) else ()
+        y = layer(hop if of_edges else self._thinned(hop), read, *of_edges, *initial)
         y, *streamed = y if isinstance(y, tuple) else (y,)
         y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
         if self.settings.norm == "unit":
             y = functional.normalize(y, dim=-1)
-        if index > 0 and connection in ("residual", "concatenate"):
+        if index > 0 and connection in ("residual", "concatenate", "residual-jumping"):
             y = CONNECTIONS[connection](layers.at_receivers(hop, cast(Tensor, x)), y)
         return self.virtual[index](hop, y) if len(self.virtual) else y, tuple(streamed)
 
@@ -209,6 +223,10 @@ class GNN(nn.Module):
             raise ConfigError("this graph is too large for features that layers hand on with its edges: stream=false")
         if self.jump is not None:
             raise ConfigError("the connection 'jumping' reads all layers' results at once, and this graph is too large")
+        if any(isinstance(layer, layers.GCNII) for layer in self.hidden):
+            raise ConfigError(
+                "the layer 'gcnii' reads the first layer's result in every layer: this graph is too large"
+            )
         needed = among.needed(len(self.hidden) + 1)
         for index, rows in enumerate(needed):
             made: Tensor | None = None
@@ -258,7 +276,7 @@ class GNN(nn.Module):
 
 
 def _layer(
-    settings: GNNSettings, signature: Signature, edges: int, inputs: int, outputs: int, **place: bool
+    settings: GNNSettings, signature: Signature, edges: int, inputs: int, outputs: int, **place: Any
 ) -> nn.Module:
     site = Site(inputs, outputs, settings.width, settings.activation, edges, kinds=_kinds(signature), **place)
     return chosen("layer", settings.layer, GRAPH_LAYERS)(site)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -13,8 +14,8 @@ from edgewise.errors import ConfigError
 
 
 class Site(NamedTuple):
-    """What a layer is built from, whichever its kind: widths, whether it is the output layer of a task on nodes, and
-    whether another layer could read what it makes of the edges."""
+    """What a layer is built from, whichever its kind: widths, whether it is the output layer of a task on nodes,
+    whether another layer could read what it makes of the edges, and its number from 0."""
 
     inputs: int
     outputs: int
@@ -24,6 +25,7 @@ class Site(NamedTuple):
     last: bool = False
     kinds: int = 0
     hands_on: bool = False
+    number: int = 0
 
     def mlp(self, inputs: int) -> layers.MLP:
         """The network of a layer that has one."""
@@ -107,6 +109,22 @@ def _hgt(at: Site, /, *, heads: Count = 1, output_heads: Count = 1, attention_dr
     return layers.HGT(at.inputs, at.outputs, at.edges or 1, at.kinds or 1, heads, attention_dropout)
 
 
+def _gcnii(at: Site, /, *, alpha: float = 0.1, decay: float = 0.5) -> nn.Module:
+    """Convolution with an initial residual, behind a plain one.
+
+    Args:
+        alpha: The share of the first hidden layer's result in what each layer reads.
+        decay: λ: the weights of layer l have a share of log(λ / l + 1), at most 1.
+    """
+    if at.number == 0 or at.last:
+        return layers.GCN(at.inputs, at.outputs)
+    if at.inputs != at.outputs:
+        raise ConfigError("the layer 'gcnii' keeps its width, which connection=concatenate does not: residual-jumping")
+    if decay < 0:
+        raise ConfigError(f"decay={decay} must be at least 0")
+    return layers.GCNII(at.outputs, alpha, min(1.0, math.log(decay / at.number + 1)))
+
+
 def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
     """Mixture model convolution over the degrees of both ends.
 
@@ -143,6 +161,7 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
     "edge-conv": lambda at, /: layers.EdgeConv(at.mlp(2 * at.inputs)),
     "dynamic-edge-conv": _dynamic_edge_conv,
     "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
+    "gcnii": _gcnii,
 }
 RELATIONAL = ("rgcn", "rgat", "hgt")  # read kinds of edges as numbers
 EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn", *RELATIONAL)  # read features of edges, each with a map of its own

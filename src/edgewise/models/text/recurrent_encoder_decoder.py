@@ -26,11 +26,13 @@ class RecurrentEncoderDecoderSettings:
         width: Channels of the embedding and of each state; the encoder has one state for each direction.
         hidden: Channels inside the attention; None: the width.
         dropout: Probability for embeddings and for what the output reads.
+        attention: Whether each target token attends to the source; otherwise all read its last states.
     """
 
     width: Count = 256
     hidden: int | None = None
     dropout: float = 0.1
+    attention: bool = True
 
 
 class Written:
@@ -44,12 +46,32 @@ class Written:
         self.state = None if self.state is None else self.state.index_select(0, members)
 
 
+class LastStates(nn.Module):
+    """What a decoder without attention reads of its source: the encoder's last state in each direction, at every step.
+
+    Equation    c = [h→_S ‖ h←_1] for h_j = [h→_j ‖ h←_j] of a source of S tokens
+    Shapes      as `BahdanauAttention`, with receivers x that are not read
+    Reference   Cho et al., 2014; Sutskever, Vinyals & Le, 2014
+    """
+
+    def keys_and_values(self, senders: Tensor) -> layers.KeysAndValues:
+        """The states themselves."""
+        return senders.unsqueeze(-2), senders.unsqueeze(-2)
+
+    def read(self, graph: Graph, x: Tensor, memory: layers.KeysAndValues) -> Tensor:
+        """c of each receiver."""
+        h, width = memory[1].squeeze(-2), memory[1].shape[-1] // 2
+        first, last = graph.senders[graph.offsets[:-1]], graph.senders[graph.offsets[1:] - 1]
+        return torch.cat([h[last, :width], h[first, width:]], -1)
+
+
 class RecurrentEncoderDecoder(nn.Module):
     """A GRU reads the source in both directions; a GRU writes the target, and at each token attends to the source.
 
     Equation    h_j = [GRU→(E x_1, ..., E x_j) ‖ GRU←(E x_S, ..., E x_j)]
                 s_0 = tanh(W_0 h←_1 + b_0),  c_i = Σ_j softmax_j(vᵀ tanh(W s_{i-1} + U h_j)) h_j
                 s_i = GRU([E y_{i-1} ‖ c_i], s_{i-1}),  output_i = tanh([s_i ‖ c_i ‖ E y_{i-1}] W_t + b_t) W_o + b_o
+                without attention c_i = [h→_S ‖ h←_1]
     Symbols     embed = E, of one vocabulary for both sides; encoder = GRU→ and GRU←; start = W_0, b_0; attention = v,
                 W, U of `BahdanauAttention`; decoder = GRU; mix = W_t, b_t; head = W_o, b_o
     Shapes      x = [source ‖ target] [*, S + T] int64 on an `EncoderDecoderGraph` -> [*, T, outputs]
@@ -78,7 +100,9 @@ class RecurrentEncoderDecoder(nn.Module):
         self.embed = nn.Embedding(signature.inputs, width)
         self.encoder = nn.GRU(width, width, batch_first=True, bidirectional=True)
         self.start = nn.Linear(width, width)
-        self.attention = layers.BahdanauAttention(width, 2 * width, settings.hidden or width)
+        attends = settings.attention
+        bahdanau = layers.BahdanauAttention(width, 2 * width, settings.hidden or width) if attends else None
+        self.attention = bahdanau or LastStates()
         self.decoder = nn.GRUCell(3 * width, width)
         self.mix = nn.Linear(4 * width, width)
         self.head = nn.Linear(width, signature.outputs)
