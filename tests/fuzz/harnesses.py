@@ -30,10 +30,12 @@ from edgewise.tasks.graphs.musk import read_bags
 from edgewise.tasks.graphs.tudataset import tudataset
 from edgewise.tasks.images.classification import read_image
 from edgewise.tasks.images.idx import read_idx
+from edgewise.tasks.images.pictures import read_picture
 from edgewise.tasks.nodes.own.folder import node_folder
 from edgewise.tasks.nodes.pickles import read_pickle
 from edgewise.tasks.nodes.planetoid import read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
+from edgewise.tasks.own.graphs import graph_folder
 from edgewise.tasks.slides.classification import read_folder
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.text.language import read_text
@@ -104,11 +106,11 @@ def graph_npz(folder: Path, content: bytes) -> Any:
     return node_folder(str(folder))
 
 
-def png() -> bytes:
+def png(mode: str = "L", kind: str = "PNG") -> bytes:
     from PIL import Image
 
     made = io.BytesIO()
-    Image.new("L", (8, 8), 90).save(made, "PNG")
+    Image.new(mode, (8, 8), 90).save(made, kind)
     return made.getvalue()
 
 
@@ -240,7 +242,9 @@ def tokenizers() -> list[bytes]:
 NODES = b"node,label,split,size\na,u,train,1\nb,v,valid,2.5\nc,u,test,3\n~\nsender,receiver\na,b\nb,c\n"
 RECORD = (
     b'{"nodes": 3, "edges": 2, "named": true, "files": {"nodes.csv": {"bytes": 62, "sha256": "0"}}, '
-    b'"target": {"kind": "class", "classes": ["u", "v"], "why": "x"}, "columns": [{"name": "size", "kind": "number", '
+    b'"unit": "nodes", '
+    b'"targets": [{"name": "label", "kind": "class", "classes": ["u", "v"], "why": "x"}], '
+    b'"columns": [{"name": "size", "kind": "number", '
     b'"fill": 2.0, "shift": 2.0, "deviation": 1.0}], "edge_columns": [], "features": [1, 0]}'
     b"~\nnode,part\na,train\nb,valid\nc,test\n"
 )
@@ -278,7 +282,26 @@ def like_a_run(run: Path) -> None:
     node_folder(str(run), like=str(run))
 
 
+def three_tables(folder: Path) -> None:
+    """A table of graphs, one of their nodes and one of their edges."""
+    parts = (folder / "a").read_bytes().split(b"~\n")
+    for name, part in zip(("graphs", "nodes", "edges"), [*parts, b"", b""], strict=False):
+        (folder / f"{name}.csv").write_bytes(part)
+    graph_folder(str(folder))
+
+
+TABLES = b"id,label\n" + b"".join(b"g%d,%s\n" % (n, b"uv"[n % 2 : n % 2 + 1]) for n in range(9))
+TABLES += (
+    b"~\ngraph,size\n" + b"".join(b"g%d,%d\ng%d,5\n" % (n, n, n) for n in range(9)) + b"~\nsource,target\n0,1\n3,2\n"
+)
+
+
 HARNESSES = {
+    "picture": Harness(
+        file("a.png", lambda path: read_picture(path, "rgb", 4)),
+        lambda: [png("RGBA"), png("RGB", "JPEG"), png("P", "GIF"), png("RGB", "BMP"), png("RGB", "TIFF"), png("I;16")],
+    ),
+    "graph-tables": Harness(file("a", lambda path: three_tables(path.parent)), lambda: [TABLES]),
     "npy": Harness(
         file("a.npy", lambda path: read_image(path, 8, 8)), lambda: [npy(np.zeros((8, 8))), npy([[1]], (2, 0))]
     ),

@@ -119,6 +119,7 @@ MEANINGS = {
     "x": "features of the nodes; for atoms their atomic numbers",
     "tokens": "numbers of tokens",
     "pixels": "grey values of images",
+    "colours": "red, green and blue of images, from 0 to 255",
     "positions": "where nodes are",
     "velocities": "how they move",
     "cell": "the edges of the periodic cell of each atom, 0 along an open axis",

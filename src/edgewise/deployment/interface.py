@@ -25,6 +25,7 @@ AXES = {
     "x": "BNc",
     "tokens": "BN",
     "pixels": "Byx",
+    "colours": "Byxc",
     "positions": "BNd",
     "velocities": "BNd",
     "cell": "BNd",
@@ -62,6 +63,7 @@ class Exportable(nn.Module):
         x: Tensor | None = None,
         tokens: Tensor | None = None,
         pixels: Tensor | None = None,
+        colours: Tensor | None = None,
         positions: Tensor | None = None,
         velocities: Tensor | None = None,
         cell: Tensor | None = None,
@@ -77,7 +79,7 @@ class Exportable(nn.Module):
     ) -> dict[str, Tensor]:
         given = {"x": x, "tokens": tokens, "pixels": pixels, "positions": positions, "velocities": velocities}
         given |= {"cell": cell, "edge_index": edge_index, "edge_attr": edge_attr, "graph_attr": graph_attr}
-        given |= {"sizes": sizes, "source": source, "target": target}
+        given |= {"colours": colours, "sizes": sizes, "source": source, "target": target}
         given |= {"eigenvalues": eigenvalues, "eigenvectors": eigenvectors, "cliques": cliques}
         there = {name: tensor for name, tensor in given.items() if tensor is not None}
         return self.named(self.model(self.graph(there), *self.arguments(there)))

@@ -30,6 +30,7 @@ from edgewise.tasks.graphs.tudataset import tudataset as tudataset
 from edgewise.tasks.images.classification import ImageClassification as ImageClassification
 from edgewise.tasks.images.classification import Images as Images
 from edgewise.tasks.images.digits import digits as digits
+from edgewise.tasks.images.folder import image_folder as image_folder
 from edgewise.tasks.images.mnist import mnist as mnist
 from edgewise.tasks.images.mnist import mnist_rotated as mnist_rotated
 from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
@@ -56,6 +57,7 @@ from edgewise.tasks.nodes.store import node_store as node_store
 from edgewise.tasks.nodes.webkb import webkb as webkb
 from edgewise.tasks.own.graphs import graph_folder as graph_folder
 from edgewise.tasks.own.molecules import molecule_table as molecule_table
+from edgewise.tasks.own.points import point_folder as point_folder
 from edgewise.tasks.own.texts import text_table as text_table
 from edgewise.tasks.particles.granular import granular as granular
 from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces as EnergiesAndForces
@@ -76,6 +78,7 @@ from edgewise.tasks.text.language import text as text
 from edgewise.tasks.text.listops import ListOps as ListOps
 from edgewise.tasks.text.listops import listops as listops
 from edgewise.tasks.text.masked import MaskedTokens as MaskedTokens
+from edgewise.tasks.text.parallel import parallel_text as parallel_text
 from edgewise.tasks.text.translation import Translation as Translation
 from edgewise.tasks.text.translation import multi30k as multi30k
 from edgewise.tasks.typed.bibliography import bibliography as bibliography

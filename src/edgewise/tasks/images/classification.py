@@ -34,10 +34,10 @@ class Images:
     """The data of an image classification.
 
     Args:
-        pixels: Grey values, uint8 [M, height, width].
+        pixels: Grey values, uint8 [M, height, width], or colours [M, height, width, 3].
         labels: The classes [M].
         classes: The classes' names.
-        mean: Mean grey value of the training images; each image is shifted by it ...
+        mean: Mean value of the training images; each image is shifted by it ...
         deviation: ... and divided by their standard deviation.
         splits: For "train", "valid" and "test" the images that it reads.
     """
@@ -51,27 +51,28 @@ class Images:
 
 
 def cut(pixels: Tensor, height: int, width: int) -> Tensor:
-    """Cut images into patches, row by row: [M, Y, X] -> [M, (Y / height)·(X / width), height·width].
+    """Cut images into patches, row by row: [M, Y, X] -> [M, (Y / height)·(X / width), height·width]; of colours
+    [M, Y, X, 3] a patch has height·width·3 numbers.
 
     Example
         >>> cut(torch.arange(8).view(1, 2, 4), 2, 2).tolist()
         [[[0, 1, 4, 5], [2, 3, 6, 7]]]
     """
-    count, y, x = pixels.shape
-    rows = pixels.view(count, y // height, height, x // width, width)
-    return rows.transpose(2, 3).reshape(count, -1, height * width)
+    count, y, x, *colours = pixels.shape
+    rows = pixels.view(count, y // height, height, x // width, width, *colours)
+    return rows.transpose(2, 3).reshape(count, (y // height) * (x // width), -1)
 
 
 def move(pixels: Tensor, moves: Tensor) -> Tensor:
-    """Move each image down and to the right by its own whole numbers: [M, Y, X], [M, 2] -> [M, Y, X]; 0 comes in.
+    """Move each image down and to the right by its own whole numbers: [M, Y, X, ...], [M, 2] -> the same; 0 comes in.
 
     Example
         >>> move(torch.tensor([[[1, 2], [3, 4]]]), torch.tensor([[1, -1]])).tolist()
         [[[0, 0], [2, 0]]]
     """
-    count, height, width = pixels.shape
+    count, height, width, *colours = pixels.shape
     margin = int(moves.abs().max()) if count else 0
-    padded = functional.pad(pixels, (margin,) * 4)
+    padded = functional.pad(pixels, (0, 0) * len(colours) + (margin,) * 4)
     y, x = (torch.arange(size) + margin - moves[:, axis, None] for axis, size in enumerate((height, width)))
     return padded[torch.arange(count)[:, None, None], y[:, :, None], x[:, None, :]]
 
@@ -83,10 +84,10 @@ class ImageClassification(NumberedExamples, Classification):
     """
 
     unit = "images"
-    files = (".npy", ".png")
+    files: tuple[str, ...] = (".npy", ".png")
 
     def __init__(self, name: str, images: Images, patch: int, shift: int = 0) -> None:
-        height, width = images.pixels.shape[1:]
+        height, width = images.pixels.shape[1:3]
         if not 0 <= shift < min(height, width):
             raise ConfigError(f"shift={shift} must be at least 0 and less than the image, {height} x {width} pixels")
         if patch < 0 or (patch and (height % patch or width % patch)):
@@ -98,7 +99,7 @@ class ImageClassification(NumberedExamples, Classification):
         self._patches = cut(images.pixels, *self.patch).contiguous()
         _, nodes, channels = self._patches.shape
         self.signature = Features(inputs=channels, outputs=len(images.classes), length=nodes, whole_graph=True)
-        self.epoch_size = len(images.splits["train"])
+        self.epoch_size, self.has_test = len(images.splits["train"]), len(images.splits["test"]) > 0
         self.contents = f"{height} × {width} pixels in patches of {self.patch[0]} × {self.patch[1]}"
 
     def graph(self, pattern: Pattern = None) -> Graph:
@@ -115,7 +116,7 @@ class ImageClassification(NumberedExamples, Classification):
         return Batch(self.graph(pattern), self._normalise(patches), self.images.labels[numbers])
 
     def prepared(self, pixels: Tensor) -> Tensor:
-        """What the model reads of images [B, Y, X]: patches [B, P, C] of scaled grey values."""
+        """What the model reads of images [B, Y, X], or of colours: patches [B, P, C] of scaled grey values."""
         return (cut(pixels.float(), *self.patch) - self.images.mean) / self.images.deviation
 
     def _normalise(self, grey: Tensor) -> Tensor:
@@ -124,7 +125,8 @@ class ImageClassification(NumberedExamples, Classification):
 
     def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
         pixels = self.images.pixels[self.splits["valid"][:2]].float()
-        return Alone(OnPixels(model, self), (self.graph(pattern), pixels), ("pixels",))
+        name = "pixels" if pixels.ndim == 3 else "colours"
+        return Alone(OnPixels(model, self), (self.graph(pattern), pixels), (name,))
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
@@ -140,7 +142,7 @@ class ImageClassification(NumberedExamples, Classification):
         predicted, count = outputs.reshape(len(chosen), -1).argmax(-1), len(chosen)
         wrong = (predicted != labels[chosen]).tolist()
         pixels = self.images.pixels[self.images.splits["test"][chosen]].double()
-        grey = (pixels / pixels.max().clamp(min=1)).numpy()
+        grey = (greys(pixels) / pixels.max().clamp(min=1)).numpy()
         pairs = [(self.classes[p], self.classes[t]) for p, t in zip(predicted, labels[chosen], strict=True)]
         titles = [p if p == t else f"{p}, not {t}" for p, t in pairs]
         if call is None:
@@ -188,11 +190,11 @@ class ImageClassification(NumberedExamples, Classification):
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The class of an image, whose patches are drawn in the colour of their scores: of one that is not cut, its
         pixels."""
-        pixels = self.read(request)[0].double()
+        pixels = greys(self.read(request)[0].double())
         grey = (pixels / pixels.max().clamp(min=1)).numpy()[None]
         made, what = super().subject(model, pattern, request), "of the patches"
         rows, columns = self.layout
-        if self.layout == (1, 1):
+        if self.layout == (1, 1) and self.images.pixels.ndim == 3:
             (rows, columns), what = self.patch, "of the pixels"
             graph, x = made.inputs
             apart = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), rows * columns)
@@ -218,8 +220,13 @@ class ImageClassification(NumberedExamples, Classification):
         if EXAMPLE.fullmatch(request.strip()):
             number = self.example(request)
             return self.images.pixels[number], self.images.classes[int(self.images.labels[number])]
-        height, width = self.images.pixels.shape[1:]
+        height, width = self.images.pixels.shape[1:3]
         return torch.from_numpy(read_image(Path(request), height, width)), None
+
+
+def greys(pixels: Tensor) -> Tensor:
+    """Grey values of images, for drawings: of colours [*, 3] the mean."""
+    return pixels.mean(-1) if pixels.shape[-1:] == (3,) else pixels
 
 
 class OnPixels(nn.Module):

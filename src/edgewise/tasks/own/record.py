@@ -111,7 +111,7 @@ class Fitted:
         """What `to_plain` wrote."""
         targets = content["targets"]
         scales = tuple((float(one.get("mean", 0.0)), float(one.get("deviation", 1.0))) for one in targets)
-        if not targets or not all(isfinite(number) for scale in scales for number in scale):
+        if not all(isfinite(number) for scale in scales for number in scale):
             raise ValueError("the targets")
         made = tuple(Target.from_plain(one) for one in targets)
         nodes, edges = map(int, content["features"])
@@ -223,6 +223,9 @@ def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]
         if file in now and now[file]["sha256"] != before[file][1]
     ]
     changes += [f"{file} was read when the run was trained, and is not now" for file in before if file not in now]
+    changes = [*changes[:LISTED], *([f"so have {len(changes) - LISTED:,} more files"] if len(changes) > LISTED else [])]
+    if new_files := [file for file in now if file not in before]:
+        changes.append(f"not there when the run was trained: {listed(new_files)}")
     if named != (given.names is not None):
         raise DataError(f"{given.place}: the run's {unit} were {'known by name' if named else 'rows without a name'}")
     splits, lacking = _splits(run, given)

@@ -29,6 +29,8 @@ class Asked:
         id: The column that names the rows; "row": they are their numbers from 0; empty: found.
         ignore: Columns that are not read.
         labelled: Whether targets must be there; if not, neither they nor parts are read.
+        targets: Whether there are columns with targets at all.
+        blank: Whether inputs may be empty.
     """
 
     unit: str
@@ -38,6 +40,8 @@ class Asked:
     id: str = ""
     ignore: frozenset[str] = frozenset()
     labelled: bool = True
+    targets: bool = True
+    blank: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     where = [f"{path}: {table.rows[0]} {table.rows[1][row]}" for row in rows]
     for meaning, column in columns.items():
         for place, row in zip(where, rows, strict=True):
-            if not cells[column][row]:
+            if not asked.blank and not cells[column][row]:
                 found.add(f"{place}: {column} has no {meaning}")
     splits: Splits = {}
     try:
@@ -169,7 +173,7 @@ def _named_by(path: Path, file: File, asked: Asked, lower: Mapping[str, str], in
 
 def _labels(path: Path, file: File, asked: Asked, lower: Mapping[str, str], others: Sequence[str]) -> tuple[str, ...]:
     """The columns with targets."""
-    if not asked.labelled:
+    if not (asked.labelled and asked.targets):
         return ()
     if asked.label:
         if lacking := [name for name in asked.label if name not in file.names]:

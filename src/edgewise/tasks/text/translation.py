@@ -97,7 +97,7 @@ class Translation(Classification):
     """
 
     metric = "bleu"
-    kept = (TOKENIZER,)
+    kept: tuple[str, ...] = (TOKENIZER,)
     unit = "sentence pairs"
 
     def __init__(

@@ -1,0 +1,224 @@
+"""Images of one's own: a folder of them for each class."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs.derived import cached
+from edgewise.tables.encoding import Encoding, to_plain
+from edgewise.tables.lines import Problems
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.splits import SPLITS, Split, Splits
+from edgewise.tasks.core.task import EXAMPLE, Pattern
+from edgewise.tasks.images.classification import ImageClassification, Images, cut
+from edgewise.tasks.images.pictures import ENDINGS, Colour, Pixels, read_picture
+from edgewise.tasks.own import record
+from edgewise.tasks.own.fitting import settle
+from edgewise.tasks.own.record import Fitted
+from edgewise.tasks.own.rows import Rows
+
+PARTS: dict[str, Split] = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+MAX_IMAGES = 1 << 20
+MAX_VALUES = 1 << 32  # bytes of all pixels together
+ROWS = 256  # images that a model reads at once for a table of predictions
+SIZES = 5  # that a message lists
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How images are read.
+
+    Args:
+        size: Their height and width; 0: as they are, which must be the same of all.
+        colour: Grey values, or red, green and blue.
+        patch: Side of a patch in pixels.
+        shift: By how many pixels images are moved in training.
+    """
+
+    size: int
+    colour: Colour
+    patch: int
+    shift: int
+
+
+class OwnImages(ImageClassification):
+    """Images of one's own; a prediction is for one of the data by its name, or for any picture."""
+
+    kept = (record.SPLIT, record.DATA)
+    private = kept
+    files = (".npy", *ENDINGS)
+
+    def __init__(self, rows: Rows, images: Images, fitted: Fitted, manner: Manner) -> None:
+        super().__init__(rows.place.name, images, manner.patch, manner.shift)
+        self.rows, self.fitted, self.manner = rows, fitted, manner
+        self.summary = (self.describe(), *map(str, fitted.targets), *rows.notes)
+
+    def keep(self, run: Path) -> None:
+        record.write(run, self.rows, {split: self.images.splits[split] for split in SPLITS}, self.fitted)
+
+    def preprocessing(self) -> dict[str, Any]:
+        how = {"size": list(self.images.pixels.shape[1:3]), "colour": self.manner.colour}
+        return super().preprocessing() | how | {"columns": to_plain(self.fitted.columns)}
+
+    def name_of(self, number: int) -> str:
+        return record.name(self.rows, number)
+
+    @cached
+    def numbers_by_name(self) -> dict[str, int]:
+        """Each image's number by its name."""
+        return record.numbers(self.rows)
+
+    def read(self, request: str) -> tuple[Tensor, str | None]:
+        named = self.numbers_by_name().get(request.strip())
+        if named is not None:
+            label = int(self.images.labels[named])
+            return self.images.pixels[named], self.classes[label] if label >= 0 else None
+        if EXAMPLE.fullmatch(request.strip()) or request.endswith(".npy"):
+            return super().read(request)
+        height, width = self.images.pixels.shape[1:3]
+        pixels = read_picture(Path(request), self.manner.colour, self.manner.size)
+        if pixels.shape[:2] != (height, width):
+            raise DataError(f"{request}: {pixels.shape[0]} x {pixels.shape[1]} pixels, expected {height} x {width}")
+        return torch.from_numpy(pixels.copy()), None
+
+    def elsewhere(self, place: Path) -> OwnImages:
+        rows = find_images(place, labelled=False)
+        height, width = self.images.pixels.shape[1:3]
+        pixels = torch.from_numpy(read_images(rows, self.manner, (height, width)))
+        none = torch.empty(0, dtype=torch.int64)
+        labels, splits = torch.full((len(rows),), -1), dict.fromkeys(SPLITS, none)
+        made = replace(self.images, pixels=pixels, labels=labels, splits=splits)
+        return OwnImages(rows, made, self.fitted, self.manner)
+
+    @torch.no_grad()
+    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
+        """Each image's name, its class and the probabilities of all."""
+        for numbers in torch.arange(len(self.rows)).split(ROWS):
+            x = self._normalise(cut(self.images.pixels[numbers], *self.patch))
+            batch = Batch(self.graph(pattern), x, torch.zeros(len(numbers), dtype=torch.int64)).to(device)
+            p = self.objective.probabilities(batch.read(model.eval()(*batch.inputs)).cpu().double())
+            for number, row in zip(numbers.tolist(), p, strict=True):
+                probabilities = dict(zip(self.classes, row.tolist(), strict=True))
+                yield {"image": self.name_of(number), "class": self.classes[int(row.argmax())]} | {
+                    "probabilities": probabilities
+                }
+
+
+def image_folder(
+    folder: str = "images",
+    size: int = 0,
+    colour: Literal["grey", "rgb"] = "rgb",
+    patch: int = 8,
+    shift: int = 0,
+    fold: int = 0,
+    like: str = "",
+) -> ImageClassification:
+    """Guess the class of your own images: from a folder with a folder of pictures for each class.
+
+    PNG, JPEG, BMP, GIF, TIFF, WebP, PGM and PPM are read, turned as their camera says; what is transparent is white.
+    Where the folder holds `train`, `test` and perhaps `valid` or `val`, each with a folder for each class, these are
+    the parts; without `valid` a fifth of what trains chooses the weights. Else the images are cut at random into 60 %
+    to train, 20 % to choose the weights by and 20 % to test; equal images are in one part. A run keeps the parts, the
+    classes, and the mean and deviation of the pixels that train.
+
+    Args:
+        folder: Where the folders of the classes lie.
+        size: Height and width to read: each image is scaled until its shorter side has so many pixels, and its middle
+            is cut out. 0: images stay as they are, and must be of one size.
+        colour: Read grey values, or red, green and blue.
+        patch: Side of the square patches that are the nodes; 0 for the whole image.
+        shift: Move each training image by up to so many pixels, at random.
+        fold: Seed of the random cut: another number, another cut.
+        like: A run folder: its parts, classes and scales are taken.
+
+    Errors      pictures that are damaged, too large or of several sizes are a `DataError` that names them all
+    """
+    if size < 0 or size > 4096:
+        raise ConfigError(f"task.size must be from 0 to 4096, not {size}")
+    manner = Manner(size, colour, patch, shift)
+    rows = find_images(Path(folder).expanduser(), fold=fold)
+    pixels = read_images(rows, manner)
+    same = [(one.shape, hash(one.tobytes())) for one in pixels]
+
+    def fit_pixels(fitted: Fitted, splits: Splits) -> Fitted:
+        values = pixels[splits["train"].numpy()]
+        mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)) or 1.0
+        return replace(fitted, columns=(Encoding("pixels", "number", mean, mean, deviation),))
+
+    fitted, splits, changes = settle(rows, like, "class", fold, same, fit_pixels)
+    (scale,), labels = fitted.columns, fitted.target.values(rows.targets[0])
+    images = Images(torch.from_numpy(pixels), labels, fitted.target.classes, scale.shift, scale.deviation, splits)
+    task = OwnImages(rows, images, fitted, manner)
+    task.changes = changes
+    return task
+
+
+def find_images(place: Path, labelled: bool = True, fold: int = 0) -> Rows:
+    """The pictures of a folder, with their classes and, where its folders say so, their parts."""
+    if not place.is_dir():
+        raise DataError(f"{place}: no such folder: expected a folder of pictures for each class")
+    files = sorted(path for path in place.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    if len(files) > MAX_IMAGES:
+        raise DataError(f"{place}: {len(files):,} images, of at most {MAX_IMAGES:,}")
+    names = [path.relative_to(place).as_posix() for path in files]
+    folders = {path.name for path in place.iterdir() if path.is_dir()}
+    parts = [PARTS.get(name.split("/")[0]) for name in names]
+    parted = labelled and {"train", "test"} <= folders and all(name in PARTS for name in folders)
+    depth = 1 + parted
+    chosen = [number for number, name in enumerate(names) if not labelled or name.count("/") == depth]
+    if not chosen:
+        raise DataError(f"{place}: it has no pictures in folders of their classes ({', '.join(ENDINGS)})")
+    left = [names[number] for number in range(len(names)) if number not in {*chosen}]
+    files, names = [files[number] for number in chosen], [names[number] for number in chosen]
+    labels = [[name.split("/")[depth - 1] for name in names]] if labelled else []
+    splits: Splits = {}
+    if parted:
+        split_of = [parts[number] for number in chosen]
+        splits = {split: torch.tensor([n for n, one in enumerate(split_of) if one == split]).long() for split in SPLITS}
+        if not len(splits["valid"]):
+            order = splits["train"][torch.randperm(len(splits["train"]), generator=torch.Generator().manual_seed(fold))]
+            fifth = len(order) // 5
+            splits |= {"train": order[fifth:].sort().values, "valid": order[:fifth].sort().values}
+    notes = [f"not read: {record.listed(left)}, which are in no class"] if left else []
+    where = [str(path) for path in files]
+    return Rows(
+        place, tuple(files), "images", names, ("class",) * labelled, labels, {}, {}, splits, where, tuple(notes)
+    )
+
+
+def read_images(rows: Rows, manner: Manner, shape: tuple[int, int] | None = None) -> Pixels:
+    """The pixels of all images, which must be of one size: all that cannot be read are one DataError."""
+    made: list[Pixels] = []
+    found, sizes, total = Problems(), Counter[tuple[int, int]](), 0
+    for path in rows.files:
+        try:
+            one = read_picture(path, manner.colour, manner.size)
+        except DataError as error:
+            found.add(str(error))
+            continue
+        total += one.nbytes
+        if total > MAX_VALUES:
+            raise DataError(f"{rows.place}: its images are more than {MAX_VALUES:,} bytes of pixels: give --task.size")
+        sizes[one.shape[:2]] += 1
+        made.append(one)
+    if len(sizes) > 1 or (shape and sizes and {*sizes} != {shape}):
+        found.add(f"{rows.place}: {_sizes(sizes, shape)}")
+    if problems := found.sentences():
+        raise DataError("\n".join(problems))
+    return np.stack(made)
+
+
+def _sizes(sizes: Counter[tuple[int, int]], shape: tuple[int, int] | None) -> str:
+    listed = [f"{height} x {width} ({count:,})" for (height, width), count in sizes.most_common(SIZES)]
+    more: Sequence[str] = [f"and {len(sizes) - SIZES} more"] if len(sizes) > SIZES else []
+    advice = f"expected {shape[0]} x {shape[1]}" if shape else "give --task.size, to which they are scaled"
+    return f"its images have {len(sizes)} sizes: {', '.join([*listed, *more])}: {advice}"

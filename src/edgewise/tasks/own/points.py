@@ -1,0 +1,231 @@
+"""Clouds of points of one's own: a table of points with a column that groups them, or a file for each cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import k_nearest
+from edgewise.tables.encoding import Encoding, features, fit
+from edgewise.tables.features import Array, Column
+from edgewise.tables.lines import Problems
+from edgewise.tables.reading import ENDINGS, File, find_table, unread
+from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
+from edgewise.tasks.own import record
+from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
+from edgewise.tasks.own.fitting import names_in, settle
+from edgewise.tasks.own.groups import read_members
+from edgewise.tasks.own.record import Fitted
+from edgewise.tasks.own.rows import Asked, Rows, read_rows
+
+AXES = (("x", "y", "z"), ("x", "y"))
+MAX_FILES = 1 << 17
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How clouds are read.
+
+    Args:
+        asked: What of a table of clouds is wanted.
+        cloud: The column of points that names their cloud; empty: found.
+        position: The columns with coordinates; empty: found.
+        neighbors: To how many of the nearest points a point attends.
+    """
+
+    asked: Asked
+    cloud: str
+    position: tuple[str, ...]
+    neighbors: int
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """Points, the clouds one after the other: their coordinates [N, D], each cloud's mean taken off, and what else is
+    known of them."""
+
+    rows: Rows
+    sizes: Array
+    position: Array
+    axes: tuple[str, ...]
+    columns: list[Column]
+
+
+class OwnClouds(OwnExamples):
+    """Clouds of one's own; a prediction is for one of the data, or for a file of points."""
+
+    files = ENDINGS
+    manner: Manner
+
+    def elsewhere(self, place: Path) -> OwnClouds:
+        manner = replace(self.manner, asked=replace(self.manner.asked, labelled=False))
+        return task_of(read_clouds(place, manner, self.own.fitted), self.own.fitted, {}, (), self.manner)
+
+    def reads(self, request: str) -> bool:
+        return request.endswith(ENDINGS)
+
+    def read(self, request: str, pattern: Pattern) -> Member:
+        """A cloud from a file of points."""
+        if not self.reads(request):
+            return super().read(request, pattern)
+        one = self.elsewhere(Path(request))
+        graph = one.graphs.members[0] if given(pattern) else lay(pattern, len(one.graphs.x))
+        return Member(graph, one.graphs.x, None, None, None, {"cloud": request})
+
+
+def point_folder(
+    folder: str = "clouds",
+    label: str = "",
+    target: Literal["auto", "class", "number"] = "auto",
+    neighbors: int = 8,
+    position: str = "",
+    fold: int = 0,
+    ignore: str = "",
+    like: str = "",
+    id: str = "",
+    cloud: str = "",
+) -> GraphClassification:
+    """Guess a class or a quantity of each of your own clouds of points, or several of them: from a folder.
+
+    Either two tables (CSV, TSV or Parquet):
+        clouds.csv  a row for each cloud: a column that names it (`cloud` or `id`), the columns with targets and, if
+                    there is one, `split` ("train", "valid", "test" or nothing)
+        points.csv  a row for each point: the column `cloud`, coordinates `x`, `y` and perhaps `z`, and other features
+    or a folder for each class, with a table of points for each cloud in it.
+
+    Each cloud's mean is taken off its coordinates, and all are divided by the root mean square of those that train, so
+    that sizes and directions stay as they are. Without parts, the clouds are cut at random into 60 % to train, 20 % to
+    choose the weights by and 20 % to test. A run keeps the parts, classes and scales, as with `node-folder`.
+
+    Args:
+        folder: Where the files lie.
+        label: The columns with targets, with commas between them. Empty: `label`, `target`, or the only one left.
+        target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
+            different whole numbers classes; of more whole numbers it must be said.
+        neighbors: To how many of the nearest points each point attends.
+        position: The columns with coordinates, with commas between them. Empty: `x`, `y` and, where there is one, `z`.
+        fold: Seed of the random cut: another number, another cut.
+        ignore: Columns that are not read, with commas between them.
+        like: A run folder: its parts, classes and scales are taken.
+        id: The column that names the clouds. Empty: it is found.
+        cloud: The column of points that names their cloud. Empty: it is found.
+
+    Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
+    """
+    if neighbors < 1:
+        raise ConfigError(f"task.neighbors must be at least 1, not {neighbors}")
+    asked = Asked("clouds", label=names_in(label), id=id, ignore=frozenset(names_in(ignore)))
+    manner = Manner(asked, cloud, names_in(position), neighbors)
+    read = read_clouds(Path(folder).expanduser(), manner, record.read(Path(like).expanduser()) if like else None)
+
+    def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
+        owner = np.repeat(np.arange(len(read.sizes)), read.sizes)
+        rows = np.flatnonzero(np.isin(owner, splits["train"].numpy()))
+        radius = float(np.sqrt(np.square(read.position[rows]).sum(1).mean())) or 1.0
+        axes = tuple(Encoding(axis, "number", deviation=radius) for axis in read.axes)
+        return replace(fitted, columns=(*axes, *fit(read.columns, rows, scale=True)))
+
+    fitted, splits, changes = settle(read.rows, like, target, fold, fit=fit_columns)
+    return task_of(read, fitted, splits, changes, manner)
+
+
+def read_clouds(place: Path, manner: Manner, fitted: Fitted | None) -> Clouds:
+    """The clouds of a folder, or the one of a file."""
+    problems: list[str] = []
+    known = None if fitted is None else fitted.kinds[0]
+    clouds, points = (find_table(place, name) for name in ("clouds", "points")) if place.is_dir() else (None, None)
+    if clouds and points:
+        rows = read_rows(clouds, manner.asked, problems, (points,))
+        names = [record.name(rows, number) for number in range(len(rows))]
+        members = read_members(points, names, "cloud", manner.cloud, {*manner.asked.ignore}, known, problems)
+        columns, sizes = members.columns, members.sizes
+        rows = replace(rows, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
+    else:
+        rows, columns, sizes = read_files(place, manner, known, problems)
+    if problems:
+        raise DataError("\n".join(problems))
+    return centred(replace(rows, counts={"points": int(sizes.sum())}), columns, sizes, manner.position)
+
+
+def read_files(place: Path, manner: Manner, known: Any, problems: list[str]) -> tuple[Rows, list[Column], Array]:
+    """A cloud for each file of a folder, in folders of their classes; or one, from a file."""
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in ENDINGS)
+    files = [path for path in files if place.is_file() or len(path.relative_to(place).parts) <= 2]
+    labelled = manner.asked.labelled
+    files = [path for path in files if path.parent != place] if labelled else files
+    if not files or len(files) > MAX_FILES:
+        what = "clouds.csv and points.csv, or a folder for each class with tables of points"
+        raise DataError(f"{place}: it has {len(files):,} tables of points, of at most {MAX_FILES:,}; expected {what}")
+    found, tables = Problems(), []
+    first = [name for name in File(files[0]).names if name and name not in manner.asked.ignore]
+    names = [*known] if known else first
+    for path in files:
+        try:
+            table = File(path).table(names)
+            tables.append({name: table.numbers(name) for name in names})
+            for problem in table.problems:
+                found.add(problem)
+        except DataError as error:
+            found.add(str(error))
+    problems += found.sentences()
+    sizes = np.array([len(table[names[0]]) for table in tables], dtype=np.int64)
+    columns = [
+        Column(name, "number", np.concatenate([table[name] for table in tables]), np.ones(int(sizes.sum()), dtype=bool))
+        for name in (names if tables else ())
+    ]
+    called = [path.relative_to(place).as_posix() if place.is_dir() else path.name for path in files]
+    labels = [[path.parent.name for path in files]] if labelled else []
+    where = [str(path) for path in files]
+    notes = [f"each file is a cloud, of the class that its folder is called; its columns are {', '.join(names)}"]
+    root = place if place.is_dir() else place.parent
+    made = Rows(root, tuple(files), "clouds", called, ("class",) * labelled, labels, {}, {}, {}, where, tuple(notes))
+    return made, columns, sizes
+
+
+def centred(rows: Rows, columns: Sequence[Column], sizes: Array, position: Sequence[str]) -> Clouds:
+    """Clouds whose coordinates have each cloud's mean taken off."""
+    by_name = {column.name: column for column in columns}
+    lower = {name.lower(): name for name in by_name}
+    axes = position or next(([lower[axis] for axis in some] for some in AXES if {*some} <= {*lower}), [])
+    where = rows.files[-1]
+    if not axes or not {*axes} <= {*by_name}:
+        expected = ", ".join(position) or "x, y and perhaps z, or --task.position"
+        raise DataError(f"{where}: its columns are {', '.join(by_name)}; expected coordinates {expected}")
+    for axis in axes:
+        if by_name[axis].kind not in ("number", "boolean") or not by_name[axis].present.all():
+            raise DataError(f"{where}: {axis} must be a number in each row: it is a coordinate")
+    if empty := [record.name(rows, number) for number in np.flatnonzero(sizes == 0).tolist()]:
+        raise DataError(f"{where}: {record.listed(empty)} has no points")
+    values = np.stack([by_name[axis].values for axis in axes], 1)
+    starts = np.cumsum(sizes) - sizes
+    means = np.add.reduceat(values, starts) / sizes[:, None]
+    others = [column for column in columns if column.name not in axes]
+    return Clouds(rows, sizes, values - np.repeat(means, sizes, axis=0), tuple(axes), others)
+
+
+def task_of(read: Clouds, fitted: Fitted, splits: Splits, changes: tuple[str, ...], manner: Manner) -> OwnClouds:
+    """The task of clouds whose features are those that were fitted."""
+    there = np.ones(len(read.position), dtype=bool)
+    axes = [Column(axis, "number", read.position[:, place], there) for place, axis in enumerate(read.axes)]
+    columns = [*axes, *read.columns]
+    if [column.name for column in columns] != [one.name for one in fitted.columns]:
+        wanted = ", ".join(one.name for one in fitted.columns)
+        has = ", ".join(column.name for column in columns)
+        raise DataError(f"{read.rows.place}: points have {has}, and the run was trained with {wanted}")
+    x: Tensor = torch.from_numpy(features(columns, fitted.columns).astype(np.float32))
+    parts = torch.from_numpy(read.position).split(read.sizes.tolist())
+    members = tuple(k_nearest(part, manner.neighbors) for part in parts)
+    strange = record.strange_levels(columns, fitted.columns)
+    own = Own(read.rows, fitted, (*changes, *strange))
+    task = OwnClouds(read.rows.place.name, Graphs(members, x, targets_of(read.rows, fitted), splits), own)
+    task.manner = manner
+    return task

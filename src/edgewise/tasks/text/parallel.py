@@ -1,0 +1,200 @@
+"""Parallel texts of one's own, in any two languages: two files with a sentence a line, or a table with two columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.files import read_bytes
+from edgewise.tables.dialect import encoding_of
+from edgewise.tables.lines import lines_of
+from edgewise.tasks.core.splits import SPLITS, Splits
+from edgewise.tasks.own import record
+from edgewise.tasks.own.fitting import names_in, settle
+from edgewise.tasks.own.record import Fitted
+from edgewise.tasks.own.rows import Asked, Rows, is_table, read_rows
+from edgewise.tasks.own.texts import tokenizer_of
+from edgewise.tasks.text.tokenization import Tokenizer
+from edgewise.tasks.text.translation import TOKENIZER, Manner, Translation
+
+SIDES = {"source": ("source", "src"), "target": ("target", "tgt")}
+MAX_BYTES = 1 << 28
+MAX_PAIRS = 1 << 20
+
+
+class OwnTranslation(Translation):
+    """Pairs of sentences of one's own, of at most `length` bytes each."""
+
+    kept = (TOKENIZER, record.SPLIT, record.DATA)
+    private = (record.SPLIT, record.DATA)
+
+    def __init__(
+        self, rows: Rows, parts: tuple[Fitted, Splits, Sequence[str]], manner: Manner, length: int, like: str = ""
+    ) -> None:
+        self.rows, self.length = rows, length
+        self.fitted, self.parts, self.changes = parts[0], parts[1], tuple(parts[2])
+        texts = {
+            split: ([rows.inputs["source"][n] for n in chosen], [rows.inputs["target"][n] for n in chosen])
+            for split, chosen in ((split, self.parts[split].tolist()) for split in SPLITS)
+        }
+        super().__init__(rows.place.name, texts, manner, tokenizer_of(like))
+        self.summary = (self.describe(), *rows.notes)
+
+    def use(self, tokenizer: Tokenizer) -> None:
+        super().use(tokenizer)
+        # The model's size must not follow the data, which may grow: a token is a byte at least.
+        self.longest = self.length
+        self.signature = replace(self.signature, length=2 * (self.length + 1) + 10)
+
+    def keep(self, run: Path) -> None:
+        super().keep(run)
+        record.write(run, self.rows, self.parts, self.fitted)
+
+
+def parallel_text(
+    source: str = "",
+    target: str = "",
+    file: str = "",
+    columns: str = "",
+    level: Literal["bpe", "byte", "character"] = "bpe",
+    vocabulary: int = 4000,
+    lowercase: bool = False,
+    smoothing: float = 0.1,
+    beam: int = 4,
+    length: int = 400,
+    fold: int = 0,
+    like: str = "",
+) -> Translation:
+    """Translate between two languages of your own: pairs of sentences from two files, or from a table.
+
+    Either two texts, in which a line of the one is the translation of the same line of the other, or a CSV, TSV or
+    Parquet file with a column for each side, and perhaps one called `split` ("train", "valid", "test" or nothing). A
+    file with tabs may be without a line of names: its columns are then chosen by their numbers, from 1. Without parts,
+    the pairs are cut at random into 60 % to train, 20 % to choose the weights by and 20 % to test, equal sources in one
+    part. Pairs of which a side is empty, or longer than `length`, are left out, and that is said. A run keeps the parts
+    and the tokens.
+
+    Args:
+        source: The file of sentences to translate, a sentence a line.
+        target: The file of their translations.
+        file: Instead of both, the table.
+        columns: Its columns with sources and targets, by name or by number, with a comma between them. Empty: `source`
+            and `target`.
+        level: What a token is: "bpe" (byte pairs of both languages, learned from the pairs that train), "byte" or
+            "character".
+        vocabulary: Tokens of both languages together, for "bpe".
+        lowercase: Read and write small letters only.
+        smoothing: Probability that the training loss spreads over all tokens.
+        beam: Unfinished translations that the search keeps for each sentence; 1: greedy.
+        length: Most bytes of a sentence.
+        fold: Seed of the random cut: another number, another cut.
+        like: A run folder: its parts and tokens are taken.
+
+    Errors      files that are missing, malformed or of different numbers of lines are a `DataError`
+    """
+    if bool(file) == bool(source or target) or bool(source) != bool(target):
+        raise ConfigError("give --task.source and --task.target, two texts; or --task.file, a table with both")
+    if length < 1:
+        raise ConfigError(f"task.length must be at least 1, not {length}")
+    pair = names_in(columns)
+    if len(pair) not in (0, 2):
+        raise ConfigError(f"task.columns must be two names, or two numbers, with a comma between them, not {columns!r}")
+    if file:
+        rows = read_table(Path(file).expanduser(), pair)
+    else:
+        rows = read_lines(Path(source).expanduser(), Path(target).expanduser())
+    rows = within(rows, length, lowercase)
+    parts = settle(rows, like, "auto", fold, rows.inputs["source"])
+    return OwnTranslation(rows, parts, Manner(level, vocabulary, lowercase, smoothing, beam), length, like)
+
+
+def read_table(path: Path, pair: Sequence[str]) -> Rows:
+    """The pairs of a table."""
+    if pair and all(name.isdigit() for name in pair):
+        return without_names(path, [int(name) for name in pair])
+    chosen = dict(zip(SIDES, pair, strict=True)) if pair else {}
+    asked, problems = Asked("pairs", SIDES, chosen, id="row", targets=False, blank=True), list[str]()
+    try:
+        rows = read_rows(path, asked, problems)
+    except DataError as error:
+        if pair or not is_table(path):
+            raise
+        advice = "give --task.columns NAME,NAME or, where no line has names, their numbers, as in 1,2"
+        raise DataError(f"{str(error).split(' Give --task')[0]} ({advice})") from error
+    if problems:
+        raise DataError("\n".join(problems))
+    return rows
+
+
+def without_names(path: Path, pair: Sequence[int]) -> Rows:
+    """The pairs of a file without a line of names, by the numbers of its columns, from 1: cells between tabs."""
+    lines = texts_of(path)
+    cells, problems = [line.split("\t") for line in lines], []
+    for number, row in enumerate(cells, start=1):
+        if len(row) < max(pair) and any(row):
+            problems.append(f"{path}: line {number} has {len(row)} columns between tabs, not {max(pair)}")
+    if problems or min(pair) < 1:
+        more = [f"and {len(problems) - 10} more such lines"] if len(problems) > 10 else []
+        raise DataError("\n".join([*problems[:10], *more]) or f"{path}: columns are numbered from 1")
+    sides = {
+        side: [row[number - 1] if len(row) >= number else "" for row in cells]
+        for side, number in zip(SIDES, pair, strict=True)
+    }
+    return rows_of([path], sides)
+
+
+def read_lines(source: Path, target: Path) -> Rows:
+    """The pairs of two texts."""
+    sides = {"source": texts_of(source), "target": texts_of(target)}
+    counts = [len(side) for side in sides.values()]
+    if counts[0] != counts[1]:
+        what = f"{source} has {counts[0]:,} lines, and {target} {counts[1]:,}"
+        raise DataError(f"{what}: a line of the one must be the translation of the same line of the other")
+    return rows_of([source, target], sides)
+
+
+def texts_of(path: Path) -> list[str]:
+    """The lines of a text, as it is encoded."""
+    content = read_bytes(path, MAX_BYTES)
+    return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content))]
+
+
+def rows_of(files: Sequence[Path], sides: dict[str, list[str]]) -> Rows:
+    """Pairs by their lines."""
+    count = len(sides["source"])
+    if count > MAX_PAIRS:
+        raise DataError(f"{files[0]}: {count:,} pairs, of at most {MAX_PAIRS:,}")
+    where = [f"{files[0]}: line {number + 1}" for number in range(count)]
+    names = [str(number) for number in range(count)]
+    return Rows(files[0].parent, tuple(files), "pairs", names, (), [], sides, {}, {}, where)
+
+
+def within(rows: Rows, length: int, lowercase: bool) -> Rows:
+    """The pairs of which neither side is empty or too long, known by their lines."""
+    sides = [[text.strip() for text in rows.inputs[side]] for side in SIDES]
+    sides = [[text.lower() for text in side] for side in sides] if lowercase else sides
+    sizes = [[len(text.encode("utf-8", "surrogatepass")) for text in side] for side in sides]
+    empty = sum(not x or not y for x, y in zip(*sides, strict=True))
+    good = [n for n, pair in enumerate(zip(*sizes, strict=True)) if min(pair) and max(pair) <= length]
+    long = len(rows) - empty - len(good)
+    notes = [f"{empty:,} pairs are left out: a side of them is empty"] if empty else []
+    notes += [f"{long:,} pairs are left out: a side is longer than {length:,} bytes (--task.length)"] if long else []
+    place = {n: m for m, n in enumerate(good)}
+    splits: Splits = {
+        split: chosen.new_tensor([place[n] for n in chosen.tolist() if n in place])
+        for split, chosen in rows.splits.items()
+    }
+    names = [record.name(rows, n) for n in good]
+    if not good:
+        raise DataError(f"{rows.files[0]}: it has no pair of sentences of 1 to {length:,} bytes")
+    return replace(
+        rows,
+        names=names,
+        inputs={side: [texts[n] for n in good] for side, texts in zip(SIDES, sides, strict=True)},
+        splits=splits,
+        where=[rows.where[n] for n in good],
+        notes=(*rows.notes, *notes),
+    )

@@ -1,0 +1,111 @@
+"""Parallel texts of one's own."""
+
+from pathlib import Path
+
+import pytest
+
+from edgewise import deployment, training
+from edgewise.apps.command.main import main
+from edgewise.errors import ConfigError, DataError
+from edgewise.tasks import parallel_text
+
+pytest.importorskip("sacrebleu")
+PAIRS = [(f"Wort {n} größer", f"λέξη {n}") for n in range(30)]
+
+
+def write(path: Path, head: str = "de\tel\n", encoding: str = "utf-8") -> Path:
+    path.write_text(head + "".join(f"{x}\t{y}\n" for x, y in PAIRS), encoding=encoding)
+    return path
+
+
+def two_files(place: Path) -> tuple[Path, Path]:
+    paths = place / "a.de", place / "a.el"
+    for side, path in enumerate(paths):
+        path.write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-16" if side else "utf-8-sig")
+    return paths
+
+
+def test_two_files_and_tables_say_the_same(tmp_path) -> None:
+    source, target = two_files(tmp_path)
+    plain = {"level": "byte"}
+    tasks = [
+        parallel_text(str(source), str(target), **plain),
+        parallel_text(file=str(write(tmp_path / "a.tsv")), columns="de,el", **plain),
+        parallel_text(file=str(write(tmp_path / "b.tsv", "", "utf-16")), columns="1,2", **plain),
+        parallel_text(
+            file=str(write(tmp_path / "c.csv", "target\tsource\n".replace("\t", "\t"))),
+            columns="target,source",
+            **plain,
+        ),
+    ]
+    assert all(task.texts == tasks[0].texts for task in tasks)
+    assert sum(len(x) for x, _ in tasks[0].texts.values()) == 30
+    assert ("Wort 3 größer", "λέξη 3") in [
+        pair for sides in tasks[0].texts.values() for pair in zip(*sides, strict=True)
+    ]
+
+
+def test_empty_and_long_sides_are_left_out_and_said(tmp_path) -> None:
+    path = write(tmp_path / "a.tsv")
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"leer\t\n{'lang ' * 100}\tx\n")
+    task = parallel_text(file=str(path), columns="de,el", level="byte")
+    said = "\n".join(task.summary)
+    assert "1 pairs are left out: a side of them is empty" in said
+    assert "1 pairs are left out: a side is longer than 400 bytes" in said
+    assert task.signature.length == 2 * 401 + 10
+
+
+def test_equal_sources_are_in_one_part(tmp_path) -> None:
+    path = write(tmp_path / "a.tsv")
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(f"{x}\t{y}, oder so\n" for x, y in PAIRS)
+    task = parallel_text(file=str(path), columns="de,el", level="byte")
+    parts = [{*sides[0]} for sides in task.texts.values()]
+    assert not parts[0] & parts[1] and not parts[0] & parts[2] and not parts[1] & parts[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "told"),
+    [
+        ("de\tel\na\tb\n", "", r"none is called source.* as in 1,2"),
+        ("de\tel\na\tb\n", "de,fr", "no column 'fr' with the target"),
+        ("a\tb\nc\n", "1,2", "line 2 has 1 columns between tabs, not 2"),
+        ("a\tb\n", "0,1", "columns are numbered from 1"),
+        ("source\ttarget\n\tb\n", "", "no pair of sentences"),
+        ("source\ttarget\na\tb\tc\n", "", "line 2 does not have 2 columns"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_named(tmp_path, content: str, columns: str, told: str) -> None:
+    (tmp_path / "a.tsv").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=told):
+        parallel_text(file=str(tmp_path / "a.tsv"), columns=columns)
+
+
+def test_two_files_must_fit_each_other(tmp_path) -> None:
+    source, target = two_files(tmp_path)
+    with source.open("a", encoding="utf-8") as file:
+        file.write("noch einer\n")
+    with pytest.raises(DataError, match=r"a\.de has 31 lines, and .*a\.el 30"):
+        parallel_text(str(source), str(target))
+    for wrong in ({"source": "a"}, {}, {"source": "a", "target": "b", "file": "c"}):
+        with pytest.raises(ConfigError, match=r"give --task\.source and --task\.target"):
+            parallel_text(**wrong)
+    with pytest.raises(ConfigError, match="two names, or two numbers"):
+        parallel_text(file="a.tsv", columns="de")
+
+
+def test_a_run_keeps_its_parts_and_tokens(tmp_path, capsys) -> None:
+    path, run = write(tmp_path / "a.tsv"), tmp_path / "run"
+    options = ("--task.file", str(path), "--task.columns", "de,el", "--task.vocabulary", "300", "--train.steps", "2")
+    small = ("--model.width", "16", "--model.feed_forward.hidden", "16", "--task.length", "40", "--task.beam", "1")
+    assert main(["train", "own-translation", *options, *small, "--run", str(run)]) == 0
+    before = training.load_run(run).task
+    with path.open("a", encoding="utf-8") as file:
+        file.write("ganz neu\tολοκαίνουργιο\n")
+    after = training.load_run(run).task
+    assert after.texts == before.texts and after.tokenizer.to_json() == before.tokenizer.to_json()
+    assert "a.tsv has changed since the run was trained" in capsys.readouterr().err
+    (tmp_path / "new.txt").write_text("Wort 3 größer\nWort 99\n", encoding="utf-8")
+    assert deployment.predict_file(deployment.load(run), tmp_path / "new.txt", tmp_path / "out.csv") == 2
+    assert (tmp_path / "out.csv").read_text(encoding="utf-8").startswith("input,source,translation,score")
