@@ -151,7 +151,7 @@ IMAGES = Features(5, 10, length=16, whole_graph=True)
 FAMILIES: dict[str, Family] = {
     **{
         layer: Family(partial(gnn, layer), on_nodes)
-        for layer in ("gcn", "sage-mean", "sage-pool", "gin", "monet", "edge-conv")
+        for layer in ("gcn", "sage-mean", "sage-pool", "gin", "monet", "edge-conv", "acm")
     },
     "gat": Family(partial(gnn, Choice("gat", {"heads": 2})), on_nodes),
     "gatv2": Family(partial(gnn, Choice("gatv2", {"heads": 2})), on_nodes),

@@ -91,7 +91,7 @@ def _of_particles(layer: str, **options: Any) -> Family:
 SMALL_LAYERS = {"width": 4, "depth": 2}
 VARIANTS: dict[str, Family] = {
     **{f"gnn {layer}": _of_layer(layer) for layer in (
-        "gatv2", "gated-gcn", "monet", "edge-conv", "sage-pool", "sage-lstm", "fast-gcn")},
+        "gatv2", "gated-gcn", "monet", "edge-conv", "sage-pool", "sage-lstm", "fast-gcn", "acm")},
     "dgcnn": _of_layer("dynamic-edge-conv", neighbors=3),
     "gin with batch norm": _of_layer("gin"),
     **{f"graph transformer {attention}": _of_attention(attention)

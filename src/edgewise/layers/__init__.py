@@ -77,6 +77,7 @@ from edgewise.layers.geometric.spherical import by_type as by_type
 from edgewise.layers.geometric.spherical import harmonics as harmonics
 from edgewise.layers.geometric.tensor_field import TFN as TFN
 from edgewise.layers.geometric.tensor_field import SE3Attention as SE3Attention
+from edgewise.layers.graph.channel_mixing import ACM as ACM
 from edgewise.layers.graph.encodings import CliqueEncoding as CliqueEncoding
 from edgewise.layers.graph.encodings import DiffusionEncoding as DiffusionEncoding
 from edgewise.layers.graph.encodings import EigenspaceEncoding as EigenspaceEncoding

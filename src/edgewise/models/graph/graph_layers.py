@@ -161,6 +161,7 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
     "edge-conv": lambda at, /: layers.EdgeConv(at.mlp(2 * at.inputs)),
     "dynamic-edge-conv": _dynamic_edge_conv,
     "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
+    "acm": lambda at, /: layers.ACM(at.inputs, at.outputs),
     "gcnii": _gcnii,
 }
 RELATIONAL = ("rgcn", "rgat", "hgt")  # read kinds of edges as numbers
