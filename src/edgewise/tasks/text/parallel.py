@@ -17,8 +17,9 @@ from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, is_table, read_rows
 from edgewise.tasks.own.texts import tokenizer_of
+from edgewise.tasks.text.pretrained import TOKENIZER
 from edgewise.tasks.text.tokenization import Tokenizer
-from edgewise.tasks.text.translation import TOKENIZER, Manner, Translation
+from edgewise.tasks.text.translation import Manner, Translation
 
 SIDES = {"source": ("source", "src"), "target": ("target", "tgt")}
 MAX_BYTES = 1 << 28
