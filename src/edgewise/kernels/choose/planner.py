@@ -69,6 +69,8 @@ def cheapest(call: Call, isolating: bool = False) -> str:
     machine = speeds(call.graph.device, call.dtype)
     device, able, missing = call.graph.device.type, list[tuple[float, str]](), list[tuple[float, str]]()
     for name, backend in BACKENDS.items():
+        if not getattr(backend.takes, call.verb):
+            continue
         absent = backend.need is not None and not backend.need.present()
         if (absent or backend.is_chosen_on(device)) and backend.refusal_at_sight(call) is None:
             (missing if absent else able).append((machine.seconds(backend.cost(call)), name))

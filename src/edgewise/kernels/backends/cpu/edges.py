@@ -27,10 +27,10 @@ structure_of = compact_edges
 @cached
 def reverse_of(graph: Graph) -> Reverse:
     """The transpose as the kernels read it."""
-    transpose, order = graph.transpose()
+    _, order = graph.transpose()
     places = torch.empty(graph.num_edges, dtype=torch.int32, device=order.device)
     places = places.scatter(0, order, torch.arange(graph.num_edges, dtype=torch.int32, device=order.device))
-    return (*structure_of(transpose), order.to(torch.int32), places)
+    return *product_reverse_of(graph), places
 
 
 @cached
@@ -39,9 +39,11 @@ def product_structure_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     return *structure_of(graph), torch.empty(0, dtype=torch.int32)
 
 
+@cached
 def product_reverse_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """The transpose as products read it."""
-    return reverse_of(graph)[:3]
+    transpose, order = graph.transpose()
+    return *structure_of(transpose), order.to(torch.int32)
 
 
 def matrix(x: Tensor) -> Any:

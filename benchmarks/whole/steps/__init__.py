@@ -1,0 +1,1 @@
+"""Whole training steps of recipes beside the strongest peer's own."""

@@ -1,0 +1,88 @@
+"""Whole training steps of recipes beside those of the strongest peers: batches, model, loss, clipping and optimiser.
+
+    python -m benchmarks.whole.steps [RECIPE ...] [--rounds 7]
+
+Edgewise's step is the one that `edgewise train RECIPE` takes. A peer has the same sizes and its own usual way to make a
+batch, and is measured as it comes and under `torch.compile`, with PyTorch's fused optimisers; what it was given is in
+its function. One thread, one process, in which all take turns of some steps: processor time of a step, the median of
+the turns. Weights counts the parameters of either.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import nn
+
+from benchmarks.memory import give_back, peak_above
+from benchmarks.ranks.steps import Steps
+from benchmarks.whole.steps import graphs, images, texts
+from benchmarks.whole.steps.peer import Peer
+from edgewise.training.distributed import World
+from edgewise.training.loop import Trainer
+from edgewise.training.seeds import repeatable
+
+PEERS: dict[str, Callable[[Trainer], list[Peer]]] = {
+    "esol-gin": graphs.isomorphism,
+    "enzymes-gin": graphs.isomorphism,
+    "planted-sage": graphs.sage,
+    "digits-vit": images.vision_transformer,
+    "mnist-swin": images.swin,
+    "shakespeare-gpt-cpu": texts.gpt,
+    "multi30k-de-en": texts.translator,
+}
+TURN = 0.4  # seconds
+
+
+def measure(recipe: str, rounds: int) -> None:
+    """Print the lines of a recipe."""
+    steps = Steps(recipe, World(torch.device("cpu")))
+    trainer = steps.trainer
+    peers = [Peer("edgewise", lambda: steps.take(1), trainer.model), *PEERS[recipe](trainer)]
+    seconds: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    megabytes: dict[str, float] = {}
+    for peer in peers:
+        for _ in range(3):  # compiles, and learns that sizes change
+            peer.step()
+        give_back()
+        megabytes[peer.name] = max(peak_above(peer.step) for _ in range(3))
+    for _ in range(rounds):
+        for peer in peers:
+            count, start = 0, time.process_time()
+            while count == 0 or time.process_time() < start + TURN:
+                peer.step()
+                count += 1
+            seconds[peer.name].append((time.process_time() - start) / count)
+    own = median(seconds["edgewise"])
+    for peer in peers:
+        took = median(seconds[peer.name])
+        low, high = (1e3 * edge for edge in (min(seconds[peer.name]), max(seconds[peer.name])))
+        print(
+            f"| {recipe} | {peer.name} | {weights(peer.model):,} | {1e3 * took:.2f} ms ({low:.2f}–{high:.2f}) "
+            f"| {took / own:.2f} × | {megabytes[peer.name]:.0f} MB |",
+            flush=True,
+        )
+
+
+def weights(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", choices=[[], *PEERS], default=[])
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| recipe | contender | weights | step | × | MB |\n| --- | --- | --- | --- | --- | --- |")
+    with repeatable(deterministic=False, threads=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for recipe in options.recipes or PEERS:
+            measure(recipe, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
