@@ -1,9 +1,11 @@
 // Runs a file of `edgewise export --to aoti` on the arrays of an .npz file, and compares its outputs with those expected.
-//   ./run gat.aoti.pt2 gat.npz [TIMES]       after that TIMES more times, by the clock
+//   ./run gat.aoti.pt2 gat.aoti.pt2.npz [TIMES]       after that TIMES more times, by the clock
+#include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 
@@ -14,8 +16,15 @@ static std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
+// The operators of a file exported with --native: a library beside it, which registers them with PyTorch.
+static void load_operators(const std::string& package) {
+  const auto library = std::filesystem::absolute(package).replace_filename("libedgewise_operators.so");
+  if (std::filesystem::exists(library) && !dlopen(library.c_str(), RTLD_NOW)) throw std::runtime_error(dlerror());
+}
+
 static int run(const std::string& package, const std::string& npz, int times) {
   const c10::InferenceMode no_gradients;
+  load_operators(package);
   torch::inductor::AOTIModelPackageLoader loader(package, "model", /*run_single_threaded=*/true);
   auto about = loader.get_metadata();  // "inputs" and "outputs": names in their order; "edgewise": everything, as JSON
   const auto arrays = read_npz(npz);
@@ -38,6 +47,9 @@ static int run(const std::string& package, const std::string& npz, int times) {
     loader.run(inputs);
     std::cout << "seconds " << std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() << '\n';
   }
+  std::ifstream status("/proc/self/status");  // of Linux
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmHWM:", 0) == 0) std::cout << "megabytes " << std::stod(line.substr(6)) / 1000 << " at most\n";
   return worst <= 1e-5 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -51,7 +51,7 @@ def same_as_generate(folder: Path, to: str, pattern, model) -> None:
     for prompt in (torch.tensor([[3]]), torch.randint(30, (2, 7)), torch.randint(30, (1, 20))):
         right = model.generate(prompt, STEPS, pattern, temperature=0.0)
         different |= set(right[:, -STEPS:].flatten().tolist())
-        assert continued(file.with_suffix(".py"), prompt) == right.tolist()
+        assert continued(file.with_name(f"{file.name}.py"), prompt) == right.tolist()
     assert len(different) > 4
 
 
@@ -84,7 +84,7 @@ def test_the_step_reads_and_returns_each_blocks_keys_and_values(tmp_path: Path) 
     assert made.inputs == {"tokens": ["B", "N"], **past}
     assert made.outputs == ("y", "keys_0", "values_0", "keys_1", "values_1")
     assert (made.about["length"], made.about["dtype"]) == (16, "float32")
-    page = (tmp_path / "step.md").read_text()
+    page = (tmp_path / "step.pt2.md").read_text()
     assert "| `past_keys_1` | float32 | [B, 2, P, 4] |" in page and "P tokens of the past, 0 at first" in page
 
 

@@ -115,16 +115,27 @@ def test_a_file_comes_with_what_it_reads_an_example_and_a_script_that_runs_it(to
     made = export(gnn("gine", edges=2, readout="sum"), call, to, tmp_path / f"m.{to}", preprocessing={"classes": ["a"]})
     axes = {"x": ["N", 5], "edge_attr": ["E", 2], "edge_index": [2, "E"], "sizes": ["G"]}
     assert made.inputs == made.about["inputs"] == axes and made.outputs == ("y",)
-    ran = subprocess.run([sys.executable, "m.py"], cwd=tmp_path, capture_output=True, text=True, check=True, env={})
+    command = [sys.executable, f"m.{to}.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env={})
     assert ran.stdout.startswith("y (3, 3)") and "'classes': ['a']" in ran.stdout
-    assert len((tmp_path / "m.py").read_text().splitlines()) <= 12
-    page = (tmp_path / "m.md").read_text()
+    assert len((tmp_path / f"m.{to}.py").read_text().splitlines()) <= 12
+    page = (tmp_path / f"m.{to}.md").read_text()
     assert "| `edge_attr` | float32 | [E, 2] |" in page and '"classes"' in page
-    assert {file.name for file in tmp_path.iterdir()} == {f"m.{to}", "m.md", "m.npz", "m.py"}
+    assert {file.name for file in tmp_path.iterdir()} == {f"m.{to}{ending}" for ending in ("", ".md", ".npz", ".py")}
     assert str(Path.cwd()).encode() not in (tmp_path / f"m.{to}").read_bytes()
     first = made.call(*call)
     for one, other in zip(first, made.example, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_formats_in_one_folder_have_scripts_of_their_own(tmp_path: Path) -> None:
+    for to in ("onnx", "pt2"):
+        export(GCN(5, 3), on_nodes(0), to, tmp_path / f"model.{to}")
+    for name, runs_in in (("model.onnx", "onnxruntime"), ("model.pt2", "torch.export.load")):
+        assert runs_in in (tmp_path / f"{name}.py").read_text()
+        ran = [sys.executable, f"{name}.py"]
+        subprocess.run(ran, cwd=tmp_path, capture_output=True, check=True, env={})
+    assert len(list(tmp_path.iterdir())) == 8
 
 
 def test_onnx_has_named_axes_the_operator_attention_and_no_operator_of_its_own(tmp_path: Path) -> None:
@@ -224,7 +235,8 @@ def test_a_compiled_file_gives_the_models_numbers_for_other_sizes(name: str, tmp
         call.with_name(call.name.replace(f"{name}.call", f"{name}.aoti.call")).write_bytes(call.read_bytes())
     worst = compared(tmp_path, [*files, file])
     assert len(worst) == 3 and max(worst.values()) <= 1e-5, worst
-    ran = subprocess.run([sys.executable, f"{name}.aoti.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    command = [sys.executable, f"{name}.aoti.pt2.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("y (")
 
 

@@ -52,7 +52,7 @@ def of_family(name: str, folder: Path, **options: bool) -> tuple[Path, list[Path
     family, file = FAMILIES[name], folder / f"{name}.aoti.pt2"
     torch.manual_seed(0)
     made = export(family.model().eval(), family.call(0), "aoti", file, names=family.names, **options)
-    calls = [folder / f"{name}.aoti.npz"]
+    calls = [folder / f"{name}.aoti.pt2.npz"]
     for number in OTHERS:
         given, expected = made.call(*family.call(number))
         arrays = {key: value.detach().numpy() for key, value in given.items()}

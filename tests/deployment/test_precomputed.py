@@ -46,12 +46,12 @@ def test_a_file_comes_with_a_script_that_computes_its_inputs_from_the_edges(
     call = FAMILIES[f"graph transformer, {encoding}"].call
     made = export(graph_transformer("neighbors", encoding).eval(), call(0), "pt2", tmp_path / "m.pt2")
     assert made.inputs == {"x": ["N", 5], "edge_index": [2, "E"], **inputs, "sizes": ["G"]}
-    assert "computed by `completed` of `m.py`" in (tmp_path / "m.md").read_text()
+    assert "computed by `completed` of `m.pt2.py`" in (tmp_path / "m.pt2.md").read_text()
     given, expected = made.call(*call(3))
     arrays = {name: value.numpy() for name, value in given.items() if name not in inputs}
     np.savez(tmp_path / "bare.npz", **arrays)
     ran = subprocess.run(
-        [sys.executable, "m.py", "bare.npz"], cwd=tmp_path, capture_output=True, text=True, check=True, env={}
+        [sys.executable, "m.pt2.py", "bare.npz"], cwd=tmp_path, capture_output=True, text=True, check=True, env={}
     )
     y = ran.stdout.split("[")[1].split("]")[0].split(",")
     np.testing.assert_allclose([float(number) for number in y], expected["y"].flatten()[:5].numpy(), atol=1e-5)

@@ -47,7 +47,8 @@ Numbers of nodes, edges, graphs and tokens are free. Beside it: how to call it, 
     edgewise export runs/cora-gat-0 --to onnx --out cora.onnx
     edgewise export runs/digits-vit-0 --to pt2
     edgewise export runs/shakespeare-gpt-cpu-0 --cache      # a step of decoding, and a script that continues texts
-    edgewise export runs/digits-vit-0 --to aoti    # compiled for this machine, for Python and C++"""
+    edgewise export runs/digits-vit-0 --to aoti    # compiled for this machine, for Python and C++
+    edgewise export runs/cora-gat-0 --to aoti --native    # by the C++ kernels, which lie beside it"""
 
 SERVE = """Predict over HTTP with a run's best weights: POST /predict reads {"rows": [...]}, each row what
 `edgewise predict` reads, and writes {"predictions": [...]}. The service's page, where a request can be tried, is /,

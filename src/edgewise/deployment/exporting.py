@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from edgewise.deployment.decoding import Decoding
-from edgewise.deployment.files import STEPS, readme_of, save_aoti, save_onnx, save_pt2, script_of
+from edgewise.deployment.files import STEPS, beside, readme_of, save_aoti, save_onnx, save_pt2, script_of
 from edgewise.deployment.interface import AXES, Exportable, kind_of
+from edgewise.deployment.native import check_native, write_library
 from edgewise.deployment.precomputed import lines_of
 from edgewise.deployment.program import evaluating, program_of, standard
 from edgewise.errors import EdgewiseError, ExportError
@@ -53,13 +54,15 @@ class Exported:
             return given, self.exportable.outputs(graph, *tensors)
 
     def save(self, out: Path | str) -> Path:
-        """Write the file, and beside it what it reads and returns (.md), an example (.npz) and a script (.py).
+        """Write the file, and beside it, named after it, a description (.md), an example (.npz) and a script (.py).
 
         Errors      ExportError where ONNX lacks an operator of the model, or where onnx or onnxscript is not installed,
                     and for a file named like one of those beside it; OSError where it cannot be written
         """
-        out = _place(out)
+        out, native = _place(out), "operators" in self.about
         try:
+            if native and self.to == "aoti":
+                write_library(out.parent)
             with whole(out) as unfinished:
                 FORMATS[self.to](self.program, unfinished, self.outputs, self.about)
         except (EdgewiseError, OSError):
@@ -69,12 +72,13 @@ class Exported:
         given, returned = self.example
         arrays: Any = {name: tensor.detach().numpy() for name, tensor in given.items()}
         arrays |= {f"expected_{name}": tensor.detach().numpy() for name, tensor in returned.items()}
-        with whole(out.with_suffix(".npz")) as unfinished, unfinished.open("wb") as file:
+        with whole(beside(out, "npz")) as unfinished, unfinished.open("wb") as file:
             (np.savez if self.to == "aoti" else np.savez_compressed)(file, **arrays)  # for C++ not compressed
         lines = lines_of(self.exportable.precomputed, self.inputs)
-        script = script_of(self.to, out.name, isinstance(self.exportable, Decoding), lines)
-        write_file(out.with_suffix(".py"), script.encode())
-        write_file(out.with_suffix(".md"), readme_of(out.name, self.to, self.about, self.example, bool(lines)).encode())
+        script = script_of(self.to, out.name, isinstance(self.exportable, Decoding), lines, native)
+        write_file(beside(out, "py"), script.encode())
+        page = readme_of(out.name, self.to, self.about, self.example, bool(lines))
+        write_file(beside(out, "md"), page.encode())
         return out
 
 
@@ -87,6 +91,7 @@ def export(
     names: Sequence[str] | None = None,
     preprocessing: Mapping[str, Any] | None = None,
     cache: bool = False,
+    native: bool = False,
 ) -> Exported:
     """A model as a file that runs without Edgewise: tensors in, tensors out, for any number of nodes, edges and tokens.
 
@@ -98,10 +103,13 @@ def export(
                 file; names = of the tensors after the graph, by default x or tokens, edge_attr, graph_attr, and
                 positions and velocities for models of particles; preprocessing = what travels with the file, such as
                 the names of classes; cache = a language model's decoding step: tokens after a past, of which it reads
-                each block's keys and values (onnx, pt2)
+                each block's keys and values (onnx, pt2); native = attention on edges and sums of neighbours by
+                Edgewise's kernels: a pt2 file is then loaded after `import edgewise.kernels`, and beside an aoti file
+                lie two libraries that have them, for processes without Edgewise
     Errors      ExportError for a model, or a part of it, that standard operators cannot express, with the reason;
                 where the program gives other numbers for the example than the model; for a file that ends as one of
-                those beside it (.npz, .py, .md)
+                those beside it (.npz, .py, .md); with `native` where the kernels were not built, for onnx, for a model
+                that has none of their operators, or whose outputs are gradients
     Edge cases  no edges, one node and isolated nodes are all legal, whatever the example has. Attention on a rule or
                 among all nodes of a batch's members compares all pairs of nodes, O(N²)
     Cost        seconds; the model is left as it was
@@ -123,6 +131,10 @@ def export(
         raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
     if cache and to not in STEPS:
         raise ExportError(f"a decoding step with a cache is not written as {to}: choose one of {', '.join(STEPS)}")
+    if native and to == "onnx":
+        raise ExportError("an onnx file has standard operators alone: native ones are for pt2 and aoti")
+    if native:
+        check_native()
     wrapped = Decoding(model, graph) if cache else Exportable(model, graph, names or _names(model, len(tensors)))
     given = wrapped.inputs(graph, *tensors)
     if unknown := sorted(set(map(kind_of, given)) - AXES.keys()):
@@ -134,9 +146,9 @@ def export(
             wrapped.precompute(graph, *tensors)
             given = wrapped.inputs(graph, *tensors)
             expected = wrapped.outputs(graph, *tensors)
-            with standard():
+            with standard(native):
                 wrapped.outputs(graph, *tensors)  # what serves all graphs is computed here, not in the program
-        program = program_of(wrapped, given)
+        program = program_of(wrapped, given, native)
         found = program.module()(**given)
     except EdgewiseError as error:
         raise ExportError(f"{type(model).__name__} cannot be exported: {error}") from error
@@ -150,6 +162,7 @@ def export(
         "inputs": inputs,
     }
     about |= {"outputs": list(expected), "preprocessing": dict(preprocessing or {}), **wrapped.about}
+    about |= {"operators": "native"} if native else {}
     exported = Exported(program, to, inputs, tuple(expected), (given, expected), about, wrapped)
     json.dumps(about)
     if out is not None:

@@ -35,7 +35,7 @@ for name, values in zip(about["outputs"], outputs):
 PT2_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
 import json, sys
 import numpy, torch
-{lines}
+{operators}{lines}
 files = {{"edgewise.json": ""}}
 program = torch.export.load("{name}", extra_files=files)
 about, arrays = json.loads(files["edgewise.json"]), {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
@@ -46,7 +46,7 @@ for name, values in outputs.items():
 AOTI_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
 import json, sys
 import numpy, torch._inductor
-{lines}
+{operators}{lines}
 program = torch._inductor.aoti_load_package("{name}")
 about = json.loads(program.get_metadata()["edgewise"])
 arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
@@ -68,7 +68,7 @@ def step(given):
 PT2_STEP = """
 import json, sys
 import numpy, torch
-
+{operators}
 files = {{"edgewise.json": ""}}
 program = torch.export.load("{name}", extra_files=files).module()
 about = json.loads(files["edgewise.json"])
@@ -99,12 +99,20 @@ for _ in range(steps):
     visible, tokens = numpy.concatenate([visible, token], 1), numpy.concatenate([tokens, token], 1)
 print(json.dumps(tokens.tolist()))
 '''
+NATIVE = {
+    "pt2": "import edgewise.kernels  # the native operators\n",
+    "aoti": 'torch.ops.load_library("./libedgewise_operators.so")\n',
+}
 STEPS = {"onnx": ONNX_STEP, "pt2": PT2_STEP}
 SCRIPTS = {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT, "aoti": AOTI_SCRIPT}
 RUNS_IN = {
     "onnx": "onnxruntime, or whatever reads ONNX",
     "pt2": "PyTorch alone (`torch.export.load`)",
     "aoti": "PyTorch alone, from Python (`torch._inductor.aoti_load_package`) or C++, on machines like its own",
+}
+WITH = {
+    "pt2": " after `import edgewise.kernels`",
+    "aoti": ", once `libedgewise_operators.so` is loaded, which with `libedgewise_kernels.so` lies beside it",
 }
 LETTERS = {
     "B": "B members of a leading batch, each on the same graph",
@@ -216,22 +224,32 @@ def _name_axes(graph: Any, inputs: Mapping[str, Sequence[str | int]]) -> None:
                 value.shape[axis] = letters[str(symbol)]
 
 
-def script_of(to: str, name: str, cache: bool, lines: str = "") -> str:
+def beside(out: Path, ending: str) -> Path:
+    """The file of that ending beside an exported one, named after the whole of its name.
+
+    >>> beside(Path("cora.onnx"), "md").name
+    'cora.onnx.md'
+    """
+    return out.with_name(f"{out.name}.{ending}")
+
+
+def script_of(to: str, name: str, cache: bool, lines: str = "", native: bool = False) -> str:
     """A script that runs the file; with a cache it continues a text.
 
-    Symbols     lines = what computes inputs that follow from others
+    Symbols     lines = what computes inputs that follow from others; native = it loads the native operators first
     """
-    stem = Path(name).stem
     script = GREEDY_SCRIPT.replace("{step}", STEPS[to]) if cache else SCRIPTS[to]
     reads = {"lines": f"\n\n{lines}\n" if lines else "", "load": "completed" if lines else "numpy.load"}
-    return script.format(name=name, script=f"{stem}.py", example=f"{stem}.npz", **reads)
+    reads["operators"] = NATIVE[to] if native else ""
+    return script.format(name=name, script=f"{name}.py", example=f"{name}.npz", **reads)
 
 
 def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, completed: bool = False) -> str:
     """What a file reads and returns, in Markdown."""
-    stem, lines = Path(name).stem, [f"# {name}", ""]
-    made = f"{about['model']} as standard operators, by {about['made by']}"
-    lines += [f"{made}. It runs in {RUNS_IN[to]}.", ""]
+    lines = [f"# {name}", ""]
+    native = "operators" in about
+    made = f"{about['model']} as {'standard and native' if native else 'standard'} operators, by {about['made by']}"
+    lines += [f"{made}. It runs in {RUNS_IN[to]}{WITH[to] if native else ''}.", ""]
     lines += ["| input | type | shape | |", "|---|---|---|---|"]
     given, returned = example
     for key, shape in about["inputs"].items():
@@ -240,11 +258,11 @@ def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, co
     used = [letter for letter in LETTERS if any(letter in shape for shape in about["inputs"].values())]
     lines += ["", "; ".join(LETTERS[letter] for letter in used) + ": these numbers may differ from call to call.", ""]
     lines += [f"It returns {', '.join(f'`{key}` {list(value.shape)}' for key, value in returned.items())}: "]
-    lines[-1] += f"those of the example in `{stem}.npz`, where they are `expected_…`. `python {stem}.py` runs it."
+    lines[-1] += f"those of the example in `{name}.npz`, where they are `expected_…`. `python {name}.py` runs it."
     if completed:
         lines += [
             "",
-            f"What follows from the edges is computed by `completed` of `{stem}.py` where an array is missing.",
+            f"What follows from the edges is computed by `completed` of `{name}.py` where an array is missing.",
         ]
     if about["preprocessing"]:
         lines += ["", "What belongs to the model beside it, also in the file's metadata:", "", "```json"]

@@ -190,6 +190,12 @@ class TracedGraph(Graph):
         raise ExportError("it asks whether every node listens to itself, which differs from graph to graph")
 
     def add_self_loops(self) -> Self:
+        """Once in a program, whose layers share what is computed of the edges."""
+        if "_looped" not in self.__dict__:
+            self.__dict__["_looped"] = self._with_self_loops()
+        return cast(Self, self.__dict__["_looped"])
+
+    def _with_self_loops(self) -> Self:
         self.require_square("add_self_loops")
         nodes, sizes = (self.num_senders, self.num_senders), None if self.is_single else self.sizes
         if self.rule is not None:

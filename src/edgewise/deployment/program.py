@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from edgewise.deployment import native
 from edgewise.deployment.forms import BY_CONTENT
 from edgewise.deployment.interface import Exportable
 from edgewise.errors import ExportError
@@ -24,21 +25,29 @@ from edgewise.kernels.backends.torch import portable
 T = TypeVar("T")
 
 
-def program_of(model: Exportable, given: dict[str, Tensor]) -> ExportedProgram:
+def program_of(model: Exportable, given: dict[str, Tensor], by_kernels: bool = False) -> ExportedProgram:
     """The program of a model that reads these inputs, of any sizes.
 
-    Errors      ExportError for a model that does something else than PyTorch's standard operators do
+    Symbols     by_kernels = attention on edges and sums of neighbours are native operators
+    Errors      ExportError for a model that does something else than these operators do, and, by kernels, for one that
+                takes gradients or has none of their operators
     """
     inputs, dynamic = model.traced(given)
     module: nn.Module = model
-    with evaluating(model), standard(), quietly():
-        if any(getattr(part, "differentiates", False) for part in model.modules()):
+    differentiates = any(getattr(part, "differentiates", False) for part in model.modules())
+    if by_kernels and differentiates:
+        raise ExportError("its outputs are gradients, which native operators do not have: leave --native out")
+    with evaluating(model), standard(by_kernels), quietly():
+        if differentiates:
             module = _Differentiated(model, tuple(inputs), _gradients_spelt_out(model, inputs))
         program = torch.export.export(module, (), inputs, dynamic_shapes=dynamic, strict=False)
     for part in program.graph_module.modules():
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
             for name in ("stack_trace", "source_fn_stack", "nn_module_stack", "torch_fn"):
                 node.meta.pop(name, None)  # where the sources lie on this machine concerns nobody who runs the file
+    used = {str(node.target).split(".")[0] for node in program.graph.nodes if node.op == "call_function"}
+    if by_kernels and "edgewise" not in used:
+        raise ExportError("nothing of it is attention on edges or a sum of neighbours: leave --native out")
     return program
 
 
@@ -69,9 +78,9 @@ def quietly() -> Iterator[None]:
 
 
 @contextmanager
-def standard() -> Iterator[None]:
-    """The verbs by standard operators, and graphs that content chooses, too."""
-    with use_backend(portable.BACKEND), chosen_by(_Standard()):
+def standard(by_kernels: bool = False) -> Iterator[None]:
+    """The verbs by standard operators, or where there are any by native ones, and graphs that content chooses, too."""
+    with use_backend(native.BACKEND if by_kernels else portable.BACKEND), chosen_by(_Standard()):
         yield
 
 

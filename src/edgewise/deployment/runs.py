@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgewise.deployment.exporting import Exported, export
+from edgewise.deployment.files import beside
 from edgewise.files import read_bytes, write_file
 from edgewise.training.runs import load_run
 
@@ -12,11 +13,16 @@ MAX_BYTES = 1 << 28  # of a file that a task keeps beside its weights
 
 
 def export_run(
-    run: Path | str, to: str = "onnx", out: Path | str | None = None, accept: bool = False, cache: bool = False
+    run: Path | str,
+    to: str = "onnx",
+    out: Path | str | None = None,
+    accept: bool = False,
+    cache: bool = False,
+    native: bool = False,
 ) -> Exported:
     """`export` of a run's best weights, as its task says (images are read as pixels); beside it the task's own files.
 
-    Symbols     out = the file (None: `place_of` the run); accept as in `load`; cache as in `export`
+    Symbols     out = the file (None: `place_of` the run); accept as in `load`; cache, native as in `export`
     Errors      those of `load` and of `export`
     """
     loaded = load_run(run, device="cpu", accept=accept)
@@ -24,10 +30,11 @@ def export_run(
     out = place_of(run, to) if out is None else Path(out)
     alone = task.alone(loaded.model, loaded.pattern)
     about = task.preprocessing()
-    exported = export(alone.model, alone.call, to, out, names=alone.names, preprocessing=about, cache=cache)
+    given = alone.model, alone.call, to, out
+    exported = export(*given, names=alone.names, preprocessing=about, cache=cache, native=native)
     for name in task.kept:
         if name not in task.private and (Path(run) / name).is_file():
-            write_file(out.with_suffix(f".{name}"), read_bytes(Path(run) / name, MAX_BYTES))
+            write_file(beside(out, name), read_bytes(Path(run) / name, MAX_BYTES))
     return exported
 
 

@@ -16,7 +16,7 @@ from edgewise.apps.command.main import main
 
 def script(file: Path) -> str:
     """What the script beside a file prints, where the package cannot be imported."""
-    command = [sys.executable, file.with_suffix(".py").name]
+    command = [sys.executable, f"{file.name}.py"]
     return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=True, env={}).stdout
 
 
@@ -53,7 +53,7 @@ def test_a_text_model_has_its_vocabulary_and_lies_in_the_run_by_default(own) -> 
 def test_a_text_models_decoding_step_comes_with_a_script_that_continues_a_text(own, tmp_path: Path) -> None:
     run, file = own("text"), tmp_path / "step.onnx"
     assert main(["export", str(run), "--cache", "--out", str(file)]) == 0
-    tokens = np.load(tmp_path / "step.npz")["tokens"]
+    tokens = np.load(tmp_path / "step.onnx.npz")["tokens"]
     loaded = edgewise.load(run)
     expected = loaded.model.generate(
         torch.from_numpy(tokens), 16, partial(loaded.task.graph, loaded.pattern), temperature=0.0

@@ -105,14 +105,16 @@ def predict_all(
     return {"table": out, "rows": rows, "seconds": seconds}
 
 
-def export(run: str, to: str, out: str | None, accept: bool = False, cache: bool = False) -> dict[str, Any]:
+def export(
+    run: str, to: str, out: str | None, accept: bool = False, cache: bool = False, native: bool = False
+) -> dict[str, Any]:
     """Write a run's best weights as a file for other programs, and say what it reads and returns."""
-    exported = deployment.export_run(run, to, out, accept, cache)
+    exported = deployment.export_run(run, to, out, accept, cache, native)
     place = Path(out) if out else place_of(run, to)
     inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
     shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())
     print(f"{place} ({place.stat().st_size / 1e6:.1f} MB): {shown_inputs} -> {', '.join(exported.outputs)}")
-    print(f"how to call it: {place.with_suffix('.md')}; python {place.with_suffix('.py')}")
+    print(f"how to call it: {place}.md; python {place}.py")
     return {"file": str(place), "bytes": place.stat().st_size, "inputs": inputs, "outputs": list(exported.outputs)}
 
 

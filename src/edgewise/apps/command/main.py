@@ -134,6 +134,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     export.add_argument(
         "--cache", action="store_true", help="a language model's decoding step, which reads keys and values of the past"
     )
+    export.add_argument("--native", action="store_true", help="use the C++ kernels on edges (pt2, aoti)")
     export.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
     serve = add("serve", "predict for whoever sends a request, over HTTP", SERVE)
@@ -296,7 +297,7 @@ def run(args: argparse.Namespace) -> Summary:
         case "export":
             from edgewise.apps.command.inference import export
 
-            return export(args.run, args.to, args.out, args.accept, args.cache)
+            return export(args.run, args.to, args.out, args.accept, args.cache, args.native)
         case "serve":
             from edgewise.apps.command.inference import serve
 

@@ -127,7 +127,12 @@ def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None
             )
     if number is not None and number.shape[0] not in (0, count):
         raise ShapeError(f"edge has {number.shape[0]} numbers for {count} edges")
-    _checked[index] = _Checked(rows, [ref(x) for x in edges], [(x.shape, x._version) for x in edges])
+    remember_edges(rows, *edges)
+
+
+def remember_edges(rows: int, *edges: Tensor) -> None:
+    """These offsets, senders and any numbers of edges are right: `check_edges` need not look again."""
+    _checked[edges[1]] = _Checked(rows, [ref(x) for x in edges], [(x.shape, x._version) for x in edges])
 
 
 def _ascend(offsets: Tensor) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
 from edgewise.kernels.backends.cpu import KERNELS, edges, networks, vectors
+from edgewise.kernels.backends.cpu import receivers as receivers  # the operators of exported programs
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Message
