@@ -30,6 +30,7 @@ from torch import Tensor
 from benchmarks.contenders.sparse import numba_sampling
 from benchmarks.inputs import Sampling
 from edgewise.graphs import Graph, Sample, Store, StoredRows, build_store, sample_neighbors
+from edgewise.graphs.make import sampling
 from edgewise.graphs.store import rows as caches
 from edgewise.graphs.store.layout import Manifest, Stored, Writer, check_store
 from edgewise.memory import in_words, parse_size
@@ -275,7 +276,7 @@ def main() -> None:
         on_threads()
         return
     if args.tables:
-        caches.DENSE = args.dense
+        caches.DENSE = sampling.DENSE = args.dense
         store = args.folder / "hollow"
         if not store.exists():
             hollow(store, nodes, EDGES // NODES)

@@ -47,9 +47,19 @@ struct Scratch {
 // Into the second cache: the first would let go of some before they are read.
 static inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
+// Where the nodes of a sample are: a number for every node of the graph or, where there are many, a table by hash of those
+// that were drawn. A number from an earlier sample, less than `base`, is none.
+struct Place {
+  uint32_t node, at;
+};
+
 class Sampler {
  public:
-  explicit Sampler(int64_t size) : size_(size), place_(scratch<uint32_t>(size_t(size))) { forget(); }
+  // Graphs of more nodes than `dense` have the table by hash.
+  Sampler(int64_t size, int64_t dense) : size_(size), sparse_(size > dense) {
+    if (!sparse_) place_ = scratch<uint32_t>(size_t(size));
+    forget();
+  }
 
   // Starts a sample. The first seed that is out of range or there already, by its position; -1 where all are right.
   int64_t begin(const int64_t* seeds, int64_t count) {
@@ -61,8 +71,12 @@ class Sampler {
     }
     reserve(count);
     for (int64_t n = 0; n < count; ++n) {
-      if (seeds[n] < 0 || seeds[n] >= size_ || place_[seeds[n]] >= base_) return n;
-      add(seeds[n]);
+      if (seeds[n] < 0 || seeds[n] >= size_) return n;
+      uint32_t& at = sparse_ ? find(uint32_t(seeds[n])).at : place_[seeds[n]];
+      if (at >= base_) return n;
+      if (sparse_) find(uint32_t(seeds[n])).node = uint32_t(seeds[n]);
+      at = base_ + uint32_t(count_);
+      nodes_[count_++] = uint32_t(seeds[n]);
     }
     return -1;
   }
@@ -130,7 +144,7 @@ class Sampler {
     if (!right) return WRONG;
     // Places are given in the order of the edges, so by one thread.
     for (int64_t e = 0; e < total; e += AHEAD) {
-      for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) prefetch(&place_[source_[next]]);
+      for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) expect(source_[next]);
       relabel(e, std::min(e + AHEAD, total), senders);
     }
     over_items(hop.threads, (blocks + 7) / 8, [&](int64_t piece, int thread) {
@@ -143,9 +157,40 @@ class Sampler {
   void nodes(int64_t* out) const { std::copy(nodes_.begin(), nodes_.begin() + count_, out); }
 
  private:
-  void forget() { std::fill_n(place_.get(), size_, 0); }
+  void forget() {
+    if (sparse_) std::fill_n(table_.get(), entries_, Place{0, 0});
+    else std::fill_n(place_.get(), size_, 0);
+  }
+
+  // Prefetches where the place of a node is.
+  void expect(uint32_t node) const {
+    if (sparse_) prefetch(&table_[start(node)]);
+    else prefetch(&place_[node]);
+  }
+
+  size_t start(uint32_t node) const { return size_t(uint64_t(node) * 0x9e3779b97f4a7c15 >> shift_); }
+
+  // The entry of a node, or where its own would be.
+  Place& find(uint32_t node) {
+    size_t n = start(node);
+    while (table_[n].at >= base_ && table_[n].node != node) n = (n + 1) & (entries_ - 1);
+    return table_[n];
+  }
+
+  // Room in the table for so many nodes, half of which stays empty.
+  void widen(int64_t count) {
+    if (int64_t(entries_) >= 2 * count) return;
+    shift_ = 63;
+    while (int64_t(1) << (64 - shift_) < 2 * count) --shift_;
+    table_.reset();
+    entries_ = size_t(1) << (64 - shift_);
+    table_ = scratch<Place>(entries_);
+    forget();
+    for (int64_t n = 0; n < count_; ++n) find(nodes_[n]) = {nodes_[n], base_ + uint32_t(n)};
+  }
 
   void reserve(int64_t count) {
+    if (sparse_) widen(std::min(count, size_));
     // One more than there can be: `relabel` writes before it knows whether the node is new.
     if (int64_t(nodes_.size()) < count + 1) nodes_.resize(std::max<int64_t>(count + 1, 2 * int64_t(nodes_.size())));
   }
@@ -161,11 +206,6 @@ class Sampler {
       }
       if (weighted) scratch.best.reserve(size_t(most_kept) + 1);
     }
-  }
-
-  void add(int64_t node) {
-    place_[node] = base_ + uint32_t(count_);
-    nodes_[count_++] = uint32_t(node);
   }
 
   template <class T>
@@ -286,28 +326,43 @@ class Sampler {
   // Whether all senders are nodes: others must not be followed.
   bool gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
     uint32_t* const source = source_.data();
-    const uint32_t* const place = place_.get();
     uint32_t most = 0;
-    for (int64_t e = start; e < stop; ++e) {
-      source[e] = uint32_t(hop.senders[edges[e]]);
-      most = std::max(most, source[e]);
-      prefetch(&place[source[e]]);
-    }
+    const auto look = [&](const auto& expect) {
+      for (int64_t e = start; e < stop; ++e) {
+        source[e] = uint32_t(hop.senders[edges[e]]);
+        most = std::max(most, source[e]);
+        expect(source[e]);
+      }
+    };
+    if (sparse_) look([this](uint32_t node) { prefetch(&table_[this->start(node)]); });
+    else look([place = place_.get()](uint32_t node) { prefetch(&place[node]); });
     return start >= stop || most < uint64_t(size_);
   }
 
   // From nodes to their places in the sample; a node that has none gets the next one. Whether it has one and where a row ends
-  // are hard to foresee, so that nothing here branches on them.
+  // are hard to foresee, so that nothing here branches on them but the search in a table.
   void relabel(int64_t start, int64_t stop, int64_t* senders) {
+    if (sparse_) relabel(start, stop, senders, [this](uint32_t node) -> uint32_t& {
+      Place& found = find(node);
+      found.node = node;
+      return found.at;
+    });
+    else relabel(start, stop, senders, [place = place_.get()](uint32_t node) -> uint32_t& { return place[node]; });
+  }
+
+  template <class Of>
+  void relabel(int64_t start, int64_t stop, int64_t* senders, const Of& of) {
     const uint32_t* const source = source_.data();
-    uint32_t *const place = place_.get(), *const nodes = nodes_.data(), *const fall = falls_.data();
+    uint32_t *const nodes = nodes_.data(), *const fall = falls_.data();
     const uint32_t base = base_;
     uint32_t next = base + uint32_t(count_), last = start > 0 ? base + uint32_t(senders[start - 1]) : 0;
     uint32_t falls = start > 0 ? fall[start - 1] : 0;
     for (int64_t e = start; e < stop; ++e) {
-      const uint32_t node = source[e], at = place[node], fresh = -uint32_t(at < base), mine = at ^ ((at ^ next) & fresh);
+      const uint32_t node = source[e];
+      uint32_t& place = of(node);
+      const uint32_t at = place, fresh = -uint32_t(at < base), mine = at ^ ((at ^ next) & fresh);
       nodes[next - base] = node;
-      place[node] = mine;
+      place = mine;
       next -= fresh;
       senders[e] = int64_t(mine - base);
       falls += mine <= last;
@@ -353,7 +408,11 @@ class Sampler {
   }
 
   int64_t size_;  // nodes of the graph
+  bool sparse_;
   std::unique_ptr<uint32_t[], Freed> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
+  std::unique_ptr<Place[], Freed> table_;     // the same of the nodes that were drawn; a power of two of entries
+  size_t entries_ = 0;
+  int shift_ = 63;
   uint32_t base_ = 1;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
   std::vector<uint32_t> nodes_, source_;  // of the sample; the sender of each edge: both as the graph numbers them
@@ -374,7 +433,7 @@ void bind_sampling(nb::module_& module) {
                        reinterpret_cast<const void*>(weight), doubles, fanout, edges, readers};
       });
   nb::class_<Sampler>(module, "Sampler")
-      .def(nb::init<int64_t>())
+      .def(nb::init<int64_t, int64_t>())
       .def("begin",
            [](Sampler& self, uintptr_t seeds, int64_t count) {
              nb::gil_scoped_release unlocked;
