@@ -5,8 +5,10 @@ A generated graph of the shape of papers100M (111 million nodes, 1.6 billion edg
 files, with each size of cache; beside computing alone (the same samples in memory), reading alone (the pages that a
 step touches, at the disk's random rate with as many readers) and `--plain` steps of the plain way: numba and
 numpy.memmap. `--kills 20` kills as many builds at random moments instead, and checks what they leave; `--threads` times
-the sampler on one thread and on two. `--tables` draws samples of a graph of regular degree, whose features are a hole
-in a file, and reads them through each cache: memory and time; graphs of up to `--dense` nodes have tables of all nodes.
+the sampler on one thread and on two. `--hollow` trains on a store of the same shape that is made in a minute: its
+degrees are regular and its features a hole in a file, so that memory is that of the real one, and reading is not.
+`--tables` draws samples of that store and reads them through each cache: memory and time; graphs of up to `--dense`
+nodes have tables of all nodes.
 """
 
 import argparse
@@ -220,12 +222,22 @@ def hollow(store: Path, nodes: int, degree: int) -> None:
         offsets.write(torch.arange(start, start + size) * degree)
         senders.write(torch.from_numpy(np.sort(draw.integers(0, nodes, (size, degree), np.int32)).reshape(-1)))
     offsets.write(torch.tensor([nodes * degree]))
+    labels, train = Writer(store, "labels", torch.int16), Writer(store, "train", torch.int64)
+    for start in range(0, nodes, BLOCK):
+        numbers = torch.arange(start, min(start + BLOCK, nodes))
+        labels.write((numbers * 7919 % CLASSES).short())
+        train.write(numbers[numbers % 100 == 7])
+    valid, test = Writer(store, "valid", torch.int64), Writer(store, "test", torch.int64)
+    for n, part in enumerate((valid, test)):
+        part.write(torch.arange(n, nodes, 1000))
     x = Stored(store / "x.safetensors", torch.float16, (nodes, CHANNELS))
     with x.path.open("wb") as file:
         file.write(x.header("x"))
         file.truncate(x.start + x.nbytes)
-    arrays = {"offsets": offsets.finish(), "senders": senders.finish(), "x": x}
-    (store / "manifest.json").write_text(Manifest(nodes, nodes * degree, arrays).to_json())
+    arrays = {"offsets": offsets.finish(), "senders": senders.finish(), "x": x, "labels": labels.finish()}
+    arrays |= {"train": train.finish(), "valid": valid.finish(), "test": test.finish()}
+    classes = tuple(map(str, range(CLASSES)))
+    (store / "manifest.json").write_text(Manifest(nodes, nodes * degree, arrays, classes).to_json())
 
 
 def tables(store: Path, cache: str, steps: int) -> None:
@@ -269,6 +281,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which builds are killed")
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--hollow", action="store_true")
     parser.add_argument("--dense", type=int, default=caches.DENSE)
     args = parser.parse_args()
     store, nodes, count = args.folder / "papers", int(NODES * args.scale), int(EDGES * args.scale)
@@ -277,9 +290,11 @@ def main() -> None:
         return
     if args.tables:
         caches.DENSE = sampling.DENSE = args.dense
+    if args.tables or args.hollow:
         store = args.folder / "hollow"
         if not store.exists():
             hollow(store, nodes, EDGES // NODES)
+    if args.tables:
         for cache in args.caches:
             tables(store, cache, args.steps)
         return

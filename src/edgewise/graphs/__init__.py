@@ -19,6 +19,7 @@ from edgewise.graphs.make.importance import importance as importance
 from edgewise.graphs.make.importance import sample_layers as sample_layers
 from edgewise.graphs.make.links import LinkCut as LinkCut
 from edgewise.graphs.make.links import cut_links as cut_links
+from edgewise.graphs.make.links import edges_between as edges_between
 from edgewise.graphs.make.links import links_of as links_of
 from edgewise.graphs.make.links import sample_non_links as sample_non_links
 from edgewise.graphs.make.neighbors import k_nearest as k_nearest

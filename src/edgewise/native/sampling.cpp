@@ -6,12 +6,15 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "memory.hpp"
 #include "parallel.hpp"
+#include "picking.hpp"
+#include "places.hpp"
 #include "random.hpp"
 #include "reading.hpp"
 
@@ -30,52 +33,28 @@ struct Hop {
   int readers;                       // threads that wait for the pages of a mapped graph; 0: it is in memory
 };
 
-constexpr int64_t SCANNED = 48;      // picks that are compared one by one; beyond, a bit for each neighbour
 constexpr int64_t WHOLE = 12;        // edges of a row that are written whether it has so many or not
 constexpr int64_t BLOCK = 32;        // receivers that go through the stages together: far enough ahead to hide memory
+constexpr int64_t PIECE = 8;         // blocks that a thread takes at once
 constexpr int64_t SHARED = 1 << 14;  // edges that are worth a second thread: placing them is the work of one
 constexpr int64_t WRONG = std::numeric_limits<int64_t>::min();  // offsets or senders of a damaged store
 constexpr int64_t AHEAD = 128;       // edges whose places are prefetched together
 
-// What one thread needs beside the output.
-struct Scratch {
-  std::vector<uint64_t> bits;                    // which neighbours are taken; all zero between rows
-  std::vector<std::pair<double, int64_t>> best;  // (key, edge): a heap of those with the least keys, the greatest on top
-  std::vector<std::pair<int64_t, int64_t>> row;  // (sender, edge)
-};
-
-// Into the second cache: the first would let go of some before they are read.
-static inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
-
-// Where the nodes of a sample are: a number for every node of the graph or, where there are many, a table by hash of those
-// that were drawn. A number from an earlier sample, less than `base`, is none.
-struct Place {
-  uint32_t node, at;
-};
-
 class Sampler {
  public:
   // Graphs of more nodes than `dense` have the table by hash.
-  Sampler(int64_t size, int64_t dense) : size_(size), sparse_(size > dense) {
-    if (!sparse_) place_ = scratch<uint32_t>(size_t(size));
-    forget();
-  }
+  Sampler(int64_t size, int64_t dense) : size_(size), places_(size, dense) {}
 
   // Starts a sample. The first seed that is out of range or there already, by its position; -1 where all are right.
   int64_t begin(const int64_t* seeds, int64_t count) {
-    base_ += uint32_t(count_);
+    places_.begin(count_);
     count_ = 0;
-    if (base_ > std::numeric_limits<uint32_t>::max() - uint32_t(size_) - 1) {
-      forget();
-      base_ = 1;
-    }
     reserve(count);
     for (int64_t n = 0; n < count; ++n) {
       if (seeds[n] < 0 || seeds[n] >= size_) return n;
-      uint32_t& at = sparse_ ? find(uint32_t(seeds[n])).at : place_[seeds[n]];
-      if (at >= base_) return n;
-      if (sparse_) find(uint32_t(seeds[n])).node = uint32_t(seeds[n]);
-      at = base_ + uint32_t(count_);
+      uint32_t& at = places_.of(uint32_t(seeds[n]));
+      if (at >= places_.base()) return n;
+      at = places_.base() + uint32_t(count_);
       nodes_[count_++] = uint32_t(seeds[n]);
     }
     return -1;
@@ -133,64 +112,54 @@ class Sampler {
     const auto look = [&](int64_t first, int64_t last) {
       if (!gather(hop, first, last, edges)) right = false;
     };
-    over_items(hop.threads, (blocks + 7) / 8, [&](int64_t piece, int thread) {
-      const int64_t start = piece * 8, stop = std::min(start + 8, blocks);
+    const int64_t pieces = (blocks + PIECE - 1) / PIECE;
+    const auto pick_piece = [&](int64_t piece, Scratch& scratch) {
+      const int64_t start = piece * PIECE, stop = std::min(start + PIECE, blocks);
       for (int64_t block = start; block < stop + 1; ++block) {
-        if (block < stop) pick(hop, hop_seed, row(block), row(block + 1), offsets, offsets[row(stop)], edges, scratch_[thread]);
+        if (block < stop) pick(hop, hop_seed, row(block), row(block + 1), offsets, offsets[row(stop)], edges, scratch);
         if (block > start && hop.readers == 0) look(offsets[row(block - 1)], offsets[row(block)]);
       }
-    });
-    if (hop.readers > 0) over_readers(hop.readers, total, TOUCHED, look);
-    if (!right) return WRONG;
-    // Places are given in the order of the edges, so by one thread.
-    for (int64_t e = 0; e < total; e += AHEAD) {
-      for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) expect(source_[next]);
-      relabel(e, std::min(e + AHEAD, total), senders);
+    };
+    if (hop.readers > 0) {  // what is picked is read by many more threads, before any of it has a place
+      over_items(hop.threads, pieces, [&](int64_t piece, int thread) { pick_piece(piece, scratch_[thread]); });
+      over_readers(hop.readers, total, TOUCHED, look);
+      if (!right) return WRONG;
     }
-    over_items(hop.threads, (blocks + 7) / 8, [&](int64_t piece, int thread) {
-      for (int64_t block = piece * 8; block < std::min(piece * 8 + 8, blocks); ++block)
-        sort(row(block), row(block + 1), offsets, senders, edges, scratch_[thread]);
+    if (int64_t(picked_.size()) < pieces) picked_ = std::vector<std::atomic<bool>>(size_t(pieces));
+    for (int64_t piece = 0; piece < pieces; ++piece) picked_[piece] = hop.readers > 0;
+    std::atomic<int64_t> to_pick{hop.readers > 0 ? pieces : 0}, placed{0}, to_sort{0};
+    const auto pick_next = [&](Scratch& scratch) {
+      const int64_t piece = to_pick < pieces ? to_pick.fetch_add(1) : pieces;
+      if (piece >= pieces) return false;
+      pick_piece(piece, scratch);
+      picked_[piece].store(true, std::memory_order_release);
+      return true;
+    };
+    // Places are given in the order of the edges, so by one thread, the first: the others pick ahead of it and sort behind.
+    over_items(hop.threads, hop.threads, [&](int64_t role, int) {
+      Scratch& scratch = scratch_[role];
+      for (int64_t piece = 0; role == 0 && piece < pieces; ++piece) {
+        for (int tries = 0; !picked_[piece].load(std::memory_order_acquire); ++tries)
+          if (!pick_next(scratch)) wait(tries);
+        if (right) place_piece(offsets[row(piece * PIECE)], offsets[row((piece + 1) * PIECE)], senders);
+        placed.store(piece + 1, std::memory_order_release);
+      }
+      while (role != 0 && pick_next(scratch)) {}
+      for (int64_t piece = to_sort.fetch_add(1); piece < pieces; piece = to_sort.fetch_add(1)) {
+        for (int tries = 0; placed.load(std::memory_order_acquire) <= piece; ++tries) wait(tries);
+        for (int64_t block = piece * PIECE; right && block < std::min((piece + 1) * PIECE, blocks); ++block)
+          sort(row(block), row(block + 1), offsets, senders, edges, scratch);
+      }
     });
+    if (!right) return WRONG;
     return count_;
   }
 
   void nodes(int64_t* out) const { std::copy(nodes_.begin(), nodes_.begin() + count_, out); }
 
  private:
-  void forget() {
-    if (sparse_) std::fill_n(table_.get(), entries_, Place{0, 0});
-    else std::fill_n(place_.get(), size_, 0);
-  }
-
-  // Prefetches where the place of a node is.
-  void expect(uint32_t node) const {
-    if (sparse_) prefetch(&table_[start(node)]);
-    else prefetch(&place_[node]);
-  }
-
-  size_t start(uint32_t node) const { return size_t(uint64_t(node) * 0x9e3779b97f4a7c15 >> shift_); }
-
-  // The entry of a node, or where its own would be.
-  Place& find(uint32_t node) {
-    size_t n = start(node);
-    while (table_[n].at >= base_ && table_[n].node != node) n = (n + 1) & (entries_ - 1);
-    return table_[n];
-  }
-
-  // Room in the table for so many nodes, half of which stays empty.
-  void widen(int64_t count) {
-    if (int64_t(entries_) >= 2 * count) return;
-    shift_ = 63;
-    while (int64_t(1) << (64 - shift_) < 2 * count) --shift_;
-    table_.reset();
-    entries_ = size_t(1) << (64 - shift_);
-    table_ = scratch<Place>(entries_);
-    forget();
-    for (int64_t n = 0; n < count_; ++n) find(nodes_[n]) = {nodes_[n], base_ + uint32_t(n)};
-  }
-
   void reserve(int64_t count) {
-    if (sparse_) widen(std::min(count, size_));
+    places_.reserve(count, nodes_.data(), count_);
     // One more than there can be: `relabel` writes before it knows whether the node is new.
     if (int64_t(nodes_.size()) < count + 1) nodes_.resize(std::max<int64_t>(count + 1, 2 * int64_t(nodes_.size())));
   }
@@ -259,40 +228,6 @@ class Sampler {
     }
   }
 
-  // Floyd's algorithm: of the neighbours 0 .. last, one that is not taken yet, else `last` itself. Each set is as likely.
-  static void pick_uniform(const Random& random, int64_t first, int64_t degree, int64_t kept, int64_t* out,
-                           Scratch& scratch) {
-    const int64_t shift = degree - kept;
-    if (degree <= 64) {  // so few that half a word is random enough for a draw
-      uint64_t taken = 0, word = 0;
-      for (int64_t d = 0; d < kept; ++d) {
-        word = d & 1 ? word >> 32 : random.word(d);
-        const uint64_t pick = (word & 0xffffffff) * uint64_t(shift + d + 1) >> 32;
-        taken |= uint64_t(1) << pick | (taken >> pick & 1) << (shift + d);
-      }
-      for (int64_t d = 0; d < kept; ++d, taken &= taken - 1) out[d] = first + __builtin_ctzll(taken);
-    } else if (kept <= SCANNED) {
-      for (int64_t d = 0; d < kept; ++d) {
-        const int64_t pick = first + random.below(shift + d + 1, d);
-        bool taken = false;
-        for (int64_t before = 0; before < d; ++before) taken |= out[before] == pick;
-        out[d] = taken ? first + shift + d : pick;
-      }
-      std::sort(out, out + kept);
-    } else {
-      for (int64_t d = 0; d < kept; ++d) {
-        const int64_t pick = random.below(shift + d + 1, d);
-        const int64_t mine = scratch.bits[pick >> 6] >> (pick & 63) & 1 ? shift + d : pick;
-        scratch.bits[mine >> 6] |= uint64_t(1) << (mine & 63);
-      }
-      for (int64_t word = 0; word <= (degree - 1) / 64; ++word) {
-        for (uint64_t left = scratch.bits[word]; left != 0; left &= left - 1)
-          *out++ = first + 64 * word + __builtin_ctzll(left);
-        scratch.bits[word] = 0;
-      }
-    }
-  }
-
   // The edges with the least -log(u_e) / w_e (Efraimidis & Spirakis, 2006): as if drawn one after the other by weight.
   template <class T>
   void pick_weighted(const Hop& hop, uint64_t hop_seed, int64_t r, int64_t kept, int64_t* out, Scratch& scratch) {
@@ -327,34 +262,47 @@ class Sampler {
   bool gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
     uint32_t* const source = source_.data();
     uint32_t most = 0;
-    const auto look = [&](const auto& expect) {
+    places_.with([&](const auto&, const auto& expect) {
       for (int64_t e = start; e < stop; ++e) {
         source[e] = uint32_t(hop.senders[edges[e]]);
         most = std::max(most, source[e]);
         expect(source[e]);
       }
-    };
-    if (sparse_) look([this](uint32_t node) { prefetch(&table_[this->start(node)]); });
-    else look([place = place_.get()](uint32_t node) { prefetch(&place[node]); });
+    });
     return start >= stop || most < uint64_t(size_);
+  }
+
+  // Some edges after those that have their places.
+  void place_piece(int64_t start, int64_t stop, int64_t* senders) {
+    const auto expect_some = [&](int64_t first) {
+      for (int64_t e = first; e < std::min(first + AHEAD, stop); ++e) places_.expect(source_[e]);
+    };
+    expect_some(start);
+    for (int64_t e = start; e < stop; e += AHEAD) {
+      expect_some(e + AHEAD);
+      relabel(e, std::min(e + AHEAD, stop), senders);
+    }
+  }
+
+  // Another thread is a few microseconds from done; on a busy machine it may have to be given this core.
+  static void wait(int tries) {
+    if (tries > 256) std::this_thread::yield();
+#if defined(__x86_64__)
+    else __builtin_ia32_pause();
+#endif
   }
 
   // From nodes to their places in the sample; a node that has none gets the next one. Whether it has one and where a row ends
   // are hard to foresee, so that nothing here branches on them but the search in a table.
   void relabel(int64_t start, int64_t stop, int64_t* senders) {
-    if (sparse_) relabel(start, stop, senders, [this](uint32_t node) -> uint32_t& {
-      Place& found = find(node);
-      found.node = node;
-      return found.at;
-    });
-    else relabel(start, stop, senders, [place = place_.get()](uint32_t node) -> uint32_t& { return place[node]; });
+    places_.with([&](const auto& of, const auto&) { relabel(start, stop, senders, of); });
   }
 
   template <class Of>
   void relabel(int64_t start, int64_t stop, int64_t* senders, const Of& of) {
     const uint32_t* const source = source_.data();
     uint32_t *const nodes = nodes_.data(), *const fall = falls_.data();
-    const uint32_t base = base_;
+    const uint32_t base = places_.base();
     uint32_t next = base + uint32_t(count_), last = start > 0 ? base + uint32_t(senders[start - 1]) : 0;
     uint32_t falls = start > 0 ? fall[start - 1] : 0;
     for (int64_t e = start; e < stop; ++e) {
@@ -387,38 +335,14 @@ class Sampler {
     }
   }
 
-  static void sort_long(int64_t* senders, int64_t* edges, int64_t n, std::vector<std::pair<int64_t, int64_t>>& row) {
-    row.resize(size_t(n));
-    for (int64_t d = 0; d < n; ++d) row[d] = {senders[d], edges[d]};
-    std::sort(row.begin(), row.end());
-    for (int64_t d = 0; d < n; ++d) std::tie(senders[d], edges[d]) = row[d];
-  }
-
-  static void sort_short(int64_t* senders, int64_t* edges, int64_t n) {
-    for (int64_t d = 1; d < n; ++d) {
-      const int64_t sender = senders[d], edge = edges[d];
-      int64_t to = d;
-      for (; to > 0 && senders[to - 1] > sender; --to) {
-        senders[to] = senders[to - 1];
-        edges[to] = edges[to - 1];
-      }
-      senders[to] = sender;
-      edges[to] = edge;
-    }
-  }
-
   int64_t size_;  // nodes of the graph
-  bool sparse_;
-  std::unique_ptr<uint32_t[], Freed> place_;  // base_ + place in the sample; less than base_: left from an earlier sample
-  std::unique_ptr<Place[], Freed> table_;     // the same of the nodes that were drawn; a power of two of entries
-  size_t entries_ = 0;
-  int shift_ = 63;
-  uint32_t base_ = 1;
+  Places places_;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
   std::vector<uint32_t> nodes_, source_;  // of the sample; the sender of each edge: both as the graph numbers them
   std::vector<int64_t> first_, degree_, positive_;
   std::vector<uint32_t> falls_;  // how often places do not ascend, until each edge
   std::vector<Scratch> scratch_;
+  std::vector<std::atomic<bool>> picked_;  // pieces of rows whose edges are picked
 };
 
 static const int64_t* in(uintptr_t address) { return reinterpret_cast<const int64_t*>(address); }

@@ -46,12 +46,26 @@ class Sample:
         graphs = tuple(graph.to(device) for graph in self.graphs)
         return type(self)(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.edges))
 
+    def without(self, missing: Tensor) -> Self:
+        """The same nodes without some edges of the large graph, whose numbers ascend."""
+        graphs, edges = list[Graph](), list[Tensor]()
+        for graph, numbers in zip(self.graphs, self.edges, strict=True):
+            kept = missing[torch.searchsorted(missing, numbers).clamp(max=len(missing) - 1)] != numbers
+            if not bool(kept.all()):
+                offsets = lowering.offsets_of(lowering.counts(graph.receivers[kept], graph.num_receivers))
+                senders = graph.senders[kept]
+                graph = Graph._of(graph.num_receivers, graph.num_senders, offsets=offsets, senders=senders)
+            graphs.append(graph)
+            edges.append(numbers[kept])
+        return replace(self, graphs=tuple(graphs), edges=tuple(edges))
+
 
 @dataclass(frozen=True, eq=False)
 class Neighborhood:
     """Some nodes of a graph with all nodes that they listen to, for exact inference layer by layer.
 
-    Symbols     nodes [M] = whose outputs are wanted; chunk = receivers that a layer reads at once
+    Symbols     nodes [M] = whose outputs are wanted; chunk = receivers that a layer reads at once; missing = numbers of
+                edges that count as none, ascending
     Cost        a layer computes each node once that a later one reads, so that time is O(L (E + N)) and not Π degrees;
                 memory is that of a chunk and of one layer's outputs
     Edge cases  features stay where they are; what is computed is on `device`
@@ -66,6 +80,7 @@ class Neighborhood:
     nodes: Tensor
     chunk: int = 1 << 14
     device: torch.device = CPU
+    missing: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
         """The same nodes, to be computed on a device."""
@@ -82,7 +97,8 @@ class Neighborhood:
     def hops(self, receivers: Tensor) -> Iterator[tuple[int, Sample]]:
         """All senders of some receivers, in chunks: where each begins, and a sample of one hop."""
         for first in range(0, len(receivers), self.chunk):
-            yield first, sample_neighbors(self.graph, receivers[first : first + self.chunk], [-1], ANY)
+            sample = sample_neighbors(self.graph, receivers[first : first + self.chunk], [-1], ANY)
+            yield first, sample if self.missing is None else sample.without(self.missing)
 
 
 def sample_neighbors(

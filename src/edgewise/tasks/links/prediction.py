@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, Sample, complete, sample_neighbors
+from edgewise.graphs import Graph, Neighborhood, Sample, complete, sample_neighbors
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
@@ -29,7 +29,7 @@ class PairBatch(Batch):
     """The training graph, whole or a sample of it around the pairs {i, j} [2, M] whose links the loss reads: two rows
     of the model's output each. `target` is 1 where they are linked and 0 where not."""
 
-    graph: Graph | Sample
+    graph: Graph | Sample | Neighborhood
     pairs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
 
     def split(self, parts: int) -> list[Self]:
@@ -113,10 +113,7 @@ class LinkPrediction(Task):
     def train_parts(
         self, size: int, generator: torch.Generator, pattern: Pattern, parts: Parts
     ) -> tuple[int, list[Batch]]:
-        links = self.cut.train
-        if size < self.epoch_size:
-            links = links[:, torch.randperm(self.epoch_size, generator=generator)[:size]]
-        none = sample_non_links(self.cut.graph, links.shape[1], generator)
+        links, none = self._drawn(size, generator)
         if not self.fanouts:
             return parts.of_one(self._batch(links, none, pattern))
         if self.variational or links.shape[1] < parts.count:  # z is drawn once for each node, whatever its pairs
@@ -125,6 +122,13 @@ class LinkPrediction(Task):
         alike = [torch.Generator().set_state(state) for _ in parts.mine]
         mine = zip(parts.mine, alike, strict=True)
         return 2 * links.shape[1], [self._sampled(pieces[0][n], pieces[1][n], pattern, own) for n, own in mine]
+
+    def _drawn(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Training links of a step, and as many pairs that are none."""
+        links = self.cut.train
+        if size < self.epoch_size:
+            links = links[:, torch.randperm(self.epoch_size, generator=generator)[:size]]
+        return links, sample_non_links(self.cut.graph, links.shape[1], generator)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """One batch: all links of a split, and as many pairs without a link, the same every time."""
