@@ -60,6 +60,7 @@ FIGURES = [
     ("nbody-tfn", 1, -0.0155),
     ("nbody-se3", 1, -0.0244),
     ("bibliography-hgt", 3, 0.80),
+    ("tastes-lightgcn", 3, 0.20),  # of 0.13 by popularity and 0.27 by the truth
 ]
 
 # Seeds on which a figure was read; the others begin with 0.
@@ -69,6 +70,7 @@ FIRST = {
     "cora-graph-transformer": 30,
     "skip-links-laplacian": 20,
     "texas-acm": 40,
+    "tastes-lightgcn": 10,
 }
 
 FOLDS = [

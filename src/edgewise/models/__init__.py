@@ -27,6 +27,8 @@ from edgewise.models.graph.higher import PairNetwork as PairNetwork
 from edgewise.models.graph.higher import PairNetworkSettings as PairNetworkSettings
 from edgewise.models.graph.higher import SubgraphNetwork as SubgraphNetwork
 from edgewise.models.graph.higher import SubgraphNetworkSettings as SubgraphNetworkSettings
+from edgewise.models.graph.light_gcn import LightGCN as LightGCN
+from edgewise.models.graph.light_gcn import LightGCNSettings as LightGCNSettings
 from edgewise.models.graph.network import GraphNetworkEnsemble as GraphNetworkEnsemble
 from edgewise.models.graph.network import GraphNetworkEnsembleSettings as GraphNetworkEnsembleSettings
 from edgewise.models.graph.network import GraphNetworkModel as GraphNetworkModel

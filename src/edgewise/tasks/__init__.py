@@ -35,6 +35,8 @@ from edgewise.tasks.images.mnist import mnist as mnist
 from edgewise.tasks.images.mnist import mnist_rotated as mnist_rotated
 from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
 from edgewise.tasks.isomorphism.classification import skip_links as skip_links
+from edgewise.tasks.links.choices import own_choices as own_choices
+from edgewise.tasks.links.choices import tastes as tastes
 from edgewise.tasks.links.folder import link_folder as link_folder
 from edgewise.tasks.links.kinship import kinship as kinship
 from edgewise.tasks.links.kinship import knowledge_folder as knowledge_folder
@@ -44,6 +46,8 @@ from edgewise.tasks.links.prediction import LinkPrediction as LinkPrediction
 from edgewise.tasks.links.prediction import citation_links as citation_links
 from edgewise.tasks.links.store import StoredLinks as StoredLinks
 from edgewise.tasks.links.store import link_store as link_store
+from edgewise.tasks.links.recommendation import Choices as Choices
+from edgewise.tasks.links.recommendation import Recommendation as Recommendation
 from edgewise.tasks.nodes.citation import citation as citation
 from edgewise.tasks.nodes.classification import NodeClassification as NodeClassification
 from edgewise.tasks.nodes.classification import Nodes as Nodes

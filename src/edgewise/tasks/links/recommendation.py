@@ -1,0 +1,238 @@
+"""Recommendation: what each user chooses next, among what the user did not choose before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.graphs.derived import cached
+from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.models.signature import Features
+from edgewise.tasks.core.batch import Batch, batch_of
+from edgewise.tasks.core.drawing import Section, TextTable
+from edgewise.tasks.core.splits import SPLITS, Split
+from edgewise.tasks.core.task import Pattern, Task, given
+
+SCORES = 1 << 22  # of users with all items that are ranked at once
+SHOWN = 10  # items of a prediction
+
+
+@dataclass
+class ChoiceBatch(Batch):
+    """The training choices as a graph, users [M], the item `target` that each chose, and items drawn beside it [M, n].
+
+    Symbols     seen = choices [S, 2] that are left out of the users' lists
+    """
+
+    graph: Graph
+    users: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    drawn: Tensor = field(default_factory=lambda: torch.zeros(0, 1, dtype=torch.int64))
+    seen: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
+
+    def split(self, parts: int) -> list[Self]:
+        return [self] * parts
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Who chose what.
+
+    Symbols     splits = for "train", "valid" and "test" pairs [M, 2]: numbers of user and item, each pair once
+    """
+
+    users: tuple[str, ...]
+    items: tuple[str, ...]
+    splits: Mapping[Split, Tensor]
+
+
+def latest(user: Tensor, time: Tensor, draw: torch.Generator, share: float = 0.1) -> dict[Split, Tensor]:
+    """Each user's latest choices test, those before them choose the weights, and all earlier ones train.
+
+    Symbols     user [M], time [M]; share = of a user's choices for each of the two, at least one
+    Edge cases  users of fewer than three choices only train; choices of one time come in a drawn order
+
+    >>> parts = latest(torch.tensor([0, 0, 0, 1]), torch.tensor([3.0, 1.0, 2.0, 0.0]), torch.Generator())
+    >>> {split: rows.tolist() for split, rows in parts.items()}
+    {'train': [1, 3], 'valid': [2], 'test': [0]}
+    """
+    order = torch.randperm(len(user), generator=draw)
+    order = order[time[order].argsort(stable=True)]
+    order = order[user[order].argsort(stable=True)]
+    counts = torch.bincount(user)
+    held = torch.where(counts < 3, 0, (share * counts).round().long().clamp(min=1))
+    mine = user[order]
+    left = counts.cumsum(0)[mine] - torch.arange(len(order)) - 1  # later choices of the same user
+    test, valid = left < held[mine], (left >= held[mine]) & (left < 2 * held[mine])
+    return {"train": order[~test & ~valid].sort().values, "valid": order[valid], "test": order[test]}
+
+
+def ranking(ranks: Tensor, of: Tensor, users: int, k: int) -> dict[str, Tensor]:
+    """How many of what users chose are near the top of their lists: sums over the users.
+
+    Equation    recall@k = hits / min(k, chosen)
+                NDCG@k = Σ_hits 1 / log₂(1 + rank) / Σ_{n = 1..min(k, chosen)} 1 / log₂(1 + n)
+    Symbols     ranks [M] from 1, of [M] = the user of each
+
+    >>> sums = ranking(torch.tensor([1, 3]), torch.tensor([0, 0]), 1, 2)
+    >>> {name: round(value.item(), 3) for name, value in sums.items()}
+    {'recall@2': 0.5, 'ndcg@2': 0.613}
+    """
+    hit = (ranks <= k).double()
+    chosen = torch.bincount(of, minlength=users)
+    gains = 1 / torch.log2(1 + torch.arange(1, k + 1, device=ranks.device, dtype=torch.float64))
+    best = functional.pad(gains.cumsum(0), (1, 0))[chosen.clamp(max=k)]
+    zeros = torch.zeros(users, dtype=torch.float64, device=ranks.device)
+    hits = zeros.index_add(0, of, hit) / chosen.clamp(min=1, max=k)
+    gained = zeros.index_add(0, of, hit / torch.log2(1 + ranks.double())) / best.clamp(min=1e-9)
+    return {f"recall@{k}": hits.sum(), f"ndcg@{k}": gained.sum()}
+
+
+class Recommendation(Task):
+    """The model embeds users and items; a user's list begins with the items of the largest product of embeddings.
+
+    Equation    L = mean over choices (u, i) and drawn items j of -log σ(z_uᵀ z_i - z_uᵀ z_j)
+    Symbols     the model's output = z [U + I, C], first the users, then the items; the graph has the training choices
+                as edges in both directions; j = drawn among all items, `negatives` for each choice
+    Shapes      x = one-hot [U + I, U + I], sparse
+    Scores      recall@k, ndcg@k: means over the users of a split, whose other known choices are left out of their
+                lists: the training ones, and for the test also those that chose the weights; items that score the same
+                rank first
+    Differs     the paper draws j among items that the user has not chosen, and has a penalty on embeddings:
+                see `optimizer.weight_decay`
+    Reference   Rendle et al., "BPR: Bayesian personalized ranking from implicit feedback", 2009; He et al., 2020
+    """
+
+    unit = "choices"
+    maximise = True
+
+    truth: Tensor | None = None
+    """How much each user would like each item, where it is known, [U, I]."""
+
+    def __init__(self, name: str, choices: Choices, width: int, k: int = 20, negatives: int = 1) -> None:
+        if min(width, k, negatives) < 1:
+            raise ConfigError(f"task.width, k and negatives must be at least 1, not {width}, {k} and {negatives}")
+        for split in SPLITS:
+            if not len(choices.splits[split]):
+                raise DataError(f"{name} has no choices in {split}")
+        self.name, self.choices, self.k, self.negatives = name, choices, k, negatives
+        self.metric = f"ndcg@{k}"
+        self.splits: dict[Split, Tensor] = dict(choices.splits)
+        self.users, self.items = len(choices.users), len(choices.items)
+        self.epoch_size = len(self.splits["train"])
+        nodes = self.users + self.items
+        self.signature = Features(inputs=nodes, outputs=width)
+        self.x = SparseFeatures(Graph.from_csr(torch.arange(nodes + 1), torch.arange(nodes), nodes), torch.ones(nodes))
+        self.contents = f"{self.users:,} users, {self.items:,} items"
+
+    def graph(self, pattern: Pattern = None) -> Graph:
+        """The training choices, in both directions; items come after users."""
+        return self._read(pattern)
+
+    @cached
+    def _read(self, pattern: Pattern) -> Graph:
+        if not given(pattern):
+            raise ConfigError(f"{self.name}: the choices are the graph: choose graph given")
+        user, item = self.splits["train"].T
+        ends = torch.stack([user, item + self.users])
+        return Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), self.users + self.items)
+
+    def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
+        """`size` choices, or all where there are fewer, each with items that are drawn among all."""
+        pairs = self.splits["train"]
+        if size < len(pairs):
+            pairs = pairs[torch.randperm(len(pairs), generator=generator)[:size]]
+        drawn = torch.randint(self.items, (len(pairs), self.negatives), generator=generator)
+        return ChoiceBatch(self._read(pattern), self.x, pairs[:, 1], users=pairs[:, 0], drawn=drawn)
+
+    def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        """One batch: all choices of a split, each with one item that is drawn, the same every time."""
+        user, item = self.splits[split].T
+        drawn = torch.randint(self.items, (len(user), 1), generator=torch.Generator().manual_seed(0))
+        yield ChoiceBatch(self._read(pattern), self.x, item, users=user, drawn=drawn, seen=self._before(split))
+
+    def _before(self, split: Split) -> Tensor:
+        """The choices that a list for a split leaves out, [M, 2]."""
+        earlier = SPLITS[: SPLITS.index(split)]
+        return torch.cat([self.splits["train"][:0], *(self.splits[one] for one in earlier)])
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        batch, items = batch_of(ChoiceBatch, batch), outputs[self.users :]
+        z, chosen, drawn = outputs[batch.users], items[batch.target], items[batch.drawn]
+        margin = (z * chosen).sum(-1, keepdim=True) - torch.einsum("mc,mnc->mn", z, drawn)
+        return -functional.logsigmoid(margin).mean()
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        batch, outputs = batch_of(ChoiceBatch, batch), outputs.detach().double()
+        items = outputs[self.users :]
+        scores = self.ranked(lambda some: outputs[some] @ items.T, batch)
+        return scores | {"loss": self.loss(outputs, batch) * scores["count"]}
+
+    def ranked(self, scores_of: Callable[[Tensor], Tensor], batch: ChoiceBatch) -> dict[str, Tensor]:
+        """How high a split's choices are in its users' lists: sums over the users, and how many these are.
+
+        Symbols     scores_of = how much some users [B] would like each item, [B, items], for float64
+        """
+        users, of = batch.users.unique(return_inverse=True)
+        ranks, place = torch.zeros_like(of), torch.full((self.users,), -1, device=of.device)
+        for some in users.split(max(1, SCORES // self.items)):
+            place.fill_(-1)[some] = torch.arange(len(some), device=of.device)
+            scores, at = scores_of(some).clone(), place[batch.seen[:, 0]]
+            scores[at[at >= 0], batch.seen[at >= 0, 1]] = -torch.inf
+            rows = (place[batch.users] >= 0).nonzero().flatten()
+            for part in rows.split(max(1, SCORES // self.items)):
+                lists = scores[place[batch.users[part]]]
+                ranks[part] = (lists >= lists.gather(1, batch.target[part, None])).sum(1)
+        count = torch.tensor(float(len(users)), dtype=torch.float64, device=of.device)
+        return ranking(ranks, of, len(users), self.k) | {"count": count}
+
+    def popularity(self, split: Split = "test") -> dict[str, float]:
+        """What a list of the items that most users chose, the same for everyone, would score."""
+        often = torch.bincount(self.splits["train"][:, 1], minlength=self.items).double()
+        return self.scored(lambda some: often.expand(len(some), -1), split)
+
+    def scored(self, scores_of: Callable[[Tensor], Tensor], split: Split = "test") -> dict[str, float]:
+        """Mean scores of any lists."""
+        sums = self.ranked(scores_of, batch_of(ChoiceBatch, next(self.batches(split, 1))))
+        return {name: (value / sums["count"]).item() for name, value in sums.items() if name != "count"}
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The ten items that a user, by name, would choose next."""
+        user = self._numbers.get(request.strip())
+        if user is None:
+            raise DataError(
+                f"no user {request.strip()[:80]!r} in {self.name}: give one, such as {self.choices.users[0]!r}"
+            )
+        outputs: Tensor = model.eval()(*next(self.batches("valid", 1, pattern)).to(device).inputs).cpu()
+        scores = outputs[self.users :] @ outputs[user]
+        known = torch.cat([pairs[pairs[:, 0] == user, 1] for pairs in self.splits.values()])
+        best = scores.index_fill(0, known, -torch.inf).topk(min(SHOWN, self.items - len(known))).indices.tolist()
+        items = [{"item": self.choices.items[item], "score": scores[item].item()} for item in best]
+        return {"user": self.choices.users[user], "items": items}
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        return self.memo("numbers", lambda: {name: number for number, name in enumerate(self.choices.users)})
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return "loss", f"recall@{self.k}", self.metric
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Beside lists that are the same for everyone", lambda: [self.beside(scores)])
+
+    def beside(self, scores: Mapping[str, float]) -> TextTable:
+        """The test scores of the model, of popularity, and where it is known of the truth."""
+        lists = {"this model": dict(scores), "the most popular items": self.popularity()}
+        if self.truth is not None:
+            truth = self.truth
+            lists["the probabilities that the data are drawn from"] = self.scored(lambda some: truth[some])
+        names = (f"recall@{self.k}", f"ndcg@{self.k}")
+        return TextTable(("", *names), [(who, *(f"{own[name]:.3f}" for name in names)) for who, own in lists.items()])

@@ -1,0 +1,79 @@
+"""Generated tastes, and choices of one's own."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.tasks import own_choices, tastes
+
+LINES = ["user_id,movieId,rating,timestamp", *(f"u{n % 5},m{n % 7},{n % 5 + 1},{1000 - n}" for n in range(35))]
+
+
+def written(folder: Path, *lines: str) -> str:
+    (folder / "choices.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(folder / "choices.csv")
+
+
+def test_tastes_are_drawn_as_their_options_say() -> None:
+    task = tastes(users=200, items=100, genres=4, choices=10)
+    pairs = torch.cat([task.splits[split] for split in ("train", "valid", "test")])
+    assert {split: len(rows) for split, rows in task.splits.items()} == {"train": 1600, "valid": 200, "test": 200}
+    assert len(pairs.unique(dim=0)) == 2000 and torch.bincount(pairs[:, 0]).tolist() == [10] * 200
+    truth = task.truth / task.truth.sum(1, keepdim=True)
+    likely = truth[pairs[:, 0], pairs[:, 1]].mean() / truth.mean()
+    assert likely > 3
+    best, popular = task.scored(lambda some: task.truth[some]), task.popularity()
+    assert best["ndcg@20"] > popular["ndcg@20"] + 0.05 and best["recall@20"] > popular["recall@20"]
+    again, other = tastes(users=200, items=100, choices=10), tastes(users=200, items=100, choices=10, generated=1)
+    assert not torch.equal(again.splits["train"], other.splits["train"])
+    assert torch.equal(again.splits["train"], tastes(users=200, items=100, choices=10).splits["train"])
+    with pytest.raises(ConfigError, match="twice as many items as choices"):
+        tastes(items=30)
+
+
+def test_a_table_of_ratings_is_read_by_time(tmp_path: Path) -> None:
+    task = own_choices(written(tmp_path, *LINES))
+    assert task.name == "choices" and (task.users, task.items) == (5, 7)
+    test = {(task.choices.users[u], task.choices.items[i]) for u, i in task.splits["test"].tolist()}
+    assert test == {(f"u{n}", f"m{n}") for n in range(5)}  # the latest line of each user
+    liked = own_choices(written(tmp_path, *LINES), least=4)
+    assert liked.users == 2 and "21 lines repeat a choice or are rated below 4" in liked.summary
+
+
+def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> None:
+    days = [f"ann,{item},2024-01-{day:02d}" for day, item in enumerate("abcda", 1)]
+    task = own_choices(written(tmp_path, "who,what,when", *days), columns="who,what,,when")
+    names = {split: [task.choices.items[i] for _, i in rows.tolist()] for split, rows in task.splits.items()}
+    assert sorted(names["train"]) == ["a", "b"] and names["valid"] == ["c"] and names["test"] == ["d"]
+    assert any("1 lines repeat" in line for line in task.summary)
+    drawn = [
+        own_choices(written(tmp_path, "user,item", *(f"a,{n}" for n in range(9))), fold=fold) for fold in (0, 0, 1)
+    ]
+    tests = [{one.choices.items[i] for _, i in one.splits["test"].tolist()} for one in drawn]
+    assert tests[0] == tests[1] != tests[2]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["who,item", "a,b"], {}, "no column of users was found; its columns are who, item: name them"),
+        (["user,item", "a,b", ",c"], {}, "line 3: there is no user in 'user'"),
+        (["user,item", "a,b"], {"least": 3}, r"task.least=3 needs a column of ratings"),
+        (["user,item,rating", "a,b,good"], {}, "line 2: rating is 'good', not a finite number"),
+        (["user,item,time", "a,b,1", "a,d,2", "a,c,soon"], {}, "time is 'soon', no number and no date"),
+        (["user,item", "a,b"], {"columns": "x,item"}, "columns='x,item' should name user, item, rating and time"),
+        (["user,item,rating", "a,b,1"], {"least": 3}, "no line has a rating of at least 3"),
+        (["user,item"], {}, "it has no lines"),
+        (["user,item", "a,b"], {}, "choices has no choices in valid"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, lines: list[str], options: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        own_choices(written(tmp_path, *lines), **options)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nothing\.csv"):
+        own_choices(str(tmp_path / "nothing.csv"))
