@@ -44,10 +44,10 @@ from edgewise.tasks.links.knowledge import Facts as Facts
 from edgewise.tasks.links.knowledge import KnowledgeGraph as KnowledgeGraph
 from edgewise.tasks.links.prediction import LinkPrediction as LinkPrediction
 from edgewise.tasks.links.prediction import citation_links as citation_links
-from edgewise.tasks.links.store import StoredLinks as StoredLinks
-from edgewise.tasks.links.store import link_store as link_store
 from edgewise.tasks.links.recommendation import Choices as Choices
 from edgewise.tasks.links.recommendation import Recommendation as Recommendation
+from edgewise.tasks.links.store import StoredLinks as StoredLinks
+from edgewise.tasks.links.store import link_store as link_store
 from edgewise.tasks.nodes.citation import citation as citation
 from edgewise.tasks.nodes.classification import NodeClassification as NodeClassification
 from edgewise.tasks.nodes.classification import Nodes as Nodes
