@@ -15,7 +15,7 @@ WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 
-.PHONY: demo test lint check docs bench extras wheel wheel-check sanitize fuzz mutants web browsers lock clean
+.PHONY: demo test lint check docs bench lottery extras wheel wheel-check sanitize fuzz mutants web browsers lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -40,6 +40,10 @@ extras: $(TOOLS)
 # Every case of the benchmark at small sizes: does each contender run, and give the right numbers?
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks all --quick
+
+# The hardware lottery: one model trained dense, by gathered edges and by the chosen kernel; rewrites its picture (2 minutes).
+lottery: $(TOOLS)
+	$(BIN)/python -m benchmarks.studies.claims.lottery --picture docs/images/hardware-lottery.svg
 
 # From nothing each time: what an older build left has links to places that are gone.
 docs: $(TOOLS)

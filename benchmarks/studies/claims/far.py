@@ -8,8 +8,6 @@ loss on Shakespeare in windows of 64. Both networks have the rate of their recip
 over the first twentieth of the time and falls along a cosine; one thread, seed 0; the weights are the last.
 """
 
-import math
-import time
 from collections.abc import Callable
 from typing import cast
 
@@ -18,6 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.studies.claims.budget import learn, parameters
 from benchmarks.studies.claims.kept import Figures, Kept, arguments, draw
 from benchmarks.studies.claims.plots import names, over
 from edgewise import causal
@@ -56,26 +55,9 @@ def copying(length: int, batch: int, generator: torch.Generator) -> Batch:
     return torch.cat([letters, noise, blanks], 1), targets, counts
 
 
-def parameters(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
-def learn(model: nn.Module, batches: Callable[[torch.Generator], Batch], seconds: float) -> int:
-    """Train for so many seconds of the processor; the number of steps."""
-    optimizer = torch.optim.AdamW(model.parameters(), 0.004, (0.9, 0.99))
-    generator, began, steps = torch.Generator().manual_seed(SEED), time.process_time(), 0
-    while (part := (time.process_time() - began) / seconds) < 1:
-        rate = min(1.0, part / 0.05) * 0.5 * (1 + math.cos(math.pi * part))
-        for group in optimizer.param_groups:
-            group["lr"] = max(0.004 * rate, 1e-6)
-        tokens, targets, counts = batches(generator)
-        loss = functional.cross_entropy(model(causal(tokens.shape[1]), tokens)[counts], targets[counts])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        steps += 1
-    return steps
+def loss(model: nn.Module, batch: Batch) -> Tensor:
+    tokens, targets, counts = batch
+    return functional.cross_entropy(model(causal(tokens.shape[1]), tokens)[counts], targets[counts])
 
 
 @torch.no_grad()
@@ -92,7 +74,7 @@ def copied(model: nn.Module, length: int) -> float:
 def copies(kind: str, length: int, seconds: float = COPY_SECONDS) -> Figures:
     torch.manual_seed(SEED)
     model = COPIERS[kind](Tokens(VOCABULARY, VOCABULARY, length=length))
-    steps = learn(model, lambda generator: copying(length, BATCH, generator), seconds)
+    steps = learn(model, lambda generator: loss(model, copying(length, BATCH, generator)), seconds)
     return {"accuracy": copied(model, length), "steps": steps, "parameters": parameters(model)}
 
 
@@ -107,13 +89,13 @@ def writes(kind: str, seconds: float = TEXT_SECONDS) -> Figures:
         tokens = cast(Tensor, drawn.x)
         return tokens, drawn.target, torch.ones_like(tokens, dtype=torch.bool)
 
-    steps = learn(model, batches, seconds)
-    loss = 0.0
+    steps = learn(model, lambda generator: loss(model, batches(generator)), seconds)
+    total = 0.0
     with torch.no_grad():
         parts = list(task.batches("valid", 128))
         for part in parts:
-            loss += functional.cross_entropy(part.read(model(*part.inputs)), part.target.flatten()).item()
-    return {"loss": loss / len(parts), "steps": steps, "parameters": parameters(model)}
+            total += functional.cross_entropy(part.read(model(*part.inputs)), part.target.flatten()).item()
+    return {"loss": total / len(parts), "steps": steps, "parameters": parameters(model)}
 
 
 Table = dict[str, list[Figures]]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 
 from edgewise.apps.report import figures
 
@@ -20,12 +20,17 @@ def over(axes: Axes, sizes: Sequence[int], xlabel: str, title: str, percent: boo
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     else:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="y", color=figures.RULE, linewidth=0.6)
     axes.tick_params(length=0)
 
 
 def names(figure: Figure) -> None:
-    """The names of the curves, each once, right of the panels."""
+    """The names of the curves, each once, right of one panel and below several."""
     found = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(found.values(), found, loc="outside right center", frameon=False, labelcolor=figures.MUTED)
+    if len(figure.axes) == 1:
+        figure.legend(found.values(), found, loc="outside right center", frameon=False, labelcolor=figures.MUTED)
+    else:
+        labels, lines, columns = list(found), list(found.values()), len(found)
+        figure.legend(lines, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=figures.MUTED)

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from benchmarks.studies.claims import far
+from benchmarks.studies.claims.budget import learn, parameters
 from benchmarks.studies.claims.kept import Kept
-from edgewise import causal
 from edgewise.models import Tokens
 
 
@@ -18,22 +18,17 @@ def test_the_letters_are_due_at_the_blanks_and_stand_nowhere_else() -> None:
 @pytest.mark.parametrize("makers", [far.COPIERS, far.WRITERS], ids=["copiers", "writers"])
 def test_both_networks_have_as_many_parameters_within_5_percent(makers) -> None:
     vocabulary = far.VOCABULARY if makers is far.COPIERS else 65
-    sizes = [far.parameters(make(Tokens(vocabulary, vocabulary, length=64))) for make in makers.values()]
+    sizes = [parameters(make(Tokens(vocabulary, vocabulary, length=64))) for make in makers.values()]
     assert max(sizes) <= 1.05 * min(sizes)
 
 
 def test_training_lowers_the_loss_within_its_time() -> None:
     torch.manual_seed(0)
     model = far.COPIERS["transformer"](Tokens(far.VOCABULARY, far.VOCABULARY, length=17))
-    tokens, targets, counts = far.copying(17, 32, torch.Generator().manual_seed(1))
-
-    def loss() -> float:
-        with torch.no_grad():
-            return torch.nn.functional.cross_entropy(model(causal(17), tokens)[counts], targets[counts]).item()
-
-    before = loss()
-    assert far.learn(model, lambda generator: far.copying(17, 16, generator), 1.0) > 10
-    assert loss() < before - 0.1
+    batch = far.copying(17, 32, torch.Generator().manual_seed(1))
+    before = far.loss(model, batch).item()
+    assert learn(model, lambda generator: far.loss(model, far.copying(17, 16, generator)), 1.0) > 10
+    assert far.loss(model, batch).item() < before - 0.1
     assert 0 <= far.copied(model, 17) <= 1
 
 

@@ -51,3 +51,6 @@ def test_losses_agree_and_who_wins_depends_on_the_density() -> None:
     assert max(row["apart"] for rows in table.values() for row in rows) <= lottery.SAME == 1e-4
     found = {nodes: lottery.crossover(lottery.SIZES[nodes], rows) for nodes, rows in table.items()}
     assert all(found.values())
+    rows = [row for own in table.values() for row in own]
+    assert lottery.SLOWER == 1.15
+    assert all(row["chosen"] <= 1.15 * min(row["dense"], row["gather-scatter"]) for row in rows)

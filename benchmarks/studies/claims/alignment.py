@@ -1,0 +1,91 @@
+"""A recurrent encoder-decoder with attention and without: sequences written backwards, over their length.
+
+python -m benchmarks.studies.claims.alignment [--kept FILE.json] [--picture FILE.svg]
+
+Two GRUs of width 48 read a sequence of 16 letters' kinds in both directions and write it backwards; with Bahdanau's
+attention, or with the encoder's last states alone (then with width 50, so that both have as many parameters). Each is
+trained for 30 seconds of the processor at each length (seed 0). The share of right letters on 256 new sequences, each
+after the true ones before it, where a guess is 1/16.
+"""
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.studies.claims.budget import learn, parameters
+from benchmarks.studies.claims.kept import Figures, Kept, arguments, draw
+from benchmarks.studies.claims.plots import names, over
+from edgewise.apps.report import figures
+from edgewise.graphs import EncoderDecoderGraph
+from edgewise.models import RecurrentEncoderDecoder, RecurrentEncoderDecoderSettings, TokenPairs
+
+LENGTHS, SECONDS, BATCH, LETTERS = (8, 16, 32), 30.0, 16, 16
+WIDTHS = {"attention": 48, "last states": 50}
+WITH, WITHOUT = 0.90, 0.60  # right letters of the longest sequences, at least and at most
+
+
+def drawn(length: int, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Sources, then targets behind a first token, as flat pairs; and the letters that are due, backwards."""
+    letters = torch.randint(LETTERS, (batch, length), generator=generator)
+    due = letters.flip(-1)
+    first = torch.full((batch, 1), LETTERS)
+    return torch.cat([letters.flatten(), torch.cat([first, due[:, :-1]], -1).flatten()]), due.flatten()
+
+
+def network(kind: str) -> nn.Module:
+    settings = RecurrentEncoderDecoderSettings(WIDTHS[kind], dropout=0.0, attention=kind == "attention")
+    return RecurrentEncoderDecoder(settings, TokenPairs(LETTERS + 1, LETTERS))
+
+
+def one(kind: str, length: int, seconds: float = SECONDS) -> Figures:
+    torch.manual_seed(0)
+    model, graph = network(kind), EncoderDecoderGraph.of([length] * BATCH, [length] * BATCH)
+
+    def loss(generator: torch.Generator) -> Tensor:
+        x, due = drawn(length, BATCH, generator)
+        return functional.cross_entropy(model(graph, x), due)
+
+    steps = learn(model, loss, seconds)
+    generator, right = torch.Generator().manual_seed(10_000), []
+    with torch.no_grad():
+        for _ in range(256 // BATCH):
+            x, due = drawn(length, BATCH, generator)
+            right.append(model(graph, x).argmax(-1) == due)
+    accuracy = torch.cat(right).double().mean().item()
+    return {"accuracy": accuracy, "steps": steps, "parameters": parameters(model)}
+
+
+Table = dict[str, list[Figures]]
+
+
+def measure(kept: Kept, lengths: tuple[int, ...] = LENGTHS, seconds: float = SECONDS) -> Table:
+    print(f"| decoder reads | parameters | {' | '.join(f'{n} letters' for n in lengths)} |")
+    print(f"|---{'|---' * (len(lengths) + 1)}|", flush=True)
+    table: Table = {}
+    for kind in WIDTHS:
+        table[kind] = [kept.get(f"{kind} {n}", lambda k=kind, n=n: one(k, n, seconds)) for n in lengths]  # type: ignore[misc]
+        cells = " | ".join(f"{100 * own['accuracy']:.1f} % ({own['steps']:.0f} steps)" for own in table[kind])
+        print(f"| {kind} | {table[kind][0]['parameters']:,.0f} | {cells} |", flush=True)
+    return table
+
+
+def picture(table: Table, lengths: tuple[int, ...] = LENGTHS) -> Figure:
+    """Right letters over length."""
+    with figures.drawing(2.6, width=5.2) as (figure, grid):
+        for colour, (kind, row) in zip(figures.CLASSES, table.items(), strict=False):
+            shares = [own["accuracy"] for own in row]
+            grid[0, 0].plot(lengths, shares, color=colour, marker="o", markersize=3, label=kind)
+        over(grid[0, 0], lengths, "letters", "letters written right", percent=True)
+        names(figure)
+    return figure
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    torch.set_num_threads(1)
+    draw(picture(measure(Kept(args.kept))), args.picture, "alignment")
+
+
+if __name__ == "__main__":
+    main()
