@@ -25,7 +25,7 @@ from edgewise import attend, plans
 from edgewise.apps.report import figures
 from edgewise.graphs import Graph
 
-SIZES = {256: (4, 16, 64, 256), 1024: (4, 16, 64, 256), 4096: (4, 16, 64, 128)}
+SIZES: dict[int, tuple[int, ...]] = {256: (4, 16, 64, 256), 1024: (4, 16, 64, 256), 4096: (4, 16, 64, 128)}
 STEPS, WIDTH, HEADS, CLASSES, SEED = 40, 16, 2, 4, 0
 SAME = 1e-4  # the most by which losses may differ at any step
 SLOWER = 1.15  # the chosen kernel's seconds over those of the faster of the other two, at most
