@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from edgewise.layers import LAYERS as LAYERS
     from edgewise.models import MODELS as MODELS
     from edgewise.tasks import TASKS as TASKS
+    from edgewise.training import fit as fit
 
 
 @cache

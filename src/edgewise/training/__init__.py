@@ -1,6 +1,7 @@
 """Floor 6: training. One loop, exact resumption, and the run folder that it leaves."""
 
 from edgewise.configuration import Choice as Choice
+from edgewise.training.fitting import fit as fit
 from edgewise.training.loop import resume as resume
 from edgewise.training.loop import train as train
 from edgewise.training.optimizers.descent import OPTIMIZERS as OPTIMIZERS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, NonFiniteError
@@ -97,7 +97,14 @@ class Trainer:
     split: dict[str, Any]  # which examples train and test
     checkpoint: Checkpoint  # the newest
 
-    def __init__(self, config: RunConfig, run: Path, world: World, accept: bool = False) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        run: Path,
+        world: World,
+        accept: bool = False,
+        made: tuple[Task, nn.Module] | None = None,  # what trains where the configuration does not say it
+    ) -> None:
         self.config, self.settings, self.run, self.world, self.accept = config, config.train, run, world, accept
         descent = chosen("optimizer", config.optimizer, OPTIMIZERS)()
         if world.shard and (isinstance(descent, Sampler) or config.machine.precision == "float16"):
@@ -105,7 +112,7 @@ class Trainer:
             raise ConfigError(f"train.shard does not go with {what}: choose bfloat16, or an optimizer such as adamw")
         if isinstance(descent, SecondOrder) and (world.size > 1 or config.machine.precision == "float16"):
             raise ConfigError("the optimizer 'newton' runs in one process and not in float16: choose another optimizer")
-        self.task, model = assemble(config, run)
+        self.task, model = made or assemble(config, run)
         self.model = model.to(world.device)
         if config.machine.recompute:
             recompute(self.model)

@@ -1,6 +1,7 @@
 """A run folder seen from outside: its configuration, its result and its trained model."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import nn
 
-from edgewise.configuration import OneOf
+from edgewise.configuration import OneOf, read_yaml
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import flush, make_folder, write_file
 from edgewise.layers import adapt
@@ -27,6 +28,8 @@ from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import RunConfig, StartSettings
 from edgewise.training.start.pretrained import take_pretrained
+
+OWN = "of one's own"  # the name of a task or model that was given to `fit`
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,11 @@ def read_config(run: Path, folder: str | None = None) -> RunConfig:
     """The configuration of a run folder; with another `folder`, or file, of the task's data, where one is given."""
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
+    if trained_by_hand(run):
+        raise ConfigError(
+            f"{run} was trained by edgewise.fit, with a task and a model of one's own: fit(task, model, {str(run)!r}, "
+            "resume=True) loads it, or goes on"
+        )
     config = RunConfig.read(run / CONFIG)
     if folder is None:
         return config
@@ -139,6 +147,13 @@ def read_config(run: Path, folder: str | None = None) -> RunConfig:
         raise ConfigError(f"the task {config.task.name!r} reads no folder: leave out --task.folder")
     options = config.task.options | {option: folder}
     return replace(config, task=replace(config.task, options=options))
+
+
+def trained_by_hand(run: Path) -> bool:
+    """Whether `fit` trained a run, so that its task and its model have no names."""
+    content = read_yaml(run / CONFIG)
+    task = content.get("task") if isinstance(content, Mapping) else None
+    return isinstance(task, Mapping) and task.get("name") == OWN
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,151 @@
+"""`fit`: the loop of training for a task and a model of one's own, which no table has a name for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import nn
+
+from edgewise.configuration import Choice, OneOf, build, known_options, plain
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph
+from edgewise.tasks.core.task import Pattern, PatternChoice, Task
+from edgewise.training.checkpoint import load_weights
+from edgewise.training.distributed import join
+from edgewise.training.integrity import check
+from edgewise.training.loop import Trainer
+from edgewise.training.optimizers.descent import OPTIMIZERS
+from edgewise.training.runs import OWN, Result, create, finished, newest_of, refuse_used
+from edgewise.training.settings import RunConfig, TrainSettings
+
+SECTIONS = ("optimizer", "schedule", "train", "evaluation", "machine")
+
+
+@dataclass(frozen=True)
+class OwnConfig(RunConfig):
+    """What decides such a run, but for its task, its model and its graph: those are named, and not described."""
+
+    task: Choice
+    model: Choice
+    graph: Any = None
+
+    def to_plain(self) -> dict[str, Any]:
+        graph = self.graph if isinstance(self.graph, PatternChoice) else Choice("given")
+        return super().to_plain() | {"graph": plain(graph)}
+
+
+def fit(
+    task: Task,
+    model: nn.Module,
+    run: Path | str | None = None,
+    *,
+    graph: Graph | PatternChoice | Pattern | str = None,
+    resume: bool = False,
+    progress: bool = False,
+    **settings: Any,
+) -> Result:
+    """Train a model on a task, both of one's own; afterwards it has the weights of its best evaluation.
+
+    The loop is that of `edgewise train`: the validation split chooses the weights and the test split is read once, with
+    them; it stops by name at the first number that is not finite.
+
+    Symbols     task = any `Task`, such as `NodeClassification("mine", Nodes(...))`, or a subclass of one's own; model =
+                any module that is called model(graph, x), or model(graph, x, e) with features of edges: whatever
+                `Batch.inputs` has; run = a folder for checkpoints and metrics.jsonl, None: nothing is kept; graph = who
+                attends to whom in place of the data's own graph: a `Graph`, a pattern or its name; resume = go on with
+                what the folder holds, to the same bits; settings = a recipe's sections `optimizer`, `schedule`, `train`, `evaluation`,
+                `machine`, or options of `train` and of the optimizer by themselves
+    Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`), for
+                what is no task or no module; NonFiniteError as `train`
+    Edge cases  the weights that training starts from are the model's own
+
+    Example
+        >>> import torch
+        >>> from edgewise.graphs import window
+        >>> from edgewise.layers import GCN
+        >>> from edgewise.tasks import NodeClassification, Nodes
+        >>> labels, part = torch.arange(30) // 10, torch.arange(30) % 5
+        >>> fifths = [(part == number).nonzero()[:, 0] for number in range(5)]
+        >>> splits = {"train": torch.cat(fifths[:3]), "valid": fifths[3], "test": fifths[4]}
+        >>> nodes = Nodes(window(30, 1), torch.eye(30), labels, ("a", "b", "c"), splits)
+        >>> task = NodeClassification("three parts", nodes)
+        >>> result = fit(task, GCN(30, 3), steps=60, learning_rate=0.1)
+        >>> result.measure, round(result.value, 2) > 0.5
+        ('test accuracy', True)
+    """
+    if not isinstance(task, Task) or not isinstance(model, nn.Module):
+        made = f"{type(task).__name__} and {type(model).__name__}"
+        raise ConfigError(f"fit takes a task and a module, fit(task, model), not {made}")
+    config = configured(task, model, graph, settings)
+    if run is not None:
+        return _fit(task, model, config, Path(run), resume, progress)
+    if resume:
+        raise ConfigError("resume=True goes on with a run: give its folder, fit(task, model, run, resume=True)")
+    with TemporaryDirectory(prefix="edgewise-fit-") as place:
+        return _fit(task, model, config, Path(place) / "run", False, progress)
+
+
+def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: bool, progress: bool) -> Result:
+    world = join(config.machine.device, config.train.partition, config.train.shard)
+    if resume:
+        world.once(lambda: check(run))
+        if result := finished(run):
+            checkpoint = newest_of(run)
+            load_weights(model, checkpoint.tensors("best"), checkpoint.path)
+            return result
+    else:
+        world.once(lambda: refuse_used(run))
+    with world.together(run):
+        trainer = Trainer(config, run, world, made=(task, model))
+        if not resume:
+            world.once(lambda: create(run, config, task))
+        result = trainer.fit(progress)
+    model.eval()
+    return result
+
+
+def configured(
+    task: Task, model: nn.Module, graph: Graph | PatternChoice | Pattern | str, settings: Mapping[str, Any]
+) -> OwnConfig:
+    """The configuration of a run by its settings: whole sections, or options of `train` and of the optimizer.
+
+    Example
+        >>> from edgewise.tasks import karate
+        >>> config = configured(karate(), nn.Identity(), None, {"steps": 5, "optimizer": "adam", "learning_rate": 0.1})
+        >>> config.train.steps, config.optimizer.name, config.optimizer.options["learning_rate"]
+        (5, 'adam', 0.1)
+    """
+    sections = {name: settings[name] for name in SECTIONS if name in settings}
+    others = {name: value for name, value in settings.items() if name not in sections}
+    optimizer = _plain(sections.get("optimizer", "adamw"), "optimizer")
+    optimizer = {"name": optimizer} if isinstance(optimizer, str) else optimizer
+    of_train = {field.name for field in fields(TrainSettings)}
+    name = str(optimizer.get("name", "adamw"))
+    of_optimizer = OneOf(OPTIMIZERS).options(name) if name in OPTIMIZERS else {}
+    known_options("fit", others, [*SECTIONS, *of_train, *of_optimizer])
+    train = _plain(sections.get("train", {}), "train") | {n: _plain(v, n) for n, v in others.items() if n in of_train}
+    optimizer = optimizer | {name: value for name, value in others.items() if name not in of_train}
+    content = {name: _plain(value, name) for name, value in sections.items()} | {"optimizer": optimizer, "train": train}
+    names = {"task": Choice(OWN, {"class": type(task).__name__}), "model": Choice(OWN, {"class": type(model).__name__})}
+    return build(OwnConfig, {**content, **names, "graph": pattern_of(graph)}, "")
+
+
+def pattern_of(graph: Graph | PatternChoice | Pattern | str) -> Pattern:
+    """A pattern that stands for what is given: a graph, a pattern, its name, or None for the data's own graph."""
+    if isinstance(graph, str):
+        return PatternChoice(graph)
+    if isinstance(graph, Graph):
+        return lambda *layout: graph
+    if graph is not None and not callable(graph):
+        raise ConfigError(f"graph must be a Graph, a pattern or its name, not {type(graph).__name__}")
+    return graph
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A section as a recipe writes it."""
+    made = plain(value) if is_dataclass(value) else value
+    if name in SECTIONS and not isinstance(made, Mapping | str):
+        raise ConfigError(f"{name} must be a section of a recipe, such as {name}={{...}}, not {value!r}")
+    return made

@@ -1,0 +1,147 @@
+"""A task, a graph and a module of one's own go through the loop of training."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from edgewise import fit
+from edgewise.apps.command.main import main
+from edgewise.errors import ConfigError, NonFiniteError
+from edgewise.graphs import Graph, complete, window
+from edgewise.layers import GCN
+from edgewise.models.signature import Features
+from edgewise.tasks import Batch, PatternChoice, Task, karate
+from edgewise.tasks.core.task import Pattern
+from edgewise.training import Choice, RunConfig, TrainSettings, evaluate, train
+from edgewise.training.runs import assemble
+
+
+class Line(Task):
+    """y = 3 x - 1, of random points."""
+
+    name, metric, epoch_size, signature = "line", "mse", 64, Features(1, 1)
+    graphs: Graph | None = None
+
+    def points(self, seed: int) -> Batch:
+        x = torch.randn(16, 1, generator=Generator().manual_seed(seed))
+        return Batch(self.laid(None, complete, 1), x[:, None], 3 * x[:, 0] - 1)
+
+    def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
+        return self.points(int(torch.randint(100, (), generator=generator)))
+
+    def batches(self, split: str, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        yield self.points({"train": 0, "valid": 1000, "test": 2000}[split])
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return (outputs.reshape(-1) - batch.target).square().mean()
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        squares = (outputs.reshape(-1) - batch.target).square().sum().double()
+        return {"mse": squares, "count": torch.tensor(16.0, dtype=torch.float64)}
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        with torch.no_grad():
+            return {"y": float(model(None, torch.tensor([[float(request)]])))}
+
+
+class Affine(nn.Module):
+    """a x + b, on no graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(1, 1)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return self.map(x)
+
+
+def test_a_task_and_a_module_of_one_s_own_are_trained() -> None:
+    model = Affine()
+    result = fit(Line(), model, steps=200, optimizer="adam", learning_rate=0.05)
+    assert result.test is not None and result.test < 1e-3 and result.measure == "test mse"
+    assert model.map.weight.item() == pytest.approx(3, abs=0.05) and not model.training
+    assert Line().predict(model, None, "2", "cpu")["y"] == pytest.approx(5, abs=0.1)
+    assert not result.run.exists()
+
+
+def test_it_is_the_recipe_s_own_training_bit_for_bit(tmp_path) -> None:
+    settings = TrainSettings(steps=8, seed=3)
+    config = RunConfig(Choice("karate"), Choice("gnn"), train=settings)
+    known = train(config, tmp_path / "known", progress=False)
+    task, model = assemble(config)
+    result = fit(task, model, tmp_path / "own", train=settings)
+    assert (result.test, result.valid, result.best_step) == (known.test, known.valid, known.best_step)
+    lines = [(tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines() for name in ("known", "own")]
+    losses = [[json.loads(line).get("loss") for line in some] for some in lines]
+    assert losses[0] == losses[1]
+
+
+def test_a_graph_of_one_s_own_stands_in_for_the_data_s(tmp_path) -> None:
+    task, graphs = karate(), []
+
+    class Seen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = GCN(34, 2)
+
+        def forward(self, graph: Graph, x: Tensor) -> Tensor:
+            graphs.append(graph.num_edges)
+            return self.layer(graph, x)
+
+    for graph, edges in ((window(34, 1), 100), ("complete", 34 * 34), (PatternChoice("window", {"radius": 1}), 100)):
+        graphs.clear()
+        fit(task, Seen(), graph=graph, steps=1)
+        assert set(graphs) == {edges}
+
+
+def test_it_goes_on_to_the_same_bits_and_loads_what_is_finished(tmp_path) -> None:
+    def model() -> Affine:
+        torch.manual_seed(0)
+        return Affine()
+
+    options = {"steps": 6, "checkpoints": {"every": 2, "keep": 9}}
+    whole = fit(Line(), model(), tmp_path / "whole", **options)
+    fit(Line(), model(), tmp_path / "run", **options)
+    for path in sorted((tmp_path / "run" / "checkpoints").iterdir())[-1:]:
+        for file in path.rglob("*"):
+            file.unlink()
+        path.rmdir()
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(lines[:-1]), encoding="utf-8")
+    again = model()
+    result = fit(Line(), again, tmp_path / "run", resume=True, **options)
+    assert (result.test, result.valid) == (whole.test, whole.valid)
+    loaded = model()
+    assert fit(Line(), loaded, tmp_path / "run", resume=True, **options) == result
+    assert loaded.map.weight.equal(again.map.weight)
+    assert evaluate(loaded, Line(), "test", 16)["mse"] == pytest.approx(result.test, rel=1e-6)
+
+
+def test_mistakes_are_named(tmp_path, capsys) -> None:
+    with pytest.raises(ConfigError, match="fit takes no option 'step'; did you mean 'steps'"):
+        fit(Line(), Affine(), step=3)
+    with pytest.raises(ConfigError, match=r"fit\(task, model\), not Affine and Line"):
+        fit(Affine(), Line())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="optimizer 'adma' is unknown; did you mean 'adam'"):
+        fit(Line(), Affine(), optimizer="adma")
+    with pytest.raises(ConfigError, match="train must be a section of a recipe"):
+        fit(Line(), Affine(), train=3)
+    with pytest.raises(ConfigError, match="give its folder"):
+        fit(Line(), Affine(), resume=True)
+    with pytest.raises(ConfigError, match="graph must be a Graph, a pattern or its name, not int"):
+        fit(Line(), Affine(), graph=3)  # type: ignore[arg-type]
+    fit(Line(), Affine(), tmp_path / "run", steps=1)
+    with pytest.raises(ConfigError, match="already holds a run"):
+        fit(Line(), Affine(), tmp_path / "run", steps=1)
+    assert main(["evaluate", str(tmp_path / "run")]) == 2
+    assert "was trained by edgewise.fit" in capsys.readouterr().err
+    spoilt = Affine()
+    nn.init.constant_(spoilt.map.weight, float("nan"))
+    with pytest.raises(NonFiniteError):
+        fit(Line(), spoilt, steps=1)
+    assert list(Path(tmp_path).glob("edgewise-fit-*")) == []
