@@ -55,8 +55,8 @@ def fit(
                 any module that is called model(graph, x), or model(graph, x, e) with features of edges: whatever
                 `Batch.inputs` has; run = a folder for checkpoints and metrics.jsonl, None: nothing is kept; graph = who
                 attends to whom in place of the data's own graph: a `Graph`, a pattern or its name; resume = go on with
-                what the folder holds, to the same bits; settings = a recipe's sections `optimizer`, `schedule`, `train`, `evaluation`,
-                `machine`, or options of `train` and of the optimizer by themselves
+                what the folder holds, to the same bits; settings = a recipe's sections `optimizer`, `schedule`,
+                `train`, `evaluation`, `machine`, or options of `train` and of the optimizer by themselves
     Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`), for
                 what is no task or no module; NonFiniteError as `train`
     Edge cases  the weights that training starts from are the model's own

@@ -124,11 +124,28 @@ def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generato
     drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}
     order = torch.randperm(total, **drawn).to(graph.device)
     parts = links[:, order].split([held_valid, held_test, total - held_valid - held_test], 1)
-    none = sample_non_links(graph, held_valid + held_test, generator)
+    return hold_out(graph, parts[2], parts[0], parts[1], generator)
+
+
+def hold_out(
+    graph: Graph, train: Tensor, valid: Tensor, test: Tensor, generator: torch.Generator | None = None
+) -> LinkCut:
+    """The cut of a graph whose links are parted already, with as many pairs without a link for each part held out.
+
+    Shapes      links [2, M] of each part, as `links_of` has them
+    Errors      GraphError where pairs without a link run out
+
+    Example
+        >>> path = Graph.from_edge_index([[0, 1, 2], [1, 2, 3]], num_nodes=4)
+        >>> cut = hold_out(path, *links_of(path).split(1, 1))
+        >>> cut.graph.num_edges, cut.valid.tolist(), cut.test.tolist(), cut.test_none.shape
+        (2, [[1], [2]], [[2], [3]], torch.Size([2, 1]))
+    """
+    drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}
+    none = sample_non_links(graph, valid.shape[1] + test.shape[1], generator)
     none = none[:, torch.randperm(none.shape[1], **drawn).to(graph.device)]
-    both = torch.cat([parts[2], parts[2].flip(0)], 1)
-    seen = Graph.from_edge_index(both, graph.num_receivers)
-    return LinkCut(seen, parts[2], parts[0], none[:, :held_valid], parts[1], none[:, held_valid:])
+    seen = Graph.from_edge_index(torch.cat([train, train.flip(0)], 1), graph.num_receivers)
+    return LinkCut(seen, train, valid, none[:, : valid.shape[1]], test, none[:, valid.shape[1] :])
 
 
 def _without(codes: Tensor, linked: Tensor) -> Tensor:

@@ -43,6 +43,26 @@ def shuffled(count: int, seed: int, ends: tuple[float, float] = (0.8, 0.9)) -> S
     return ascending(cut(order, [round(end * count) for end in ends]))
 
 
+def by_time(times: Tensor, ends: tuple[float, float] = (0.6, 0.8)) -> Splits:
+    """Examples by their time: the earliest train, the latest test; those of one time are in one part. Each ascends.
+
+    Symbols     ends = shares of the examples at which training and validation end, at the latest
+    Errors      DataError where there are too few different times for three parts
+
+    Example
+        >>> {split: rows.tolist() for split, rows in by_time(torch.tensor([5, 1, 2, 9, 5, 1])).items()}
+        {'train': [1, 2, 5], 'valid': [0, 4], 'test': [3]}
+    """
+    late = times.sort().values
+    first, count = [int(torch.searchsorted(late, time)) for time in late.unique().tolist()], len(late)
+    train = max((place for place in first if 0 < place <= ends[0] * count), default=first[1] if len(first) > 1 else 0)
+    valid = max((place for place in first if train < place <= ends[1] * count), default=0)
+    valid = valid or next((place for place in first if place > train), 0)
+    if not 0 < train < valid:
+        raise DataError(f"{len(first)} different times of {count} examples do not make three parts")
+    return ascending(cut(times.argsort(stable=True), (train, valid)))
+
+
 def by_class(labels: Tensor, seed: int, ends: tuple[float, float] = (0.6, 0.8)) -> Splits:
     """As `shuffled`, class by class: each part has its share of every class.
 

@@ -154,7 +154,7 @@ def image_folder(
         mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)) or 1.0
         return replace(fitted, columns=(Encoding("pixels", "number", mean, mean, deviation),))
 
-    fitted, splits, changes = settle(rows, like, "class", fold, same, fit_pixels)
+    fitted, splits, changes = settle(rows, like, "class", fold, same, fit=fit_pixels)
     (scale,), labels = fitted.columns, fitted.target.values(rows.targets[0])
     images = Images(torch.from_numpy(pixels), labels, fitted.target.classes, scale.shift, scale.deviation, splits)
     task = OwnImages(rows, images, fitted, manner)

@@ -8,11 +8,14 @@ import torch
 
 from edgewise.errors import DataError
 from edgewise.graphs import Graph, cut_links
+from edgewise.graphs.make.links import hold_out, links_of
 from edgewise.tables.encoding import features, fit
+from edgewise.tasks.core.splits import SPLITS, by_time
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
 from edgewise.tasks.nodes.own.folder import read_folder
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.nodes.own.tables import Reading
+from edgewise.tasks.nodes.own.times import in_words, times_of_edges, times_of_links
 from edgewise.tasks.own.fitting import names_in
 from edgewise.tasks.own.record import numbers
 
@@ -47,12 +50,14 @@ def link_folder(
     fanouts: tuple[int, ...] = (),
     id: str = "",
     ends: str = "",
+    time: str = "",
 ) -> LinkPrediction:
     """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
 
     The folder is that of `node-folder`, without need of labels; every column of nodes that does not name them is a
-    feature. Of the links, without regard to their direction, 85 % train, 5 % choose the weights and 10 % test; each
-    held-out part has as many pairs of nodes without a link. The held-out links are in no graph that the model reads.
+    feature. Of the links, without regard to their direction, 85 % train, 5 % choose the weights and 10 % test, at
+    random or (`time`) from past to future, a link that is there several times by its first. Each held-out part has as
+    many pairs of nodes without a link. The held-out links are in no graph that the model reads.
 
     Args:
         folder: Where the files lie.
@@ -64,11 +69,14 @@ def link_folder(
         fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
         id: The column that names the nodes, or "row": they are their rows from 0. Empty: it is found.
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
+        time: A column of edges with dates or numbers: the earliest links train and the latest test. It is no feature
+            then.
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
     how = Reading(frozenset(names_in(ignore)), id, "", names_in(ends), labelled=False)
     given = read_folder(Path(folder).expanduser(), how)
+    given, when = times_of_edges(given, time) if time else (given, None)
     if given.e is not None:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
         what = f"nothing reads what is known of edges: leave {names} out, or give ignore={names!r}"
@@ -76,8 +84,16 @@ def link_folder(
     encodings = fit(given.x, slice(None), scale == "standard") if isinstance(given.x, list) else ()
     x = features(given.x, encodings) if isinstance(given.x, list) else given.x
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
-    cut = cut_links(graph, VALID, TEST, torch.Generator().manual_seed(fold))
+    generator, notes = torch.Generator().manual_seed(fold), given.notes
+    if when is None:
+        cut = cut_links(graph, VALID, TEST, generator)
+    else:
+        times, links = times_of_links(given.edges, when.values, len(given)), links_of(graph)
+        parts = by_time(times, (1 - VALID - TEST, 1 - TEST))
+        train, valid, test = (links[:, parts[split]] for split in SPLITS)
+        cut = hold_out(graph, train, valid, test, generator)
+        notes += (in_words(when, times, parts, "links"),)
     inputs = torch.from_numpy(x.astype(np.float32))
     task = OwnLinks(f"links of {given.place.name}", cut, inputs, width, variational, fanouts)
-    task.given, task.summary = given, (task.describe(), *given.notes)
+    task.given, task.summary = given, (task.describe(), *notes)
     return task

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from torch import Tensor
+
 from edgewise.errors import DataError
 from edgewise.tables.table import numbers_of
 from edgewise.tasks.core.splits import Splits
@@ -21,12 +23,14 @@ def settle(
     wanted: Wanted,
     fold: int,
     same: Sequence[object] | None = None,
+    times: Tensor | None = None,
     fit: Callable[[Fitted, Splits], Fitted] = lambda fitted, splits: fitted,
 ) -> tuple[Fitted, Splits, tuple[str, ...]]:
     """The targets, the parts and the scales of examples, and what has changed since a run kept them.
 
     Symbols     like = that run's folder, or empty; wanted = what labels are; fold = seed of the random cut; same = what
-                must not be in two parts; fit = adds what else is fitted to the examples that train
+                must not be in two parts; times = when each example is: the earliest train, the latest test; fit = adds
+                what else is fitted to the examples that train
     Errors      DataError for labels that may be either, and for parts that are empty
     """
     if like:
@@ -35,7 +39,7 @@ def settle(
         splits, changes = record.parts(run, given, fitted)
     else:
         targets, changes = targets_of(given, wanted), list[str]()
-        splits = given.splits or record.cut(record.known(targets, given), fold, same)
+        splits = given.splits or record.cut(record.known(targets, given), fold, same, times)
         fitted = fit(Fitted(targets, scales=record.scales(targets, given, splits["train"])), splits)
     record.check(given, fitted.targets, splits)
     return fitted, splits, tuple(changes)

@@ -20,7 +20,7 @@ from edgewise.tables.features import Column
 from edgewise.tables.features import Kind as ColumnKind
 from edgewise.tables.lines import lines_of
 from edgewise.tasks.core.regression import scale_of
-from edgewise.tasks.core.splits import SPLITS, Split, Splits, shuffled
+from edgewise.tasks.core.splits import SPLITS, Split, Splits, by_time, shuffled
 from edgewise.tasks.own.target import Labels, Target
 
 SPLIT, DATA = "split.csv", "data.json"
@@ -126,9 +126,14 @@ def known(targets: Sequence[Target], given: Examples) -> Tensor:
     return torch.stack(each).any(0) if each else torch.ones(len(given), dtype=torch.bool)
 
 
-def cut(have: Tensor, fold: int, same: Sequence[object] | None = None) -> Splits:
-    """The examples that have a label, [N] of truth, cut at random; those that are the `same` are in one part."""
+def cut(have: Tensor, fold: int, same: Sequence[object] | None = None, times: Tensor | None = None) -> Splits:
+    """The examples that have a label, [N] of truth, cut at random; those that are the `same` are in one part.
+
+    Symbols     times = when each is, [N]: the earliest train, the latest test
+    """
     rows = have.nonzero()[:, 0]
+    if times is not None:
+        return {split: rows[chosen] for split, chosen in by_time(times[rows], SHARES).items()}
     if same is None:
         return {split: rows[chosen] for split, chosen in shuffled(len(rows), fold, SHARES).items()}
     groups: dict[object, list[int]] = {}

@@ -22,6 +22,7 @@ from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 from edgewise.tasks.nodes.own.arrays import read_npz
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.nodes.own.tables import Reading, read_tables
+from edgewise.tasks.nodes.own.times import in_words, times_of_nodes
 from edgewise.tasks.nodes.regression import NodeRegression
 from edgewise.tasks.nodes.sampled import SampledNodes
 from edgewise.tasks.own import record
@@ -129,6 +130,7 @@ def node_folder(
     id: str = "",
     label: str = "label",
     ends: str = "",
+    time: str = "",
 ) -> NodeClassification:
     """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
 
@@ -164,6 +166,8 @@ def node_folder(
         id: The column that names the nodes, or "row": they are their rows from 0. Empty: it is found.
         label: The column with the labels.
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
+        time: A column of dates or numbers that says when a node is, or of edges, the first of which says it: the
+            earliest nodes train and the latest test. It is no feature then.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either; a Parquet file without pyarrow is an
@@ -173,13 +177,17 @@ def node_folder(
     place, known = Path(folder).expanduser(), record.read(Path(like).expanduser()).kinds if like else None
     how = Reading(frozenset(names_in(ignore)), id, label, names_in(ends), True, known)
     given = read_folder(place, how)
+    given, when = times_of_nodes(given, time) if time and not like else (given, None)
+    times = None if when is None else torch.from_numpy(when.values)
 
     def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
         columns = _fit(given.x, splits["train"].numpy(), scale == "standard")
         edges = _fit(given.e, slice(None), scale == "standard")
         return replace(fitted, columns=columns, edges=edges, widths=(_width(given.x, columns), _width(given.e, edges)))
 
-    fitted, splits, changes = settle(given, like, target, fold, fit=fit_columns)
+    fitted, splits, changes = settle(given, like, target, fold, times=times, fit=fit_columns)
+    if when is not None and times is not None:
+        given = replace(given, notes=(*given.notes, in_words(when, times, splits, "nodes")))
     kind = OwnNodes if fitted.target.kind == "class" else OwnValues
     task = kind(place.name, graph_of(given, fitted, splits, undirected), fanouts, False)
     task.changes = (*changes, *(strange_levels(given, fitted) if like else ()))
