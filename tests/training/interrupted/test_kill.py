@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from edgewise.training import finished
-from training.killed import STEPS
+from training.interrupted.killed import STEPS
 from training.tiny import records, same_run
 
 
 def killed(folder: Path, kills: int, kind: str) -> list[Path]:
     """The runs that ended, the undisturbed one first."""
-    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(folder), str(kills), kind]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
