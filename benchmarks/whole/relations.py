@@ -48,10 +48,10 @@ def convolutions(graph: Graph, kinds: Tensor, relations: int, bases: int) -> Ite
 
 
 def transformers(nodes: int, edges: int, relations: int, compiled: bool) -> tuple[Graph, Iterator[Contender]]:
-    """A graph of four kinds of nodes, and Edgewise's and the peer's layers with the same weights on it."""
+    """A graph of four kinds of nodes, all of which receive something, and both layers with the same weights on it."""
     draw, each = torch.Generator().manual_seed(2), nodes // KINDS
     names = [f"kind{kind}" for kind in range(KINDS)]
-    links = [(names[r % KINDS], f"relation{r}", names[r // KINDS % KINDS]) for r in range(relations)]
+    links = [(names[r // KINDS % KINDS], f"relation{r}", names[r % KINDS]) for r in range(relations)]
     index = {link: torch.randint(each, (2, edges // relations), generator=draw) for link in links}
     flat = [part + each * torch.tensor([[names.index(a)], [names.index(b)]]) for (a, _, b), part in index.items()]
     graph = Graph.from_edge_index(torch.cat(flat, 1), KINDS * each)

@@ -1,7 +1,7 @@
 """Multi-head attention over any graph: self-attention, cross-attention and cached decoding are the same equation."""
 
 from collections.abc import Callable
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from edgewise.kernels.call import check_graph
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_dtype
+from edgewise.layers.plain.linear import check_dtype, check_one_kind
 
 
 class KeyValueCache:
@@ -118,7 +118,7 @@ class MultiHeadAttention(nn.Module):
     Symbols     width = d_model; heads = H; output = W_O; x = X; senders = the X of keys and values (default: x);
                 projection = [W_Q ‖ W_K ‖ W_V]ᵀ, so that self-attention is one matrix product;
                 key_value_heads = heads of keys and values, each shared by a group of query heads
-    Shapes      x [*, I, d_model] (, senders [*, J, d_model]) -> [*, I, d_model]
+    Shapes      x [*, I, d_model] (, senders [*, J, d_model]), or a pair of both -> [*, I, d_model]
     Errors      ConfigError for heads that do not divide the width, or key/value heads that do not divide the heads;
                 ShapeError when x or senders do not fit the graph
     Edge cases  a receiver without senders gets W_O's bias; the graph alone decides on masks and on self-loops.
@@ -164,7 +164,16 @@ class MultiHeadAttention(nn.Module):
         self.dropout = dropout
         self._initialise()
 
-    def forward(self, graph: Graph, x: Tensor, senders: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def forward(
+        self,
+        graph: Graph,
+        x: Any,  # or a pair of receivers and senders
+        senders: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        if isinstance(x, tuple) and senders is None:
+            x, senders = x
+        check_one_kind(x)
         q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)
         if isinstance(cache, KeyValueCache):
             k, v = cache.append(k, v)

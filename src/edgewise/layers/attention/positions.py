@@ -12,6 +12,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.linear import check_one_kind
 
 
 @cached
@@ -60,6 +61,7 @@ class Sinusoidal(nn.Module):
         self.base = base
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_one_kind(x)
         return x + _waves(graph, self.channels, self.base).to(x.dtype)
 
     @staticmethod
@@ -93,6 +95,7 @@ class Learned(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_one_kind(x)
         single = graph.sizes.shape[0] == 1 and isinstance(graph.offset, int)  # no symbol, as in an exported program
         stop = graph.offset + graph.num_receivers if single else _longest(graph)
         if stop > len(self.weight):
@@ -137,6 +140,7 @@ class Rotary(nn.Module):
         self.channels, self.base, self.stretch = channels, base, stretch
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_one_kind(x)
         return _turned(x, *_turns(graph, self.channels, self.base, self.stretch, x.dtype))
 
     def at(self, p: Tensor, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.mlp import ACTIVATIONS
 
 Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
@@ -151,6 +152,7 @@ class PreNormBlock(TransformerBlock):
     """
 
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         x = x + self._attended(graph, self.norm_1(x), cache, e)
         return x + self._drop(self.feed_forward(self.norm_2(x)))
 
@@ -178,6 +180,7 @@ class PostNormBlock(TransformerBlock):
     """
 
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         x = self.norm_1(x + self._attended(graph, x, cache, e))
         return self.norm_2(x + self._drop(self.feed_forward(x)))
 
@@ -213,6 +216,7 @@ class OneResidualBlock(TransformerBlock):
         self.norm_2 = nn.Identity()
 
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         x = self.norm_1(x + self._attended(graph, x, cache, e))
         return self._drop(self.feed_forward(self.norm_2(x)))
 
@@ -257,6 +261,7 @@ class PreNormDecoderBlock(TransformerBlock):
     def forward(
         self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
+        check_one_kind(x)
         x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
         x = x + self._drop(cross_attention(self.cross, sources or graph, self.norm_2(x), memory))
         return x + self._drop(self.feed_forward(self.norm_3(x)))
@@ -290,6 +295,7 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
     def forward(
         self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
+        check_one_kind(x)
         x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
         x = self.norm_2(x + self._drop(cross_attention(self.cross, sources or graph, x, memory)))
         return self.norm_3(x + self._drop(self.feed_forward(x)))

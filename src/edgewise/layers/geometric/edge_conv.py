@@ -10,15 +10,17 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.kernels import EdgeNetwork, collect
+from edgewise.layers.graph.sides import Sides, both_sides
 from edgewise.layers.plain.examples import Example, example_graph, small_example
-from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.layers.plain.linear import SparseFeatures, check_one_kind
 from edgewise.layers.plain.mlp import MLP
 
 
-def edge_message(mlp: MLP, x: Tensor) -> EdgeNetwork:
+def edge_message(mlp: MLP, x: Tensor, senders: Tensor | None = None) -> EdgeNetwork:
     """The message MLP([x_i ‖ x_j - x_i]): the first linear map is applied to nodes, not to edges.
 
     Equation    W [x_i ‖ x_j - x_i] = (W_own - W_offset) x_i + W_offset x_j
+    Symbols     x = those of the receivers; senders = those of the senders, the same nodes unless given
     Errors      ShapeError where x is not half as wide as what the MLP reads
 
     Example
@@ -32,7 +34,8 @@ def edge_message(mlp: MLP, x: Tensor) -> EdgeNetwork:
     if 2 * x.shape[-1] != first.in_features:
         raise ShapeError(f"the MLP reads {first.in_features} channels, twice those of x {list(x.shape)}")
     own, offset = first.weight.chunk(2, -1)
-    return mlp.message(functional.linear(x, own - offset, first.bias), functional.linear(x, offset))
+    x_j = x if senders is None else senders
+    return mlp.message(functional.linear(x, own - offset, first.bias), functional.linear(x_j, offset))
 
 
 class EdgeConv(nn.Module):
@@ -40,7 +43,8 @@ class EdgeConv(nn.Module):
 
     Equation    x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
     Symbols     mlp = MLP, from 2 inputs to outputs
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense
+    Shapes      x [*, N, inputs], or a pair (x_receivers [*, I, inputs], x_senders [*, J, inputs]) -> [*, N, outputs];
+                SparseFeatures become dense
     Errors      ShapeError where x does not fit the graph or the MLP
     Edge cases  an isolated node gives 0
     Cost        time O(N inputs d + E |MLP without its first map|) for its first hidden width d, memory as `EdgeNetwork`
@@ -58,9 +62,9 @@ class EdgeConv(nn.Module):
         super().__init__()
         self.mlp = mlp
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        x = x.to_dense() if isinstance(x, SparseFeatures) else x
-        return collect(graph, edge_message(self.mlp, x), "max")
+    def forward(self, graph: Graph, x: Sides) -> Tensor:
+        x_i, x_j = both_sides(graph, x, lambda side: side if isinstance(side, Tensor) else side.to_dense())
+        return collect(graph, edge_message(self.mlp, x_i, x_j), "max")
 
     @staticmethod
     def example() -> Example:
@@ -96,6 +100,7 @@ class DynamicEdgeConv(nn.Module):
         self.k = k
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
+        check_one_kind(x)
         x = x.to_dense() if isinstance(x, SparseFeatures) else x
         rows = x.reshape(-1, x.shape[-1])
         sizes = graph.sizes.repeat(x.shape[:-2].numel())

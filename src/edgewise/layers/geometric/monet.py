@@ -7,8 +7,9 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
+from edgewise.layers.graph.sides import Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures
+from edgewise.layers.plain.linear import Linear
 
 
 class DegreeCoordinates(nn.Module):
@@ -41,8 +42,9 @@ class DegreeCoordinates(nn.Module):
 @cached
 def _degrees_of_ends(graph: Graph, dtype: torch.dtype) -> Tensor:
     """d^-½ of each edge's receiver and sender, [E, 2]."""
-    d = graph.in_degrees().clamp(min=1).double().rsqrt()
-    return torch.cat(ends(graph, d.unsqueeze(-1)), -1).to(dtype)
+    of_senders = graph.in_degrees() if graph.is_square else graph.out_degrees()
+    d_i, d_j = (d.clamp(min=1).double().rsqrt().unsqueeze(-1) for d in (graph.in_degrees(), of_senders))
+    return torch.cat(ends(graph, d_i, d_j), -1).to(dtype)
 
 
 class MoNet(nn.Module):
@@ -52,7 +54,8 @@ class MoNet(nn.Module):
                 x_i'   = W x_i + b + 1/|N(i)| Σ_{j ∈ N(i)} Σ_k w_k(u_ij) Θ_k x_j
     Symbols     kernels = K; mean [K, D] = μ; deviation [K, D] = √diag Σ; theta = [Θ_1 ‖ ... ‖ Θ_K]; root = W, b;
                 coordinates = u_ij where the caller gives none: `DegreeCoordinates(D)`, or None: the caller always does
-    Shapes      x [*, N, inputs] (, u [E, D] in the graph's edge order) -> [*, N, outputs]; x may be SparseFeatures
+    Shapes      x [*, N, inputs] (, u [E, D] in the graph's edge order) -> [*, N, outputs]; x may be SparseFeatures,
+                or a pair (x_receivers [*, I, inputs], x_senders [*, J, inputs])
     Errors      ShapeError where x or u does not fit, or where there are no coordinates
     Edge cases  an isolated node: W x_i + b; a deviation of 0 is taken as 3e-8, not as a division by 0
     Cost        time O(N inputs K C + E K (C + D)), memory O(N K C + E K), for C = outputs
@@ -82,15 +85,15 @@ class MoNet(nn.Module):
             nn.init.xavier_uniform_(weight)
         nn.init.zeros_(self.root.bias)
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures, u: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, u: Tensor | None = None) -> Tensor:
+        _, theta_x = both_sides(graph, x, self.theta, (len(self.mean), self.root.out_features))  # [*, J, K, C]
         if u is None:
             if self.coordinates is None:
                 raise ShapeError("MoNet without coordinates of its own needs u [E, dimensions]")
-            u = self.coordinates(graph, x.dtype)
-        theta_x = self.theta(x).unflatten(-1, (len(self.mean), -1))  # [*, N, K, C]
+            u = self.coordinates(graph, theta_x.dtype)
         distance = (u.unsqueeze(-2) - self.mean).square() / (self.deviation.square() + 1e-15)
         weight = (-0.5 * distance.sum(-1)).exp() / graph.in_degrees()[graph.receivers].unsqueeze(-1)  # [E, K]
-        return self.root(x) + aggregate(graph, theta_x, weight.to(theta_x.dtype)).sum(-2)
+        return both_sides(graph, x, self.root)[0] + aggregate(graph, theta_x, weight.to(theta_x.dtype)).sum(-2)
 
     @staticmethod
     def example() -> Example:

@@ -7,6 +7,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import collect
 from edgewise.layers.geometric.geometry import displacements, given, lengths, log_lengths
 from edgewise.layers.plain.examples import Example, example_graph
+from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.mlp import MLP, begin_small
 
 
@@ -41,6 +42,7 @@ class RadialField(nn.Module):
     def forward(
         self, graph: Graph, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
+        check_one_kind(x)
         x_ij = displacements(graph, x, cell)
         m_ij = self.phi_rf.message_of_edges(torch.cat([log_lengths(x_ij), *given(a_ij)], -1), scale=x_ij)
         return x + self.phi_v(lengths(v)) * v + collect(graph, m_ij, "mean")

@@ -7,7 +7,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.graph.sides import Sides, both_sides, with_loops
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.linear import Linear, check_one_kind
 
 
 class ACM(nn.Module):
@@ -45,6 +45,7 @@ class ACM(nn.Module):
         nn.init.uniform_(self.mix, -(3**-0.5), 3**-0.5)
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
+        check_one_kind(x)
         at_i, at_j = both_sides(graph, x, self.channels)
         _, difference, own = at_i.chunk(3, -1)
         filtered = at_j[..., : 2 * own.shape[-1]]  # what passes along edges: the first two

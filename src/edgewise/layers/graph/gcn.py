@@ -9,7 +9,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
 from edgewise.layers.graph.sides import Sides, at_receivers, with_loops
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_one_kind
 
 
 def renormalised(graph: Graph, dtype: torch.dtype, paired: bool = False) -> tuple[Graph, Tensor]:
@@ -170,6 +170,7 @@ class GCNII(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
 
     def forward(self, graph: Graph, x: Tensor, x_0: Tensor) -> Tensor:
+        check_one_kind(x)
         for name, side in (("x", x), ("x_0", x_0)):
             if side.ndim < 2 or side.shape[-1] != self.linear.weight.shape[0]:
                 raise ShapeError(f"{name} is {[*side.shape]}; this layer reads [*, N, {self.linear.weight.shape[0]}]")

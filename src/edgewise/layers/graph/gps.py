@@ -12,6 +12,7 @@ from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.graph.graph_attention import all_pairs
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.mlp import MLP
 
 
@@ -57,6 +58,7 @@ class GPS(nn.Module):
         self.dropout = dropout
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         messages = self.messages(graph, x) if e is None else self.messages(graph, x, e)
         near = self.norm_1(x + self._drop(messages))
         far = self.norm_2(x + self._drop(self.attention(all_pairs(graph), x)))

@@ -14,6 +14,7 @@ from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.uncompiled import uncompiled
 
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
@@ -275,6 +276,7 @@ class CentralityEncoding(nn.Module):
         self.out_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_one_kind(x)
         largest = len(self.in_degree) - 1
         incoming, outgoing = graph.in_degrees().clamp(max=largest), graph.out_degrees().clamp(max=largest)
         return x + self.in_degree[incoming] + self.out_degree[outgoing]

@@ -9,6 +9,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, aggregate, collect
 from edgewise.layers.geometric.geometry import given
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.mlp import MLP
 
 
@@ -124,6 +125,7 @@ class GraphNetwork(nn.Module):
         self.whole = whole
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         return self.update(graph, x, e, u)[0]
 
     def update(

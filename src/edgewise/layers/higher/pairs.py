@@ -10,7 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.subgraphs import pairs
 from edgewise.kernels import collect, ends
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.linear import Linear, check_one_kind
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.uncompiled import uncompiled
 
@@ -81,6 +81,7 @@ class PPGN(nn.Module):
         self.out = nn.Linear(2 * hidden, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_one_kind(x)
         every = pairs_of(graph)
         x_i, x_j = ends(every.graph, self.receiver(x), self.sender(x))
         h = self.pair(every.links.to(x.dtype)) + x_i + x_j

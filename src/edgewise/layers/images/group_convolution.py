@@ -15,6 +15,7 @@ from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.plain.examples import Example, example_graph
+from edgewise.layers.plain.linear import check_one_kind
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class LiftingConvolution(_PlaneConvolution):
         super().__init__(group, 1, inputs, outputs, radius, bias)
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         W = self.weight.unsqueeze(1).expand(-1, self.group.order, -1, -1, -1)
         return self.convolve(graph, x.unsqueeze(-2), W, p, cell)
 
@@ -202,6 +204,7 @@ class GroupConvolution(_PlaneConvolution):
         self.register_buffer("relative", group.relative(), persistent=False)
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         W = self.weight.index_select(1, self.relative.flatten()).unflatten(1, self.relative.shape)
         return self.convolve(graph, x, W, p, cell)
 
@@ -234,6 +237,7 @@ class GroupPooling(nn.Module):
         self.reduce = reduce
 
     def forward(self, graph: Graph | None, x: Tensor) -> Tensor:
+        check_one_kind(x)
         return x.amax(-2) if self.reduce == "max" else x.mean(-2)
 
     @staticmethod

@@ -10,6 +10,7 @@ from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.images.group_convolution import lattice_points, over_pixels
 from edgewise.layers.plain.examples import Example, example_graph
+from edgewise.layers.plain.linear import check_one_kind
 
 
 class ScaleSpace(nn.Module):
@@ -40,6 +41,7 @@ class ScaleSpace(nn.Module):
         self.levels = levels
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         p_ij = None if p is None else -displacements(graph, p, cell)
         h = torch.tensor([1.0, 2.0, 1.0, 2.0, 4.0, 2.0, 1.0, 2.0, 1.0]).to(x) / 16  # in the order of lattice_points
         W = h[:, None, None] * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
@@ -89,6 +91,7 @@ class ScaleConvolution(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
+        check_one_kind(x)
         reach, inputs = self.weight.shape[1:3]
         if x.ndim < 3 or x.shape[-3] != graph.num_senders or x.shape[-1] != inputs:
             nodes = f"{graph.num_senders} nodes at some scales with {inputs} channels"

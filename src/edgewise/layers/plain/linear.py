@@ -84,8 +84,18 @@ class SparseFeatures:
         return dense.index_put((self.graph.receivers, self.graph.senders), self.weight, accumulate=True)
 
 
+def check_one_kind(x: object) -> None:
+    """Raise ShapeError for a pair (x_receivers, x_senders), which few layers read."""
+    if isinstance(x, tuple):
+        raise ShapeError(
+            "this layer reads nodes of one kind, x [*, N, C], and not a pair (x_receivers, x_senders): "
+            "convolutions of graphs, such as GAT and SAGEMean, and MultiHeadAttention do"
+        )
+
+
 def check_dtype(x: Tensor, weight: Tensor) -> None:
     """Raise ShapeError for features of another dtype than the weights, but under autocast, which changes both."""
+    check_one_kind(x)
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         given, own = (str(t.dtype).removeprefix("torch.") for t in (x, weight))
         what = f"features are {given} and this layer's weights {own}"
@@ -111,6 +121,7 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor | SparseFeatures) -> Tensor:
+        check_one_kind(x)
         if x.shape[-1] != self.in_features:
             raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {self.in_features}]")
         if isinstance(x, Tensor):

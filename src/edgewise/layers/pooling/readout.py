@@ -11,6 +11,7 @@ from edgewise.kernels import SenderBias, Uniform, aggregate, attend
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.linear import check_one_kind
 
 
 class _Readout(nn.Module):
@@ -112,6 +113,7 @@ class AttentionReadout(nn.Module):
         self.gate = nn.Linear(width, 1, bias=False)  # a bias would cancel in the softmax
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_one_kind(x)
         score = Uniform() + SenderBias(self.gate(x))
         return attend(graph.membership(), None, None, x.unsqueeze(-2), score).squeeze(-2)
 
@@ -145,6 +147,7 @@ class FirstReadout(nn.Module):
         self.dense = nn.Linear(width, width)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_one_kind(x)
         members = graph.membership()
         x_0 = aggregate(members, x, (positions(graph) == 0).to(x.dtype))
         return torch.where(members.in_degrees().unsqueeze(-1) > 0, self.dense(x_0).tanh(), 0.0)
