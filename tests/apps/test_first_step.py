@@ -21,7 +21,6 @@ RECIPES: dict[str, dict[str, Any]] = {
     "communities-transformer": {"train": 10, "test": 10, "draws": 4},
     "copper-schnet": {"training": 2, "held_out": 1, "frames": 4, "seed": 3},
     "demo-text": {},
-    "digits-graph-network": {},
     "digits-gru": {},
     "digits-randomized": {},
     "digits-vit": {},
