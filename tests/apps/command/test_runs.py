@@ -55,6 +55,10 @@ def test_seeds_repeat_and_report_mean_and_deviation(capsys) -> None:
     assert answer["sd"] == statistics.stdev(answer["values"])
     assert "± " in told.splitlines()[-2]
     assert weights(Path("mine/seed-5")) != weights(Path("mine/seed-6"))
+    page = Path(answer["page"])  # one for all seeds
+    assert page == Path("mine/seed-5-to-seed-7.html") and str(page) in told
+    text = page.read_text(encoding="utf-8")
+    assert all(run in text for run in answer["runs"]) and "± " in text and "3 runs of 1 configuration" in text
 
 
 def test_the_same_seed_gives_the_same_run_and_the_same_pictures() -> None:

@@ -172,6 +172,7 @@ def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] 
     values = [result.value for result in results]
     mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
     metric, measure = results[0].metric, results[0].measure
+    page: Path | None = None
     if sd is not None and first_rank():
         rows = [
             {
@@ -186,6 +187,7 @@ def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] 
         ]
         heading = dict(zip(rows[0], rows[0], strict=True))
         print("\n" + columns([heading, *rows]))
+        page = one_page([result.run for result in results])
         print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} runs)")
     if curve is not None and first_rank():
         best = f"{shown(metric, curve['mean'])} ± {shown(metric, curve['sd'])} at step {curve['step']}"
@@ -200,4 +202,18 @@ def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] 
         "runs": [str(result.run) for result in results],
         "valid": [result.valid for result in results],
         "step_seconds": [result.step_seconds for result in results],
-    } | ({} if curve is None else {"mean_curve": curve})
+    } | {name: part for name, part in (("page", page and str(page)), ("mean_curve", curve)) if part is not None}
+
+
+def one_page(runs: Sequence[Path]) -> Path | None:
+    """One page for all repetitions, beside their folders: its place is printed, or why it could not be written."""
+    from edgewise.apps.report.compare import write_page
+
+    path = runs[0].with_name(f"{runs[0].name}-to-{runs[-1].name}.html")
+    try:
+        write_page([str(run) for run in runs], path)
+    except Exception as error:  # the runs are worth more than their page
+        print(f"edgewise: warning: {path} could not be written: {type(error).__name__}: {error}", file=sys.stderr)
+        return None
+    print(path)
+    return path

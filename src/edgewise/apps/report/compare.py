@@ -59,8 +59,19 @@ def compare(folders: Sequence[str], out: str | None = None) -> dict[str, Any]:
     """
     if len(dict.fromkeys(Path(folder).resolve() for folder in folders)) < 2:
         raise ConfigError("a comparison needs two runs or more: give their folders")
-    groups = grouped([read(Path(folder)) for folder in folders])
     path = Path("comparison.html" if out is None else out)
+    groups = write_page(folders, path)
+    summary = [{"letter": group.letter, "runs": [str(run.folder) for run in group.runs]} | means(group)
+               for group in groups]  # fmt: skip
+    for group in groups:
+        print(f"{group.letter}  {recipe(group)}: {in_words(group, 'test')}")
+    print(path)
+    return {"page": str(path), "configurations": summary}
+
+
+def write_page(folders: Sequence[str], path: Path) -> list[Group]:
+    """Write the page of some runs; the configurations that they repeat."""
+    groups = grouped([read(Path(folder)) for folder in folders])
     names = " ".join(shlex.quote(folder) for folder in folders)
     body = [
         element("p", "Edgewise comparison", class_="eyebrow"),
@@ -78,12 +89,7 @@ def compare(folders: Sequence[str], out: str | None = None) -> dict[str, Any]:
         footer(),
     ]
     write_file(path, pages.page("Comparison · Edgewise", *body).encode(errors="replace"))
-    summary = [{"letter": group.letter, "runs": [str(run.folder) for run in group.runs]} | means(group)
-               for group in groups]  # fmt: skip
-    for group in groups:
-        print(f"{group.letter}  {recipe(group)}: {in_words(group, 'test')}")
-    print(path)
-    return {"page": str(path), "configurations": summary}
+    return groups
 
 
 def read(folder: Path) -> Run:

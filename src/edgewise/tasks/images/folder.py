@@ -177,7 +177,7 @@ def find_images(place: Path, labelled: bool = True, fold: int = 0) -> Rows:
     chosen = [number for number, name in enumerate(names) if not labelled or name.count("/") == depth]
     if not chosen:
         raise DataError(f"{place}: it has no pictures in folders of their classes ({', '.join(ENDINGS)})")
-    left = [names[number] for number in range(len(names)) if number not in {*chosen}]
+    left = [names[number] for number in sorted({*range(len(names))} - {*chosen})]
     files, names = [files[number] for number in chosen], [names[number] for number in chosen]
     labels = [[name.split("/")[depth - 1] for name in names]] if labelled else []
     splits: Splits = {}

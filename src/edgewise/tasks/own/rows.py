@@ -129,7 +129,8 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     left = [name for name in file.names if name not in {*texts, *asked.ignore}]
     notes += [f"not read: the columns {', '.join(left)}"] if left else []
     files = (path, *beside)
-    targets = [[_plain(file, name, cells[name])[row] for row in rows] for name in label]
+    of_targets = [labels_of(file, name, cells[name]) for name in label]
+    targets = [[labels[row] for row in rows] for labels in of_targets]
     return Rows(
         path.parent,
         files,
@@ -199,7 +200,7 @@ def _distinct(table: Table, keys: Sequence[object], cells: Mapping[str, list[str
     return list(first.values())
 
 
-def _plain(file: File, name: str, cells: list[str]) -> list[str]:
+def labels_of(file: File, name: str, cells: list[str]) -> list[str]:
     """Labels without decimal commas, where their column has some."""
     if file.dialect is None or name not in file.dialect.commas:
         return cells

@@ -3,7 +3,7 @@
 import pytest
 
 from edgewise.errors import DataError
-from edgewise.tasks import node_folder
+from edgewise.tasks import NodeRegression, node_folder
 from tasks.nodes.own.test_folder import EDGES, NODES, write
 
 
@@ -46,3 +46,12 @@ from tasks.nodes.own.test_folder import EDGES, NODES, write
 def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str) -> None:
     with pytest.raises(DataError, match=told):
         node_folder(write(tmp_path, nodes, edges))
+
+
+def test_labels_with_decimal_commas_are_a_quantity(tmp_path) -> None:
+    """They used to be classes called 0,5 and 1,5."""
+    nodes = "id;h;label\n" + "".join(f"n{n};{n};{n % 7},5\n" for n in range(30))
+    task = node_folder(write(tmp_path, nodes, "a;b\nn0;n1\n"))
+    assert isinstance(task, NodeRegression) and task.nodes.labels[:3].tolist() == [0.5, 1.5, 2.5]
+    with pytest.raises(DataError, match=r"label holds numbers with fractions, and 'about 3': empty such cells"):
+        node_folder(write(tmp_path, nodes + "n30;1;about 3\n", "a;b\nn0;n1\n"))

@@ -14,6 +14,7 @@ from edgewise.tables.table import Table
 from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of
+from edgewise.tasks.own.rows import labels_of
 
 IDS = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
 MAX_NODES = 1 << 21  # of a table: each has a name
@@ -86,7 +87,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         problems.add(str(error))
     if told := [*wrong, *wrong_edges, *problems.sentences()]:
         raise DataError("\n".join(told))
-    labels = table.texts(label) if how.labelled else [""] * len(table)
+    labels = labels_of(file, label, table.texts(label)) if how.labelled else [""] * len(table)
     new = [name for name in others if name not in features]
     new += [name for one in links for name in one.names if how.known and name not in {*one.ends, *how.known[1]}]
     new += ["without a name"] * ("" in file.names)
