@@ -46,6 +46,8 @@ from edgewise.models.hub.folder import hugging_face_graph as hugging_face_graph
 from edgewise.models.hub.folder import to_hugging_face as to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel as KernelRegressionModel
 from edgewise.models.kernel_regression import KernelRegressionSettings as KernelRegressionSettings
+from edgewise.models.memory import Memory as Memory
+from edgewise.models.memory import MemorySettings as MemorySettings
 from edgewise.models.mlp import MLPSettings as MLPSettings
 from edgewise.models.mlp import Perceptron as Perceptron
 from edgewise.models.mlp import RandomizedMLPSettings as RandomizedMLPSettings
@@ -63,6 +65,8 @@ from edgewise.models.signature import Penalised as Penalised
 from edgewise.models.signature import Signature as Signature
 from edgewise.models.signature import TokenPairs as TokenPairs
 from edgewise.models.signature import Tokens as Tokens
+from edgewise.models.text.bart import BART as BART
+from edgewise.models.text.bart import BARTSettings as BARTSettings
 from edgewise.models.text.bert import BERT as BERT
 from edgewise.models.text.bert import BERTSettings as BERTSettings
 from edgewise.models.text.encoder_decoder import EncoderDecoder as EncoderDecoder
@@ -83,6 +87,8 @@ from edgewise.models.vision.scale_cnn import ScaleCNN as ScaleCNN
 from edgewise.models.vision.scale_cnn import ScaleCNNSettings as ScaleCNNSettings
 from edgewise.models.vision.swin import Swin as Swin
 from edgewise.models.vision.swin import SwinSettings as SwinSettings
+from edgewise.models.vision.vae import VariationalAutoencoder as VariationalAutoencoder
+from edgewise.models.vision.vae import VariationalAutoencoderSettings as VariationalAutoencoderSettings
 
 
 def _entry(model: type[nn.Module]) -> tuple[str, tuple[type[Any], type[nn.Module]]]:

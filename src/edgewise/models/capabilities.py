@@ -42,6 +42,24 @@ class Attribution(Protocol):
         """How much each node contributes to an output of its own graph: [N]."""
 
 
+@runtime_checkable
+class Latent(Protocol):
+    """A model with codes of images: a normal distribution for each, and an image for each code."""
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """μ and log σ² [*, latent] of images [*, pixels]."""
+
+    def decode(self, z: Tensor) -> Tensor:
+        """The logits [*, pixels] of codes [*, latent]."""
+
+
+def latent_model(model: nn.Module) -> Latent:
+    """The model, if it has codes; any other is a ConfigError."""
+    if not isinstance(model, Latent):
+        raise ConfigError(f"a {type(model).__name__} has no codes: choose model=variational-autoencoder")
+    return model
+
+
 def language_model(model: nn.Module) -> LanguageModel:
     """The model, if it can generate; any other is a ConfigError."""
     if not isinstance(model, LanguageModel):

@@ -31,8 +31,13 @@ from edgewise.tasks.images.classification import ImageClassification as ImageCla
 from edgewise.tasks.images.classification import Images as Images
 from edgewise.tasks.images.digits import digits as digits
 from edgewise.tasks.images.folder import image_folder as image_folder
+from edgewise.tasks.images.memory import Recall as Recall
+from edgewise.tasks.images.memory import digits_recall as digits_recall
 from edgewise.tasks.images.mnist import mnist as mnist
 from edgewise.tasks.images.mnist import mnist_rotated as mnist_rotated
+from edgewise.tasks.images.reconstruction import ImageReconstruction as ImageReconstruction
+from edgewise.tasks.images.reconstruction import digits_reconstruction as digits_reconstruction
+from edgewise.tasks.images.reconstruction import mnist_reconstruction as mnist_reconstruction
 from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
 from edgewise.tasks.isomorphism.classification import skip_links as skip_links
 from edgewise.tasks.links.choices import own_choices as own_choices
@@ -79,6 +84,10 @@ from edgewise.tasks.slides.classification import slides as slides
 from edgewise.tasks.text.denoising import Denoising as Denoising
 from edgewise.tasks.text.denoising import Noise as Noise
 from edgewise.tasks.text.denoising import multi30k_denoising as multi30k_denoising
+from edgewise.tasks.text.documents import DocumentClassification as DocumentClassification
+from edgewise.tasks.text.documents import denoised_documents as denoised_documents
+from edgewise.tasks.text.documents import documents as documents
+from edgewise.tasks.text.documents import masked_documents as masked_documents
 from edgewise.tasks.text.language import Text as Text
 from edgewise.tasks.text.language import text as text
 from edgewise.tasks.text.listops import ListOps as ListOps

@@ -74,8 +74,8 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, settings: EncoderDecoderSettings, signature: Signature) -> None:
         super().__init__()
-        self.settings, self.signature = settings, accepted(self, signature, TokenPairs, whole_graph=False)
-        _check(settings, self.signature)
+        _check(settings, accepted(self, signature, TokenPairs, whole_graph=False))
+        self.settings, self.signature = settings, signature
         width = settings.width
         self.embed = nn.Embedding(signature.inputs, width)
         positions = chosen("positions", settings.positions, POSITIONS)
@@ -134,11 +134,22 @@ class EncoderDecoder(nn.Module):
 
         With `caches`, `target` holds the new tokens only, and the graph is causal(total).rows(total - new, total).
         """
+        h = self.hidden(graph, target, cross, memory, caches)
+        return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+
+    def hidden(
+        self,
+        graph: Graph,
+        target: Tensor,
+        cross: Graph,
+        memory: Sequence[layers.KeysAndValues],
+        caches: Sequence[layers.Cache | None] | None = None,
+    ) -> Tensor:
+        """What the last decoder block leaves of target tokens [*, T]: [*, T, width]."""
         h = self._embedded(graph, target, self.decoder_positions)
         for block, kv, cache in zip(self.decoder, memory, caches or [None] * len(self.decoder), strict=True):
             h = block(graph, h, kv, cross, cache)
-        h = self.decoder_norm(h)
-        return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+        return self.decoder_norm(h)
 
     def caches(self, graph: Graph) -> list[layers.Cache]:
         """The cache of each decoder block for decoding on that kind of graph, still empty."""

@@ -86,11 +86,19 @@ class MaskedTokens(Classification):
             raise ConfigError(f"share must be above 0 and at most 1, not {share}")
         if not (texts["train"] and texts["valid"]):
             raise DataError(f"{name} has no texts to train on, or none to validate")
-        self.name, self.texts, self.tokenizer, self.share, self.reword = name, texts, tokenizer, share, reword
-        self.tokens = {split: [framed(name, x, length) for x in tokenizer.encode(t)] for split, t in texts.items()}
+        self.name, self.texts, self.share, self.reword = name, texts, share, reword
+        self.epoch_size, self.has_test, self.splits = len(texts["train"]), bool(texts["test"]), texts
+        self.use(tokenizer, length)
+
+    def use(self, tokenizer: Tokenizer, length: int) -> None:
+        """Read the texts by a tokenizer, each of at most `length` tokens."""
+        self.tokenizer, self.contents = tokenizer, f"{tokenizer.size:,} tokens, texts"
         self.signature = Tokens(tokenizer.size, tokenizer.size, length=length)
-        self.epoch_size, self.has_test = len(texts["train"]), bool(texts["test"])
-        self.splits, self.contents = texts, f"{tokenizer.size:,} tokens, texts"
+        self.tokens = {split: [self.frame(x) for x in tokenizer.encode(texts)] for split, texts in self.texts.items()}
+
+    def frame(self, tokens: Sequence[int]) -> Tensor:
+        """A text's tokens between BEGIN and END."""
+        return framed(self.name, tokens, self.signature.length or 0)
 
     def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
         """`size` training texts drawn with replacement, each worded and masked anew."""
@@ -125,7 +133,7 @@ class MaskedTokens(Classification):
         pieces = self.tokenizer.encode(request.strip().split(HOLE))
         if len(pieces) == 1:
             raise DataError(f"nothing to guess: write {HOLE} in place of a token")
-        x = framed(self.name, with_masks(pieces), self.signature.length or 0)
+        x = self.frame(with_masks(pieces))
         graph = text_graph(pattern, len(x)).to(device)
         chances = model.eval()(graph, x.to(device)).cpu().double()[x == MASK, SPECIAL:].softmax(-1)
         best = chances.topk(min(5, chances.shape[-1]))

@@ -1,0 +1,83 @@
+import pytest
+import torch
+
+from edgewise import ConfigError, ShapeError
+from edgewise.layers import ClassicalHopfield, DenseHopfield
+from edgewise.models import Features, Memory, MemorySettings, Tokens
+
+
+def _patterns(count: int, units: int) -> torch.Tensor:
+    return torch.randint(2, (count, units)).double() * 2 - 1
+
+
+def _memory(energy: str, patterns: torch.Tensor) -> Memory:
+    units = patterns.shape[1]
+    settings = MemorySettings(energy, patterns=len(patterns))
+    return Memory(settings, Features(units, units, length=1, whole_graph=True)).double()
+
+
+def _store(model: Memory, patterns: torch.Tensor, rate: float) -> Memory:
+    model(None, patterns[:, None]).penalty.backward()
+    model.weight.data.sub_(rate * model.weight.grad)
+    return model.eval()
+
+
+def test_a_step_down_the_classical_energy_is_hebbs_rule() -> None:
+    patterns = _patterns(5, 12)
+    model = _store(_memory("classical", patterns), patterns, rate=10.0)
+    hebb = sum(torch.outer(x, x) for x in patterns)
+    network = ClassicalHopfield(patterns)
+    written = torch.zeros(12, 12, dtype=torch.float64)
+    written[network.graph.receivers, network.graph.senders] = model.weight.detach()
+    assert torch.allclose(written, hebb - hebb.diag().diag(), atol=1e-12)
+
+
+def test_the_classical_penalty_is_the_mean_energy_and_its_gradient_that_of_the_equation() -> None:
+    patterns, model = _patterns(3, 7), _memory("classical", _patterns(3, 7))
+    torch.nn.init.normal_(model.weight)
+    found = model(None, patterns[:, None])
+    network = model.classical(patterns)
+    W = torch.zeros(7, 7, dtype=torch.float64)
+    W[network.graph.receivers, network.graph.senders] = model.weight.detach()
+    W.requires_grad_(True)
+    expected = torch.stack([-0.5 * x @ W @ x for x in patterns]).mean()
+    assert torch.equal(found.outputs, patterns[:, None])
+    assert abs(float((found.penalty - expected).detach())) <= 1e-12
+    (mine,), (theirs,) = torch.autograd.grad(found.penalty, model.weight), torch.autograd.grad(expected, W)
+    assert torch.allclose(mine, theirs[network.graph.receivers, network.graph.senders], atol=1e-12)
+
+
+def test_a_step_stores_each_modern_pattern_in_its_place() -> None:
+    patterns = _patterns(6, 9)
+    model = _store(_memory("modern", patterns), patterns, rate=6.0)
+    assert torch.allclose(model.weight.detach(), patterns, atol=1e-12)
+
+
+@pytest.mark.parametrize(("energy", "network"), [("classical", ClassicalHopfield), ("modern", DenseHopfield)])
+@pytest.mark.parametrize("rate", [0.1, 7.0])
+def test_it_recalls_as_the_network_that_is_given_the_patterns(energy, network, rate) -> None:
+    """Whatever the rate: only the signs of sums count."""
+    patterns = _patterns(4, 40)
+    model = _store(_memory(energy, patterns), patterns, rate)
+    damaged = torch.where(torch.rand(20, 40) < 0.2, -1.0, 1.0).double() * patterns.repeat(5, 1)
+    found = model(None, damaged[:, None])[:, 0]
+    assert torch.equal(found, network(patterns).recall(damaged))
+    assert (found == patterns.repeat(5, 1)).all(1).double().mean() > 0.9
+
+
+def test_an_empty_memory_leaves_a_state_as_it_is() -> None:
+    patterns = _patterns(2, 8)
+    assert torch.equal(_memory("modern", patterns).eval()(None, patterns[:, None]), patterns[:, None])
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"3 patterns for 2 places: set model\.patterns"):
+        _memory("modern", _patterns(2, 5))(None, _patterns(3, 5)[:, None])
+    with pytest.raises(ConfigError, match="unknown energy 'cubic'"):
+        Memory(MemorySettings("cubic"), Features(4, 4, length=1, whole_graph=True))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="gives back what it reads"):
+        Memory(MemorySettings(), Features(4, 10, length=1, whole_graph=True))
+    with pytest.raises(ConfigError, match="at least 1"):
+        Memory(MemorySettings(sweeps=0), Features(4, 4, length=1, whole_graph=True))
+    with pytest.raises(ConfigError, match="reads features of nodes"):
+        Memory(MemorySettings(), Tokens(4, 4, length=1, whole_graph=True))

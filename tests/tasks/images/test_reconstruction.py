@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Bernoulli, Normal
+
+from edgewise.errors import ConfigError, DataError
+from edgewise.models import MLPSettings, Perceptron, VariationalAutoencoder, VariationalAutoencoderSettings
+from edgewise.tasks import digits, digits_reconstruction
+from edgewise.tasks.core.task import Sampling
+from edgewise.tasks.images.reconstruction import bounds, log_likelihood
+
+
+class Linear(nn.Module):
+    """Codes of one number, whose exact likelihood can be integrated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.tensor([1.5, -2.0, 0.7], dtype=torch.float64)
+
+    def encode(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        mean = 0.8 * (x @ self.weight)[:, None]
+        return mean, torch.full_like(mean, -0.5)
+
+    def decode(self, z: torch.Tensor) -> torch.Tensor:
+        return z * self.weight
+
+
+def test_the_bounds_are_bounds_and_the_weighted_one_meets_the_likelihood() -> None:
+    model, x = Linear(), torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+    z = torch.linspace(-9, 9, 20_001, dtype=torch.float64)[:, None]
+    fit = Bernoulli(logits=model.decode(z)[:, None]).log_prob(x).sum(-1)
+    exact = torch.logsumexp(fit + Normal(0.0, 1.0).log_prob(z), 0) + torch.tensor(18 / 20_000).log()
+    elbo, weighted = bounds(model, x, torch.Generator().manual_seed(0), samples=200_000)
+    assert bool((elbo < weighted).all())
+    assert (weighted - exact).abs().max() < 0.01
+    mean, log_variance = model.encode(x)
+    q = Normal(mean, (log_variance / 2).exp())
+    drawn = q.sample((200_000,))
+    inside = Bernoulli(logits=model.decode(drawn)).log_prob(x).sum(-1)
+    sampled = inside + (Normal(0.0, 1.0).log_prob(drawn) - q.log_prob(drawn)).sum(-1)
+    assert (elbo - sampled.mean(0)).abs().max() < 0.02
+
+
+def test_the_loss_and_the_score_are_the_cross_entropy_of_whole_images() -> None:
+    task = digits_reconstruction()
+    batch = next(task.batches("valid", 7))
+    outputs = torch.randn(batch.x.shape)
+    p = outputs.double().sigmoid()
+    expected = -(batch.target * p.log() + (1 - batch.target) * (1 - p).log()).sum((1, 2))
+    assert float(task.loss(outputs, batch)) == pytest.approx(float(expected.mean()), rel=1e-5)
+    score = task.score(outputs, batch)
+    assert float(score["loss"]) == pytest.approx(float(expected.sum()), rel=1e-5)
+    assert float(score["count"]) == 7
+    assert torch.allclose(log_likelihood(outputs.double(), batch.target.double()), -expected[:, None])
+
+
+def test_images_are_grey_values_from_0_to_1_cut_as_for_classification() -> None:
+    task, images = digits_reconstruction(seed=3), digits(seed=3).images
+    batch = next(task.batches("test", 5))
+    assert torch.equal(batch.x, batch.target)
+    assert torch.equal(batch.x[:, 0] * 16, images.pixels[images.splits["test"][:5]].flatten(1).float())
+
+
+@pytest.fixture(scope="module")
+def model() -> VariationalAutoencoder:
+    torch.manual_seed(0)
+    task = digits_reconstruction()
+    settings = VariationalAutoencoderSettings(2, (32,))
+    made, draw = VariationalAutoencoder(settings, task.signature), torch.Generator().manual_seed(0)
+    optimizer = torch.optim.Adam(made.parameters(), 0.005)
+    for _ in range(300):
+        batch = task.train_batch(64, draw)
+        outputs, penalty = made(*batch.inputs)
+        optimizer.zero_grad()
+        (task.loss(outputs, batch) + penalty).backward()
+        optimizer.step()
+    return made.eval()
+
+
+def test_learning_beats_independent_pixels(model) -> None:
+    """The best distribution without codes has each pixel's mean."""
+    task = digits_reconstruction()
+    mean = task.grey(task.splits["train"]).mean(0).clamp(1e-4, 1 - 1e-4)
+    without = log_likelihood(torch.logit(mean).expand(360, -1), task.grey(task.splits["test"])).mean()
+    judged = task.judge(model, "test", None, "cpu")
+    assert judged["elbo"] > float(without) + 1
+    assert judged["elbo"] < judged["likelihood"]
+    assert judged == task.judge(model, "test", None, "cpu")
+
+
+def test_a_prediction_has_the_code_and_the_bounds(model, tmp_path) -> None:
+    task = digits_reconstruction()
+    found = task.predict(model, None, "test:0", "cpu")
+    assert (len(found["code"]), len(found["deviation"])) == (2, 2)
+    assert found["elbo"] <= found["likelihood"]
+    assert np.shape(found["pixels"]) == (8, 8)
+    np.save(tmp_path / "digit.npy", task.images.pixels[int(task.splits["test"][0])].numpy())
+    read = task.predict(model, None, str(tmp_path / "digit.npy"), "cpu")
+    assert read["code"] == pytest.approx(found["code"])
+    with pytest.raises(DataError, match=r"give a \.npy or \.png file"):
+        task.predict(model, None, "seven", "cpu")
+
+
+def test_new_images_are_drawn_by_a_seed(model) -> None:
+    task = digits_reconstruction()
+    first, again, other = (task.generate(model, None, Sampling(count=3, seed=seed), "cpu").values for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+    assert np.shape(first["pixels"]) == (3, 8, 8)
+    assert 0 <= np.min(first["pixels"]) <= np.max(first["pixels"]) <= 1
+
+
+def test_a_report_shows_the_space_of_codes(model) -> None:
+    task = digits_reconstruction()
+    sections = [section.make() for section in task.draw(model, None, {})]
+    drawn = {drawing.name: drawing.figure.pixels.shape for section in sections for drawing in section}
+    assert drawn == {"codes": (1, 120, 120), "between": (8, 8, 8), "images": (8, 8, 8), "given-back": (8, 8, 8)}
+
+
+def test_a_model_without_codes_is_refused() -> None:
+    task = digits_reconstruction()
+    with pytest.raises(ConfigError, match="a Perceptron has no codes: choose model=variational-autoencoder"):
+        task.judge(Perceptron(MLPSettings((4,)), task.signature), "valid", None, "cpu")
