@@ -42,6 +42,7 @@ SHOWN = {
     "Dynamic EdgeConv (DGCNN)": "DynamicEdgeConv",
     "EdgeConv": "EdgeConv",
     "MoNet": "MoNet",
+    "Masked tokens of texts, then their classes": "DocumentClassification",
     "Full graph network": "GraphNetwork",
     "Over-smoothing, PairNorm": "PairNorm",
     "Kernel graph attention (GraphiT)": "KernelAttention",

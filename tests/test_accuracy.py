@@ -34,6 +34,9 @@ FIGURES = [
     ("digits-newton", 1, 0.93),
     ("digits-hopfield", 1, 0.97),
     ("digits-scale", 1, 0.93),
+    ("digits-memory", 1, 0.95),
+    ("digits-classical-memory", 1, 1.0),
+    ("digits-vae", 1, -24.7),
     ("topics-llama", 1, -1.8),
     ("skip-links-pairs", 1, 1.0),
     ("skip-links-gps", 5, 1.0),
@@ -98,6 +101,7 @@ PRE_TRAINING = [
     # recipe that learns without labels, recipe that starts from it, seeds
     ("esol-bert", "esol-bert-100", 5),
     ("multi30k-bart", "multi30k-bart-de-en", 3),
+    ("captions-bert", "captions-bert-classes", 5),
 ]
 
 PARTICLES = [

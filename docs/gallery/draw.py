@@ -28,6 +28,7 @@ PICTURES: dict[str, Picture] = {
     "A7": optimisation.randomised,
     "A8": transformers.recurrent,
     "A9": optimisation.low_rank,
+    "A10": optimisation.codes,
     "B1": transformers.kernel_regression,
     "B2": transformers.heads,
     "B3": transformers.blocks,

@@ -8,9 +8,12 @@ from canvas import AMBER, BLUE, COLOURS, GREEN, GREY, PURPLE, RED, Axes, Canvas
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
+from trained import trained
 
 from edgewise.layers import MLP, RandomizedLinear
 from edgewise.layers.plain.low_rank import LowRank
+from edgewise.models import VariationalAutoencoder
+from edgewise.tasks import ImageReconstruction
 from edgewise.training.optimizers.averaging import WeightAverage
 from edgewise.training.optimizers.descent import AdaGrad, Adam, Descent, Momentum, RMSProp, optimizer_for
 from edgewise.training.optimizers.langevin import SGLD
@@ -235,4 +238,30 @@ def low_rank() -> Canvas:
     canvas.heat(change, (236, 40, 78, 84))
     canvas.text(275, 140, "what was learned")
     canvas.text(160, 176, "576 weights, 96 of them trained", 9, colour=PURPLE)
+    return canvas
+
+
+def codes() -> Canvas:
+    """A variational auto-encoder, trained by its recipe: what it makes of codes on a plane (left), and where the test
+    images of each digit lie there (right, a colour and a number at the middle of each digit)."""
+    run = trained("digits-vae")
+    model, task = run.model.eval(), run.task
+    assert isinstance(model, VariationalAutoencoder)
+    assert isinstance(task, ImageReconstruction)
+    side, steps = 8, torch.linspace(-2, 2, 8)
+    with torch.no_grad():
+        places = torch.stack([steps.expand(side, -1), -steps[:, None].expand(-1, side)], -1)
+        images = model.decode(places).sigmoid().view(side, side, 8, 8)
+        means, _ = model.encode(task.grey(task.splits["test"]))
+    labels = task.images.labels[task.splits["test"]]
+    canvas = Canvas()
+    whole = (images * 5).round().div(5).transpose(1, 2).reshape(8 * side, 8 * side)
+    canvas.heat(whole, (8, 22, 148, 148), ("currentColor", RED), 1.0)
+    axes = Axes(canvas, (172, 22, 140, 148), (-2.6, 2.6), (-2.6, 2.6))
+    for digit in range(10):
+        own = means[labels == digit].clamp(-2.5, 2.5)
+        axes.dots(own[:, 0].tolist(), own[:, 1].tolist(), COLOURS[digit % len(COLOURS)], 1.4)
+    for digit in range(10):
+        x, y = axes.at(*means[labels == digit].median(0).values.clamp(-2.4, 2.4).tolist())
+        canvas.text(x, y + 4, str(digit), 12)
     return canvas

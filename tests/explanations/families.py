@@ -48,6 +48,8 @@ FAMILIES: dict[str, Family] = {
     "particles": ("particles", {}, PARTICLES, (complete(5), nodes(5, 7)), (1, 0)),
     "potential": ("potential", SMALL, ATOMS, (RING, atoms()), (1, 0)),
     "bert": ("bert", BLOCK, Tokens(9, 9, length=6), (complete(6), torch.arange(6)), (3, 4)),
+    "bart": ("bart", {"width": 8, "heads": 2, "encoder_depth": 1, "decoder_depth": 1},
+             Tokens(9, 3, length=6, whole_graph=True), (complete(6), torch.arange(6)), (0, 1)),
     "encoder-decoder": ("encoder-decoder", {"width": 8, "heads": 2, "encoder_depth": 1, "decoder_depth": 1},
                         TokenPairs(9, 9, length=9), (PAIRS, torch.arange(7)), (3, 4)),
     "recurrent": ("recurrent", SMALL, Tokens(9, 9, length=6), (causal(6), torch.arange(6)[None]), (0, 5, 1)),

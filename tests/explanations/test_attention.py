@@ -47,6 +47,7 @@ ATTENTIVE = {
         "gnn gat",
         "gnn gatv2",
         "bert",
+        "bart",
         "encoder-decoder",
         "transformer",
         "vision transformer",

@@ -84,6 +84,7 @@ def test_what_does_not_fit_is_said_in_one_sentence(signature: str, options: dict
 
 
 READ = {
+    "bart": {"pairs", "texts"},
     "bert": {"tokens"},
     "consistent": {"features", "particles", "atoms"},
     "deep-sets": {"features of graphs"},
@@ -96,6 +97,7 @@ READ = {
     "graph-transformer": {"features", "edges", "particles", "atoms"},
     "group-cnn": {"features of graphs"},
     "kernel-regression": {"features", "particles", "atoms"},
+    "memory": set(),
     "mlp": {"features", "features of graphs", "particles", "atoms"},
     "pair-network": {"features", "particles", "atoms"},
     "particles": {"particles"},
@@ -110,6 +112,7 @@ READ = {
     "subgraph-network": {"features", "particles", "atoms"},
     "swin": {"features of graphs"},
     "transformer": {"features", "particles", "atoms", "tokens"},
+    "variational-autoencoder": set(),
 }
 
 

@@ -163,7 +163,9 @@ def test_tokens_that_do_not_fit_the_graph_are_refused():
         model.decode(causal(2), target, complete(2, 4), memory)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if not name.endswith("encoder-decoder") and name != "mlp"])
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if not name.endswith("encoder-decoder") and name not in ("bart", "mlp")]
+)
 def test_other_models_say_that_they_read_no_pairs(name):
     settings, model = MODELS[name]
     with pytest.raises(ConfigError):
