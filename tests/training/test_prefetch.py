@@ -118,21 +118,21 @@ def test_ctrl_c_ends_at_once_and_leaves_no_thread(tmp_path, monkeypatch):
     assert task.drawn <= 1 + 2  # the first, and those that the workers had begun
 
 
-def test_at_most_two_batches_for_each_worker_wait():
+def test_one_batch_less_than_two_for_each_worker_waits():
     made = []
     enough = threading.Event()
 
     def make(step):
         made.append(step)
-        if len(made) == 7:
+        if len(made) == 6:
             enough.set()
         return step
 
     with closing(Prefetch(make, 100, 3)) as prefetch:
         assert prefetch(1) == 1
         assert enough.wait(10)
-        time.sleep(0.05)  # for an eighth, if there were one
-        assert sorted(made) == list(range(1, 8))
+        time.sleep(0.05)  # for a seventh, if there were one
+        assert sorted(made) == list(range(1, 7))
         assert [prefetch(step) for step in range(2, 101)] == list(range(2, 101))
     assert sorted(made) == list(range(1, 101))  # each once, and none after the last
     assert not threads()
