@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -36,7 +37,8 @@ struct Hop {
 constexpr int64_t WHOLE = 12;        // edges of a row that are written whether it has so many or not
 constexpr int64_t BLOCK = 32;        // receivers that go through the stages together: far enough ahead to hide memory
 constexpr int64_t PIECE = 8;         // blocks that a thread takes at once
-constexpr int64_t SHARED = 1 << 14;  // edges that are worth a second thread: placing them is the work of one
+// Edges to pick among that are worth a second thread, 1.5 ms on one: beside other programs, threads wait for one another.
+constexpr int64_t SHARED = 1 << 18;
 constexpr int64_t WRONG = std::numeric_limits<int64_t>::min();  // offsets or senders of a damaged store
 constexpr int64_t AHEAD = 128;       // edges whose places are prefetched together
 
@@ -96,7 +98,8 @@ class Sampler {
       source_.resize(size_t(total + 1));
       falls_.resize(size_t(total + 1));
     }
-    const bool shared = hop.readers > 0 || (hop.threads > 1 && (total >= SHARED || hop.weight != nullptr) && usable_threads(hop.threads) > 1);
+    const int64_t work = hop.weight == nullptr ? total : std::accumulate(degree_.begin(), degree_.end(), int64_t(0));
+    const bool shared = hop.readers > 0 || (hop.threads > 1 && work >= SHARED && usable_threads(hop.threads) > 1);
     prepare(shared ? hop.threads : 1, hop.fanout < 0 ? most_ : std::min(hop.fanout, most_), hop.weight != nullptr);
     if (!shared) {
       // Three stages, each a block behind the one before: each prefetches the memory that the next one reads.

@@ -16,8 +16,8 @@ class Prefetch(Generic[T]):
     Symbols     make = what makes the batch of a step; last = the last step; workers = number of threads, at least 1
     Errors      what `make` raised, when its step is requested
     Edge cases  the first step is made at once, so that what `make` caches is there before several threads need it
-    Cost        memory of 2 * workers - 1 batches beside the one that trains. A worker runs PyTorch and the C++ kernels on
-                one thread; both let go of Python's lock
+    Cost        memory of 2 * workers - 1 batches beside the one that trains. A worker runs PyTorch and the C++ kernels
+                on one thread; both let go of Python's lock
 
     `make` may be called by several threads at once, for different steps, and must give the same whoever calls it.
 

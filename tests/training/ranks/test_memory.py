@@ -19,26 +19,25 @@ pytestmark = pytest.mark.skipif(not hasattr(native.library, "SharedSum"), reason
 
 
 @pytest.fixture
-def ranks(monkeypatch):
-    """Makes so many ranks, all of this process, with windows of 1 kB."""
-    monkeypatch.setattr(memory, "WINDOW", 1024)
+def ranks():
+    """Makes so many ranks, all of this process, with windows of 1 kB or more."""
     opened = []
 
-    def made(size, others=None):
-        file = memory._created(size)
+    def made(size, others=None, window=1024):
+        file = memory._created(size, window)
         opened.append(file)
         known = os.getpid() if others is None else others
-        return [SharedSum(file, rank, [os.pidfd_open(known) for _ in range(size)]) for rank in range(size)]
+        return [SharedSum(file, rank, [os.pidfd_open(known) for _ in range(size)], window) for rank in range(size)]
 
     yield made
     for file in opened:
         os.close(file)
 
 
+@pytest.mark.parametrize("window", [1 << 16, 1 << 18, 1 << 24])  # more than 64 kB are shared out among more than two
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_all_ranks_have_the_sum_in_the_order_of_ranks_whatever_does_not_fit_in_a_window(ranks, monkeypatch, size):
-    monkeypatch.setattr(memory, "WINDOW", 1 << 18)  # more than 64 kB are shared out among more than two
-    made = ranks(size)
+def test_all_ranks_have_the_sum_in_the_order_of_ranks_whatever_does_not_fit_in_a_window(ranks, size, window):
+    made = ranks(size, window=window)
     generator = torch.Generator().manual_seed(size)
     shapes = [
         ((3, 7), torch.float32),
@@ -108,7 +107,9 @@ def test_what_is_no_group_of_one_machine_has_none(monkeypatch):
             assert shared_sum() is None
         for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"):
             monkeypatch.setenv(name, "1")
-        assert isinstance(shared_sum(), SharedSum)
+        made = shared_sum([torch.ones(100_000)])
+        made.add_up([alone := torch.ones(100_000)])
+        assert torch.equal(alone, torch.ones(100_000))
         monkeypatch.setattr(os, "pidfd_open", _refused)
         before = list(Path("/proc/self/fd").iterdir())
         assert shared_sum() is None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, LinkCut, Neighborhood, Store, StoredRows, edges_between, sample_neighbors
+from edgewise.graphs import Graph, LinkCut, Neighborhood, Sample, Store, StoredRows, edges_between, sample_neighbors
 from edgewise.graphs.forms import compact_edges, senders_of
 from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
@@ -19,19 +19,16 @@ from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product
+from edgewise.tasks.nodes.sampled import SampledBatch
 
 ROUNDS = 100  # draws of pairs after which a graph is taken for one with too few pairs without a link
 
 
 @dataclass
-class StoredPairBatch(PairBatch):
+class StoredPairBatch(PairBatch, SampledBatch):
     """Pairs of a graph on disk."""
 
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """Features of a store wait in its own type, half as large, and become float32 when they are read."""
-        graph, x, *rest = super().inputs
-        return graph, x.float() if isinstance(x, Tensor) and x.dtype.itemsize < 4 else x, *rest
+    graph: Sample | Neighborhood
 
 
 class StoredLinks(LinkPrediction):

@@ -32,9 +32,10 @@ class SampledBatch(Batch):
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """Features of a store wait in its own type, half as large, and become float32 when they are read."""
-        graph, x, *rest = super().inputs
-        return graph, x.float() if isinstance(x, Tensor) and x.dtype.itemsize < 4 else x, *rest
+        """Features of a store wait in its own type, half as large, and become float32 when they are read first."""
+        if isinstance(self.x, Tensor) and self.x.dtype.itemsize < 4:
+            self.x = self.x.float()
+        return super().inputs
 
 
 class SampledNodes(NodeClassification):

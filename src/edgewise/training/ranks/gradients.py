@@ -46,7 +46,9 @@ class Gradients:
         self.flat: dict[torch.dtype, Tensor] = {}  # what is sent, in the same memory at every step
         for tensor in [*model.parameters(), *self.buffers]:
             dist.broadcast(tensor.detach(), src=0)
-        self.shared = shared_sum() if all(weight.dtype in KINDS for weight in self.weights) else None
+        known = all(weight.dtype in KINDS for weight in self.weights)
+        # With them go the loss and which weights have a gradient: two tensors of at most as many numbers.
+        self.shared = shared_sum([*self.weights, *self.buffers, torch.zeros(len(self.weights) + 32)]) if known else None
 
     @torch.no_grad()
     def add_up(self, loss: Tensor) -> Tensor:
