@@ -2,7 +2,7 @@
 
 python -m benchmarks.studies.claims.alignment [--kept FILE.json] [--picture FILE.svg]
 
-Two GRUs of width 48 read a sequence of 16 letters' kinds in both directions and write it backwards; with Bahdanau's
+Two GRUs of width 48 read a sequence of letters of 16 kinds in both directions and write it backwards; with Bahdanau's
 attention, or with the encoder's last states alone (then with width 50, so that both have as many parameters). Each is
 trained for 30 seconds of the processor at each length (seed 0). The share of right letters on 256 new sequences, each
 after the true ones before it, where a guess is 1/16.
