@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.apps import options, recipes
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import GraphRegression, tudataset
 from edgewise.tasks.graphs.tudataset import read_tudataset
@@ -36,8 +37,15 @@ def write(folder: Path, **changed: str | None) -> Path:
     return folder
 
 
-def mine(tmp_path: Path, **options: object):
-    return tudataset("MINE", folder=str(tmp_path), **options)
+def mine(tmp_path: Path, **chosen: object):
+    return tudataset("MINE", folder=str(tmp_path), **chosen)
+
+
+@pytest.mark.parametrize("recipe", ["mutag-gin", "mutag-min-cut", "enzymes-sage", "enzymes-gin"])
+def test_a_recipe_trains_on_a_set_of_another_name(recipe, tmp_path) -> None:
+    chosen = {"task.dataset": "MINE", "task.folder": str(write(tmp_path)), "train.steps": "2", "train.batch": "8"}
+    result = train(options.configure(recipes.read(recipe), list(chosen.items())), tmp_path / "run", progress=False)
+    assert result.steps == 2 and result.test is not None and 0 <= result.test <= 1
 
 
 def test_graphs_are_read_one_by_one(tmp_path) -> None:

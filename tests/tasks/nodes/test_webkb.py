@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise import training
+from edgewise.apps import options, recipes
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import webkb
 from edgewise.tasks.core import source
@@ -25,6 +27,16 @@ def write(folder: Path, pages: str | None = None, links: str | None = None, **ma
     cut = {f"{name}_mask": (part == k).astype(np.uint8) for k, name in enumerate(("train", "val", "test"))} | masks
     np.savez(folder / "texas_split_0.6_0.2_0.npz", **cut)
     return str(folder)
+
+
+@pytest.mark.parametrize("recipe", ["texas-acm", "texas-sage", "texas-graph-transformer"])
+def test_a_recipe_for_texas_trains_on_another_university(recipe, tmp_path) -> None:
+    for path in list(Path(write(tmp_path)).iterdir()):
+        path.rename(path.with_name(path.name.replace("texas", "wisconsin")))
+    chosen = [("task.dataset", "wisconsin"), ("task.folder", str(tmp_path)), ("train.steps", "2")]
+    config = options.configure(recipes.read(recipe), chosen)
+    result = training.train(config, tmp_path / "run", progress=False)
+    assert result.steps == 2 and result.test is not None and 0 <= result.test <= 1
 
 
 def test_pages_are_read_by_their_numbers(tmp_path) -> None:
