@@ -10,7 +10,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import Facts, KnowledgeGraph, PatternChoice
 from edgewise.tasks.core.drawing import TextTable
-from edgewise.tasks.links.knowledge import complex_product, distmult
+from edgewise.tasks.links.knowledge import complex_product, distmult, rotation
 
 ENTITIES, KINDS = 7, 2
 
@@ -47,9 +47,13 @@ def test_the_decoders_are_their_equations() -> None:
     (a, b, c) = (torch.complex(x[:, :3], x[:, 3:]) for x in (h, r, t))
     right = torch.stack([torch.stack([(a[m] * b[m] * c[n].conj()).sum().real for n in range(5)]) for m in range(3)])
     torch.testing.assert_close(complex_product(h, r, t), right)
+    h_c, r_c, t_c = (torch.complex(*side.chunk(2, -1)) for side in (h, r, t))
+    turned = h_c * r_c / r_c.abs()
+    apart = torch.stack([-(turned - tail).abs().square().sum(-1) for tail in t_c], 1)
+    torch.testing.assert_close(rotation(h, r, t), apart)
 
 
-@pytest.mark.parametrize("decoder", ["complex", "distmult"])
+@pytest.mark.parametrize("decoder", ["complex", "distmult", "rotate"])
 def test_ranks_leave_out_what_is_known_and_put_ties_first(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     known, z = task(decoder), outputs()
     z[2] = z[5]  # two entities that always score the same
@@ -142,7 +146,7 @@ def test_options_and_patterns_that_do_not_fit_are_refused() -> None:
     for width, decoder in ((0, "distmult"), (5, "complex")):
         with pytest.raises(ConfigError, match=r"task\.width must be at least 1"):
             task(decoder, width)
-    with pytest.raises(ConfigError, match="decoder 'rescal' is unknown: choose one of distmult, complex"):
+    with pytest.raises(ConfigError, match="decoder 'rescal' is unknown: choose one of distmult, complex, rotate"):
         task("rescal")
     with pytest.raises(ConfigError, match="a pattern has no relations; choose graph given"):
         task().graph(PatternChoice("complete"))

@@ -82,7 +82,7 @@ def kinship(
         families: How many families, of about 17 people each.
         width: Channels of the embeddings of people and relations.
         decoder: How the embeddings of two people and a relation say that a fact is true: "distmult", which takes a
-            fact for its inverse, or "complex".
+            fact for its inverse, "complex", or "rotate".
         generated: Seed of the families.
         fold: Seed of the random cut.
 
@@ -115,7 +115,7 @@ def knowledge_folder(
         folder: Where the files lie.
         width: Channels of the embeddings of entities and relations.
         decoder: How the embeddings of two entities and a relation say that a fact is true: "distmult", which takes a
-            fact for its inverse, or "complex".
+            fact for its inverse, "complex", or "rotate".
         fold: Seed of the random cut, of one file.
 
     Errors      a line that is no fact, an entity or relation of a held-out fact that no training fact has, a file that
