@@ -5,7 +5,8 @@
 The scripts are read where a clone of its repository has them, and run up to their training loop; then their own
 `train()` is timed. Cora and MUTAG are read from `EDGEWISE_DATA`, and data of other names are drawn at random, of the
 sizes that `DRAWN` says. One process and one thread; the contenders take turns, and the outputs of their models in
-evaluation are compared first: CPU time of `train()`, the median of the rounds.
+evaluation are compared first: CPU time of `train()`, the median of the rounds, and the most memory of one more call.
+None of the scripts has a GATv2: `ppi-gatv2` and `gatv2` are `ppi` and `gat` with GATv2Conv in place of GATConv.
 """
 
 import ast
@@ -28,6 +29,7 @@ from torch import Tensor
 
 import edgewise
 from benchmarks.inputs import power_law
+from benchmarks.memory import peak_above
 from edgewise.interop import NeighborLoader, conversion
 
 ROUNDS = 7
@@ -38,7 +40,8 @@ DRAWN = {"nodes": 20_000, "edges": 140_000, "reddit's edges": 200_000, "proteins
 class Example:
     """A script, the line that is added to it, what torch.compile does instead, and what is compared.
 
-    Symbols     train = one call of what the script does again and again
+    Symbols     train = one call of what the script does again and again; script = its name where it is another one's;
+                replaced = a name in it, and what is read instead
     """
 
     about: str
@@ -47,6 +50,15 @@ class Example:
     output: str = "model(data.x, data.edge_index)"
     train: str = "train()"
     path: str = ""
+    script: str = ""
+    replaced: tuple[str, str] = ("", "")
+
+    def source(self, name: str, clone: Path) -> tuple[Path, str]:
+        """Where the script lies, and what it says."""
+        place = clone / "examples" / f"{self.path}{self.script or name}.py"
+        old, new = self.replaced
+        text = place.read_text(encoding="utf-8")
+        return place, text.replace(old, new) if old else text
 
 
 EXAMPLES = {
@@ -62,6 +74,13 @@ EXAMPLES = {
         output="[model(b.x, b.edge_index, b.batch) for b in test_loader][0]",
     ),
     "ppi": Example("GAT, protein graphs", output="model(train_dataset[0].x, train_dataset[0].edge_index)"),
+    "ppi-gatv2": Example(
+        "GATv2, protein graphs",
+        output="model(train_dataset[0].x, train_dataset[0].edge_index)",
+        script="ppi",
+        replaced=("GATConv", "GATv2Conv"),
+    ),
+    "gatv2": Example("GATv2, Cora", script="gat", replaced=("GATConv", "GATv2Conv")),
     "unimp_arxiv": Example("TransformerConv", output="model(data.x, data.y, data.edge_index, train_mask)"),
     "tgn": Example(
         "TransformerConv with edge_attr, events",
@@ -198,7 +217,7 @@ def until_its_loop(source: str) -> ast.Module:
     return ast.Module(body[: stop[0]], [])
 
 
-def prepared(script: Path, folder: Path) -> dict[str, Any]:
+def prepared(script: Path, source: str, folder: Path) -> dict[str, Any]:
     """What the names of a script stand for, when it is about to train."""
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(folder / "examples" / script.name)}
     ogb = types.ModuleType("ogb.nodeproppred")
@@ -210,7 +229,7 @@ def prepared(script: Path, folder: Path) -> dict[str, Any]:
         stack.enter_context(mock.patch.object(sys, "argv", [script.name]))
         for place, stand_in in STAND_INS.items():
             stack.enter_context(mock.patch(place, stand_in))
-        exec(compile(until_its_loop(script.read_text(encoding="utf-8")), str(script), "exec"), names)  # noqa: S102
+        exec(compile(until_its_loop(source), str(script), "exec"), names)  # noqa: S102
     names |= {"torch": torch, "edgewise": edgewise}
     return names
 
@@ -230,8 +249,8 @@ def output(example: Example, names: dict[str, Any]) -> Tensor:
 def study(name: str, clone: Path, folder: Path) -> None:
     """One line of the table."""
     example = EXAMPLES[name]
-    script = clone / "examples" / f"{example.path}{name}.py"
-    contenders = {who: prepared(script, folder) for who in ("edgewise", "pyg", "compiled")}
+    script, source = example.source(name, clone)
+    contenders = {who: prepared(script, source, folder) for who in ("edgewise", "pyg", "compiled")}
     exact = output(example, contenders["pyg"])
     exec(example.line, contenders["edgewise"])  # noqa: S102
     made = conversion(contenders["edgewise"]["gnn" if "gnn" in contenders["edgewise"] else "model"])
@@ -250,7 +269,14 @@ def study(name: str, clone: Path, folder: Path) -> None:
     took = {who: 1e3 * median(own) for who, own in seconds.items()}
     times = " | ".join(f"{took[who]:.3g} ms" for who in ("edgewise", "pyg", "compiled"))
     ratios = " | ".join(f"{took[who] / took['edgewise']:.1f} ×" for who in ("pyg", "compiled"))
-    print(f"| {name} | {example.about} | {times} | {ratios} | {apart:.0e} |", flush=True)
+    memory = " | ".join(f"{peak(example, names):.0f} MB" for names in contenders.values())
+    print(f"| {name} | {example.about} | {times} | {ratios} | {memory} | {apart:.0e} |", flush=True)
+
+
+def peak(example: Example, names: dict[str, Any]) -> float:
+    """The most memory of one call, above what is held before it."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        return peak_above(lambda: eval(example.train, names))  # noqa: S307
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -41,9 +42,12 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
     With bases W_r = Σ_b c_rb V_b an edge sums the V_b x_j with its relation's weights c_r, as heads; no W_r is made.
     """
     x_j, x_i = x if isinstance(x, tuple) else (x, x)
-    if x_j is None:
+    every, own = x_j is None, x_j is None and x_i is None  # the rows of the weights themselves, in their order
+    if every:
         x_j = torch.arange(layer.in_channels_l, device=layer.weight.device)
-        x_i = x_j if x_i is None else x_i
+        x_i = x_j if own else x_i
+    if every and layer.num_blocks is not None:
+        return NotImplemented
     if is_watched(layer) or not is_plain(x_j, x_i, edge_index, edge_type):
         return NotImplemented
     senders, receivers, mean = x_j.size(0), x_i.size(0), layer.aggr == "mean"
@@ -54,20 +58,23 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         if mean:
             shares = _shares(graph.receivers, relations, layer.num_relations, weight.dtype)
             weight = weight * shares.unsqueeze(-1)
-        y = aggregate(graph, _mapped(layer, x_j).transpose(0, 1), weight).sum(-2)
+        y = aggregate(graph, _mapped(layer, None if every else x_j).transpose(0, 1), weight).sum(-2)
     else:
         graph = _by_relation(edge_index, edge_type, senders, receivers, layer.num_relations)
         relations = graph.senders // max(1, senders)
-        Wx = _mapped(layer, x_j).flatten(0, 1)  # [relations * senders, outputs]
+        Wx = _mapped(layer, None if every else x_j).flatten(0, 1)  # [relations * senders, outputs]
         y = aggregate(graph, Wx, _shares(graph.receivers, relations, layer.num_relations, Wx.dtype) if mean else None)
     if layer.root is not None:
-        y = y + (x_i @ layer.root if x_i.is_floating_point() else layer.root[x_i])
+        y = y + (layer.root if own else x_i @ layer.root if x_i.is_floating_point() else layer.root[x_i])
     return y if layer.bias is None else y + layer.bias
 
 
-def _mapped(layer: Any, x: Tensor) -> Tensor:
-    """W_r x for every relation r, or V_b x for every base, [relations, nodes, outputs]; rows where x numbers nodes."""
-    W = layer.weight
+def _mapped(layer: Any, x: Tensor | None) -> Tensor:
+    """W_r x for every relation r, or V_b x for every base, [relations, nodes, outputs]; rows where x numbers nodes, and
+    None numbers all of them."""
+    W: Tensor = layer.weight
+    if x is None:
+        return W
     if layer.num_blocks is not None:
         return torch.einsum("nbc,rbcd->rnbd", x.unflatten(-1, W.shape[1:3]), W).flatten(-2)
     return x @ W if x.is_floating_point() else W[:, x]
@@ -90,19 +97,26 @@ def hgt(layer: Any, x_dict: Any, edge_index_dict: Any) -> Any:
     if is_watched(layer) or not edge_index_dict or not is_plain(*edge_index_dict.values()):
         return NotImplemented
     heads = (-1, layer.heads, layer.out_channels // layer.heads)
-    of_types = {kind: x.tensor_split(3, 1) for kind, x in layer.kqv_lin(x_dict).items()}
+    of_types = {kind: x.chunk(3, 1) for kind, x in layer.kqv_lin(x_dict).items()}
     k_dict, q_dict, v_dict = ({kind: x[part].view(heads) for kind, x in of_types.items()} for part in range(3))
     q, first_receiver = layer._cat(q_dict)
-    k, v, first_sender = layer._construct_src_node_feat(k_dict, v_dict, edge_index_dict)
-    counts = torch.tensor([len(k_dict[kind[0]]) for kind in edge_index_dict])
-    prior = torch.cat([layer.p_rel["__".join(kind)] for kind in edge_index_dict])
-    places = tuple((first_sender[kind], first_receiver[kind[-1]]) for kind in edge_index_dict)
+    priors = {kind: layer.p_rel["__".join(kind)].view(-1, 1, 1) for kind in edge_index_dict}
+    k = torch.cat([_of_edges(layer, layer.k_rel.weight, k_dict, kind, mu) for kind, mu in priors.items()])
+    v = torch.cat([_of_edges(layer, layer.v_rel.weight, v_dict, kind) for kind in edge_index_dict])
+    first_sender = list(accumulate((len(k_dict[kind[0]]) for kind in edge_index_dict), initial=0))
+    places = tuple((at, first_receiver[kind[-1]]) for at, kind in zip(first_sender, edge_index_dict, strict=False))
     graph = _joined(*edge_index_dict.values(), places, len(k), len(q))
-    k = k * prior.repeat_interleave(counts.to(prior.device), 0, output_size=len(k)).unsqueeze(-1)
     y = functional.gelu(attend(graph, q, k, v).flatten(-2))
-    ends = {kind: y[at : at + len(q_dict[kind])] for kind, at in first_receiver.items() if kind in layer.dst_node_types}
+    parts = dict(zip(q_dict, y.split([len(q_k) for q_k in q_dict.values()]), strict=True))
+    ends = {kind: part for kind, part in parts.items() if kind in layer.dst_node_types}
     result = layer.out_lin(ends)
     return {kind: _beside_input(layer, result[kind], x_dict[kind], kind) for kind in ends}
+
+
+def _of_edges(layer: Any, weight: Tensor, of_nodes: Any, kind: Any, prior: Tensor | None = None) -> Tensor:
+    """The senders' keys or values as edges of one type have them, W_type,h for each head: [J, H, C] -> [J, H, C]."""
+    W = weight.unflatten(0, (layer.heads, -1))[:, layer.edge_types_map[kind]]  # [H, C, C]
+    return (of_nodes[kind[0]].transpose(0, 1) @ (W if prior is None else W * prior)).transpose(0, 1)
 
 
 def _beside_input(layer: Any, y: Tensor, x: Tensor, kind: str) -> Tensor:
@@ -113,6 +127,9 @@ def _beside_input(layer: Any, y: Tensor, x: Tensor, kind: str) -> Tensor:
 
 
 def _refusal_of_hgt(layer: Any) -> str | None:
+    for name in ("k_rel", "v_rel"):
+        if getattr(getattr(layer, name), "bias", None) is not None:
+            return f"{name} with a bias"
     return refusal(layer, "add", "sum")
 
 
