@@ -52,6 +52,7 @@ class Family:
     model: Callable[[], nn.Module]
     call: Callable[[int], Call]
     names: tuple[str, ...] | None = None
+    radius: float | None = None  # within which the file finds the edges
 
 
 def random_graph(number: int, loops: bool = True) -> Graph:
@@ -122,6 +123,24 @@ def atoms(number: int) -> Call:
     x = 4 * torch.rand(nodes, 3, generator=draw)
     kinds = torch.randint(1, 9, (nodes, 1), generator=draw).float()
     return radius_graph(x, 2.0), torch.cat([x, torch.zeros(nodes, 3), kinds], -1)
+
+
+def crystal(number: int) -> Call:
+    """Atoms in a cell that is periodic along two axes."""
+    nodes = [7, 12, 1, 5, 30, 2][number]
+    draw = torch.Generator().manual_seed(number)
+    cell = torch.tensor([4.5, 0.0, 5.0])
+    x = 4 * torch.rand(nodes, 3, generator=draw)
+    kinds = torch.randint(1, 9, (nodes, 1), generator=draw).float()
+    periodic = torch.where(cell > 0, cell, torch.inf)
+    return radius_graph(x, 2.0, cell=periodic.tolist()), torch.cat([x, cell.expand(nodes, 3), kinds], -1)
+
+
+def near(number: int) -> Call:
+    """Nodes that listen to those near them, in members of a batch."""
+    sizes = [(7, 3), (12, 1), (1, 1), (5, 4, 2), (30, 9), (2, 1)][number]
+    x = features(number, sum(sizes), 3)
+    return Graph.batch([radius_graph(member, 1.5) for member in x.split(list(sizes))]), features(number, len(x), 4), x
 
 
 def moving(number: int) -> Call:
@@ -261,6 +280,17 @@ FAMILIES: dict[str, Family] = {
     "schnet": Family(
         lambda: Potential(PotentialSettings(width=8, depth=2, gaussians=6), Atoms(7, 4, space=3, radius=2.0)), atoms
     ),
+    "schnet, radius": Family(
+        lambda: Potential(PotentialSettings(width=8, depth=2, gaussians=6), Atoms(7, 4, space=3, radius=2.0)),
+        atoms,
+        radius=2.0,
+    ),
+    "schnet, periodic, radius": Family(
+        lambda: Potential(PotentialSettings(width=8, depth=2, gaussians=6), Atoms(7, 4, space=3, radius=2.0)),
+        crystal,
+        radius=2.0,
+    ),
+    "egnn, radius": Family(lambda: layers.EGNN(4, 8), near, ("x", "positions"), radius=1.5),
     "tfn": Family(
         lambda: Particles(ParticlesSettings(Choice("tfn", {"width": 4, "depth": 2})), MovingParticles(7, 3, space=3)),
         particles,

@@ -19,7 +19,7 @@ from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, HadamardAttention
 from edgewise.models import GNN, Features, GNNSettings
 
 OTHERS = range(1, 6)  # calls of other sizes than the example's
-FAST = ("rgcn", "gat", "dgcnn", "gpt", "schnet")
+FAST = ("rgcn", "gat", "dgcnn", "gpt", "schnet, radius")
 
 RUN = """
 import importlib.abc, json, pathlib, sys
@@ -83,7 +83,8 @@ def exported(name: str, folder: Path) -> list[Path]:
     torch.manual_seed(0)
     model, files = family.model().eval(), []
     for to in ("onnx", "pt2"):
-        made = export(model, family.call(0), to, folder / f"{stem}.{to}", names=family.names)
+        place = folder / f"{stem}.{to}"
+        made = export(model, family.call(0), to, place, names=family.names, radius=family.radius)
         files.append(folder / f"{stem}.{to}")
     for number in OTHERS:
         given, expected = made.call(*family.call(number))
@@ -180,6 +181,36 @@ def test_the_order_of_the_edges_does_not_matter() -> None:
     mixed = edges[:, torch.randperm(edges.shape[1])]
     y = program(x=x, edge_index=edges)["y"]
     torch.testing.assert_close(program(x=x, edge_index=mixed)["y"], y, rtol=0, atol=1e-6)
+
+
+def within(radius: float, name: str = "egnn, radius", call: int = 0, **options) -> edgewise.deployment.Exported:
+    family = FAMILIES[name]
+    return export(family.model().eval(), family.call(call), "pt2", names=family.names, radius=radius, **options)
+
+
+@torch.no_grad()
+def test_a_program_finds_the_edges_within_a_radius_itself() -> None:
+    made = within(1.5)
+    assert made.inputs == {"x": ["N", 4], "positions": ["N", 3], "sizes": ["G"]} and made.about["radius"] == 1.5
+    given, expected = made.call(*FAMILIES["egnn, radius"].call(3))
+    program = made.program.module()
+    torch.testing.assert_close(program(**given)["y"], expected["y"], rtol=0, atol=1e-5)
+    given["positions"] = given["positions"] * 0.5  # others are near now
+    assert float((program(**given)["y"] - expected["y"]).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "radius", "why"),
+    [
+        ("egnn, radius", 1.4, r"the example's graph has \d+ edges, and is not that of its \d+ pairs within 1.4"),
+        ("egnn, radius", 0.0, "a radius is a number above 0"),
+        ("schnet, radius", 1.0, "here at least 2, that of the model: not 1"),
+        ("gcn", 1.0, "edges within a radius are found of positions"),
+    ],
+)
+def test_a_radius_that_is_not_the_examples_is_refused(name: str, radius: float, why: str) -> None:
+    with pytest.raises(ExportError, match=why):
+        within(radius, name)
 
 
 def test_the_model_is_left_as_it_was() -> None:

@@ -73,6 +73,14 @@ def test_families_on_edges_give_their_numbers_by_native_operators(name: str, tmp
     assert same_numbers(name, tmp_path / "model.pt2")
 
 
+@torch.inference_mode()
+def test_a_pt2_file_runs_in_inference_mode() -> None:
+    graph, x = random_graph(4), torch.randn(30, 192)
+    program = export(Attention(), (random_graph(0), torch.randn(7, 192)), "pt2", native=True).program.module()
+    y = program(x=x, edge_index=graph.edge_index())["y"]
+    torch.testing.assert_close(y, Attention()(graph, x), rtol=0, atol=1e-5)
+
+
 def test_edges_are_sorted_once_for_all_layers() -> None:
     family = FAMILIES["gat"]
     program = export(family.model().eval(), family.call(0), "pt2", native=True).program
@@ -144,7 +152,7 @@ def test_a_compiled_file_runs_without_edgewise_in_cpp_and_in_python(tmp_path: Pa
             arrays |= {f"expected_{key}": value.detach().numpy() for key, value in expected.items()}
             np.savez(tmp_path / "call.npz", **arrays)
             assert differs(program, file, tmp_path / "call.npz") <= 1e-5
-    alone = RUN[: RUN.index("import numpy")] + "import runpy; runpy.run_path(sys.argv[1])"
+    alone = RUN[: RUN.index("import numpy")] + "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     command = [sys.executable, "-c", alone, "model.aoti.pt2.py"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.startswith("y (")
     arrays["edge_index"] = arrays["edge_index"] + 100

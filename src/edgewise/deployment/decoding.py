@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import Parameter, Signature
 from typing import Any
 
 from torch import Tensor, cat, nn
 
 from edgewise.deployment.forms import FORMS
 from edgewise.deployment.graph import TracedGraph
-from edgewise.deployment.interface import Exportable, rule_of
+from edgewise.deployment.interface import Exportable, rule_of, with_names
 from edgewise.deployment.program import evaluating
 from edgewise.errors import ExportError
 from edgewise.graphs import Graph
@@ -47,17 +46,7 @@ class Decoding(Exportable):
         self.past = tuple(f"past_{name}" for name in kinds)
         self.returned = ("y", *kinds)
         self.about = {"length": model.signature.length, "dtype": str(next(model.parameters()).dtype)[6:]}
-        self.forward = self._named_inputs()  # type: ignore[method-assign]
-
-    def _named_inputs(self) -> Any:
-        """`forward` with a parameter for each input, which is how `torch.export` knows them."""
-
-        def forward(**given: Tensor) -> dict[str, Tensor]:
-            return self._step(given)
-
-        parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in ("tokens", *self.past)]
-        forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        return forward
+        self.forward = with_names(self._step, ("tokens", *self.past))  # type: ignore[method-assign]
 
     def _step(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         tokens = given["tokens"]

@@ -92,6 +92,7 @@ def export(
     preprocessing: Mapping[str, Any] | None = None,
     cache: bool = False,
     native: bool = False,
+    radius: float | None = None,
 ) -> Exported:
     """A model as a file that runs without Edgewise: tensors in, tensors out, for any number of nodes, edges and tokens.
 
@@ -105,7 +106,8 @@ def export(
                 the names of classes; cache = a language model's decoding step: tokens after a past, of which it reads
                 each block's keys and values (onnx, pt2); native = attention on edges and sums of neighbours by
                 Edgewise's kernels: a pt2 file is then loaded after `import edgewise.kernels`, and beside an aoti file
-                lie two libraries that have them, for processes without Edgewise
+                lie two libraries that have them, for processes without Edgewise; radius = the program finds the edges
+                itself, of nodes whose positions are so near, and reads no edge_index
     Errors      ExportError for a model, or a part of it, that standard operators cannot express, with the reason;
                 where the program gives other numbers for the example than the model; for a file that ends as one of
                 those beside it (.npz, .py, .md); with `native` where the kernels were not built, for onnx, for a model
@@ -136,6 +138,8 @@ def export(
     if native:
         check_native()
     wrapped = Decoding(model, graph) if cache else Exportable(model, graph, names or _names(model, len(tensors)))
+    if radius is not None:
+        wrapped.within(radius, graph, *tensors)
     given = wrapped.inputs(graph, *tensors)
     if unknown := sorted(set(map(kind_of, given)) - AXES.keys()):
         raise ExportError(f"no input is called {', '.join(unknown)}: choose of {', '.join(AXES)}")

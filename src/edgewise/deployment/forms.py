@@ -141,6 +141,26 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     return TracedGraph.of_edges(senders, receivers, (n, n), FORMS, sizes)
 
 
+def edges_within(points: Tensor, sizes: Tensor | None, radius: float, cell: Tensor | None) -> Tensor:
+    """`edge_index` of the pairs of points of one member that are within a radius of each other, without self-loops.
+
+    Symbols     cell [N, D] = each point's periodic cell, 0 along an open axis: the nearest image counts
+    Cost        all pairs of all members: O(N² D) time and memory
+    """
+    n, x = points.shape[0], points.double()
+    apart = x[:, None] - x
+    if cell is not None:
+        box = cell.double()[:, None]
+        apart = apart - box * (apart / torch.where(box > 0, box, 1.0)).round()
+    i = torch.arange(n, device=points.device)
+    near = (apart.square().sum(-1) <= radius * radius) & (i[:, None] != i)
+    if sizes is not None:
+        member = members_of(sizes, n)
+        near = near & (member[:, None] == member)
+    receivers, senders = near.nonzero().unbind(1)
+    return torch.stack([senders, receivers])
+
+
 def kernel_pairs(graph: TracedGraph, beta: float, steps: int) -> tuple[TracedGraph, Tensor]:
     """The pairs where the kernel exp(-βL) or (I - βL)^steps of a graph is not 0, and its logarithm there: O(N³) a step.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.deployment.forms import FORMS, all_pairs
+from edgewise.deployment.forms import FORMS, all_pairs, edges_within
 from edgewise.deployment.graph import TracedGraph
 from edgewise.deployment.precomputed import PRECOMPUTED, precomputed_by
 from edgewise.errors import ExportError
@@ -57,6 +58,7 @@ class Exportable(nn.Module):
         self.signature = getattr(model, "signature", None)
         self.about: dict[str, Any] = {}  # what the file says beside its inputs and outputs
         self.precomputed: tuple[tuple[str, int], ...] = ()  # of a graph: see `PRECOMPUTED`
+        self.radius: float | None = None  # within which the program finds the edges itself
 
     def forward(
         self,
@@ -160,8 +162,9 @@ class Exportable(nn.Module):
                 raise ExportError("pairs side by side in one graph: give an example of one pair, or of a leading batch")
             made["source"], made["target"] = made.pop("pairs").split(lengths, -1)
         elif self.varies(graph):
-            if graph.rule is None:
+            if graph.rule is None and self.radius is None:
                 made["edge_index"] = graph.edge_index()
+            if graph.rule is None:
                 for name, number in self.precomputed:
                     made |= PRECOMPUTED[name].tensors(PRECOMPUTED[name].compute(graph, number))
             if len(graph.sizes) > 1:
@@ -178,6 +181,32 @@ class Exportable(nn.Module):
         positions, cell, number = x.split([signature.space, signature.space, 1], -1)
         periodic = {"cell": cell} if bool((cell > 0).any()) else {}
         return {"positions": positions, **periodic, "x": number.long()}
+
+    def within(self, radius: float, graph: Any, *tensors: Any) -> None:
+        """From now on the program finds the edges, of nodes within a radius.
+
+        Errors      ExportError for a model that reads no positions, or features of edges, for a leading batch, for a
+                    radius below that of the model, and where the example's graph is another one
+        """
+        given, least = self.inputs(graph, *tensors), getattr(self.signature, "radius", 0.0)
+        if not 0 < radius < float("inf") or radius < least:
+            raise ExportError(
+                f"a radius is a number above 0, and here at least {least:g}, that of the model: not {radius:g}"
+            )
+        if "positions" not in given or "edge_index" not in given or given["positions"].ndim != 2:
+            raise ExportError(
+                "edges within a radius are found of positions [N, D], and the example has a graph of edges"
+            )
+        if "edge_attr" in given:
+            raise ExportError("edges that the program finds have no features: edge_attr cannot be given")
+        found = edges_within(given["positions"], given.get("sizes"), radius, given.get("cell"))
+        ordered = [sorted(edges.mT.tolist()) for edges in (found, given["edge_index"])]
+        if ordered[0] != ordered[1]:
+            there, wanted = given["edge_index"].shape[1], found.shape[1]
+            raise ExportError(
+                f"the example's graph has {there} edges, and is not that of its {wanted} pairs within {radius:g}"
+            )
+        self.radius, self.about["radius"] = radius, radius
 
     def traced(self, given: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, dict[int, Any]]]:
         """Inputs of sizes that tracing takes for no others, and which of their axes vary."""
@@ -203,6 +232,17 @@ class Exportable(nn.Module):
         letters = _letters(name, tensor).rjust(tensor.ndim, "B")[-tensor.ndim :]
         varying = {axis: letter for axis, letter in enumerate(letters) if letter.isupper()}
         return {axis: letter for axis, letter in varying.items() if not (fixed and letter == "N")}
+
+
+def with_names(run: Callable[[dict[str, Tensor]], dict[str, Tensor]], names: Sequence[str]) -> Any:
+    """A `forward` with a parameter for each input, which is how `torch.export` knows them."""
+
+    def forward(**given: Tensor) -> dict[str, Tensor]:
+        return run(given)
+
+    parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in names]
+    forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return forward
 
 
 def kind_of(name: str) -> str:

@@ -100,11 +100,12 @@ def _sum(call: Aggregate | Collect) -> Tensor:
         x, axes, index = call.m_ij, 2, order
     else:
         x, weight, axes = call.x, call.weight, -call.node_axis
-    if weight is not None:
-        weight, edge = weight.reshape(1, -1, 1) if weight.ndim == 1 else weight, order
-        lead = torch.broadcast_shapes(weight.shape[:-2], x.shape[:-3]) if weight.ndim > 3 else ()
-        x, weight = x.expand(*lead, *x.shape[-3:]) if lead else x, flat(weight.expand(*lead, *weight.shape[-2:]), 2)
-        weight = weight.to(x.dtype).contiguous()
+    if weight is not None and weight.ndim == 1:
+        weight, edge = weight.reshape(1, -1, 1), order
+    elif weight is not None:
+        lead, edge = torch.broadcast_shapes(weight.shape[:-2], x.shape[:-3]), order
+        x, weight = x.expand(*lead, *x.shape[-3:]), flat(weight.expand(*lead, *weight.shape[-2:]), 2)
+    weight = None if weight is None else weight.to(x.dtype).contiguous()
     rows = flat(x, axes)
     rows = rows_contiguous(rows.unsqueeze(2) if axes == 2 else rows)
     reduce = REDUCTIONS[call.reduce or "sum"]

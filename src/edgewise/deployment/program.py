@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from typing import Any, TypeVar
@@ -15,8 +15,8 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from edgewise.deployment import native
-from edgewise.deployment.forms import BY_CONTENT
-from edgewise.deployment.interface import Exportable
+from edgewise.deployment.forms import BY_CONTENT, edges_within
+from edgewise.deployment.interface import TRACED, Exportable, with_names
 from edgewise.errors import ExportError
 from edgewise.graphs.make.held import chosen_by
 from edgewise.kernels import use_backend
@@ -38,8 +38,11 @@ def program_of(model: Exportable, given: dict[str, Tensor], by_kernels: bool = F
     if by_kernels and differentiates:
         raise ExportError("its outputs are gradients, which native operators do not have: leave --native out")
     with evaluating(model), standard(by_kernels), quietly():
+        listed = inputs if model.radius is None else {**inputs, "edge_index": torch.zeros(2, TRACED["E"]).long()}
         if differentiates:
-            module = _Differentiated(model, tuple(inputs), _gradients_spelt_out(model, inputs))
+            module = _Differentiated(model, tuple(listed), _gradients_spelt_out(model, listed))
+        if model.radius is not None:
+            module = _Within(module, model.radius, tuple(inputs))
         program = torch.export.export(module, (), inputs, dynamic_shapes=dynamic, strict=False)
     for part in program.graph_module.modules():
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
@@ -120,6 +123,19 @@ class _Differentiated(Exportable):
 
     def named(self, outputs: Any) -> dict[str, Tensor]:
         return outputs
+
+
+class _Within(nn.Module):
+    """A model whose edges are those within a radius."""
+
+    def __init__(self, model: nn.Module, radius: float, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.radius = model, radius
+        self.forward = with_names(self._run, names)
+
+    def _run(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        edges = edges_within(given["positions"], given.get("sizes"), self.radius, given.get("cell"))
+        return self.model(**given, edge_index=edges)
 
 
 class _Called(nn.Module):

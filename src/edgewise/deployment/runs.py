@@ -19,10 +19,11 @@ def export_run(
     accept: bool = False,
     cache: bool = False,
     native: bool = False,
+    radius: float | None = None,
 ) -> Exported:
     """`export` of a run's best weights, as its task says (images are read as pixels); beside it the task's own files.
 
-    Symbols     out = the file (None: `place_of` the run); accept as in `load`; cache, native as in `export`
+    Symbols     out = the file (None: `place_of` the run); accept as in `load`; cache, native, radius as in `export`
     Errors      those of `load` and of `export`
     """
     loaded = load_run(run, device="cpu", accept=accept)
@@ -31,7 +32,7 @@ def export_run(
     alone = task.alone(loaded.model, loaded.pattern)
     about = task.preprocessing()
     given = alone.model, alone.call, to, out
-    exported = export(*given, names=alone.names, preprocessing=about, cache=cache, native=native)
+    exported = export(*given, names=alone.names, preprocessing=about, cache=cache, native=native, radius=radius)
     for name in task.kept:
         if name not in task.private and (Path(run) / name).is_file():
             write_file(beside(out, name), read_bytes(Path(run) / name, MAX_BYTES))

@@ -106,10 +106,16 @@ def predict_all(
 
 
 def export(
-    run: str, to: str, out: str | None, accept: bool = False, cache: bool = False, native: bool = False
+    run: str,
+    to: str,
+    out: str | None,
+    accept: bool = False,
+    cache: bool = False,
+    native: bool = False,
+    radius: float | None = None,
 ) -> dict[str, Any]:
     """Write a run's best weights as a file for other programs, and say what it reads and returns."""
-    exported = deployment.export_run(run, to, out, accept, cache, native)
+    exported = deployment.export_run(run, to, out, accept, cache, native, radius)
     place = Path(out) if out else place_of(run, to)
     inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
     shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())

@@ -135,6 +135,12 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         "--cache", action="store_true", help="a language model's decoding step, which reads keys and values of the past"
     )
     export.add_argument("--native", action="store_true", help="use the C++ kernels on edges (pt2, aoti)")
+    export.add_argument(
+        "--radius",
+        type=float,
+        metavar="R",
+        help="the file finds the edges itself, of positions within R, and reads none",
+    )
     export.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
     serve = add("serve", "predict for whoever sends a request, over HTTP", SERVE)
@@ -297,7 +303,7 @@ def run(args: argparse.Namespace) -> Summary:
         case "export":
             from edgewise.apps.command.inference import export
 
-            return export(args.run, args.to, args.out, args.accept, args.cache, args.native)
+            return export(args.run, args.to, args.out, args.accept, args.cache, args.native, args.radius)
         case "serve":
             from edgewise.apps.command.inference import serve
 

@@ -131,7 +131,12 @@ def check_edges(rows: int, offsets: Tensor, index: Tensor, number: Tensor | None
 
 
 def remember_edges(rows: int, *edges: Tensor) -> None:
-    """These offsets, senders and any numbers of edges are right: `check_edges` need not look again."""
+    """These offsets, senders and any numbers of edges are right: `check_edges` need not look again.
+
+    Edge cases  tensors of inference mode, which count no writes, are looked at again
+    """
+    if any(x.is_inference() for x in edges):
+        return
     _checked[edges[1]] = _Checked(rows, [ref(x) for x in edges], [(x.shape, x._version) for x in edges])
 
 

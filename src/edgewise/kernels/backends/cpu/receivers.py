@@ -31,8 +31,9 @@ def edges_by_receiver(
     for name, ends, bound in (("senders", senders, num_senders), ("receivers", receivers, num_receivers)):
         if ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < bound:
             raise ShapeError(f"{name} must lie in 0, ..., {bound - 1}: {int(ends.min())} to {int(ends.max())}")
-    offsets, index, order = sorted_edges(receivers, senders, (num_receivers, num_senders))
-    index, order = index.to(torch.int32), order[: None if numbered else 0].to(torch.int32)
+    with torch.inference_mode(False):  # tensors that count writes, so that they are known to be right
+        offsets, index, order = sorted_edges(receivers, senders, (num_receivers, num_senders))
+        index, order = index.to(torch.int32), order[: None if numbered else 0].to(torch.int32)
     remember_edges(num_senders, offsets, index)
     return offsets, index, order
 
