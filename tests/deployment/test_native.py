@@ -1,7 +1,6 @@
 """Programs with native operators give the model's numbers as fast as the model; compiled, without Edgewise too."""
 
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -119,12 +118,16 @@ def test_an_edge_out_of_bounds_is_an_error_and_no_wrong_number() -> None:
 
 @pytest.mark.exports
 @torch.inference_mode()
-def test_a_pt2_file_is_as_fast_as_the_model() -> None:
+def test_a_pt2_file_is_as_fast_as_the_model_on_edges_that_both_read_anew() -> None:
     draw = torch.Generator().manual_seed(0)
     graph = Graph.from_edge_index(torch.randint(20_000, (2, 600_000), generator=draw), 20_000)
     x, edges, layer = torch.randn(20_000, 192), graph.edge_index(), Attention()
     program = export(layer, (random_graph(0), torch.randn(7, 192)), "pt2", native=True).program.module()
-    runs = {"model": lambda: layer(graph, x), "program": lambda: program(x=x, edge_index=edges)["y"]}
+    runs = {
+        "program": lambda: program(x=x, edge_index=edges)["y"],
+        "model": lambda: layer(Graph.from_edge_index(edges, 20_000), x),
+        "model on its graph": lambda: layer(graph, x),
+    }
     torch.testing.assert_close(runs["program"](), runs["model"](), rtol=0, atol=1e-5)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(15):
@@ -132,7 +135,8 @@ def test_a_pt2_file_is_as_fast_as_the_model() -> None:
             started = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - started)
-    assert statistics.median(times["program"]) <= 1.3 * statistics.median(times["model"])
+    fastest = {name: min(seconds) for name, seconds in times.items()}
+    assert fastest["program"] <= 1.1 * fastest["model"] and fastest["program"] <= 1.5 * fastest["model on its graph"]
 
 
 @pytest.mark.exports
@@ -155,6 +159,7 @@ def test_a_compiled_file_runs_without_edgewise_in_cpp_and_in_python(tmp_path: Pa
     alone = RUN[: RUN.index("import numpy")] + "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     command = [sys.executable, "-c", alone, "model.aoti.pt2.py"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.startswith("y (")
+    arrays = dict(np.load(tmp_path / "model.aoti.pt2.npz"))
     arrays["edge_index"] = arrays["edge_index"] + 100
     np.savez(tmp_path / "bad.npz", **arrays)
     said = ran(program, file, tmp_path / "bad.npz")

@@ -29,8 +29,9 @@ def edges_by_receiver(
     Cost        O(E), sorting included
     """
     for name, ends, bound in (("senders", senders, num_senders), ("receivers", receivers, num_receivers)):
-        if ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < bound:
-            raise ShapeError(f"{name} must lie in 0, ..., {bound - 1}: {int(ends.min())} to {int(ends.max())}")
+        low, high = map(int, ends.aminmax()) if ends.numel() else (0, -1)
+        if low < 0 or high >= bound:
+            raise ShapeError(f"{name} must lie in 0, ..., {bound - 1}: {low} to {high}")
     with torch.inference_mode(False):  # tensors that count writes, so that they are known to be right
         offsets, index, order = sorted_edges(receivers, senders, (num_receivers, num_senders))
         index, order = index.to(torch.int32), order[: None if numbered else 0].to(torch.int32)
