@@ -39,6 +39,7 @@ from edgewise.tasks.own.graphs import graph_folder
 from edgewise.tasks.slides.classification import read_folder
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.text.language import read_text
+from edgewise.tasks.text.pretrained import read_tokenizer
 from edgewise.tasks.text.tokenization import BPETokenizer, CharacterTokenizer, tokenizer_from_json
 from edgewise.tasks.text.translation import read_lines
 from fuzz.operators import call_operator
@@ -239,6 +240,18 @@ def tokenizers() -> list[bytes]:
     return [tokenizer.to_json().encode() for tokenizer in learned]
 
 
+def pretrained_tokenizers() -> list[bytes]:
+    """Words of another library's model, and the same as a run keeps it."""
+    tokens = {"[CLS]": 0, "[SEP]": 1, "[MASK]": 2, "low": 3, "[UNK]": 4}
+    made = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": tokens, "unk_token": "[UNK]"}}
+    kept = {"level": "pretrained", "size": 5, "special": {"begin": 0, "end": 1}, "tokenizer": made}
+    return [json.dumps(one).encode() for one in (made, kept)]
+
+
+def write_config(folder: Path) -> None:
+    (folder / "config.json").write_text('{"vocab_size": 5, "bos_token_id": 0, "eos_token_id": 1}', encoding="utf-8")
+
+
 NODES = b"node,label,split,size\na,u,train,1\nb,v,valid,2.5\nc,u,test,3\n~\nsender,receiver\na,b\nb,c\n"
 RECORD = (
     b'{"nodes": 3, "edges": 2, "named": true, "files": {"nodes.csv": {"bytes": 62, "sha256": "0"}}, '
@@ -356,6 +369,7 @@ HARNESSES = {
     "tokenizer": Harness(
         lambda _, content: tokenizer_from_json(content.decode("utf-8", "replace"), "tokenizer.json"), tokenizers
     ),
+    "pretrained-tokenizer": Harness(file("tokenizer.json", read_tokenizer), pretrained_tokenizers, write_config),
     "yaml": Harness(file("a.yaml", read_yaml), lambda: [RECIPE]),
     "hub-config": Harness(
         file("config.json", lambda path: from_hugging_face(path.parent)),

@@ -16,12 +16,12 @@ def test_a_feed_forward_network_is_four_times_as_wide_unless_told(name: str) -> 
     assert usual.down.in_features == 16
     assert narrow.down.in_features == 5
     assert [name for name, _ in narrow.named_parameters() if name.endswith("bias")] == []
-    assert isinstance(usual, GatedFeedForward) == (name == "swiglu")
+    assert isinstance(usual, GatedFeedForward) == (name in ("swiglu", "geglu"))
     assert narrow(torch.zeros(3, 4)).shape == (3, 4)
 
 
 def test_every_activation_has_its_network() -> None:
-    assert FEED_FORWARDS.keys() == {*ACTIVATIONS, "swiglu"}
+    assert FEED_FORWARDS.keys() == {*ACTIVATIONS, "swiglu", "geglu"}
     x = torch.linspace(-2, 2, 5)
     for name, activation in ACTIVATIONS.items():
         assert torch.equal(FEED_FORWARDS[name](4, True).activation(x), activation(x))

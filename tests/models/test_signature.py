@@ -96,6 +96,7 @@ READ = {
     "graph-network-ensemble": {"features", "features of graphs", "edges", "particles", "atoms"},
     "graph-transformer": {"features", "edges", "particles", "atoms"},
     "group-cnn": {"features of graphs"},
+    "light-gcn": {"features", "particles", "atoms"},
     "kernel-regression": {"features", "particles", "atoms"},
     "memory": set(),
     "mlp": {"features", "features of graphs", "particles", "atoms"},

@@ -173,13 +173,13 @@ def test_weights_that_do_not_fit_are_drawn_anew(run):
 
     model, trained = Wider(), load_run(run).model
     drawn = model.second.weight.clone()
-    take_over(model, run)
+    take_over(model, StartSettings(str(run)))
     assert torch.equal(model.first.weight, trained.first.weight)
     assert torch.equal(model.second.weight, drawn)
     with pytest.raises(CheckpointError, match="fits this model"):
-        take_over(nn.Conv1d(1, 1, 1), run)
+        take_over(nn.Conv1d(1, 1, 1), StartSettings(str(run)))
     with pytest.raises(CheckpointError, match="not a run folder"):
-        take_over(model, run / "nothing")
+        take_over(model, StartSettings(str(run / "nothing")))
 
 
 def test_an_adapted_run_trains_what_the_other_lacks(tmp_path):
@@ -212,7 +212,7 @@ def test_an_adapted_run_saves_its_additions_alone(run, tmp_path):
     assert not torch.equal(loaded.model.first.weight, frozen)
     assert evaluate(loaded.model, loaded.task, "test", 16)["accuracy"] == pytest.approx(result.test)
     with pytest.raises(CheckpointError, match="low-rank additions only"):
-        take_over(load_run(run).model, tmp_path / "adapted")
+        take_over(load_run(run).model, StartSettings(str(tmp_path / "adapted")))
     with pytest.raises(ConfigError, match=r"name a run with start\.run"):
         StartSettings(rank=2)
 

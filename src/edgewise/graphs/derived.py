@@ -129,7 +129,7 @@ def per_tensor(build: Callable[P, T]) -> Callable[P, T]:
             return build(*args, **named)
         first = cast(Tensor, args[0])
         key = tuple(id(t) if isinstance(t, Tensor) else t for t in args)
-        stamp = [(t._version, t.data_ptr(), t.shape) for t in tensors]
+        stamp = [(t._version, t.untyped_storage().data_ptr(), t.storage_offset(), t.shape) for t in tensors]
         entries: dict[Any, tuple[list[Any], list[ReferenceType[Tensor]], T]] = memo.setdefault(first, {})
         found = entries.get(key)
         if found is not None and found[0] == stamp and all(r() is t for r, t in zip(found[1], tensors, strict=True)):

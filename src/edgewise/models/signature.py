@@ -64,6 +64,7 @@ class Features(Signature):
     def types(self, x: Tensor | SparseFeatures) -> Tensor | None:
         """The type of each node [N] int64, as its features [N, inputs] have it; None where all are of one.
 
+        >>> import torch
         >>> Features(inputs=3, outputs=1, kinds=2).types(torch.tensor([[5.0, 0.0, 1.0]]))
         tensor([1])
         """

@@ -69,7 +69,7 @@ def test_the_usual_search_is_of_rates_sizes_dropouts_and_names():
         "model.width=32,64,128",
         "model.depth=1..4",
         "model.connection=none,residual,concatenate,jumping,jumping-max,residual-jumping",
-        "model.norm=layer,fine-layer,rms,batch,none,pair,unit",
+        "model.norm=layer,fine-layer,rms,coarse-rms,batch,none,pair,unit",
         "model.dropout=0.0..0.8",
         "model.activation=relu,sigmoid,tanh,gelu,gelu-tanh,silu,elu",
         "model.edge_dropout=0.0..0.8",

@@ -67,19 +67,21 @@ def cheapest(call: Call, isolating: bool = False) -> str:
     Symbols     isolating = only those in which no receiver meets the NaN of a node that it has no edge to
     """
     machine = speeds(call.graph.device, call.dtype)
-    device, able, missing = call.graph.device.type, list[tuple[float, str]](), list[tuple[float, str]]()
+    device = call.graph.device.type
+    able: list[tuple[float, str]] = []
+    missed: list[tuple[float, str]] = []  # that are not installed, and say so
     for name, backend in BACKENDS.items():
-        if not getattr(backend.takes, call.verb):
+        need = backend.need
+        absent = need is not None and not need.present()
+        if not getattr(backend.takes, call.verb) or (absent and (need is None or need.warn is None)):
             continue
-        absent = backend.need is not None and not backend.need.present()
         if (absent or backend.is_chosen_on(device)) and backend.refusal_at_sight(call) is None:
-            (missing if absent else able).append((machine.seconds(backend.cost(call)), name))
+            (missed if absent else able).append((machine.seconds(backend.cost(call)), name))
     best = _first(sorted(able, key=itemgetter(0)), call, isolating)
-    for seconds, name in missing:
-        need = BACKENDS[name].need
-        faster = seconds < best[0] and not BACKENDS[name].cannot_count(call.graph)
-        if faster and need is not None and need.warn is not None:
-            need.warn()
+    for seconds, name in missed:
+        warn = None if (need := BACKENDS[name].need) is None else need.warn
+        if warn is not None and seconds < best[0] and not BACKENDS[name].cannot_count(call.graph):
+            warn()
     return best[1]
 
 

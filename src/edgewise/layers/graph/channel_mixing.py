@@ -40,7 +40,7 @@ class ACM(nn.Module):
         self.scores = nn.Parameter(torch.empty(3, outputs))
         self.mix = nn.Parameter(torch.empty(3, 3))
         for part in self.channels.weight.data.chunk(3):
-            nn.init.uniform_(part, -(outputs**-0.5), outputs**-0.5)
+            nn.init.uniform_(part, -(max(1, outputs) ** -0.5), max(1, outputs) ** -0.5)
         nn.init.uniform_(self.scores, -1, 1)
         nn.init.uniform_(self.mix, -(3**-0.5), 3**-0.5)
 

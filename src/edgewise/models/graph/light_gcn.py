@@ -39,6 +39,7 @@ class LightGCN(nn.Module):
     Reference   He et al., "LightGCN: simplifying and powering graph convolution network for recommendation", 2020
 
     Example
+        >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> model = LightGCN(LightGCNSettings(depth=1), Features(inputs=2, outputs=1))
         >>> _ = model.embed.weight.data.copy_(torch.tensor([[2.0, 4.0]]))

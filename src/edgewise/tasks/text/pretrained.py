@@ -28,7 +28,9 @@ class PretrainedTokenizer:
 
     def __init__(self, content: dict[str, Any], size: int, special: dict[str, int]) -> None:
         self._content, self.size, self._special = content, size, special
-        self._made = tokenization.tokenizers_library().Tokenizer.from_str(json.dumps(content))
+        library = tokenization.tokenizers_library()
+        with reading(TOKENIZER, "a tokenizer"):
+            self._made = library.Tokenizer.from_str(json.dumps(content))
         self._made.no_padding()
         self._made.no_truncation()
         self.begin, self.end = special["begin"], special["end"]

@@ -34,6 +34,7 @@ class _Vectors(NamedTuple):
 
 
 PASSES = 6  # over scores and weights, a number for each edge and head: counted
+BLOCK = 512  # edges of a product
 WEIGHT = 100  # products of an edge and head, beside those of attention in one kernel; fitted to 200,000 edges of 4 × 16
 
 
@@ -106,6 +107,15 @@ def _by_heads(x: Tensor, weight: Tensor) -> Tensor:
     return (x.transpose(1, 2) @ weight).transpose(1, 2)
 
 
+def _by_map(x: Tensor, weight: Tensor) -> Tensor:
+    """x [B, E, R] by weight [H, R]: [B, E, H], in blocks of edges, or the bits of the weight's gradient, a sum over
+    all edges, would depend on the number of threads."""
+    whole = x.shape[1] // BLOCK * BLOCK
+    parts = [x[:, :whole].reshape(-1, BLOCK, x.shape[2]), x[:, whole:]]
+    made = [torch.bmm(part, weight.t().expand(len(part), -1, -1)) for part in parts]
+    return torch.cat([made[0].reshape(len(x), whole, len(weight)), made[1]], 1)
+
+
 def _scores(
     call: Attend, q: Tensor | None, k: Tensor | None, keys: _Vectors | None, reverse: Structure
 ) -> Tensor | None:
@@ -124,7 +134,7 @@ def _scores(
     x = None if keys is None else keys.x.flatten(2)
     weight = None if keys is None or keys.weight is None else keys.weight.flatten(0, 1)
     if isinstance(score, Additive):
-        x = x if x is None or weight is None else x @ weight.t()  # one number for each head
+        x = x if x is None or weight is None else _by_map(x, weight)  # one number for each head
         own_ends = scoring.Additive(q.squeeze(-1), k.squeeze(-1), x, structure, reverse[:3], score.slope)
         return scoring.additive(own_ends)
     assert isinstance(score, GatedAdditive)
