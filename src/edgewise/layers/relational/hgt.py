@@ -57,7 +57,7 @@ class HGT(nn.Module):
         super().__init__()
         if relations < 1 or kinds < 1:
             raise ConfigError(f"relations={relations} and kinds={kinds} must be at least 1")
-        if heads < 1 or outputs % heads:
+        if heads < 1 or outputs < 1 or outputs % heads:
             raise ConfigError(f"{heads} heads do not divide {outputs} outputs")
         channels = outputs // heads
         self.projection = GroupedLinear(inputs, 3 * outputs, kinds)
