@@ -1,0 +1,117 @@
+"""Draws speed.svg: how many times as long the fastest peer takes, for kernels, layers and whole training steps.
+
+python docs/images/speed.py docs/images/speed.svg
+
+The numbers are those of the tables of docs/performance.md, whose commands measure them anew.
+"""
+
+import sys
+from html import escape
+from math import log2
+from pathlib import Path
+
+PAGE = Path(__file__).parent.parent / "performance.md"
+INK, MUTED, RULE = "#1c2733", "#5b6b7b", "#e3e8ee"
+FASTER, SLOWER = "#2364aa", "#d1495b"
+SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+WIDTH, COLUMN, NAMES, STEP, TOP = 960, 470, 190, 19, 92
+UNIT = 37  # pixels for each doubling
+
+Row = dict[str, str]
+
+
+def tables(page: str, heading: str) -> list[list[Row]]:
+    """Every table below a heading, each as its rows by the names of the columns."""
+    found: list[list[Row]] = []
+    head: list[str] = []
+    for line in page.split(f"\n## {heading}\n")[1].split("\n## ")[0].split("\n"):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = cells
+            found.append([])
+        elif not set(cells[0]) <= set("-: "):
+            found[-1].append(dict(zip(head, cells, strict=True)))
+    return found
+
+
+def ratio(cell: str) -> float:
+    return float(cell.replace("×", "").replace(",", ""))
+
+
+def groups(page: str) -> dict[str, list[tuple[str, float]]]:
+    """By title: names, and the time of the fastest peer over that of Edgewise."""
+    cases = [row for row in tables(page, "Beside the fastest peer")[0] if row["threads"] == "1"]
+    epochs = [row for row in cases if row["case"].startswith("cora-")]
+    kernels = [row for row in cases if "forward and backward" in row.values() and "scaling" not in row["case"]]
+    features = tables(page, "Features of edges")[-1]
+    return {
+        "Kernels, forward and backward": [(row["case"], ratio(row["×"])) for row in kernels],
+        "Masks of FlexAttention, beside SDPA": [(row["mask"], ratio(row["×"])) for row in tables(page, "Masks")[0]],
+        "Layers that read features of edges, beside compiled PyG": [
+            (row["layer"], ratio(row["over compiled"])) for row in features
+        ],
+        "Training on Cora, an epoch": [(row["case"], ratio(row["×"])) for row in epochs],
+        "Mistral in transformers, a step beside sdpa": [
+            (f"{row['tokens']} tokens, window {row['window']}", ratio(row["×"]))
+            for row in tables(page, "Hugging Face")[0]
+        ],
+        "Scripts of PyG with one line added, beside compiled": [
+            (row["script"], min(ratio(row["over compiled"]), ratio(row["over PyG"])))
+            for row in tables(page, "Scripts of PyTorch Geometric")[0]
+        ],
+    }
+
+
+def text(x: float, y: float, content: str, size: float, colour: str = INK, anchor: str = "start") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
+    return f'<text {place} fill="{colour}">{escape(content)}</text>'
+
+
+def bars(title: str, rows: list[tuple[str, float]], left: float, top: float) -> list[str]:
+    """A title, and a bar from 1 for each row: to the right where Edgewise is faster."""
+    one = left + NAMES + UNIT
+    out = [text(left, top, title, 13)]
+    out.append(f'<path d="M{one} {top + 8}V{top + 10 + STEP * len(rows)}" stroke="{INK}" stroke-width="1"/>')
+    for k, (name, value) in enumerate(rows):
+        y = top + 12 + STEP * k
+        end = one + UNIT * max(-1.0, log2(value))
+        x, width = min(one, end), abs(end - one)
+        colour = FASTER if value >= 1 else SLOWER
+        out.append(text(left + NAMES - 8, y + 10, name, 11.5, MUTED, "end"))
+        out.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="13" rx="2" fill="{colour}"/>')
+        out.append(text(max(one, end) + 5, y + 10.5, f"{value:.2g} ×" if value < 10 else f"{value:.0f} ×", 11, INK))
+    return out
+
+
+def picture(page: str) -> str:
+    """Two columns of groups, under a title that says what a bar means."""
+    found = list(groups(page).items())
+    heights = [46 + STEP * len(rows) for _, rows in found]
+    half = next(k for k in range(len(found)) if 2 * sum(heights[: k + 1]) >= sum(heights)) + 1
+    height = TOP + max(sum(heights[:half]), sum(heights[half:])) - 12
+    title = "How many times as long the fastest peer takes"
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="{SANS}">',
+        f"<title>{title}</title>",
+        f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1}" rx="14" fill="#fff" stroke="{RULE}"/>',
+        text(24, 36, title, 17),
+        text(
+            24,
+            57,
+            "One thread of a CPU. The line is 1 ×: where a bar is blue, Edgewise is faster, where red, slower.",
+            12,
+            MUTED,
+        ),
+    ]
+    for column, part in enumerate((slice(None, half), slice(half, None))):
+        y = TOP
+        for (name, rows), room in zip(found[part], heights[part], strict=True):
+            out += bars(name, rows, 24 + column * COLUMN, y)
+            y += room
+    return "\n".join([*out, "</svg>", ""])
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
