@@ -45,12 +45,16 @@ def groups(page: str) -> dict[str, list[tuple[str, float]]]:
     cases = [row for row in tables(page, "Beside the fastest peer")[0] if row["threads"] == "1"]
     epochs = [row for row in cases if row["case"].startswith("cora-")]
     kernels = [row for row in cases if "forward and backward" in row.values() and "scaling" not in row["case"]]
-    features = tables(page, "Features of edges")[-1]
+    features = tables(page, "Features of edges")[0]
     return {
         "Kernels, forward and backward": [(row["case"], ratio(row["×"])) for row in kernels],
         "Masks of FlexAttention, beside SDPA": [(row["mask"], ratio(row["×"])) for row in tables(page, "Masks")[0]],
         "Layers that read features of edges, beside compiled PyG": [
             (row["layer"], ratio(row["over compiled"])) for row in features
+        ],
+        "Kinds of edges, beside RGCNConv": [
+            (f"{row['relations']} relations" + f", {row['bases']} bases" * bool(row["bases"]), ratio(row["over it"]))
+            for row in tables(page, "Kinds of edges")[0]
         ],
         "Training on Cora, an epoch": [(row["case"], ratio(row["×"])) for row in epochs],
         "Mistral in transformers, a step beside sdpa": [
@@ -89,7 +93,7 @@ def picture(page: str) -> str:
     """Two columns of groups, under a title that says what a bar means."""
     found = list(groups(page).items())
     heights = [46 + STEP * len(rows) for _, rows in found]
-    half = next(k for k in range(len(found)) if 2 * sum(heights[: k + 1]) >= sum(heights)) + 1
+    half = min(range(len(found)), key=lambda k: max(sum(heights[:k]), sum(heights[k:])))
     height = TOP + max(sum(heights[:half]), sum(heights[half:])) - 12
     title = "How many times as long the fastest peer takes"
     out = [

@@ -15,6 +15,7 @@ sys.path.insert(0, str(DOCS))
 try:
     import book
     import charts
+    from images import speed
     from offline import check
 finally:
     sys.path.pop(0)
@@ -93,3 +94,15 @@ def test_the_charts_are_drawn_from_the_tables() -> None:
     assert "M370.0 24H472.0" in charts.accuracy(table)
     measured = (DOCS / "performance.md").read_text(encoding="utf-8")
     assert charts.filled(measured).count("<rect") >= 10
+
+
+def test_the_picture_of_speed_is_drawn_from_the_tables_as_they_are() -> None:
+    page = (DOCS / "performance.md").read_text(encoding="utf-8")
+    drawn = speed.picture(page)
+    assert drawn == (DOCS / "images" / "speed.svg").read_text(encoding="utf-8"), "run docs/images/speed.py"
+    found = speed.groups(page)
+    bars = sum(len(rows) for rows in found.values())
+    slower = sum(value < 1 for rows in found.values() for _, value in rows)
+    assert bars >= 30
+    assert drawn.count(f'fill="{speed.FASTER}"') == bars - slower
+    assert drawn.count(f'fill="{speed.SLOWER}"') == slower
