@@ -101,7 +101,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             source, root / name, **({"ignore": left_out} if source.is_dir() else {})
         )
     if library is not None:
-        shutil.copy(str(library.__file__), root / "src" / "edgewise" / "native")
+        for built in Path(str(library.__file__)).parent.glob("*.so"):  # the module, and its kernels beside it
+            shutil.copy(built, root / "src" / "edgewise" / "native")
     return root
 
 

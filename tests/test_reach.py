@@ -49,5 +49,5 @@ def test_the_closest_tests_of_a_file_begin_with_its_mirror_and_end_with_the_suit
     assert (
         call[0] == "tests/kernels/test_verbs.py" and call[-1] == "tests/layers/test_conformance.py::test_layer_conforms"
     )
-    capabilities = reach.closest(reach.ROOT / "src/edgewise/models/capabilities.py")
-    assert "tests/tasks/graphs/test_prediction.py" in capabilities  # it imports the module, as few others do
+    noise = reach.closest(reach.ROOT / "src/edgewise/tasks/text/noise.py")
+    assert "tests/tasks/text/test_masked.py" in noise  # that of a module which imports it, as few others do

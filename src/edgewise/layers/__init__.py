@@ -111,7 +111,6 @@ from edgewise.layers.graph.sage import SAGELSTM as SAGELSTM
 from edgewise.layers.graph.sage import SAGEMean as SAGEMean
 from edgewise.layers.graph.sage import SAGEPool as SAGEPool
 from edgewise.layers.graph.sage import SAGEUnion as SAGEUnion
-from edgewise.layers.graph.sides import at_receivers as at_receivers
 from edgewise.layers.graph.smoothing import JumpingKnowledge as JumpingKnowledge
 from edgewise.layers.graph.smoothing import PairNorm as PairNorm
 from edgewise.layers.graph.smoothing import VirtualNode as VirtualNode
@@ -147,6 +146,7 @@ from edgewise.layers.plain.mlp import MLP as MLP
 from edgewise.layers.plain.mlp import probabilities as probabilities
 from edgewise.layers.plain.randomized import RandomizedLinear as RandomizedLinear
 from edgewise.layers.plain.randomized import RandomizedMLP as RandomizedMLP
+from edgewise.layers.plain.sides import at_receivers as at_receivers
 from edgewise.layers.pooling.min_cut import ClusterAssignment as ClusterAssignment
 from edgewise.layers.pooling.min_cut import Pooled as Pooled
 from edgewise.layers.pooling.min_cut import min_cut_pool as min_cut_pool

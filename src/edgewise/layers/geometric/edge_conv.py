@@ -10,10 +10,10 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.kernels import EdgeNetwork, collect
-from edgewise.layers.graph.sides import Sides, both_sides
 from edgewise.layers.plain.examples import Example, example_graph, small_example
 from edgewise.layers.plain.linear import SparseFeatures, check_one_kind
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.sides import Sides, both_sides
 
 
 def edge_message(mlp: MLP, x: Tensor, senders: Tensor | None = None) -> EdgeNetwork:

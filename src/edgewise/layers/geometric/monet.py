@@ -7,9 +7,9 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
-from edgewise.layers.graph.sides import Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import Sides, both_sides
 
 
 class DegreeCoordinates(nn.Module):

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
-from edgewise.layers.graph.sides import Sides, both_sides, with_loops
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.sides import Sides, both_sides, with_loops
 
 
 class ACM(nn.Module):

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeInput, EdgeVectors, GatedAdditive, attend
-from edgewise.layers.graph.sides import Sides, both_sides, with_loops
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import Sides, both_sides, with_loops
 
 
 class AdditiveAttention(nn.Module):

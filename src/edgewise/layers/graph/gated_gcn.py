@@ -7,9 +7,9 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
 from edgewise.layers.attention.transformer import BatchNorm
-from edgewise.layers.graph.sides import Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import Sides, both_sides
 
 EPSILON = 1e-6
 

@@ -7,9 +7,9 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
-from edgewise.layers.graph.sides import Sides, at_receivers, with_loops
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_one_kind
+from edgewise.layers.plain.sides import Sides, at_receivers, with_loops
 
 
 def renormalised(graph: Graph, dtype: torch.dtype, paired: bool = False) -> tuple[Graph, Tensor]:

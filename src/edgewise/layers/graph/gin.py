@@ -9,10 +9,10 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
-from edgewise.layers.graph.sides import Nodes, Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.sides import Nodes, Sides, both_sides
 
 
 def _dense(x: Nodes) -> Tensor:

@@ -12,9 +12,9 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.kernels.call import check_graph
-from edgewise.layers.graph.sides import Sides, at_receivers, both_sides, check_pair, with_loops
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
+from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_pair, with_loops
 
 
 class SAGEMean(nn.Module):

@@ -9,8 +9,8 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, aggregate, attend
-from edgewise.layers.graph.sides import Sides
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.sides import Sides
 from edgewise.layers.relational.types import (
     GroupedLinear,
     attend_edges,

@@ -9,8 +9,8 @@ from torch.nn import functional
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeVectors, attend
-from edgewise.layers.graph.sides import Sides
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.sides import Sides
 from edgewise.layers.relational.types import (
     Pairs,
     attend_edges,

@@ -10,9 +10,9 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, Partition
 from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
-from edgewise.layers.graph.sides import Nodes, Sides, both_sides
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import Nodes, Sides, both_sides
 from edgewise.layers.relational.types import Pairs, check_types, of_pairs, pairs, reads, shares
 
 

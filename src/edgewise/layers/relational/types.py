@@ -15,8 +15,8 @@ from edgewise.graphs.derived import per_tensor
 from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
 from edgewise.kernels.call import check_graph
-from edgewise.layers.graph.sides import Nodes, Sides, at_receivers, check_pair
 from edgewise.layers.plain.linear import check_dtype
+from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_pair
 
 
 class Groups(NamedTuple):
