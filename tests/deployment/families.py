@@ -14,9 +14,11 @@ from edgewise import layers
 from edgewise.configuration import Choice
 from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete, radius_graph, window
 from edgewise.models import (
+    BART,
     BERT,
     GNN,
     Atoms,
+    BARTSettings,
     BERTSettings,
     EncoderDecoder,
     EncoderDecoderSettings,
@@ -174,6 +176,8 @@ FAMILIES: dict[str, Family] = {
     },
     "gat": Family(partial(gnn, Choice("gat", {"heads": 2})), on_nodes),
     "gatv2": Family(partial(gnn, Choice("gatv2", {"heads": 2})), on_nodes),
+    "gat, edges": Family(partial(gnn, "gat", edges=2, readout="mean"), partial(on_nodes, edges=2, make=several)),
+    "gatv2, edges": Family(partial(gnn, "gatv2", edges=2), partial(on_nodes, edges=2)),
     "gine": Family(partial(gnn, "gine", edges=2, readout="sum"), partial(on_nodes, edges=2, make=several)),
     "gated-gcn": Family(partial(gnn, "gated-gcn", edges=2), partial(on_nodes, edges=2)),
     **{
@@ -235,6 +239,12 @@ FAMILIES: dict[str, Family] = {
     "bert, texts": Family(
         lambda: BERT(
             BERTSettings(width=8, depth=2, heads=2, readout="first"), Tokens(30, 3, length=16, whole_graph=True)
+        ),
+        texts,
+    ),
+    "bart": Family(
+        lambda: BART(
+            BARTSettings(width=8, encoder_depth=1, decoder_depth=1, heads=2), Tokens(30, 3, length=16, whole_graph=True)
         ),
         texts,
     ),

@@ -22,9 +22,11 @@ ALONE = RUN[: RUN.index("import numpy")] + "import runpy; sys.argv = sys.argv[1:
 def decoder(positions: str, **options):
     torch.manual_seed(0)
     model = transformer(TOKENS, positions=positions, **options).eval()
-    for weight in model.parameters():  # far from those that models start with, so that logits differ
+    for weight in (
+        model.parameters()
+    ):  # far from those that models start with, so that logits differ; not so far that float32 fails
         if weight.ndim > 1:
-            torch.nn.init.normal_(weight, std=0.7)
+            torch.nn.init.normal_(weight, std=0.5)
     return model
 
 

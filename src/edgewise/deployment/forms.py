@@ -14,8 +14,8 @@ from torch import Tensor
 
 from edgewise.deployment.graph import Members, TracedGraph, members_of, places_in, without_loop
 from edgewise.errors import ExportError
-from edgewise.graphs import Graph
-from edgewise.graphs.rule import Both, Complete, Rule
+from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.graphs.rule import Both, Causal, Complete, Rule
 from edgewise.layers.graph.graph_attention import SMALLEST
 
 
@@ -36,6 +36,19 @@ def all_pairs(graph: TracedGraph, inside: Rule | None = None) -> TracedGraph:
     return TracedGraph.of_rule(Members(member, member, inside, places), nodes, graph.device, graph.forms, graph.sizes)
 
 
+def joined(encoder: TracedGraph, decoder: TracedGraph, cross: TracedGraph) -> EncoderDecoderGraph:
+    """The three as one, without its check, which compares their numbers."""
+    made = object.__new__(EncoderDecoderGraph)
+    for name, graph in (("encoder", encoder), ("decoder", decoder), ("cross", cross)):
+        object.__setattr__(made, name, graph)
+    return made
+
+
+def twice(graph: TracedGraph) -> EncoderDecoderGraph:
+    """Each text of a graph as a source and as its own target."""
+    return joined(graph, all_pairs(graph, Causal()), all_pairs(graph))
+
+
 def within(graph: TracedGraph, parts: Callable[[int], tuple[Graph, ...]]) -> tuple[TracedGraph, ...]:
     """The graph within each of several patterns by rule."""
     rules = [part.rule for part in parts(graph.num_senders)]
@@ -44,9 +57,9 @@ def within(graph: TracedGraph, parts: Callable[[int], tuple[Graph, ...]]) -> tup
     if isinstance(graph.rule, Members):
         return tuple(all_pairs(graph, rule) for rule in rules)
     nodes, square = (graph.num_receivers, graph.num_senders), graph.is_square
-    joined = [rule if graph.is_complete or rule is None else Both(graph.rule, rule) for rule in rules]
+    both = [rule if graph.is_complete or rule is None else Both(graph.rule, rule) for rule in rules]
     place = graph.device, graph.forms, None, square, graph.offset
-    return tuple(TracedGraph.of_rule(rule or Complete(), nodes, *place) for rule in joined)
+    return tuple(TracedGraph.of_rule(rule or Complete(), nodes, *place) for rule in both)
 
 
 def random_walk_returns(graph: TracedGraph, steps: int) -> Tensor:
@@ -197,6 +210,12 @@ def _refused(what: str) -> Callable[..., Any]:
     return refuse
 
 
+def loops(graph: TracedGraph) -> tuple[TracedGraph, Tensor, Tensor]:
+    """The graph with self-loops; the nodes that lacked one; and each edge's number among the graph's and these."""
+    looped = graph.add_self_loops()
+    return looped, without_loop(graph), torch.arange(looped.num_edges, device=graph.device)
+
+
 TERMS = 14  # of Taylor's series of exp at norms up to 1/2: the next is below 2e-17
 _GRAPHS, _LAYERS = "edgewise.graphs.make", "edgewise.layers"
 FORMS: dict[str, Callable[..., Any]] = {
@@ -214,11 +233,13 @@ FORMS: dict[str, Callable[..., Any]] = {
     f"{_LAYERS}.graph.sage.reading_order": _refused("the order in which a recurrent network reads neighbours"),
     f"{_LAYERS}.pooling.min_cut._graph_of_clusters": graph_of_clusters,
     f"{_LAYERS}.attention.hopfield._lookup": lookup,
+    f"{_LAYERS}.plain.sides._loops": loops,
     f"{_LAYERS}.geometric.schnet.linked_pairs": lambda graph: None,
     "edgewise.kernels.messages.weighted.edges_as_senders": edges_as_senders,
     "edgewise.kernels.call._with_own_senders": edges_as_senders,
     "edgewise.models.graph.transformer.looped": looped,
     "edgewise.models.text.transformer._one_more": one_more,
+    "edgewise.models.text.bart.twice": twice,
 }
 
 BY_CONTENT: dict[str, Callable[..., Any]] = {

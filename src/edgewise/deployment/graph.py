@@ -219,7 +219,10 @@ class TracedGraph(Graph):
 
 
 def without_loop(graph: TracedGraph) -> Tensor:
-    """The nodes that do not listen to themselves."""
-    loops = (graph.senders == graph.receivers).to(torch.int64)
-    zeros = torch.zeros(graph.num_senders, dtype=torch.int64, device=graph.device)
-    return (zeros.index_add(0, graph.receivers, loops) == 0).nonzero().flatten()
+    """The nodes that do not listen to themselves, found once in a program."""
+    if "_without_loop" not in graph.__dict__:
+        loops = (graph.senders == graph.receivers).to(torch.int64)
+        zeros = torch.zeros(graph.num_senders, dtype=torch.int64, device=graph.device)
+        alone = (zeros.index_add(0, graph.receivers, loops) == 0).nonzero().flatten()
+        graph.__dict__["_without_loop"] = alone
+    return cast(Tensor, graph.__dict__["_without_loop"])

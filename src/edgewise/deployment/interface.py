@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.deployment.forms import FORMS, all_pairs, edges_within
+from edgewise.deployment.forms import FORMS, all_pairs, edges_within, joined
 from edgewise.deployment.graph import TracedGraph
 from edgewise.deployment.precomputed import PRECOMPUTED, precomputed_by
 from edgewise.errors import ExportError
@@ -285,10 +285,6 @@ def _is_batch(graph: Graph) -> bool:
 def encoder_decoder(example: EncoderDecoderGraph, source: Tensor, target: Tensor) -> EncoderDecoderGraph:
     """The three graphs of one source and one target."""
     sources, targets, device = source.shape[-1], target.shape[-1], source.device
-    made = object.__new__(EncoderDecoderGraph)  # its check compares the numbers of both
     encoder = TracedGraph.of_rule(rule_of(example.encoder), (sources, sources), device, FORMS)
     decoder = TracedGraph.of_rule(Causal(), (targets, targets), device, FORMS)
-    cross = TracedGraph.of_rule(Complete(), (targets, sources), device, FORMS, is_square=False)
-    for name, graph in (("encoder", encoder), ("decoder", decoder), ("cross", cross)):
-        object.__setattr__(made, name, graph)
-    return made
+    return joined(encoder, decoder, TracedGraph.of_rule(Complete(), (targets, sources), device, FORMS, is_square=False))

@@ -47,6 +47,12 @@ void bind_building(nb::module_& module) {
     nb::gil_scoped_release unlocked;
     sort_edges({threads, count, rows, columns, in(majors), in(minors), minors_ascend, out(offsets), out(sorted), out(order)});
   });
+  module.def("by_receiver", [](int threads, int64_t count, int64_t rows, int64_t columns, uintptr_t receivers, uintptr_t senders,
+                               uintptr_t offsets, uintptr_t index, uintptr_t order) {
+    nb::gil_scoped_release unlocked;
+    return by_receiver({threads, count, rows, columns, in(receivers), in(senders), out(offsets),
+                        reinterpret_cast<int32_t*>(index), reinterpret_cast<int32_t*>(order)});
+  });
   module.def("count_distinct", [](int threads, int64_t rows, uintptr_t offsets, uintptr_t senders, uintptr_t kept) {
     nb::gil_scoped_release unlocked;
     return count_distinct(threads, rows, in(offsets), in(senders), out(kept));

@@ -2,6 +2,7 @@
 #include "sorting.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -147,25 +148,35 @@ void sort_edges(const Edges& list) {
   else sort_items<Wide>(list, at, buckets);
 }
 
+// Numbers of which none has its highest bit set where `number` is one of 0, ..., `most`.
+static uint64_t outside(uint64_t number, uint64_t most) { return number | (most - number); }
+
 // True, and everything written, where receivers ascend and all is in bounds.
 static bool ascending(const EdgeList& list) {
-  constexpr int64_t block = 4096;  // whose numbers stay in the first-level cache
-  int64_t row = 0, before = 0;
-  for (int64_t first = 0; first < list.count; first += block) {
-    const int64_t last = std::min(first + block, list.count);
-    bool wrong = list.receivers[first] < before;
+  constexpr int64_t block = 2048;  // whose numbers stay in the first-level cache
+  const auto* receivers = reinterpret_cast<const uint64_t*>(list.receivers);
+  const auto* senders = reinterpret_cast<const uint64_t*>(list.senders);
+  const uint64_t last_row = uint64_t(list.rows) - 1, last_column = uint64_t(list.columns) - 1;
+  std::atomic<bool> right{true};
+  over_items(list.threads, (list.count + block - 1) / block, [&](int64_t n, int) {
+    if (!right.load(std::memory_order_relaxed)) return;
+    const int64_t first = n * block, last = std::min(first + block, list.count);
+    const uint64_t before = first ? receivers[first - 1] : 0;
+    uint64_t wrong = outside(before, last_row) | (receivers[first] - before);
     for (int64_t e = first; e < last; ++e) {
-      wrong |= uint64_t(list.senders[e]) >= uint64_t(list.columns);
-      list.index[e] = int32_t(list.senders[e]);
+      wrong |= outside(senders[e], last_column) | outside(receivers[e], last_row);
+      list.index[e] = int32_t(senders[e]);
     }
-    for (int64_t e = first + 1; e < last; ++e) wrong |= list.receivers[e - 1] > list.receivers[e];
-    before = list.receivers[last - 1];
-    if (wrong || before >= list.rows) return false;
-    for (int64_t e = first; e < last && row <= before; ++e)
+    for (int64_t e = first + 1; e < last; ++e) wrong |= receivers[e] - receivers[e - 1];
+    if (wrong >> 63) return right.store(false, std::memory_order_relaxed);
+    int64_t row = first ? int64_t(before) + 1 : 0;
+    for (int64_t e = first; e < last; ++e)
       for (; row <= list.receivers[e]; ++row) list.offsets[row] = e;
     for (int64_t e = first; list.order && e < last; ++e) list.order[e] = int32_t(e);
-  }
-  for (; row <= list.rows; ++row) list.offsets[row] = list.count;
+  });
+  if (!right) return false;
+  const int64_t next = list.count ? list.receivers[list.count - 1] + 1 : 0;
+  std::fill(list.offsets + next, list.offsets + list.rows + 1, list.count);
   return true;
 }
 

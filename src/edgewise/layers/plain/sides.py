@@ -71,8 +71,8 @@ def both_sides(
 
 
 @cached
-def _loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
-    """The graph with self-loops; the receivers that lacked one; and each edge's number among the graph's and these."""
+def _loops(graph: Graph) -> tuple[Graph, Tensor | None, Tensor]:
+    """The graph with self-loops; the receivers that lacked one, if any; and each edge's number among both."""
     own = graph.receivers + graph.offset == graph.senders
     alone = torch.ones(graph.num_receivers, dtype=torch.bool, device=graph.device)
     alone[graph.receivers[own]] = False
@@ -80,7 +80,7 @@ def _loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
     edges = torch.stack([torch.cat([graph.senders, missing + graph.offset]), torch.cat([graph.receivers, missing])])
     looped = Graph.from_edge_index(edges, graph.num_senders, graph.num_receivers)
     order = looped.sort_edges(torch.arange(edges.shape[1], device=graph.device))
-    return looped, missing, order
+    return looped, missing if len(missing) else None, order
 
 
 def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor | None]:
@@ -103,6 +103,6 @@ def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor 
     if not graph.is_square:
         at_receivers(graph, torch.empty(graph.num_senders, 0))  # or its error
     looped, missing, order = _loops(graph)
-    if e is None or not len(missing):
+    if e is None or missing is None:
         return looped, e
     return looped, torch.cat([e, collect(graph, e, "mean").index_select(-2, missing)], -2).index_select(-2, order)

@@ -43,6 +43,33 @@ def test_edges_are_listed_by_receiver_with_their_places(kind: str) -> None:
     assert torch.equal(same[0], offsets) and torch.equal(same[1], index) and not nothing.numel()
 
 
+def test_many_edges_in_order_are_listed_in_blocks_and_rows_without_edges_between_them_kept() -> None:
+    draw, rows = torch.Generator().manual_seed(0), 9_000
+    receivers = (torch.randint(rows // 3, (30_000,), generator=draw) * 3 + 1).sort().values
+    senders = torch.randint(SENDERS, receivers.shape, generator=draw)
+    offsets, index, order = native.edges_by_receiver(senders, receivers, rows, SENDERS, True)
+    assert torch.equal(offsets[1:], torch.bincount(receivers, minlength=rows).cumsum(0)) and offsets[0] == 0
+    assert torch.equal(index.long(), senders) and torch.equal(order.long(), torch.arange(len(receivers)))
+
+
+@pytest.mark.parametrize("place", [0, 2_047, 2_048, 4_999])
+@pytest.mark.parametrize("wrong", [-1, SENDERS, -(1 << 63), (1 << 63) - 1, (1 << 32) + 1])
+@pytest.mark.parametrize("end", [0, 1])
+def test_one_edge_out_of_bounds_among_many_is_refused(place: int, wrong: int, end: int) -> None:
+    ends = torch.zeros(2, 5_000, dtype=torch.int64)
+    ends[end, place] = wrong
+    with pytest.raises(ShapeError, match=rf"{('senders', 'receivers')[end]} must lie in 0, \.\.\., 8: "):
+        native.edges_by_receiver(*ends, SENDERS, SENDERS, True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float64])
+def test_edges_of_another_dtype_or_number_are_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(ShapeError, match=r"must be torch\.int64"):
+        native.edges_by_receiver(torch.zeros(3, dtype=dtype), torch.zeros(3, dtype=torch.int64), 2, 2, True)
+    with pytest.raises(ShapeError, match=r"receivers is \[2\]"):
+        native.edges_by_receiver(*(torch.zeros(n, dtype=torch.int64) for n in (3, 2)), 2, 2, True)
+
+
 @pytest.mark.parametrize(("senders", "receivers"), [([0, SENDERS], [0, 1]), ([0, 1], [0, RECEIVERS]), ([-1], [0])])
 def test_an_edge_out_of_bounds_is_refused(senders: list[int], receivers: list[int]) -> None:
     with pytest.raises(ShapeError, match="must lie in 0"):

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise import native
 from edgewise.errors import ShapeError
-from edgewise.graphs.forms import sorted_edges
 from edgewise.kernels.backends.cpu import edges
-from edgewise.kernels.operator.layout import remember_edges
+from edgewise.kernels.operator.layout import check_rows, remember_edges
 from edgewise.kernels.operator.operator import LIBRARY
 from edgewise.kernels.operator.products import Product
 
@@ -28,15 +28,30 @@ def edges_by_receiver(
     Errors      ShapeError for an edge out of bounds
     Cost        O(E), sorting included
     """
+    check_rows("senders", senders, (None,), torch.int64, strided=True)
+    check_rows("receivers", receivers, tuple(senders.shape), torch.int64, strided=True)
+    senders, receivers = senders.contiguous(), receivers.contiguous()
+    with torch.inference_mode(False):  # tensors that count writes, so that they are known to be right
+        offsets = receivers.new_empty(num_receivers + 1)
+        index = senders.new_empty(senders.shape, dtype=torch.int32)
+        order = torch.empty_like(index) if numbered else index.new_empty(0)
+    assert native.library is not None
+    inside = native.library.by_receiver(
+        native.threads(), senders.shape[0], num_receivers, num_senders, receivers.data_ptr(), senders.data_ptr(),
+        *(offsets.data_ptr(), index.data_ptr(), order.data_ptr() if numbered else 0),
+    )  # fmt: skip
+    if not inside:
+        raise ShapeError(_outside(senders, receivers, num_receivers, num_senders))
+    remember_edges(num_senders, offsets, index)
+    return offsets, index, order
+
+
+def _outside(senders: Tensor, receivers: Tensor, num_receivers: int, num_senders: int) -> str:
     for name, ends, bound in (("senders", senders, num_senders), ("receivers", receivers, num_receivers)):
         low, high = map(int, ends.aminmax()) if ends.numel() else (0, -1)
         if low < 0 or high >= bound:
-            raise ShapeError(f"{name} must lie in 0, ..., {bound - 1}: {low} to {high}")
-    with torch.inference_mode(False):  # tensors that count writes, so that they are known to be right
-        offsets, index, order = sorted_edges(receivers, senders, (num_receivers, num_senders))
-        index, order = index.to(torch.int32), order[: None if numbered else 0].to(torch.int32)
-    remember_edges(num_senders, offsets, index)
-    return offsets, index, order
+            return f"{name} must lie in 0, ..., {bound - 1}: {low} to {high}"
+    return f"32 bits cannot number {senders.shape[0]} edges or {max(num_senders, num_receivers)} nodes"
 
 
 def attend_by_receiver(
