@@ -65,13 +65,17 @@ void drop(int threads, uint64_t seed, double p, int64_t count, const void* from,
     const uint32_t first = uint32_t(item * piece), upper = dropout.upper(uint64_t(item * piece));
     const int numbers = int(std::min(piece, count - item * piece));
     constexpr int W = lanes<float>;
-    uint32_t hashes[W];
     Bits<float> places;
     for (int n = 0; n < W; ++n) places[n] = first + uint32_t(n);
     const auto some = [&](int n, auto count) EDGEWISE_INLINE_LAMBDA {
       const Bits<float> hash = dropout.hash(places + uint32_t(n), upper);
-      std::memcpy(hashes, &hash, sizeof hash);
-      for (int m = 0; m < count; ++m) put(y + n + m, dropout.pass(number(x[n + m]) * factor, hashes[m]));
+      if constexpr (std::is_same_v<S, float> && !std::is_integral_v<decltype(count)>) {
+        store<float>(y + n, (Vector<float>)((Bits<float>)(load(x + n) * factor) & (Bits<float>)(hash >= dropout.threshold)));
+      } else {
+        uint32_t hashes[W];
+        std::memcpy(hashes, &hash, sizeof hash);
+        for (int m = 0; m < count; ++m) put(y + n + m, dropout.pass(number(x[n + m]) * factor, hashes[m]));
+      }
     };
     int n = 0;
     for (; n + W <= numbers; n += W) some(n, std::integral_constant<int, W>{});
