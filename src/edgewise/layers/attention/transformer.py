@@ -13,7 +13,7 @@ from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import check_one_kind
-from edgewise.layers.plain.mlp import ACTIVATIONS
+from edgewise.layers.plain.mlp import ACTIVATIONS, two_maps
 
 Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
 
@@ -76,7 +76,8 @@ class FeedForward(nn.Module):
         self.activation = chosen("activation", activation, ACTIVATIONS)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(self.activation(self.up(x)))
+        y = two_maps(x, self.up, self.down, self.activation)
+        return self.down(self.activation(self.up(x))) if y is None else y
 
 
 class GatedFeedForward(nn.Module):

@@ -48,8 +48,15 @@ class GIN(nn.Module):
     def forward(self, graph: Graph, x: Sides) -> Tensor:
         if isinstance(x, SparseFeatures):
             return self._sparse(graph, x)
+        if isinstance(x, Tensor) and (y := self._at_once(graph, x)) is not None:
+            return y
         x_i, x_j = both_sides(graph, x, _dense)
         return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
+
+    def _at_once(self, graph: Graph, x: Tensor) -> Tensor | None:
+        """The layer as one operation, where it can be one."""
+        fits = isinstance(graph, Graph) and x.ndim == 2 and graph.is_square and x.shape[0] == graph.num_senders
+        return self.mlp.at_once(x, graph, self.epsilon) if fits and type(self.mlp) is MLP else None
 
     def _sparse(self, graph: Graph, x: SparseFeatures) -> Tensor:
         """W((1 + ε) x_i + Σ x_j) + b = (1 + ε) W x_i + Σ W x_j + b, so x stays sparse."""

@@ -47,6 +47,7 @@ void bind_edges(nb::module_& module) {
       .def_rw("weight_heads", &Product::weight_heads)
       .def_rw("both", &Product::both)
       .def_rw("weight_batch_stride", &Product::weight_batch_stride)
+      .def_rw("own", &Product::own)
       .def_rw("graph", &Product::graph)
       .def_rw("x", &Product::x)
       .def_rw("y", &Product::y)

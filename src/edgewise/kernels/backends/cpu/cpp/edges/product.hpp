@@ -25,11 +25,13 @@ struct Summing {
   const bool each;  // column has its weight
   const int width;
   const Reach reach;
+  const A own;
 
   explicit Summing(const Product& call)
       : call(call), g(call.graph), per(call.weight ? call.weight_heads : 1),
         each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels),
-        reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))) {}
+        reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))),
+        own(A(call.own)) {}
 
   // Prefetches what is read AHEAD of edge e.
   template <Weights Kind>
@@ -84,6 +86,7 @@ struct Summing {
     const A factor = call.reduce == MEAN && last > first ? A(1) / A(last - first) : A(1);
     for (int v = 0; v < vectors; ++v) {
       total[v] *= factor;
+      if (own != 0) total[v] += own * (B ? load(x + i * call.x.row_stride + v * W) : load_some(x + i * call.x.row_stride, numbers));
       if (B && std::is_same_v<S, A>) store((A*)y + v * W, total[v]);
       else for (int n = 0; n < (B ? W : numbers); ++n) put(y + v * W + n, total[v][n]);
     }
@@ -105,7 +108,8 @@ struct Summing {
       for (int chain = 0; chain < chains; ++chain) sums[chain] += term(e + chain);
     for (; e < last; ++e) sums[0] += term(e);
     const A total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    put(y, call.reduce == MEAN && last > first ? total / A(last - first) : total);
+    const A mean = call.reduce == MEAN && last > first ? total / A(last - first) : total;
+    put(y, own != 0 ? mean + own * number(x[i * call.x.row_stride]) : mean);
   }
 
   template <Weights Kind, int Fixed>

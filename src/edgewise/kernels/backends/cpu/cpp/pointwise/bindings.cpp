@@ -1,0 +1,41 @@
+// Activations: what Python sees. The kernels themselves are in kernels.cpp.
+#include <nanobind/nanobind.h>
+
+#include "instruction_sets.hpp"
+#include "pointwise/table.hpp"
+
+namespace nb = nanobind;
+
+EDGEWISE_TABLES(PointwiseTable, pointwise_table)
+
+namespace edgewise {
+
+void bind_pointwise(nb::module_& module);
+
+template <class T>
+static T* at(uintptr_t address) {
+  return reinterpret_cast<T*>(address);
+}
+
+void bind_pointwise(nb::module_& module) {
+  module.def("activate", [](int dtype, int threads, int kind, int64_t count, uintptr_t z, uintptr_t h) {
+    nb::gil_scoped_release unlocked;
+    Activating call;
+    call.threads = threads, call.kind = kind, call.rows = 1, call.columns = count, call.z = at<const void>(z), call.h = at<void>(h);
+    chosen().activate[dtype](call);
+  });
+  module.def("activate_gradient", [](int dtype, int threads, int kind, int64_t rows, int64_t columns, uintptr_t z, uintptr_t dh,
+                                     uintptr_t sums, uintptr_t h) {
+    nb::gil_scoped_release unlocked;
+    Activating call;
+    call.threads = threads, call.kind = kind, call.rows = rows, call.columns = columns, call.z = at<const void>(z);
+    call.dh = at<void>(dh), call.sums = at<void>(sums), call.h = at<void>(h);
+    chosen().activate_gradient[dtype](call);
+  });
+  module.def("dot", [](int dtype, int threads, int64_t count, uintptr_t x, uintptr_t y) {
+    nb::gil_scoped_release unlocked;
+    return chosen().dot[dtype](threads, count, at<const void>(x), at<const void>(y));
+  });
+}
+
+}  // namespace edgewise

@@ -1,0 +1,13 @@
+// Activations for one instruction set: compiled once for each, under its own namespace.
+#include "pointwise/pointwise.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+[[gnu::visibility("default")]] extern const PointwiseTable pointwise_table;
+const PointwiseTable pointwise_table = {
+    {activate_all<float>, activate_all<double>, nullptr},
+    {activate_gradient<float>, activate_gradient<double>, nullptr},
+    {dot<float>, dot<double>, nullptr},
+};
+
+}  // namespace edgewise::EDGEWISE_ISA

@@ -1,0 +1,25 @@
+// What happens to every number of a tensor between two products of matrices: arguments, and what every build offers.
+#pragma once
+
+#include "arrays.hpp"
+
+namespace edgewise {
+
+enum Rectifier { OF_RELU = 0, OF_GELU = 1 };
+
+// z [rows, columns], row by row. The gradient to σ(z), dh, is replaced by that to z; sums [columns] are its sums over all
+// rows; and σ(z) is written to h once more where there is an h. Of ReLU, h itself may stand for z.
+struct Activating {
+  int threads = 1, kind = OF_RELU;
+  int64_t rows = 0, columns = 0;
+  const void* z = nullptr;
+  void *h = nullptr, *dh = nullptr, *sums = nullptr;
+};
+
+struct PointwiseTable {
+  void (*activate[DTYPES])(const Activating&);  // none for bfloat16
+  void (*activate_gradient[DTYPES])(const Activating&);
+  double (*dot[DTYPES])(int threads, int64_t count, const void* x, const void* y);
+};
+
+}  // namespace edgewise

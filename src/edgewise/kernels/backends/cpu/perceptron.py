@@ -1,0 +1,154 @@
+"""A perceptron with one hidden layer as one operation: PyTorch's products of matrices, our passes between them.
+
+Equation    y = σ(s W_1ᵀ + b_1) W_2ᵀ + b_2 with s = x, or s_i = (1 + ε) x_i + Σ_{j ∈ N(i)} x_j
+Cost        O(N (D K + K C) + E min(D, K)) for D inputs, K hidden and C outputs: where D > K the first map is taken
+            before the sum. Stored for the backward pass are x, what the sum gave or was taken of, and σ's input, which
+            of ReLU is its result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise.graphs import Graph
+from edgewise.kernels.backends.cpu.edges import adjacency, product_reverse_of, product_structure_of
+from edgewise.kernels.messages import Map
+from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.operator import DTYPES
+from edgewise.native import library, threads
+
+KINDS: dict[Callable[[Tensor], Tensor], int] = {functional.relu: 0, functional.gelu: 1}
+READ = (torch.float32, torch.float64)
+RELU = 0
+
+
+class Sum(NamedTuple):
+    """The edges of a sum as kernels read them, and of its gradient: offsets, senders, and numbers that they ignore."""
+
+    forward: tuple[Tensor, ...]
+    backward: tuple[Tensor, ...]
+
+    @classmethod
+    def over(cls, graph: Graph, transposed: bool) -> Sum:
+        return cls(product_structure_of(graph), product_reverse_of(graph) if transposed else ())
+
+
+def perceptron(
+    x: Tensor, up: Map, down: Map, activation: Callable[[Tensor], Tensor], graph: Graph | None, epsilon: Tensor | None
+) -> Tensor:
+    """The perceptron of rows x [N, D], of their sums over a graph where there is one."""
+    edges = None
+    if graph is not None:
+        wide = x.shape[1] > up[0].shape[0]
+        edges = Sum.over(graph, torch.is_grad_enabled() and (x.requires_grad or (wide and up[0].requires_grad)))
+    y: Tensor = _Perceptron.apply(x, *up, *down, epsilon, KINDS[activation], edges)  # type: ignore[no-untyped-call]
+    return y
+
+
+def summed(x: Tensor, own: float, edges: tuple[Tensor, ...]) -> Tensor:
+    """own x_i + Σ_j x_j, x [N, C]."""
+    x, call = _rows(x), library.Product()  # type: ignore[union-attr]
+    y = torch.empty_like(x)
+    call.threads, call.channels, call.own, call.graph = threads(), x.shape[1], own, adjacency(*edges[:2])
+    call.x, call.y = (library.Matrix(rows.data_ptr(), 0, rows.stride(0)) for rows in (x, y))  # type: ignore[union-attr]
+    library.product(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    return y
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x if x.is_contiguous() else x.contiguous()
+
+
+def _activate(z: Tensor, kind: int) -> Tensor:
+    """σ(z); of ReLU in the place of z."""
+    h = z if kind == RELU else torch.empty_like(z)
+    library.activate(DTYPES[z.dtype], threads(), kind, z.numel(), z.data_ptr(), h.data_ptr())  # type: ignore[union-attr]
+    return h
+
+
+def _slope(z: Tensor, dh: Tensor, kind: int, h: Tensor | None) -> Tensor:
+    """Put σ'(z) ∘ dh in the place of dh, and σ(z) in h; the sums of the first over all rows."""
+    sums = dh.new_empty(dh.shape[1])
+    place = 0 if h is None else h.data_ptr()
+    library.activate_gradient(  # type: ignore[union-attr]
+        DTYPES[z.dtype], threads(), kind, *dh.shape, z.data_ptr(), dh.data_ptr(), sums.data_ptr(), place
+    )
+    return sums
+
+
+class _Perceptron(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, epsilon: Tensor | None,
+        kind: int, edges: Sum | None,
+    ) -> Tensor:  # fmt: skip
+        ctx.kind, ctx.edges, ctx.own = kind, edges, 1.0 if epsilon is None else 1 + epsilon.item()
+        ctx.first = edges is not None and x.shape[1] > W_1.shape[0]  # whether the map is taken before the sum
+        read = x
+        if ctx.first:
+            read = x.mm(W_1.t())
+            z = summed(read, ctx.own, edges.forward)  # type: ignore[union-attr]
+            z = z if b_1 is None else z.add_(b_1)
+        else:
+            s = x if edges is None else summed(x, ctx.own, edges.forward)
+            z = s.mm(W_1.t()) if b_1 is None else torch.addmm(b_1, s, W_1.t())
+        h = _activate(z, kind)
+        y = h.mm(W_2.t()) if b_2 is None else torch.addmm(b_2, h, W_2.t())
+        ctx.save_for_backward(x, W_1, b_1, W_2, b_2, epsilon, z, read if ctx.first or edges is None else s)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, W_1, b_1, W_2, b_2, epsilon, z, read = ctx.saved_tensors
+        leaves = [x, W_1, b_1, W_2, b_2, epsilon]
+        if creates_graph(dy, *leaves):
+            return *gradients(partial(_composed, ctx.kind, ctx.edges), leaves, [dy]), None, None
+        of_x, of_W_1, _, of_W_2, of_b_2, of_epsilon, *_ = ctx.needs_input_grad
+        dy = _rows(dy)
+        dz = dy.mm(W_2)
+        h = z if ctx.kind == RELU else torch.empty_like(z)
+        db_1 = _slope(z, dz, ctx.kind, None if ctx.kind == RELU else h)
+        dW_2 = dy.t().mm(h) if of_W_2 else None
+        db_2 = dy.sum(0) if of_b_2 else None
+        dx = dW_1 = depsilon = None
+        if ctx.first:
+            if of_epsilon:
+                depsilon = _dot(dz, read, epsilon)
+            dz = summed(dz, ctx.own, ctx.edges.backward) if of_x or of_W_1 else dz
+            dW_1 = dz.t().mm(x) if of_W_1 else None
+            dx = dz.mm(W_1) if of_x else None
+        else:
+            dW_1 = dz.t().mm(read) if of_W_1 else None
+            dx = dz.mm(W_1) if of_x or of_epsilon else None
+            if dx is not None and of_epsilon:
+                depsilon = _dot(dx, _rows(x), epsilon)
+            if of_x and ctx.edges is not None:
+                assert dx is not None
+                dx = summed(dx, ctx.own, ctx.edges.backward)
+        return dx if of_x else None, dW_1, db_1 if b_1 is not None else None, dW_2, db_2, depsilon, None, None
+
+
+def _dot(x: Tensor, y: Tensor, like: Tensor) -> Tensor:
+    """Σ x ∘ y, the same bits at any number of threads."""
+    total = library.dot(DTYPES[x.dtype], threads(), x.numel(), x.data_ptr(), y.data_ptr())  # type: ignore[union-attr]
+    return torch.full_like(like, total)
+
+
+def _composed(
+    kind: int, edges: Sum | None,
+    x: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, epsilon: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """The same by differentiable operations."""
+    if edges is not None:
+        offsets, senders = edges.forward[:2]
+        receivers = torch.repeat_interleave(offsets.diff(), output_size=senders.shape[0])
+        own = x if epsilon is None else (1 + epsilon) * x
+        x = own.index_add(0, receivers, x.index_select(0, senders))
+    h = functional.linear(x, W_1, b_1)
+    return functional.linear(functional.relu(h) if kind == RELU else functional.gelu(h), W_2, b_2)

@@ -1,0 +1,57 @@
+"""Where a perceptron runs as one operation: on the CPU, in eager PyTorch, with nobody who looks at its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph
+from edgewise.graphs.tracing import PLAIN, is_traced
+from edgewise.kernels.backends.cpu import perceptron as native
+from edgewise.kernels.backends.cpu.edges import MOST
+from edgewise.kernels.choose import dispatch
+from edgewise.kernels.gates import gates
+from edgewise.kernels.messages import Map
+from edgewise.native import library
+
+
+def perceptron(
+    x: Tensor,
+    up: Map,
+    down: Map,
+    activation: Callable[[Tensor], Tensor],
+    graph: Graph | None = None,
+    epsilon: Tensor | None = None,
+) -> Tensor | None:
+    """σ(s W_1ᵀ + b_1) W_2ᵀ + b_2 as one operation; None where it has to be computed part by part.
+
+    Equation    s = x; with a graph s_i = (1 + ε) x_i + Σ_{j ∈ N(i)} x_j
+    Symbols     up, down = (W_1, b_1), (W_2, b_2), the biases or None; activation = σ, ReLU or GELU for one operation
+    Shapes      x [*, N, D], with a graph [N, D] -> [*, N, C]
+    """
+    tensors = [x, *up, *down, epsilon]
+    if library is None or activation not in native.KINDS or is_traced() or x.ndim < 2 or not x.numel():
+        return None
+    if x.dtype not in native.READ or torch.is_autocast_enabled("cpu"):
+        return None
+    for one in tensors:
+        if one is not None and (type(one) not in PLAIN or one.dtype is not x.dtype or one.device.type != "cpu"):
+            return None
+    if graph is None:
+        y = native.perceptron(x.reshape(-1, x.shape[-1]), up, down, activation, None, None)
+        return y if x.ndim == 2 else y.view(*x.shape[:-1], y.shape[-1])
+    if x.ndim != 2 or not _runs_alone(graph):
+        return None
+    return native.perceptron(x, up, down, activation, graph, epsilon)
+
+
+def _runs_alone(graph: Graph) -> bool:
+    """Whether a sum over a graph's edges runs on the native kernels without a call that anybody could look at."""
+    if type(graph) is not Graph or not graph.is_square or graph.rule is not None or graph._ranges is not None:
+        return False
+    if max(graph.num_receivers, graph.num_edges) > MOST or graph.device.type != "cpu" or gates() is not None:
+        return False
+    graph.check_unwritten()
+    return dispatch.forced_backend() is None and dispatch.unseen()

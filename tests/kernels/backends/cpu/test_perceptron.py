@@ -1,0 +1,121 @@
+"""The perceptron as one operation, beside the same equation in float64 by PyTorch's operations."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise import Graph
+from edgewise.kernels.backends.cpu import perceptron as native
+from edgewise.native import library
+
+pytestmark = pytest.mark.skipif(library is None, reason="the C++ kernels are not built")
+
+ACTIVATIONS = [functional.relu, functional.gelu]
+WIDTHS = [(5, 7, 3), (9, 4, 2), (40, 17, 33)]  # the first map after the sum, and before it
+
+
+def drawn(widths: tuple[int, int, int], dtype: torch.dtype, rows: int = 37) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(sum(widths))
+    inputs, hidden, outputs = widths
+    shapes = [(rows, inputs), (hidden, inputs), (hidden,), (outputs, hidden), (outputs,), ()]
+    return [torch.randn(s, dtype=torch.float64, generator=generator).to(dtype).requires_grad_() for s in shapes]
+
+
+def sparse(rows: int = 37) -> Graph:
+    """Some nodes listen to none, some edges are parallel, one is a loop."""
+    edges = torch.randint(rows - 2, (2, 80), generator=torch.Generator().manual_seed(1))
+    return Graph.from_edge_index(torch.cat([edges, edges[:, :3], torch.tensor([[4], [4]])], 1), rows)
+
+
+def run(leaves: list[Tensor], activation, graph: Graph | None) -> Tensor:
+    x, W_1, b_1, W_2, b_2, epsilon = leaves
+    return native.perceptron(x, (W_1, b_1), (W_2, b_2), activation, graph, None if graph is None else epsilon)
+
+
+def oracle(leaves: list[Tensor], activation, graph: Graph | None) -> Tensor:
+    x, W_1, b_1, W_2, b_2, epsilon = leaves
+    s = x if graph is None else (1 + epsilon) * x + graph.multiplicity().to(x.dtype) @ x
+    return activation(s @ W_1.T + b_1) @ W_2.T + b_2
+
+
+@pytest.mark.parametrize("graph", [None, sparse()], ids=["rows", "graph"])
+@pytest.mark.parametrize("widths", WIDTHS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_value_and_gradients_are_the_oracles(activation, widths, graph):
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        leaves = drawn(widths, dtype)[: 6 if graph is not None else 5] + [None] * (graph is None)
+        exact = [None if x is None else x.detach().double().requires_grad_() for x in leaves]
+        y, expected = run(leaves, activation, graph), oracle(exact, activation, graph)
+        dy = torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        y.backward(dy.to(dtype))
+        expected.backward(dy)
+        pairs = [(y, expected), *((x.grad, e.grad) for x, e in zip(leaves, exact, strict=True) if x is not None)]
+        for found, right in pairs:
+            assert float(((found - right).abs().max() / right.abs().max()).detach()) < tolerance
+
+
+@pytest.mark.parametrize("graph", [None, sparse(6)], ids=["rows", "graph"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_it_is_differentiable_twice(activation, graph):
+    for widths in WIDTHS[:2]:
+        leaves = drawn(widths, torch.float64, 6)
+
+        def of(*leaves: Tensor) -> Tensor:
+            return run(list(leaves), activation, graph)
+
+        used = leaves if graph is not None else leaves[:5]
+        call = of if graph is not None else lambda *five: of(*five, None)
+        assert torch.autograd.gradcheck(call, used)
+        assert torch.autograd.gradgradcheck(call, used)
+
+
+def test_what_needs_no_gradient_has_none():
+    x, W_1, b_1, W_2, _, epsilon = drawn((9, 4, 2), torch.float32)
+    x.requires_grad_(False)
+    W_1.requires_grad_(False)
+    native.perceptron(x, (W_1, None), (W_2, None), functional.relu, sparse(), epsilon).sum().backward()
+    assert x.grad is None and W_1.grad is None and b_1.grad is None
+    assert W_2.grad is not None and epsilon.grad is not None
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_bits_are_the_same_on_any_number_of_threads(activation):
+    graph, found = sparse(3000), []
+    before = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            leaves = drawn((24, 40, 8), torch.float32, 3000)
+            dh = leaves[0].detach() * 3
+            h = torch.empty_like(dh)
+            sums = native._slope(leaves[0].detach(), dh, native.KINDS[activation], h)
+            total = native._dot(dh, h, torch.zeros(()))
+            found.append([dh, h, sums, total, native.summed(h, 1.5, native.Sum.over(graph, False).forward)])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(x, first) for other in found[1:] for x, first in zip(other, found[0], strict=True))
+
+
+def test_gelu_is_as_exact_as_pytorchs():
+    z = torch.linspace(-12, 12, 100_003)
+    exact = z.double().requires_grad_()
+    expected = functional.gelu(exact)
+    expected.sum().backward()
+    slope = torch.ones_like(z).unsqueeze(1)
+    native._slope(z.unsqueeze(1), slope, 1, None)
+    ours, theirs = native._activate(z, 1), functional.gelu(z)
+    own = z.clone().requires_grad_()
+    functional.gelu(own).sum().backward()
+    for found, peers, right in ((ours, theirs, expected), (slope.squeeze(1), own.grad, exact.grad)):
+        error, theirs_error = (float((y - right).detach().abs().max()) for y in (found, peers))
+        assert error <= 2 * theirs_error, (error, theirs_error)
+
+
+def test_a_nan_stays_one_and_reaches_its_own_row_alone():
+    leaves = drawn((5, 7, 3), torch.float32)
+    with torch.no_grad():
+        leaves[0][3, 2] = torch.nan
+        for activation in ACTIVATIONS:
+            y = run([*leaves[:5], None], activation, None)
+            assert y.isnan().any(1).nonzero().flatten().tolist() == [3]
