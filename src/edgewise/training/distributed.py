@@ -42,6 +42,10 @@ GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|re
 LOST = re.compile(GONE, re.IGNORECASE)
 
 
+def _is_alike(dw: Tensor, first: Tensor) -> bool:
+    return type(dw) is Tensor and dw.dtype is first.dtype and dw.device == first.device
+
+
 @dataclass(frozen=True)
 class World:
     """The processes that train one run: this one's rank, how many there are, and this one's device."""
@@ -110,12 +114,19 @@ class World:
         if self.shard:
             average_numbers(weights)
             return total_norm(w.grad for w in weights if w.grad is not None)
-        return get_total_norm([w.grad for w in weights if w.grad is not None])
+        gradients = [w.grad for w in weights if w.grad is not None]
+        if gradients and all(_is_alike(dw, gradients[0]) for dw in gradients):  # without looking for groups of them
+            return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        return get_total_norm(gradients)
 
     def clip(self, weights: Iterable[nn.Parameter], most: float, norm: Tensor) -> None:
         """Scale gradients of that norm down to another."""
         if self.shard:
             scale_down([w.grad for w in weights if w.grad is not None], most / (float(norm) + 1e-6))
+            return
+        gradients = [w.grad for w in weights if w.grad is not None]
+        if gradients and all(_is_alike(dw, gradients[0]) for dw in gradients):
+            torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp(max=1.0))
         else:
             clip_grads_with_norm_(weights, most, norm)
 

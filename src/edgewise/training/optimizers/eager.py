@@ -1,11 +1,12 @@
 """PyTorch's optimisers without the wrappers through which each imports torch.compile."""
 
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
-from torch.optim import Optimizer
+from torch import Tensor
+from torch.optim import Adam, Optimizer
 
 AnOptimizer = TypeVar("AnOptimizer", bound=Optimizer)
 
@@ -16,10 +17,70 @@ def eager(kind: type[AnOptimizer]) -> type[AnOptimizer]:
     Differs     `step` under torch.compile becomes part of what is compiled; the training loop compiles the model alone
     """
     names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
-    methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    methods: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in names}
     methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
+    if issubclass(kind, Adam):
+        methods["step"] = _short(methods["step"])
     named = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
     return cast("type[AnOptimizer]", type(kind.__name__, (kind,), methods | named))
+
+
+class Known(NamedTuple):
+    """Of a group of weights that a fused kernel takes as they are: both running means, and their steps."""
+
+    weights: list[Tensor]
+    means: list[Tensor]
+    squares: list[Tensor]
+    steps: list[Tensor]
+
+
+def _short(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of a fused Adam on a CPU: the kernel that PyTorch's own calls, without looking anew for what stays."""
+
+    def short(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        groups = self.param_groups
+        state, known = self.__dict__.get("_known", (None, []))
+        if state is not self.state or [len(g["params"]) for g in groups] != [len(one.weights) for one in known]:
+            known = [one for group in groups if (one := _known(self.state, group)) is not None]
+            self._known = self.state, known
+        gradients = [[weight.grad for weight in one.weights] for one in known]
+        unusual = closure is not None or any(map(_is_unusual, groups)) or not all(map(_plain, gradients))
+        if unusual or len(known) < len(groups):
+            self._known = None, []
+            return step(self, closure)
+        with torch.no_grad():
+            for group, one, dw in zip(groups, known, gradients, strict=True):
+                update = torch._fused_adamw_ if group["decoupled_weight_decay"] else torch._fused_adam_
+                torch._foreach_add_(one.steps, 1)
+                (beta_1, beta_2), rate, decay = group["betas"], group["lr"], group["weight_decay"]
+                update(
+                    one.weights, dw, one.means, one.squares, [], one.steps, lr=rate, beta1=beta_1, beta2=beta_2,
+                    weight_decay=decay, eps=group["eps"], amsgrad=False, maximize=False,
+                )  # fmt: skip
+        return None
+
+    return short
+
+
+def _is_unusual(group: dict[str, Any]) -> bool:
+    """Whether a group has options that the short way does not know."""
+    options = group["amsgrad"] or group["maximize"] or group["capturable"] or group["differentiable"]
+    return options or not group["fused"] or not isinstance(group["lr"], float)
+
+
+def _known(state: Mapping[Tensor, dict[str, Tensor]], group: dict[str, Any]) -> Known | None:
+    """What is remembered of a group's weights; None before the first step, and where the kernel cannot take them so."""
+    weights = group["params"]
+    for w in weights:
+        alike = type(w) is torch.nn.Parameter and w.device.type == "cpu" and w.dtype is weights[0].dtype
+        if not alike or w.is_complex() or "exp_avg" not in state.get(w, {}):
+            return None
+    own = [state[w] for w in weights]
+    return Known(list(weights), *([one[name] for one in own] for name in ("exp_avg", "exp_avg_sq", "step")))
+
+
+def _plain(gradients: list[Tensor | None]) -> bool:
+    return all(dw is not None and dw.layout is torch.strided for dw in gradients)
 
 
 def loss_of(closure: Callable[[], Any] | None) -> Any:
