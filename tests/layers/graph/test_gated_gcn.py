@@ -103,3 +103,12 @@ class Both(torch.nn.Module):
 
     def forward(self, *inputs):
         return torch.cat(self.stream(*inputs))
+
+
+def test_normalised_gates_are_differentiable_twice():
+    graph = messy_graph()
+    layer = GatedGCN(3, 2, edges=2).double()
+    e = torch.randn(graph.num_edges, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(graph.num_senders, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: layer(graph, x, e), [x])
+    assert torch.autograd.gradgradcheck(lambda x: layer(graph, x, e), [x])

@@ -66,7 +66,9 @@ class GatedGCN(nn.Module):
         if (e is None) != (self.edges is None):
             raise ShapeError(f"this layer reads {'no' if self.edges is None else 'some'} edge features: see `edges`")
         of_receivers, of_senders = both_sides(graph, x, self.nodes)  # A, B, D and E, each already multiplied with x
-        (A, _, D, _), (_, B, _, E) = of_receivers.chunk(4, -1), of_senders.chunk(4, -1)
+        A, B, D, E = of_senders.chunk(4, -1)
+        if of_receivers is not of_senders:
+            A, _, D, _ = of_receivers.chunk(4, -1)
         edges = None if self.edges is None or e is None else EdgeInput((self.edges.weight, None), e)
         return A, B, EdgeNetwork((), torch.sigmoid, receivers=D, senders=E, edges=edges, activated=True)
 

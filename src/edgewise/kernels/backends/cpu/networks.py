@@ -97,11 +97,43 @@ def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter,
     reverse = native.reverse_of(graph) if learns else ()
     structure = native.structure_of(graph)
     kind = ACTIVATIONS[network.activation]
-    total = gates.gates(gates.Gates(a, b, e, weight, structure, reverse, x, kind))[:, 0, :, 0]
-    y = total[-1]
+    total = gates.gates(gates.Gates(a, b, e, weight, structure, reverse, x, kind))
+    sums = total.reshape(total.shape[0], graph.num_receivers, -1)
     if isinstance(message, Filter) and message.normalised is not None:
-        y = y / (total[0] + message.normalised)
+        y = _share(sums, message.normalised)
+    else:
+        y = sums[-1] if x is not None else sums.squeeze(0)
     return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1) if reduce == "mean" else y
+
+
+def _share(total: Tensor, epsilon: float) -> Tensor:
+    """y / (t + ε), of [t, y] as one tensor."""
+    if is_traced():
+        return total[1] / (total[0] + epsilon)
+    y: Tensor = _Share.apply(total, epsilon)  # type: ignore[no-untyped-call]
+    return y
+
+
+class _Share(torch.autograd.Function):
+    """Its gradient is written once, where that of `total[1]` and `total[0]` fills in two tensors and adds them."""
+
+    @staticmethod
+    def forward(ctx: Any, total: Tensor, epsilon: float) -> Tensor:
+        ctx.epsilon = epsilon
+        ctx.save_for_backward(total)
+        return torch.add(total[0], epsilon).reciprocal_().mul_(total[1])
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        (total,) = ctx.saved_tensors
+        if creates_graph(dy, total):
+            of_y = dy / (total[0] + ctx.epsilon)
+            return torch.stack([-of_y * total[1] / (total[0] + ctx.epsilon), of_y]), None
+        both = torch.empty_like(total)
+        inverse = torch.add(total[0], ctx.epsilon, out=both[0]).reciprocal_()
+        torch.mul(dy, inverse, out=both[1])
+        inverse.mul_(total[1]).mul_(both[1]).neg_()
+        return both, None
 
 
 def _is_plain(message: Filter) -> bool:
