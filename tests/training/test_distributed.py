@@ -158,3 +158,21 @@ def test_ranks_that_share_weights_read_equally_many_batches(shard, last):
     assert ranks[0] == [(0, True), (3, True), (6, True)]
     assert ranks[2] == [(2, True), (5, True), *last]
     assert list(World(torch.device("cpu"), 0, 3, shard=shard).own([])) == []
+
+
+def test_norm_and_clipping_have_the_bits_of_pytorchs():
+    weights = [torch.nn.Parameter(torch.zeros(size)) for size in ((3, 4), (4,), (7, 2))]
+    unused = torch.nn.Parameter(torch.zeros(2))
+    for dtypes in ([torch.float32] * 3, [torch.float32, torch.float64, torch.float32]):
+        for weight, dtype in zip(weights, dtypes, strict=True):
+            weight.data = weight.data.to(dtype)
+            weight.grad = torch.randn(weight.shape, dtype=dtype, generator=torch.Generator().manual_seed(len(weight)))
+        world, before = World(torch.device("cpu")), [weight.grad.clone() for weight in weights]
+        norm = world.norm([*weights, unused])
+        assert torch.equal(norm, torch.nn.utils.get_total_norm(before))
+        world.clip([*weights, unused], 0.5, norm)
+        clipped = [weight.grad for weight in weights]
+        for weight, dw in zip(weights, before, strict=True):
+            weight.grad = dw
+        torch.nn.utils.clip_grads_with_norm_(weights, 0.5, norm)
+        assert all(torch.equal(dw, weight.grad) for dw, weight in zip(clipped, weights, strict=True))

@@ -9,6 +9,7 @@ the turns. Weights counts the parameters of either.
 """
 
 import argparse
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -77,6 +78,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ.setdefault("NUMBA_NUM_THREADS", "1")  # its idle threads spin for a while, on everybody's processor time
     print("| recipe | contender | weights | step | × | MB |\n| --- | --- | --- | --- | --- | --- |")
     with repeatable(deterministic=False, threads=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
