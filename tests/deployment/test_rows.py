@@ -73,6 +73,7 @@ def test_a_parquet_table_has_the_same_columns(karate, tmp_path: Path) -> None:
         ("input\n3\n99\n", "a.csv", None, r"a.csv: line 3: no node '99' in karate"),
         ("3\n\n4\nx\n", "a.txt", None, r"a.txt: line 4: no node 'x' in karate"),
         ("age,node\n1,3\n", "a.csv", None, "it has no column 'input', only age, node: name one of them"),
+        ("17\n3\n", "a.csv", None, "first line must name the column, but is the number 17: put 'input' above it"),
         ("age,node\n1,3\n", "a.csv", "name", "it has no column 'name'"),
         ("age,node\n1\n", "a.csv", "node", "line 2 does not have 2 columns"),
         ("input\n", "a.csv", None, "it has no inputs"),

@@ -143,12 +143,25 @@ def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
     with reading(file, "a CSV file"), file.open("rb") as content:
         rows = csv.reader(lines_of(file, content), strict=True)
         names = next(rows, [])
+        if column is None and len(names) == 1 and _is_number(names[0]):
+            raise DataError(
+                f"{file}: its first line must name the column, but is the number {names[0]}: put 'input' above "
+                f"it, or call the file {file.stem}.txt, with an input a line"
+            )
         place = names.index(_column(file, names, column))
         for row in rows:
             if row and len(row) != len(names):
                 raise DataError(f"{file}: line {rows.line_num} does not have {len(names)} columns")
             if row:
                 yield f"{file}: line {rows.line_num}", row[place]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parquet_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
