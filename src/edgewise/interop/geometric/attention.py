@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.interop.geometric.edges import callers, graph_of, looped, looped_rows, refusal, rows_of, sides
+from edgewise.interop.geometric.features import mapped
 from edgewise.interop.twin import Twin
 from edgewise.kernels import Additive, Dot, EdgeInput, EdgeVectors, GatedAdditive, Score, attend
 
@@ -22,10 +23,10 @@ def gat(
         return NotImplemented
     heads, x_j, x_i = (-1, layer.heads, layer.out_channels), *both
     if layer.lin is not None:
-        v = layer.lin(x_j).view(heads)
-        q = v if x_i is x_j else layer.lin(x_i).view(heads)
+        v = mapped(layer.lin, x_j).view(heads)
+        q = v if x_i is x_j else mapped(layer.lin, x_i).view(heads)
     else:
-        v, q = layer.lin_src(x_j).view(heads), layer.lin_dst(x_i).view(heads)
+        v, q = mapped(layer.lin_src, x_j).view(heads), mapped(layer.lin_dst, x_i).view(heads)
     graph, e = _edges(layer, edge_index, v, q, edge_attr)
     a_i, a_j, k = layer.att_dst[0], layer.att_src[0], v
     score: Score = Additive(layer.negative_slope, a_i, a_j)
@@ -42,8 +43,8 @@ def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_att
     if both is None or _is_dropped(layer, return_attention_weights):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
-    k = layer.lin_l(x_j).view(heads)
-    q = k if layer.share_weights and x_i is x_j else layer.lin_r(x_i).view(heads)
+    k = mapped(layer.lin_l, x_j).view(heads)
+    q = k if layer.share_weights and x_i is x_j else mapped(layer.lin_r, x_i).view(heads)
     graph, e = _edges(layer, edge_index, k, q, edge_attr)
     score: Score = GatedAdditive(layer.att[0], layer.negative_slope)
     if e is not None:
@@ -92,7 +93,9 @@ def transformer(
     if both is None or (edge_attr is None) != (layer.lin_edge is None):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
-    q, k, v = (W(t).view(heads) for W, t in ((layer.lin_query, x_i), (layer.lin_key, x_j), (layer.lin_value, x_j)))
+    q, k, v = (
+        mapped(W, t).view(heads) for W, t in ((layer.lin_query, x_i), (layer.lin_key, x_j), (layer.lin_value, x_j))
+    )
     graph, score = graph_of(edge_index, x_j.size(0), x_i.size(0)), Dot()
     if edge_attr is not None:
         e_ij = EdgeInput((layer.lin_edge.weight, None), rows_of(graph, edge_attr))
@@ -108,7 +111,7 @@ def transformer(
 
 
 def _beside_root(layer: Any, y: Tensor, x_i: Tensor) -> Tensor:
-    root = layer.lin_skip(x_i)
+    root = mapped(layer.lin_skip, x_i)
     if layer.lin_beta is None:
         return y + root
     beta = layer.lin_beta(torch.cat([y, root, y - root], -1)).sigmoid()

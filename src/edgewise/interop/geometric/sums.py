@@ -11,6 +11,7 @@ from torch.nn import functional
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
 from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
+from edgewise.interop.geometric.features import mapped
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 
@@ -26,7 +27,7 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
     if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels:
         y = layer.lin(aggregate(graph, x, weight, reduce))
     else:
-        y = aggregate(graph, layer.lin(x), weight, reduce)
+        y = aggregate(graph, mapped(layer.lin, x), weight, reduce)
     return y if layer.bias is None else y + layer.bias
 
 
@@ -71,11 +72,11 @@ def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
     x_j = layer.lin(x_j).relu() if layer.project else x_j
     W, reduce = layer.lin_l, REDUCTIONS[layer.aggr]
     if reduce in ("sum", "mean") and W.out_channels < W.in_channels:
-        y = aggregate(graph, functional.linear(x_j, W.weight), reduce=reduce)
+        y = aggregate(graph, mapped(W, x_j, biased=False), reduce=reduce)
         y = y if W.bias is None else y + W.bias
     else:
         y = W(aggregate(graph, x_j, reduce=reduce))
-    y = y + layer.lin_r(x_i) if layer.root_weight else y
+    y = y + mapped(layer.lin_r, x_i) if layer.root_weight else y
     return functional.normalize(y, p=2.0, dim=-1) if layer.normalize else y
 
 
