@@ -1,4 +1,4 @@
-"""Where a perceptron runs as one operation: on the CPU, in eager PyTorch, with nobody who looks at its parts."""
+"""What runs as one operation: perceptrons and pools on the CPU, eagerly, with nobody who looks at their parts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels.backends.cpu import perceptron as native
+from edgewise.kernels.backends.cpu import pooling
 from edgewise.kernels.backends.cpu.edges import MOST
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.gates import gates
@@ -47,11 +48,29 @@ def perceptron(
     return native.perceptron(x, up, down, activation, graph, epsilon)
 
 
+def pool(graph: Graph, x: Tensor, reduce: str) -> Tensor | None:
+    """One row for each of several graphs, as one operation; None where `aggregate` has to compute it.
+
+    Equation    y_g = ⊕_{i ∈ V_g} x_i, ⊕ one of sum, mean and max
+    Shapes      x [N, C] -> [G, C]
+    """
+    if library is None or is_traced() or type(x) not in PLAIN or x.ndim != 2 or x.dtype not in pooling.READ:
+        return None
+    if x.device.type != "cpu" or not x.numel() or not _is_unseen(graph) or graph.sizes.shape[0] == 1:
+        return None
+    return pooling.pool(x, graph.sizes, reduce) if x.shape[0] == graph.num_receivers else None
+
+
 def _runs_alone(graph: Graph) -> bool:
     """Whether a sum over a graph's edges runs on the native kernels without a call that anybody could look at."""
-    if type(graph) is not Graph or not graph.is_square or graph.rule is not None or graph._ranges is not None:
+    if not _is_unseen(graph) or not graph.is_square or graph.rule is not None or graph._ranges is not None:
         return False
-    if max(graph.num_receivers, graph.num_edges) > MOST or graph.device.type != "cpu" or gates() is not None:
+    return max(graph.num_receivers, graph.num_edges) <= MOST
+
+
+def _is_unseen(graph: Graph) -> bool:
+    """Whether nobody looks at calls on a graph or changes them."""
+    if type(graph) is not Graph or graph.device.type != "cpu" or gates() is not None:
         return False
     graph.check_unwritten()
     return dispatch.forced_backend() is None and dispatch.unseen()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph, complete
-from edgewise.kernels import SenderBias, Uniform, aggregate, attend
+from edgewise.kernels import SenderBias, Uniform, aggregate, attend, pool
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.examples import Example
@@ -20,7 +20,8 @@ class _Readout(nn.Module):
     reduce: ClassVar[str]
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return aggregate(graph.membership(), x, reduce=self.reduce)
+        y = pool(graph, x, self.reduce) if isinstance(x, Tensor) else None
+        return aggregate(graph.membership(), x, reduce=self.reduce) if y is None else y
 
 
 class MeanReadout(_Readout):

@@ -32,6 +32,24 @@ void bind_pointwise(nb::module_& module) {
     call.dh = at<void>(dh), call.sums = at<void>(sums), call.h = at<void>(h);
     chosen().activate_gradient[dtype](call);
   });
+  const auto pooling = [](int threads, int reduce, int64_t graphs, int64_t columns, uintptr_t offsets, uintptr_t x, uintptr_t y) {
+    Pooling call;
+    call.threads = threads, call.reduce = reduce, call.graphs = graphs, call.columns = columns;
+    call.offsets = at<const int64_t>(offsets), call.x = at<const void>(x), call.y = at<void>(y);
+    return call;
+  };
+  module.def("pool", [pooling](int dtype, int threads, int reduce, int64_t graphs, int64_t columns, uintptr_t offsets, uintptr_t x,
+                               uintptr_t y) {
+    nb::gil_scoped_release unlocked;
+    chosen().pool[dtype](pooling(threads, reduce, graphs, columns, offsets, x, y));
+  });
+  module.def("pool_gradient", [pooling](int dtype, int threads, int reduce, int64_t graphs, int64_t columns, uintptr_t offsets,
+                                        uintptr_t x, uintptr_t y, uintptr_t dy, uintptr_t dx) {
+    nb::gil_scoped_release unlocked;
+    Pooling call = pooling(threads, reduce, graphs, columns, offsets, x, y);
+    call.dy = at<const void>(dy), call.dx = at<void>(dx);
+    chosen().pool_gradient[dtype](call);
+  });
   module.def("dot", [](int dtype, int threads, int64_t count, uintptr_t x, uintptr_t y) {
     nb::gil_scoped_release unlocked;
     return chosen().dot[dtype](threads, count, at<const void>(x), at<const void>(y));

@@ -1,5 +1,6 @@
-// Activations for one instruction set: compiled once for each, under its own namespace.
+// Activations and pools for one instruction set: compiled once for each, under its own namespace.
 #include "pointwise/pointwise.hpp"
+#include "pointwise/pooling.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
@@ -7,6 +8,8 @@ namespace edgewise::EDGEWISE_ISA {
 const PointwiseTable pointwise_table = {
     {activate_all<float>, activate_all<double>, nullptr},
     {activate_gradient<float>, activate_gradient<double>, nullptr},
+    {pool<float>, pool<double>, nullptr},
+    {pool_gradient<float>, pool_gradient<double>, nullptr},
     {dot<float>, dot<double>, nullptr},
 };
 

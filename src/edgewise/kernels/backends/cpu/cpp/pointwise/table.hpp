@@ -16,9 +16,22 @@ struct Activating {
   void *h = nullptr, *dh = nullptr, *sums = nullptr;
 };
 
+enum Pool { TOTAL = 0, AVERAGE = 1, MOST = 2 };
+
+// x [rows, columns], of which those of graph g begin at offsets[g]; y [graphs, columns], 0 for a graph without rows.
+struct Pooling {
+  int threads = 1, reduce = TOTAL;
+  int64_t graphs = 0, columns = 0;
+  const int64_t* offsets = nullptr;
+  const void *x = nullptr, *dy = nullptr;
+  void *y = nullptr, *dx = nullptr;
+};
+
 struct PointwiseTable {
   void (*activate[DTYPES])(const Activating&);  // none for bfloat16
   void (*activate_gradient[DTYPES])(const Activating&);
+  void (*pool[DTYPES])(const Pooling&);
+  void (*pool_gradient[DTYPES])(const Pooling&);
   double (*dot[DTYPES])(int threads, int64_t count, const void* x, const void* y);
 };
 
