@@ -52,13 +52,19 @@ def pool(graph: Graph, x: Tensor, reduce: str) -> Tensor | None:
     """One row for each of several graphs, as one operation; None where `aggregate` has to compute it.
 
     Equation    y_g = ⊕_{i ∈ V_g} x_i, ⊕ one of sum, mean and max
-    Shapes      x [N, C] -> [G, C]
+    Shapes      x [N, C] -> [G, C]; or x [*, N, C] of one graph, many times -> [*, 1, C]
     """
-    if library is None or is_traced() or type(x) not in PLAIN or x.ndim != 2 or x.dtype not in pooling.READ:
+    if library is None or is_traced() or type(x) not in PLAIN or x.dtype not in pooling.READ or x.ndim < 2:
         return None
-    if x.device.type != "cpu" or not x.numel() or not _is_unseen(graph) or graph.sizes.shape[0] == 1:
+    count, nodes = graph.sizes.shape[0], graph.num_receivers
+    once = (x.ndim == 2) != (count == 1)  # several graphs, or one in a batch
+    if x.device.type != "cpu" or not x.numel() or not _is_unseen(graph) or not once or x.shape[-2] != nodes:
         return None
-    return pooling.pool(x, graph.sizes, reduce) if x.shape[0] == graph.num_receivers else None
+    if x.ndim == 2:
+        return pooling.pool(x, graph.sizes, reduce)
+    lead = x.shape[:-2]
+    sizes = torch.full((lead.numel(),), nodes)
+    return pooling.pool(x.reshape(-1, x.shape[-1]), sizes, reduce).view(*lead, 1, x.shape[-1])
 
 
 def _runs_alone(graph: Graph) -> bool:

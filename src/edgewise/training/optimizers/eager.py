@@ -19,10 +19,25 @@ def eager(kind: type[AnOptimizer]) -> type[AnOptimizer]:
     names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
     methods: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in names}
     methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
+    methods["zero_grad"] = _forgetting(methods["zero_grad"])
     if issubclass(kind, Adam):
         methods["step"] = _short(methods["step"])
     named = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
     return cast("type[AnOptimizer]", type(kind.__name__, (kind,), methods | named))
+
+
+def _forgetting(zero_grad: Callable[..., None]) -> Callable[..., None]:
+    """The same `zero_grad`, in short where it forgets the gradients."""
+
+    def short(self: Any, set_to_none: bool = True) -> None:
+        if not set_to_none:
+            return zero_grad(self, set_to_none)
+        for group in self.param_groups:
+            for weight in group["params"]:
+                weight.grad = None
+        return None
+
+    return short
 
 
 class Known(NamedTuple):

@@ -61,4 +61,8 @@ def test_a_readout_is_the_pool_that_the_verb_computes(reduce):
     with use_backend("segment"):
         assert pool(batch, x, reduce) is None
     assert pool(complete(9), x, reduce) is None
+    many = torch.stack([x, 2 * x, -x])
+    expected = aggregate(complete(9).membership(), many, reduce=reduce)
+    assert torch.allclose(pool(complete(9), many, reduce), expected, atol=1e-6)
+    assert expected.shape == pool(complete(9), many, reduce).shape and pool(batch, many, reduce) is None
     assert pool(batch, x[:3], reduce) is None

@@ -14,7 +14,7 @@ namespace edgewise::EDGEWISE_ISA {
 
 constexpr int64_t PIECE = 1 << 14;  // numbers that one thread takes at a time
 
-// 1 / x for x from 1 to 10³⁰; a division takes three times as long.
+// 1 / x for x of usual size; a division takes three times as long.
 EDGEWISE_INLINE Vector<float> inverse(Vector<float> x) {
 #if EDGEWISE_VECTOR_BYTES == 64
   const Vector<float> near = (Vector<float>)_mm512_maskz_rcp14_ps(__mmask16(-1), (__m512)x);
@@ -26,37 +26,45 @@ EDGEWISE_INLINE Vector<float> inverse(Vector<float> x) {
   return near * (2.0f - x * near);
 }
 
-// exp(-z²/2) and P(N(0, 1) > |z|), which is exp(-t²) erfcx(t) / 2 at t = |z| / √2; the first is never below e⁻⁸⁰.
-EDGEWISE_INLINE void tail(Vector<float> z, Vector<float>& bell, Vector<float>& outside) {
-  const Vector<float> t = (z < 0 ? -z : z) * 0.70710678118654752f, near = t > 1e9f ? all(1e9f) : t;
-  const Vector<float> s = inverse(near * 0.375f + 1.0f), exponent = z * z * -0.5f;
-  Vector<float> series = s * 6.154223794e-2f - 2.873468036e-1f;  // erfcx(t) / s, to 1.2e-8
+// P(N(0, 1) < z), to 1e-7: erf(t) at t = z / √2 as a ratio of polynomials, within ±4; 0 below -6.
+EDGEWISE_INLINE Vector<float> below(Vector<float> z) {
+  Vector<float> t = z * 0.70710678118654752f;
+  t = t > -4.0f ? t : all(-4.0f);
+  t = t < 4.0f ? t : all(4.0f);
+  const Vector<float> square = t * t;
+  Vector<float> upper = square * -2.72614225801306e-10f + 2.77068142495902e-8f;
 #pragma GCC unroll 8
-  for (float c : {4.324309868e-1f, -2.294480131e-1f, 2.737471268e-1f, 1.214959496e-1f, 2.053156729e-1f, 2.106493551e-1f,
-                  2.116134932e-1f})
-    series = series * s + c;
-  bell = exponential_within(exponent > -80.0f ? exponent : all(-80.0f));
-  outside = bell * 0.5f * (series * s);
+  for (float c : {-2.10102402082508e-6f, -5.69250639462346e-5f, -7.34990630326855e-4f, -2.95459980854025e-3f, -1.60960333262415e-2f})
+    upper = upper * square + c;
+  Vector<float> lower = square * -1.45660718464996e-5f - 2.13374055278905e-4f;
+#pragma GCC unroll 8
+  for (float c : {-1.68282697438203e-3f, -7.37332916720468e-3f, -1.42647390514189e-2f}) lower = lower * square + c;
+  const Vector<float> inside = t * 0.5f * upper * inverse(lower) + 0.5f;
+  return z < -6.0f ? Vector<float>{} : inside;
 }
 
-EDGEWISE_INLINE void tail(Vector<double> z, Vector<double>& bell, Vector<double>& outside) {
-  const Vector<double> exponent = z * z * -0.5;
-  bell = exponential_within(exponent > -700.0 ? exponent : all(-700.0));
-  for (int n = 0; n < lanes<double>; ++n) outside[n] = 0.5 * std::erfc(std::abs(z[n]) * 0.70710678118654752440);
+EDGEWISE_INLINE Vector<double> below(Vector<double> z) {
+  for (int n = 0; n < lanes<double>; ++n) z[n] = 0.5 * std::erfc(z[n] * -0.70710678118654752440);
+  return z;
 }
 
-// σ(z) and σ'(z); a NaN stays one.
-template <int Kind, class A>
+// exp(-z²/2), never below e⁻⁸⁰.
+template <class A>
+EDGEWISE_INLINE Vector<A> bell(Vector<A> z) {
+  const Vector<A> exponent = z * z * A(-0.5);
+  return exponential_within(exponent > A(-80) ? exponent : all(A(-80)));
+}
+
+// σ(z) and, where it is wanted, σ'(z); a NaN stays one.
+template <int Kind, bool Slope, class A>
 EDGEWISE_INLINE void rectify(Vector<A> z, Vector<A>& h, Vector<A>& slope) {
   if constexpr (Kind == OF_RELU) {
     h = z < 0 ? Vector<A>{} : z;
     slope = z > 0 ? all(A(1)) : Vector<A>{};
   } else {
-    Vector<A> bell, outside;
-    tail(z, bell, outside);
-    const Vector<A> inside = z < 0 ? outside : A(1) - outside;
+    const Vector<A> inside = below(z);
     h = z * inside;
-    slope = inside + z * bell * A(0.39894228040143267794);
+    if constexpr (Slope) slope = inside + z * bell<A>(z) * A(0.39894228040143267794);
   }
 }
 
@@ -71,11 +79,11 @@ void activate_kind(const Activating& call) {
     Vector<A> u, slope;
     int64_t n = item * PIECE;
     for (; n + W <= last; n += W) {
-      rectify<Kind, A>(load(z + n), u, slope);
+      rectify<Kind, false, A>(load(z + n), u, slope);
       store(h + n, u);
     }
     if (n < last) {
-      rectify<Kind, A>(load_some(z + n, int(last - n)), u, slope);
+      rectify<Kind, false, A>(load_some(z + n, int(last - n)), u, slope);
       store_some(h + n, int(last - n), u);
     }
   });
@@ -97,7 +105,7 @@ void activate_gradient_kind(const Activating& call) {
       Vector<A> u, slope;
       int64_t c = 0;
       for (; c + W <= C; c += W) {
-        rectify<Kind, A>(load(z + c), u, slope);
+        rectify<Kind, true, A>(load(z + c), u, slope);
         const Vector<A> dz = load(dh + c) * slope;
         store(dh + c, dz);
         store<A>(sums + c, load(sums + c) + dz);
@@ -105,7 +113,7 @@ void activate_gradient_kind(const Activating& call) {
       }
       if (c < C) {
         const int some = int(C - c);
-        rectify<Kind, A>(load_some(z + c, some), u, slope);
+        rectify<Kind, true, A>(load_some(z + c, some), u, slope);
         const Vector<A> dz = load_some(dh + c, some) * slope;
         store_some(dh + c, some, dz);
         store_some<A>(sums + c, some, load_some(sums + c, some) + dz);
