@@ -56,6 +56,9 @@ def groups(page: str) -> dict[str, list[tuple[str, float]]]:
             (f"{row['relations']} relations" + f", {row['bases']} bases" * bool(row["bases"]), ratio(row["over it"]))
             for row in tables(page, "Kinds of edges")[0]
         ],
+        "Whole training steps, beside the faster form of the peer": [
+            (row["recipe"], ratio(row["×"])) for row in tables(page, "Whole training steps")[0]
+        ],
         "Training on Cora, an epoch": [(row["case"], ratio(row["×"])) for row in epochs],
         "Mistral in transformers, a step beside sdpa": [
             (f"{row['tokens']} tokens, window {row['window']}", ratio(row["×"]))
