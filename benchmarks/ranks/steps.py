@@ -22,6 +22,8 @@ from edgewise.training.runs import begin
 from edgewise.training.seeds import repeatable
 
 RECIPES = ("planted-sage", "esol-gin", "shakespeare-gpt-cpu")
+# Where a recipe has what its peers lack, the steps are those of the peers' choice: nanoGPT's positions and optimiser.
+OPTIONS = {"shakespeare-gpt-cpu": [("model.positions", "learned"), ("optimizer", "adamw")]}
 TURNS, WARM = 8, 10
 
 
@@ -29,7 +31,8 @@ class Steps:
     """A run in memory, step by step, and what each takes."""
 
     def __init__(self, recipe: str, world: World) -> None:
-        config = configure(recipes.read(recipe), [("machine.device", "cpu"), ("machine.threads", "1")])
+        options = [("machine.device", "cpu"), ("machine.threads", "1")]
+        config = configure(recipes.read(recipe), [*options, *OPTIONS.get(recipe, [])])
         self.trainer = Trainer(config, None, world)  # type: ignore[arg-type] # which writes nothing
         begin(self.trainer.model, config)
         self.clock: list[float] = []

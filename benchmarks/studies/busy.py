@@ -29,6 +29,7 @@ def measure(recipe: str, seconds: float) -> dict[str, dict[str, float]]:
     """Milliseconds of a step, their median and mean, and the threads, in each column; all take turns in one process."""
     import torch
 
+    from benchmarks.ranks.steps import OPTIONS
     from edgewise.apps import recipes
     from edgewise.apps.options import configure
     from edgewise.training.distributed import join
@@ -37,7 +38,7 @@ def measure(recipe: str, seconds: float) -> dict[str, dict[str, float]]:
     from edgewise.training.seeds import repeatable
     from edgewise.training.threads import Waiting, worthwhile
 
-    config = configure(recipes.read(recipe))
+    config = configure(recipes.read(recipe), OPTIONS.get(recipe, []))
     trainer = Trainer(config, Path(tempfile.mkdtemp()), join("cpu"))
     begin(trainer.model, config)
     most, found = torch.get_num_threads(), {name: list[float]() for name in COLUMNS}
