@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.budget import learn, parameters
-from benchmarks.studies.claims.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.plots import names, over
+from benchmarks.studies.claims.common.budget import learn, parameters
+from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
+from benchmarks.studies.claims.common.plots import names, over
 from edgewise.apps.report import figures
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import RecurrentEncoderDecoder, RecurrentEncoderDecoderSettings, TokenPairs
@@ -64,7 +64,7 @@ def measure(kept: Kept, lengths: tuple[int, ...] = LENGTHS, seconds: float = SEC
     print(f"|---{'|---' * (len(lengths) + 1)}|", flush=True)
     table: Table = {}
     for kind in WIDTHS:
-        table[kind] = [kept.get(f"{kind} {n}", lambda k=kind, n=n: one(k, n, seconds)) for n in lengths]  # type: ignore[misc]
+        table[kind] = [kept.get(f"{kind} {n}", one, kind, n, seconds) for n in lengths]
         cells = " | ".join(f"{100 * own['accuracy']:.1f} % ({own['steps']:.0f} steps)" for own in table[kind])
         print(f"| {kind} | {table[kind][0]['parameters']:,.0f} | {cells} |", flush=True)
     return table

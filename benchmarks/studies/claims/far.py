@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.budget import learn, parameters
-from benchmarks.studies.claims.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.plots import names, over
+from benchmarks.studies.claims.common.budget import learn, parameters
+from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
+from benchmarks.studies.claims.common.plots import names, over
 from edgewise import causal
 from edgewise.apps.report import figures
 from edgewise.models import Recurrent, RecurrentSettings, Tokens, Transformer, TransformerSettings
@@ -107,8 +107,8 @@ def measure(kept: Kept, seconds: tuple[float, float] = (COPY_SECONDS, TEXT_SECON
     print(f"| network | parameters | {' | '.join(f'{n} tokens' for n in LENGTHS)} | parameters | characters |")
     print(f"|---{'|---' * (len(LENGTHS) + 3)}|", flush=True)
     for kind in COPIERS:
-        own = [kept.get(f"{kind} {n}", lambda k=kind, n=n: copies(k, n, seconds[0])) for n in LENGTHS]  # type: ignore[misc]
-        characters = kept.get(f"{kind} characters", lambda k=kind: writes(k, seconds[1]))  # type: ignore[misc]
+        own = [kept.get(f"{kind} {n}", copies, kind, n, seconds[0]) for n in LENGTHS]
+        characters = kept.get(f"{kind} characters", writes, kind, seconds[1])
         found[0][kind], found[1][kind] = own, [characters]
         cells = " | ".join(f"{100 * one['accuracy']:.1f} % ({one['steps']:.0f} steps)" for one in own)
         first = f"| {kind} | {own[-1]['parameters']:,.0f} | {cells} | {characters['parameters']:,.0f} "

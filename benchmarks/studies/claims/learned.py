@@ -16,7 +16,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmarks.studies.claims.kept import Kept, arguments, draw
+from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
 from edgewise import causal, training
 from edgewise.apps import options, recipes
 from edgewise.apps.report import figures
@@ -104,12 +104,17 @@ def picture(vectors: dict[str, Tensor]) -> Figure:
     return figure
 
 
+def numbers(make: Callable[[], Tensor]) -> Figures:
+    """What is made, number by number, as it is kept."""
+    return {str(n): value for n, value in enumerate(make().flatten().tolist())}
+
+
 def main() -> None:
     args = arguments(__doc__)
     kept = Kept(args.kept)
     vectors = {}
     for name, make in VECTORS.items():
-        flat = kept.get(name, lambda make=make: {str(n): v for n, v in enumerate(make().flatten().tolist())})  # type: ignore[misc]
+        flat = kept.get(name, numbers, make)
         vectors[name] = torch.tensor(list(flat.values())).view(LENGTH, WIDTH)
     measure(vectors)
     draw(picture(vectors), args.picture, "learned-positions")

@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.plots import names, over
+from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
+from benchmarks.studies.claims.common.plots import names, over
 from edgewise import attend, plans
 from edgewise.apps.report import figures
 from edgewise.graphs import Graph
@@ -150,7 +150,7 @@ def measure(kept: Kept, sizes: dict[int, tuple[int, ...]] = SIZES, steps: int = 
     for nodes, several in sizes.items():
         table[nodes] = []
         for neighbours in several:
-            row = kept.get(f"{nodes} {neighbours}", lambda n=nodes, m=neighbours: one(n, m, steps))  # type: ignore[misc]
+            row = kept.get(f"{nodes} {neighbours}", one, nodes, neighbours, steps)
             table[nodes].append(row)
             seconds = " | ".join(f"{row[way]:.2f} s" for way in WAYS)
             first = f"| {nodes:,} | {neighbours:,} | {100 * neighbours / nodes:.3g} % | {seconds} "

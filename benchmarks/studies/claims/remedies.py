@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from benchmarks.studies import depths
-from benchmarks.studies.claims.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.plots import names, over
+from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
+from benchmarks.studies.claims.common.plots import names, over
 from edgewise.apps.report import figures
 
 DEPTHS, STEPS, SEEDS = (2, 16, 64), 100, 3
@@ -62,14 +62,11 @@ class Result:
 def measure(kept: Kept, depth: tuple[int, ...] = DEPTHS, steps: int = STEPS, seeds: int = SEEDS) -> Result:
     table = {}
     for name, chosen in networks().items():
-        table[name] = [
-            kept.get(f"{name} {layers}", lambda c=chosen, n=layers: one(c, n, 0, steps))  # type: ignore[misc]
-            for layers in depth
-        ]
+        table[name] = [kept.get(f"{name} {layers}", one, chosen, layers, 0, steps) for layers in depth]
         cells = [f"{100 * cell['accuracy']:.1f} %, {cell['energy']:.1e}" for cell in table[name]]
         print(f"| {name} | {' | '.join(cells)} | {sum(cell['seconds'] for cell in table[name]):.0f} |", flush=True)
     chosen, deepest = networks()[ALL], depth[-1]
-    more = [kept.get(f"seed {n}", lambda n=n: one(chosen, deepest, n, steps)) for n in range(1, seeds)]  # type: ignore[misc]
+    more = [kept.get(f"seed {n}", one, chosen, deepest, n, steps) for n in range(1, seeds)]
     return Result(table, [table[ALL][-1]["accuracy"], *(cell["accuracy"] for cell in more)])
 
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from benchmarks.studies.claims import alignment
-from benchmarks.studies.claims.budget import parameters
-from benchmarks.studies.claims.kept import Kept
+from benchmarks.studies.claims.common.budget import parameters
+from benchmarks.studies.claims.common.kept import Kept
 
 
 def test_the_letters_are_due_backwards_each_after_the_one_before_it() -> None:

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from benchmarks.studies.claims import far
-from benchmarks.studies.claims.budget import learn, parameters
-from benchmarks.studies.claims.kept import Kept
+from benchmarks.studies.claims.common.budget import learn, parameters
+from benchmarks.studies.claims.common.kept import Kept
 from edgewise.models import Tokens
 
 

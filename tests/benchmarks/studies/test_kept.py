@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.studies.claims.kept import Kept, draw
+from benchmarks.studies.claims.common.kept import Kept, draw
 from edgewise.apps.report import figures
 
 

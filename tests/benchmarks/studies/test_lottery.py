@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from benchmarks.studies.claims import lottery
-from benchmarks.studies.claims.kept import Kept
+from benchmarks.studies.claims.common.kept import Kept
 
 
 def test_a_node_has_as_many_neighbours_as_asked_for_most_of_its_own_community() -> None:

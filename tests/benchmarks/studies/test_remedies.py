@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.studies.claims import remedies
-from benchmarks.studies.claims.kept import Kept
+from benchmarks.studies.claims.common.kept import Kept
 from edgewise.apps import options, recipes
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVarTuple
 
 from matplotlib.figure import Figure
 
@@ -12,6 +13,7 @@ from edgewise.apps.report import figures
 from edgewise.files import write_file
 
 Figures = dict[str, float]
+Args = TypeVarTuple("Args")
 
 
 @dataclass
@@ -31,10 +33,10 @@ class Kept:
         if self.file is not None and self.file.is_file():
             self.found |= json.loads(self.file.read_text(encoding="utf-8"))
 
-    def get(self, name: str, measure: Callable[[], Figures]) -> Figures:
-        """What is kept under this name, or what is measured now."""
+    def get(self, name: str, measure: Callable[[*Args], Figures], *args: *Args) -> Figures:
+        """What is kept under this name, or what `measure` of these arguments finds now."""
         if name not in self.found:
-            self.found[name] = measure()
+            self.found[name] = measure(*args)
             if self.file is not None:
                 write_file(self.file, json.dumps(self.found, indent=1).encode())
         return self.found[name]
