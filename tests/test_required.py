@@ -57,7 +57,10 @@ def test_a_required_figure_is_asserted_as_it_is_required(recipe: str, figure: fl
 def test_the_page_is_read_whole() -> None:
     rows = required()
     assert len(rows) >= 35
-    assert {("cora-gcn", 0.813), ("shakespeare-gpt-cpu", 1.669), ("skip-links-gps", 1.0), ("nbody-egnn", 0.0071)} <= set(
-        rows
-    )
+    assert {
+        ("cora-gcn", 0.813),
+        ("shakespeare-gpt-cpu", 1.669),
+        ("skip-links-gps", 1.0),
+        ("nbody-egnn", 0.0071),
+    } <= set(rows)
     assert set(WRITTEN) <= set(rows), "a figure that the page no longer requires"
