@@ -61,3 +61,19 @@ def test_the_short_step_has_the_bits_of_the_long_one(kind: type[Optimizer]) -> N
         return [*weights, *(value for memory in optimizer.state.values() for value in memory.values())]
 
     assert all(torch.equal(a, b) for a, b in zip(walk(eager(kind)), walk(kind), strict=True))
+
+
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+def test_an_empty_group_and_a_weight_put_in_anothers_place_are_stepped_as_they_were(kind: type[Optimizer]) -> None:
+    def walk(make: type[Optimizer]) -> list[Tensor]:
+        weights = [torch.nn.Parameter(torch.full((3,), float(n))) for n in range(3)]
+        optimizer = make([{"params": weights[:2]}, {"params": []}], lr=0.1, fused=True)
+        for step in range(6):
+            if step == 3:
+                optimizer.param_groups[0]["params"][1] = weights[2]
+            for weight in weights:
+                weight.grad = torch.ones(3) / (step + 1)
+            optimizer.step()
+        return weights
+
+    assert all(torch.equal(a, b) for a, b in zip(walk(eager(kind)), walk(kind), strict=True))

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from operator import is_
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -55,7 +56,7 @@ def _short(step: Callable[..., Any]) -> Callable[..., Any]:
     def short(self: Any, closure: Callable[[], Any] | None = None) -> Any:
         groups = self.param_groups
         state, known = self.__dict__.get("_known", (None, []))
-        if state is not self.state or [len(g["params"]) for g in groups] != [len(one.weights) for one in known]:
+        if state is not self.state or not _are_those(groups, known):
             known = [one for group in groups if (one := _known(self.state, group)) is not None]
             self._known = self.state, known
         gradients = [[weight.grad for weight in one.weights] for one in known]
@@ -65,6 +66,8 @@ def _short(step: Callable[..., Any]) -> Callable[..., Any]:
             return step(self, closure)
         with torch.no_grad():
             for group, one, dw in zip(groups, known, gradients, strict=True):
+                if not dw:
+                    continue
                 update = torch._fused_adamw_ if group["decoupled_weight_decay"] else torch._fused_adam_
                 torch._foreach_add_(one.steps, 1)
                 (beta_1, beta_2), rate, decay = group["betas"], group["lr"], group["weight_decay"]
@@ -75,6 +78,14 @@ def _short(step: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     return short
+
+
+def _are_those(groups: list[dict[str, Any]], known: list[Known]) -> bool:
+    """Whether the groups' weights are those that are known."""
+    pairs = zip(groups, known, strict=False)
+    return len(groups) == len(known) and all(
+        len(group["params"]) == len(one.weights) and all(map(is_, group["params"], one.weights)) for group, one in pairs
+    )
 
 
 def _is_unusual(group: dict[str, Any]) -> bool:
