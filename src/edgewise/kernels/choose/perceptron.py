@@ -56,6 +56,8 @@ def pool(graph: Graph, x: Tensor, reduce: str) -> Tensor | None:
     """
     if library is None or is_traced() or type(x) not in PLAIN or x.dtype not in pooling.READ or x.ndim < 2:
         return None
+    if type(graph) is not Graph:  # such as a partition, whose rank knows no sizes
+        return None
     count, nodes = graph.sizes.shape[0], graph.num_receivers
     once = (x.ndim == 2) != (count == 1)  # several graphs, or one in a batch
     if x.device.type != "cpu" or not x.numel() or not _is_unseen(graph) or not once or x.shape[-2] != nodes:
