@@ -12,6 +12,22 @@
 #include <string>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+// Asks for pages of 2 MB, as NumPy does for its own arrays: kernels that gather rows from all over find them sooner.
+inline void in_large_pages(void* data, size_t bytes) {
+#if defined(__linux__)
+  constexpr uintptr_t page = uintptr_t(1) << 21;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + page - 1) & ~(page - 1);
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(page - 1);
+  if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#else
+  (void)data, (void)bytes;
+#endif
+}
+
 inline uint64_t number(const std::string& file, size_t at, int bytes) {  // little-endian
   uint64_t value = 0;
   for (int n = 0; n < bytes; ++n) value |= uint64_t(uint8_t(file.at(at + n))) << 8 * n;
@@ -36,6 +52,7 @@ inline torch::Tensor array_of(const std::string& npy) {
     at = header.find_first_not_of(", ", at + read);
   }
   torch::Tensor array = torch::empty(shape, dtype->second);
+  in_large_pages(array.data_ptr(), array.nbytes());
   if (begin + length + array.nbytes() > npy.size()) throw std::runtime_error("an array is cut off");
   std::memcpy(array.data_ptr(), npy.data() + begin + length, array.nbytes());
   return array;
