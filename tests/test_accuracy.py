@@ -54,6 +54,7 @@ FIGURES = [
     ("shakespeare-sinkhorn", 1, -2.049),
     ("shakespeare-lsh", 1, -2.049),
     ("digits-gru", 1, 0.967),
+    ("multi30k-post-norm", 1, 7.0),  # 7.8 is wanted: the page says that it is missed
     ("enzymes-gcn", 1, 0.492),
     ("planted-sage", 3, 0.905),
     ("planted-fastgcn", 3, 0.98),
@@ -89,6 +90,7 @@ FOLDS = [
     ("texas-mlp", 10, 0.716),
     ("texas-graph-transformer", 10, 0.716),
     ("mutag-gin", 10, 0.83),
+    ("mutag-min-cut", 10, 0.78),  # 0.83 is wanted: the page says that it is missed
     ("musk-lookup", 10, 0.87),
     ("enzymes-sage", 10, 0.652),
     ("enzymes-gin", 10, 0.596),

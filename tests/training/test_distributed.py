@@ -20,8 +20,10 @@ from training.tiny import losses, records, same_run, weights
 def test_three_processes_and_four_have_the_loss_curve_of_one(worlds, name):
     one = losses(worlds[0] / name)
     assert len(one) >= 8
-    for several in worlds[1:]:  # float32: at a loss of 5 an absolute 1e-6 would be two units in the last place
-        assert losses(several / name) == pytest.approx(one, rel=1e-6, abs=1e-6)
+    # A partitioned GIN runs in two operations, else in one: at its loss of 5, 1e-6 are two units in the last place.
+    relative = 1e-6 if name == "graphs" else 0
+    for several in worlds[1:]:
+        assert losses(several / name) == pytest.approx(one, rel=relative, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["curve", "cut"])

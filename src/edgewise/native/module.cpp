@@ -49,7 +49,7 @@ void bind_edges(nb::module_& module);     // kernels: products and attention on 
 void bind_tiles(nb::module_& module);     // kernels: attention on ranges, as dense tiles
 void bind_network(nb::module_& module);   // kernels: networks on edges
 void bind_features(nb::module_& module);  // kernels: features of edges
-void bind_pointwise(nb::module_& module); // kernels: activations
+void bind_pointwise(nb::module_& module); // kernels: activations and pools
 
 }  // namespace edgewise
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edgewise.interop import convert
 from edgewise.interop.geometric import features
@@ -83,3 +84,25 @@ def test_others_go_through_the_layer_itself(kind: str, monkeypatch: pytest.Monke
             mapped_again(x.double(), linear)
     else:
         assert torch.equal(mapped_again(x, linear), linear(x))
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # of features that have no gradient
+@pytest.mark.parametrize("kind", ["hook", "hook before", "gradient's hook", "another class"])
+def test_a_layer_that_does_more_is_called(kind: str) -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    linear, x, seen = (Doubled if kind == "another class" else nn.Linear)(400, 3), words(), []
+    if kind == "hook":
+        linear.register_forward_hook(lambda *_: seen.append(kind))
+    if kind == "hook before":
+        linear.register_forward_pre_hook(lambda *_: seen.append(kind))
+    if kind == "gradient's hook":
+        linear.register_full_backward_pre_hook(lambda *_: seen.append(kind))
+    y = mapped_again(x, linear)
+    y.sum().backward()
+    if kind == "another class":
+        torch.testing.assert_close(y, 2 * functional.linear(x, linear.weight, linear.bias))
+    else:
+        assert seen == [kind] * (1 if kind == "gradient's hook" else features.AGAIN)

@@ -98,3 +98,14 @@ def test_squared_error_is_the_frobenius_norm():
     phi, y = leaf(6, 3), leaf(6, 3, seed=1)
     frobenius = torch.linalg.matrix_norm(y - phi, "fro") ** 2  # (3.7), left
     assert torch.allclose(frobenius, torch.nn.functional.mse_loss(phi, y, reduction="sum"), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "register", ["forward_hook", "forward_pre_hook", "full_backward_hook", "full_backward_pre_hook"]
+)
+def test_hooks_on_its_linear_maps_are_called(register: str) -> None:
+    seen: list[str] = []
+    mlp = MLP([3, 5, 2])
+    getattr(mlp.linears[0], f"register_{register}")(lambda *_: seen.append(register))
+    mlp(torch.randn(4, 3, requires_grad=True)).sum().backward()
+    assert seen == [register]

@@ -12,8 +12,9 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
 from edgewise.graphs.forms import offsets_of
 from edgewise.kernels import aggregate
-from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.layers.plain.linear import SparseFeatures, has_hooks
 
+LINEAR = {("torch", "Linear"), ("torch_geometric", "Linear")}
 AGAIN = 4  # calls with a tensor until it counts as one that comes at every step
 MOST = 1 / 32  # of the entries are not zero, where their own sum is faster than the product with all
 
@@ -21,15 +22,24 @@ MOST = 1 / 32  # of the entries are not zero, where their own sum is faster than
 def mapped(linear: Any, x: Tensor, biased: bool = True) -> Tensor:
     """linear(x) of a layer of PyTorch or of PyTorch Geometric, without its bias on request.
 
-    Edge cases  sparse features that come again are multiplied by their non-zeros. Trained ones, those that came
-                fewer than `AGAIN` times, and all on a GPU, where nothing was measured, go through the layer itself
+    Edge cases  sparse features that come again are multiplied by their non-zeros. Trained ones, those that came fewer
+                than `AGAIN` times, and all on a GPU, where nothing was measured, go through the layer itself; so do
+                all through a layer that has hooks, or that is of another class
     Cost        E·C' in place of N·C·C', for E non-zeros; once for a tensor that comes again, a pass over it
     """
-    entries = None if isinstance(linear.weight, nn.parameter.UninitializedParameter) else _known(x)
+    entries = _known(x) if _is_linear(linear) else None
     if entries is None or entries.dtype != linear.weight.dtype or torch.is_autocast_enabled(x.device.type):
         return linear(x) if biased else functional.linear(x, linear.weight)
     y = aggregate(entries.graph, linear.weight.T, entries.weight)
     return y + linear.bias if biased and linear.bias is not None else y
+
+
+def _is_linear(layer: Any) -> bool:
+    """Whether calling a layer does nothing but x Wᵀ + b."""
+    kind = type(layer)
+    if (kind.__module__.partition(".")[0], kind.__name__) not in LINEAR or has_hooks(layer):
+        return False
+    return not isinstance(layer.weight, nn.parameter.UninitializedParameter)
 
 
 def _known(x: Tensor) -> SparseFeatures | None:

@@ -93,6 +93,13 @@ def check_one_kind(x: object) -> None:
         )
 
 
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling a module calls more than its forward pass, now or in the backward pass."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
 def check_dtype(x: Tensor, weight: Tensor) -> None:
     """Raise ShapeError for features of another dtype than the weights, but under autocast, which changes both."""
     check_one_kind(x)

@@ -12,7 +12,7 @@ from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of, perceptron
-from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
+from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout, has_hooks
 
 Activation = Callable[[Tensor], Tensor]
 PLAIN = (nn.Linear, Linear)  # which compute x Wᵀ + b and nothing else
@@ -39,7 +39,7 @@ def two_maps(
     """Two linear maps with an activation between them as one operation; None where they are more than that, or x is
     not what they read: each then runs, or raises its error, by itself."""
     for linear in (up, down):
-        if type(linear) not in PLAIN or linear._forward_hooks or linear._forward_pre_hooks or linear._backward_hooks:
+        if type(linear) not in PLAIN or has_hooks(linear):
             return None
     (W_1, b_1), (W_2, b_2) = maps_of([up, down])
     if x.shape[-1] != W_1.shape[1]:
