@@ -2,10 +2,10 @@
 
     python -m benchmarks.whole.steps [RECIPE ...] [--rounds 7]
 
-Edgewise's step is the one that `edgewise train RECIPE` takes. A peer has the same sizes and its own usual way to make a
-batch, and is measured as it comes and under `torch.compile`, with PyTorch's fused optimisers; what it was given is in
-its function. One thread, one process, in which all take turns of some steps: processor time of a step, the median of
-the turns. Weights counts the parameters of either.
+Edgewise's step is the one that `edgewise train RECIPE` takes, of the GPT with learned positions and AdamW. A peer has
+the same sizes and its own usual way to make a batch, and is measured as it comes and under `torch.compile`, with
+PyTorch's fused optimisers; what it was given is in its function. One thread, one process, in which all take turns of
+some steps: processor time of a step, the median of the turns. Weights counts the parameters of either.
 """
 
 import argparse
