@@ -41,7 +41,7 @@ class Arguments:
     The operator's schema and the signature of its gradient follow from the fields, in their order.
 
     Symbols     differentiable = the fields that have a gradient; unread() = those tensors that the gradient does not
-                read, and "results" where it reads no result either; empty() = the results, not filled in
+                read, and "results" or "first result" where it does not read those; empty() = the results, not filled in
     """
 
     differentiable: ClassVar[tuple[str, ...]] = ()
@@ -164,13 +164,14 @@ class Operator(Generic[A, R]):
         return type(name, (torch.autograd.Function,), methods)
 
     def _save(self, ctx: Any, arguments: A, output: R) -> None:
-        results: Sequence[Tensor] = [output] if isinstance(output, Tensor) else output
+        results: Sequence[Tensor | None] = [output] if isinstance(output, Tensor) else output
         if len(results) > 1:
-            ctx.mark_non_differentiable(*results[1:])
+            ctx.mark_non_differentiable(*output[1:])
             ctx.set_materialize_grads(False)
         tensors, lists = self.tensors_of(arguments), self.lists_of(arguments)
         if unread := arguments.unread():
             results = () if "results" in unread else results
+            results = [None, *results[1:]] if "first result" in unread else results
             tensors = [None if name in unread else x for x, name in zip(tensors, self.tensors, strict=True)]
         ctx.others, ctx.lengths = self.others_of(arguments), [*map(len, lists)]
         ctx.save_for_backward(*tensors, *chain(*lists), *results)

@@ -136,7 +136,8 @@ class GATv2(AdditiveAttention):
     def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
         graph, e = with_loops(graph, x, e)
         of_receivers, of_senders = both_sides(graph, x, self.W, (2, *self.a.shape))
-        q, k = of_receivers.select(-3, 0), of_senders.select(-3, 1)  # [*, I, H, C], [*, J, H, C]
+        q, k = of_senders.unbind(-3)  # [*, I, H, C], [*, J, H, C]
+        q = q if of_receivers is of_senders else of_receivers.select(-3, 0)
         score = GatedAdditive(self.a, self.slope)
         score = score if e is None and self.edge is None else score + self.vectors(e)
         return self.over_heads(attend(graph, q, k, k, score, dropout=self.dropout_now))

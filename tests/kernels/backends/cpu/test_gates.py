@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(library is None, reason="built without the C++ k
 
 ACTIVATIONS = [functional.relu, functional.silu, shifted_softplus, torch.sigmoid]
 GRAPH = Graph.from_edge_index(torch.randint(7, (2, 40), generator=torch.Generator().manual_seed(0)), num_nodes=8)
+FORMS = [(functional.relu, "sum"), (functional.relu, "filter"), (torch.sigmoid, "filter")]
 
 
 def case(activation, form, terms, graph=GRAPH, width=20, dtype=torch.float64):
@@ -84,9 +85,45 @@ def test_large_numbers_and_nan(activation):
         torch.testing.assert_close(found, expected, equal_nan=True, rtol=2e-6, atol=1e-7)
 
 
-def test_threads_change_no_bit():
+@pytest.mark.parametrize("width", [1, 16, 64, 70, 130])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("activation", "form"), FORMS)
+def test_any_width_and_layout(activation, form, dtype, width):
+    """Widths within a vector, of several and of more than one word of signs; terms that lie among other columns."""
+    torch.manual_seed(3)
+    graph = random_graph(40, 30, 200)  # some receivers and senders without edges
+    wide = [torch.randn(n, 3 * width, dtype=dtype).requires_grad_() for n in (40, 30)]
+    e = torch.randn(5, 200, dtype=dtype).requires_grad_()
+    weight = torch.randn(width, 5, dtype=dtype).requires_grad_()
+    a, (b, x, _) = wide[0].chunk(3, -1)[1], wide[1].chunk(3, -1)
+    gate = EdgeNetwork((), activation, receivers=a, senders=b, edges=EdgeInput((weight, None), e.t()), activated=True)
+    message, leaves = gate if form == "sum" else Filter(gate, x), [*wide, e, weight]
+    both = [with_gradients(graph, message, leaves, name) for name in ("native", "segment")]
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-11
+    for found, expected in zip(*both, strict=True):
+        assert (found - expected).norm() <= tolerance * expected.norm()
+
+
+@pytest.mark.parametrize("learned", range(5))
+@pytest.mark.parametrize(("activation", "form"), FORMS)
+def test_a_gradient_alone(activation, form, learned):
+    """Whichever gradient is asked for, it is the same as among all of them."""
+    torch.manual_seed(4)
+    graph = random_graph(40, 40, 300)
+    message, leaves = case(activation, form, "receiver, edge, bias", graph)
+    leaves = [leaf for n, leaf in enumerate(leaves) if n != 2 or form == "filter"]  # only a filter reads x
+    _, among = with_gradients(graph, message, [leaves[learned]], "native")
+    for other in leaves:
+        other.requires_grad_(other is leaves[learned])
+    _, alone = with_gradients(graph, message, [leaves[learned]], "native")
+    assert among.abs().sum() > 0
+    assert torch.equal(alone, among)
+
+
+@pytest.mark.parametrize(("activation", "form"), [(torch.sigmoid, "normalised"), (functional.relu, "sum")])
+def test_threads_change_no_bit(activation, form):
     graph, before, bits = random_graph(300, 200, 20_000), torch.get_num_threads(), []
-    message, leaves = case(torch.sigmoid, "normalised", "receiver, edge", graph, 64, torch.float32)
+    message, leaves = case(activation, form, "receiver, edge", graph, 64, torch.float32)
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)

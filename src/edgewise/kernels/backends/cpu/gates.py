@@ -64,7 +64,7 @@ class Terms(Arguments):
             check_transpose(self.reverse, receivers, (senders, edges), (4,))
 
     def unread(self) -> tuple[str, ...]:
-        return ("results",)
+        return ("first result",)
 
 
 def _arguments(call: Any, own: Terms) -> list[Tensor | None]:
@@ -107,6 +107,12 @@ def _empty(own: Terms, needed: Sequence[bool], last: Tensor | None) -> tuple[Ten
     return a, b, e, weight, last
 
 
+def _signs(own: Terms) -> Tensor:
+    """A bit for each number z."""
+    batch, _, heads, channels = own.b.shape
+    return own.b.new_empty(batch, own.structure[1].shape[0], -(-heads * channels // 64), dtype=torch.int64)
+
+
 def _fill(call: Any, names: Sequence[str], results: Sequence[Tensor]) -> None:
     for name, result in zip(names, results, strict=True):
         setattr(call, name, result.data_ptr() if result.numel() else 0)
@@ -117,16 +123,21 @@ def _fill(call: Any, names: Sequence[str], results: Sequence[Tensor]) -> None:
 
 @dataclass(slots=True)
 class Gates(Terms):
-    """Σ_j σ(z_ij), and with x [B, J, H, C] also Σ_j σ(z_ij) ∘ x_j: [1 or 2, B, I, H, C]. kind = the number of σ."""
+    """Σ_j σ(z_ij), and with x [B, J, H, C] also Σ_j σ(z_ij) ∘ x_j: [1 or 2, B, I, H, C]. kind = the number of σ.
+
+    The second result are the signs of z, in whole numbers, where a gradient follows from them.
+    """
 
     x: Tensor | None
     kind: int
 
     differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "x")
 
-    def empty(self) -> Tensor:
+    def empty(self) -> tuple[Tensor, Tensor]:
         batch, _, *rest = self.b.shape
-        return self.b.new_empty(1 if self.x is None else 2, batch, self.structure[0].shape[0] - 1, *rest)
+        by_signs = self.kind == ACTIVATIONS[functional.relu] and self.x is None and len(self.reverse) > 0
+        sums = self.b.new_empty(1 if self.x is None else 2, batch, self.structure[0].shape[0] - 1, *rest)
+        return sums, _signs(self) if by_signs else self.b.new_empty(0, 0, 0, dtype=torch.int64)
 
     def check(self) -> None:
         Terms.check(self)
@@ -137,14 +148,18 @@ class Gates(Terms):
 
 @dataclass(slots=True)
 class GatesGradient(Gates):
-    """Those of the call, the gradient to its result, and which of its differentiable fields need one."""
+    """Those of the call, its results, the gradient to the sums, and which of its differentiable fields need one."""
 
+    sums: Tensor | None
+    signs: Tensor
     dy: Tensor
     needed: Sequence[bool]
 
     def check(self) -> None:
         Gates.check(self)
-        check_rows("dy", self.dy, tuple(Gates.empty(self).shape), self.b.dtype, strided=True)
+        sums, signs = Gates.empty(self)
+        check_rows("dy", self.dy, tuple(sums.shape), self.b.dtype, strided=True)
+        check_rows("signs", self.signs, tuple(signs.shape), torch.int64)
         expect(len(self.needed) == 5, f"needed has {len(self.needed)} values, but must have 5")
         expect(len(self.reverse) == 4, "a gradient needs the structure of the transpose")
 
@@ -153,28 +168,29 @@ class GatesGradient(Gates):
         return _empty(self, self.needed, self.x)
 
 
-def _call(own: Gates, prefix: str, result: Tensor) -> tuple[Any, list[Tensor | None]]:
+def _call(own: Gates, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
     call = library.Gates()  # type: ignore[union-attr]
     held, x = _arguments(call, own), None if own.x is None else rows_contiguous(own.x)
     call.kind = own.kind
     setattr(call, f"{prefix}t", result.data_ptr())
+    call.signs = signs.data_ptr() if signs.numel() else 0
     if x is not None:
         call.x = matrix(x)
         setattr(call, f"{prefix}y", result[1].data_ptr())
     return call, [*held, x]
 
 
-def _gates(own: Gates) -> Tensor:
-    result = own.empty()
-    call, held = _call(own, "", result)
-    library.gates(DTYPES[result.dtype], call)  # type: ignore[union-attr]
+def _gates(own: Gates) -> tuple[Tensor, Tensor]:
+    sums, signs = results = own.empty()
+    call, held = _call(own, "", sums, signs)
+    library.gates(DTYPES[sums.dtype], call)  # type: ignore[union-attr]
     del held
-    return result
+    return results
 
 
 def _gates_gradient(own: GatesGradient) -> tuple[Tensor, ...]:
     results, dy = own.empty(), own.dy.contiguous()
-    call, held = _call(own, "d", dy)
+    call, held = _call(own, "d", dy, own.signs)
     _fill(call, ("da", "db", "de", "dweight", "dx"), results)
     library.gates_gradient(DTYPES[dy.dtype], call)  # type: ignore[union-attr]
     del held
@@ -206,25 +222,19 @@ class Scores(Terms):
     differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "readout")
 
     def empty(self) -> tuple[Tensor, Tensor]:
-        batch, _, heads, channels = self.b.shape
-        edges = self.structure[1].shape[0]
-        signs = self.b.new_empty(batch, edges, -(-heads * channels // 64), dtype=torch.int64)
-        return self.b.new_empty(batch, edges, heads), signs
+        return self.b.new_empty(self.b.shape[0], self.structure[1].shape[0], self.b.shape[2]), _signs(self)
 
     def check(self) -> None:
         Terms.check(self)
         expect(self.a is not None, "scores need both ends")
         check_rows("readout", self.readout, tuple(self.b.shape[2:]), self.b.dtype, strided=True)
 
-    def unread(self) -> tuple[str, ...]:
-        return ()
-
 
 @dataclass(slots=True)
 class ScoresGradient(Scores):
     """Those of the call, its results, the gradient to the scores, and which of its differentiable fields need one."""
 
-    s: Tensor
+    s: Tensor | None
     signs: Tensor
     ds: Tensor
     needed: Sequence[bool]

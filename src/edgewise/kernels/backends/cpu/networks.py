@@ -97,7 +97,7 @@ def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter,
     reverse = native.reverse_of(graph) if learns else ()
     structure = native.structure_of(graph)
     kind = ACTIVATIONS[network.activation]
-    total = gates.gates(gates.Gates(a, b, e, weight, structure, reverse, x, kind))
+    total, _ = gates.gates(gates.Gates(a, b, e, weight, structure, reverse, x, kind))
     sums = total.reshape(total.shape[0], graph.num_receivers, -1)
     if isinstance(message, Filter) and message.normalised is not None:
         y = _share(sums, message.normalised)

@@ -173,6 +173,18 @@ EDGEWISE_INLINE Vector<A> larger(Vector<A> x, Vector<A> y) {
   return x > y ? x : y;
 }
 
+// 1 / x for x from 1 to 8e37, within 2 units in the last place.
+template <class A>
+EDGEWISE_INLINE Vector<A> reciprocal(Vector<A> x) {
+#if EDGEWISE_VECTOR_BYTES == 64
+  if constexpr (std::is_same_v<A, float>) {
+    const Vector<A> near = (Vector<A>)_mm512_maskz_rcp14_ps(__mmask16(-1), (__m512)x);
+    return near + near * (A(1) - x * near);
+  }
+#endif
+  return A(1) / x;
+}
+
 // Which lanes of the pair (a, b) a fold takes: the even (odd = 0) or odd units of both. Units of less than 16 bytes are
 // paired inside each 16, which costs less than crossing them.
 template <class A>

@@ -83,6 +83,7 @@ void bind_features(nb::module_& module) {
   pointer(terms, "db", &Terms::db);
   pointer(terms, "de", &Terms::de);
   pointer(terms, "dweight", &Terms::dweight);
+  pointer(terms, "signs", &Terms::signs);
 
   nb::class_<Gates, Terms> gates(module, "Gates");
   gates.def(nb::init<>()).def_rw("kind", &Gates::kind).def_rw("x", &Gates::x);
@@ -96,7 +97,6 @@ void bind_features(nb::module_& module) {
   scores.def(nb::init<>()).def_rw("heads", &Scores::heads).def_rw("slope", &Scores::slope);
   pointer(scores, "readout", &Scores::readout);
   pointer(scores, "s", &Scores::s);
-  pointer(scores, "signs", &Scores::signs);
   pointer(scores, "ds", &Scores::ds);
   pointer(scores, "dreadout", &Scores::dreadout);
 

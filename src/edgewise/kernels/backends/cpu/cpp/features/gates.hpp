@@ -1,5 +1,6 @@
 // Sums of activations of what both ends and the edge add up to, weighted by senders or not. No tensor has a number for each
-// edge and channel, in the backward pass neither: it computes them again, once by receiver and once by sender.
+// edge and channel: the backward pass computes them again. Where there is one thread it does so once and adds to senders as it
+// goes; several would meet there, so that they go by sender too, which adds the same numbers in the same order.
 #pragma once
 
 #include "features/terms.hpp"
@@ -11,66 +12,125 @@ struct Activated {
   template <class A, class Call>
   struct By : Tiles<A, Call> {
     using Base = Tiles<A, Call>;
-    using Base::add, Base::b, Base::call, Base::count, Base::D, Base::graph, Base::number, Base::own, Base::receiver, Base::row,
-        Base::sender, Base::W, Base::wide, Base::z;
-    A *const g = this->more, *const steep = this->more + Base::SOME * this->wide;
+    using Base::add, Base::b, Base::call, Base::count, Base::D, Base::first, Base::graph, Base::own, Base::receiver, Base::row,
+        Base::sender, Base::signs, Base::W, Base::wide, Base::z;
 
     using Base::Base;
 
     const A* of_receiver(const void* x, int64_t i) const { return (const A*)x + (b * call.graph.rows + i) * D; }
+    A* of_sender(void* x, int64_t j) const { return (A*)x + (b * call.transpose.rows + j) * D; }
 
-    // σ(z), and σ'(z) where a gradient follows.
-    void activate_tile(bool learning) {
-      for (int e = 0; e < count; ++e) {
-        const int64_t n = graph.index[this->ahead(e)];
-        if (!this->backward && call.x.data) prefetch(row(call.x, n), D * sizeof(A));
-        if (this->backward && call.dt) prefetch(of_receiver(call.dt, n), D * sizeof(A));
-        if (this->backward && call.dy) prefetch(of_receiver(call.dy, n), D * sizeof(A));
-      }
-      this->add_up();
-      for (int at = 0; at < count * wide; at += W) {
-        Vector<A> value, slope;
-        activate<Kind, A>(load(z + at), Kind == RELU ? Vector<A>{} : decay<Kind, A>(load(z + at)), value, slope);
-        store(g + at, value);
-        if (learning) store(steep + at, slope);
+    static EDGEWISE_INLINE void activated(const A* z, Vector<A>& value, Vector<A>& slope) {
+      const Vector<A> x = load(z);
+      activate<Kind, A>(x, Kind == RELU ? Vector<A>{} : decay<Kind, A>(x), value, slope);
+    }
+
+    // Adds N vectors of an edge's activations, from z on, to t and, times x, to y. `left` columns are there.
+    template <int N>
+    static EDGEWISE_INLINE void add_values(const A* z, const A* x, int left, A* t, A* y) {
+      Vector<A> value[N], slope;
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) activated(z + n * W, value[n], slope);
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        add(t + n * W, 0, left - n * W, value[n]);
+        if (y) add(y + n * W, 0, left - n * W, value[n] * load_part(x + n * W, left - n * W));
       }
     }
 
     void forward(int64_t from, int64_t to) {
-      A *t = this->cleared(call.t, from, to), *y = this->cleared(call.y, from, to);
+      A *const t = this->cleared(call.t, from, to), *const y = this->cleared(call.y, from, to);
       this->over_tiles(from, to, [&] {
-        activate_tile(false);
+        const auto ask = [&](int e, size_t bytes) { prefetch(row(call.x, graph.index[this->ahead(e)]), bytes); };
+        for (int e = 0; y && e < count; ++e) ask(e, 1);
+        this->add_up();
         for (int e = 0; e < count; ++e) {
-          const A *value = g + e * wide, *x = y ? row(call.x, sender(e)) : nullptr;
-          for (int c = 0; c < D; c += W) {
-            if (t) add(t + own[e] * D, c, D, load(value + c));
-            if (y) add(y + own[e] * D, c, D, load(value + c) * load_part(x + c, D - c));
+          if (y) ask(e, D * sizeof(A));
+          const A *const sum = z + e * wide, *const x = y ? row(call.x, sender(e)) : nullptr;
+          A *const of_t = t + own[e] * D, *const of_y = y ? y + own[e] * D : nullptr;
+          this->over_columns(wide, [=, left = D](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+            add_values<decltype(vectors)::value>(sum + c, x + c, left - c, of_t + c, of_y ? of_y + c : nullptr);
+          });
+          for (int start = 0; call.signs && start < D; start += 64) {
+            uint64_t bits = 0;
+            for (int c = start; c < std::min(wide, start + 64); c += W) bits |= bits_of<A>(load(sum + c) > 0) << (c - start);
+            signs(first + e)[start / 64] = bits;
           }
         }
       });
     }
 
-    // The gradients to this end of every edge; by receiver those to the edges and, added to `total`, to the map too.
-    void gradient(int64_t from, int64_t to, A* total) {
-      A* dend = this->cleared(this->backward ? call.db : call.da, from, to);
-      A* dx = this->backward ? this->cleared(call.dx, from, to) : nullptr;
+    // Prefetches what a later edge reads and writes of its other end, beside the terms.
+    EDGEWISE_INLINE void prefetch_others(int e, bool to_senders, size_t bytes) const {
+      const int64_t n = graph.index[this->ahead(e)];
+      const auto ask = [&](const A* there) { prefetch(there, bytes); };
+      if (this->backward && call.dt) ask(of_receiver(call.dt, n));
+      if (this->backward && call.dy) ask(of_receiver(call.dy, n));
+      if (this->backward || !to_senders) return;
+      if (call.x.data) ask(row(call.x, n));
+      if (call.db) ask(of_sender(call.db, n));
+      if (call.dx) ask(of_sender(call.dx, n));
+    }
+
+    // What one edge reads for its gradients, and where they are added; null is what is not there. `left` columns follow.
+    struct Ends {
+      const A *dt, *dy, *x;
+      A *da, *db, *dx;
+      int left;
+
+      static A* from(const A* p, int c) { return p ? (A*)p + c : nullptr; }
+      Ends at(int c) const { return {from(dt, c), from(dy, c), from(x, c), from(da, c), from(db, c), from(dx, c), left - c}; }
+    };
+
+    // N vectors of dz instead of z, by z or by its signs.
+    template <int N>
+    static EDGEWISE_INLINE void of_columns(A* z, const Ends& ends, const uint64_t* word, int c) {
+      Vector<A> dz[N];
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        const int at = n * W, left = ends.left - at;
+        dz[n] = load_part(ends.dt + at, left);
+        if (word) {
+          dz[n] = by_bits<A>(word[(c + at) / 64] >> ((c + at) % 64), dz[n], Vector<A>{});
+          continue;
+        }
+        Vector<A> value, slope;
+        activated(z + at, value, slope);
+        if (ends.dy) {
+          const Vector<A> dy = load_part(ends.dy + at, left);
+          dz[n] += dy * load_part(ends.x + at, left);
+          if (ends.dx) add(ends.dx + at, 0, left, dy * value);
+        }
+        dz[n] *= slope;
+      }
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        store(z + n * W, dz[n]);
+        if (ends.db) add(ends.db + n * W, 0, ends.left - n * W, dz[n]);
+        if (ends.da) add(ends.da + n * W, 0, ends.left - n * W, dz[n]);
+      }
+    }
+
+    // The gradients to senders, or those to receivers, edges and, added to `total`, the map; or all of them.
+    void gradient(int64_t from, int64_t to, bool to_senders, A* total) {
+      A *const da = this->backward ? nullptr : this->cleared(call.da, from, to);
+      if (this->backward) this->cleared(call.db, from, to), this->cleared(call.dx, from, to);
+      void *const db = to_senders ? call.db : nullptr, *const dx = to_senders ? call.dx : nullptr;
       this->over_tiles(from, to, [&] {
-        activate_tile(true);
+        for (int e = 0; e < count; ++e) prefetch_others(e, to_senders, 1);
+        if (!call.signs) this->add_up();
+        else if (!this->backward) this->read_inputs();
         for (int e = 0; e < count; ++e) {
-          A* dz = z + e * wide;
-          const A *value = g + e * wide, *dt = call.dt ? of_receiver(call.dt, receiver(e)) : nullptr, *x = nullptr, *dy = nullptr;
-          if (call.dy) dy = of_receiver(call.dy, receiver(e)), x = row(call.x, sender(e));
-          for (int c = 0; c < wide; c += W) {
-            Vector<A> dg = dt ? load_part(dt + c, D - c) : Vector<A>{};
-            if (dy) {
-              const Vector<A> of_y = load_part(dy + c, D - c);
-              dg += of_y * load_part(x + c, D - c);
-              if (dx) add(dx + own[e] * D, c, D, of_y * load(value + c));
-            }
-            dg *= load(steep + e * wide + c);
-            store(dz + c, dg);
-            if (dend) add(dend + own[e] * D, c, D, dg);
-          }
+          prefetch_others(e, to_senders, D * sizeof(A));
+          Ends ends{of_receiver(call.dt, receiver(e)), nullptr, nullptr, nullptr, nullptr, nullptr, D};
+          if (call.dy) ends.dy = of_receiver(call.dy, receiver(e)), ends.x = row(call.x, sender(e));
+          if (da) ends.da = da + own[e] * D;
+          if (db) ends.db = of_sender(db, sender(e));
+          if (dx) ends.dx = of_sender(dx, sender(e));
+          const uint64_t* const word = call.signs ? signs(this->number(e)) : nullptr;
+          this->over_columns(wide, [=, dz = z + e * wide](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+            of_columns<decltype(vectors)::value>(dz + c, ends.at(c), word, c);
+          });
         }
         if (this->backward) return;
         if (call.dweight) this->learn(z, total);
@@ -85,14 +145,22 @@ void gates_of(const Gates& call, bool learning) {
   const Packed<A> map = packed<A>(call);
   const auto over = [&](bool backward, const auto& run) { over_pieces<A, Activated<Kind>::template By>(call, map, backward, run); };
   if (!learning) return over(false, [](auto& tiles, int64_t, int64_t from, int64_t to) { tiles.forward(from, to); });
-  if (call.db || call.dx) over(true, [](auto& tiles, int64_t, int64_t from, int64_t to) { tiles.gradient(from, to, nullptr); });
-  if (!call.da && !call.de && !call.dweight) return;
-  const size_t numbers = call.dweight ? size_t(call.width) * map.wide_inputs : 0;
+  const bool alone = usable_threads(call.threads) == 1, to_senders = call.db || call.dx;
+  if (to_senders && !alone)
+    over(true, [](auto& tiles, int64_t, int64_t from, int64_t to) { tiles.gradient(from, to, true, nullptr); });
+  const size_t bytes = call.batch * call.transpose.rows * call.width * sizeof(A);
+  for (void* there : {call.db, call.dx}) expect_writes(there, bytes);
+  for (void* there : {call.db, call.dx})
+    if (alone && there) std::memset(there, 0, bytes);
+  if (!call.da && !call.de && !call.dweight && !(alone && to_senders)) return;
+  const size_t numbers = call.dweight ? size_t(call.inputs) * map.wide_outputs : 0;
   std::vector<A> totals(numbers * pieces_of(call.graph, call.batch));  // each piece its own
-  over(false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) { tiles.gradient(from, to, totals.data() + numbers * piece); });
+  over(false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
+    tiles.gradient(from, to, alone && to_senders, totals.data() + numbers * piece);
+  });
   add_pieces(totals, numbers);
   for (int d = 0; call.dweight && d < call.width; ++d)
-    std::memcpy((A*)call.dweight + size_t(d) * call.inputs, totals.data() + size_t(d) * map.wide_inputs, call.inputs * sizeof(A));
+    for (int n = 0; n < call.inputs; ++n) ((A*)call.dweight)[size_t(d) * call.inputs + n] = totals[size_t(n) * map.wide_outputs + d];
 }
 
 template <class A>

@@ -7,45 +7,16 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-template <class A>
-EDGEWISE_INLINE uint64_t bits_of(Whole<A> condition) {
-#if EDGEWISE_VECTOR_BYTES == 64
-  if constexpr (std::is_same_v<A, float>) return _mm512_movepi32_mask((__m512i)condition);
-  else return _mm512_movepi64_mask((__m512i)condition);
-#elif EDGEWISE_VECTOR_BYTES == 32
-  if constexpr (std::is_same_v<A, float>) return uint32_t(_mm256_movemask_ps((__m256)condition));
-  else return uint32_t(_mm256_movemask_pd((__m256d)condition));
-#else
-  uint64_t bits = 0;
-  for (int n = 0; n < lanes<A>; ++n) bits |= uint64_t(condition[n] & 1) << n;
-  return bits;
-#endif
-}
-
-// yes where the first bits are set, no elsewhere.
-template <class A>
-EDGEWISE_INLINE Vector<A> by_bits(uint64_t bits, Vector<A> yes, Vector<A> no) {
-#if EDGEWISE_VECTOR_BYTES == 64
-  if constexpr (std::is_same_v<A, float>) return (Vector<A>)_mm512_mask_blend_ps(__mmask16(bits), (__m512)no, (__m512)yes);
-  else return (Vector<A>)_mm512_mask_blend_pd(__mmask8(bits), (__m512d)no, (__m512d)yes);
-#else
-  Whole<A> lane;
-  for (int n = 0; n < lanes<A>; ++n) lane[n] = decltype(lane[0] + 0)(1) << n;
-  return choose<A>((lane & decltype(lane[0] + 0)(bits)) == lane, yes, no);
-#endif
-}
-
 template <class A, class Call>
 struct Scoring : Tiles<A, Call> {
   using Base = Tiles<A, Call>;
-  using Base::b, Base::call, Base::count, Base::D, Base::first, Base::graph, Base::number, Base::own, Base::W, Base::wide, Base::z;
-  const int H = call.heads, C = D / H, words = (D + 63) / 64;
+  using Base::b, Base::call, Base::count, Base::D, Base::first, Base::graph, Base::number, Base::own, Base::signs, Base::W, Base::wide, Base::z;
+  const int H = call.heads, C = D / H;
   const A slope = A(call.slope), *const r = (const A*)call.readout;
 
   using Base::Base;
 
   A* scores(const void* s, int64_t number) const { return (A*)s + (b * call.graph.edges + number) * H; }
-  uint64_t* signs(int64_t number) const { return call.signs + (b * call.graph.edges + number) * words; }
 
   void forward(int64_t from, int64_t to) {
     this->over_tiles(from, to, [&] {
@@ -152,7 +123,7 @@ void scores_gradient(const Scores& call) {
   over_pieces<A, Scoring>(call, map, true, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
     tiles.by_sender(from, to, (A*)call.db + tiles.b * call.transpose.rows * D, by_sender.data() + D * piece);
   });
-  const size_t numbers = call.dweight ? size_t(D) * map.wide_inputs : 0;
+  const size_t numbers = call.dweight ? size_t(R) * map.wide_outputs : 0;
   std::vector<A> totals(numbers * pieces_of(call.graph, call.batch));
   over_pieces<A, Scoring>(call, map, false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
     A* const da = (A*)call.da + tiles.b * call.graph.rows * D;
@@ -163,7 +134,7 @@ void scores_gradient(const Scores& call) {
   for (int d = 0; d < D; ++d) {
     double total = by_sender[d] + by_receiver[d];
     for (int n = 0; call.dweight && n < R; ++n) {
-      const A sum = totals[size_t(d) * map.wide_inputs + n];
+      const A sum = totals[size_t(n) * map.wide_outputs + d];
       total += double(weight[size_t(d) * R + n]) * sum;
       ((A*)call.dweight)[size_t(d) * R + n] = r[d] * sum;
     }

@@ -55,9 +55,10 @@ struct Terms {
   int64_t e_batch_stride = 0;
   void *da = nullptr, *db = nullptr;           // [batch, I or J, width]
   void *de = nullptr, *dweight = nullptr;      // [batch, E, inputs or width], [width, inputs]
+  uint64_t* signs = nullptr;                   // [batch, E, width / 64 and more]: a bit for each z that is positive
 };
 
-// t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j.
+// t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j. Of the sum of a ReLU alone all gradients follow from the signs.
 struct Gates : Terms {
   int kind = RELU;  // σ
   Matrix x;
@@ -66,13 +67,12 @@ struct Gates : Terms {
   void* dx = nullptr;
 };
 
-// s_ij = r · LeakyReLU(z_ij) of every head. signs [batch, E, width / 64 and more]: a bit for each z that is positive.
+// s_ij = r · LeakyReLU(z_ij) of every head.
 struct Scores : Terms {
   int heads = 1;
   double slope = 0;
   const void* readout = nullptr;  // r [width]
   void* s = nullptr;              // [batch, E, heads]
-  uint64_t* signs = nullptr;
   const void* ds = nullptr;
   void* dreadout = nullptr;
 };

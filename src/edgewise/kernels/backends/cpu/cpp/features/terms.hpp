@@ -13,6 +13,34 @@ Packed<A> packed(const Terms& call) {
   return Packed<A>(linear);
 }
 
+template <class A>
+EDGEWISE_INLINE uint64_t bits_of(Whole<A> condition) {
+#if EDGEWISE_VECTOR_BYTES == 64
+  if constexpr (std::is_same_v<A, float>) return _mm512_movepi32_mask((__m512i)condition);
+  else return _mm512_movepi64_mask((__m512i)condition);
+#elif EDGEWISE_VECTOR_BYTES == 32
+  if constexpr (std::is_same_v<A, float>) return uint32_t(_mm256_movemask_ps((__m256)condition));
+  else return uint32_t(_mm256_movemask_pd((__m256d)condition));
+#else
+  uint64_t bits = 0;
+  for (int n = 0; n < lanes<A>; ++n) bits |= uint64_t(condition[n] & 1) << n;
+  return bits;
+#endif
+}
+
+// yes where the first bits are set, no elsewhere.
+template <class A>
+EDGEWISE_INLINE Vector<A> by_bits(uint64_t bits, Vector<A> yes, Vector<A> no) {
+#if EDGEWISE_VECTOR_BYTES == 64
+  if constexpr (std::is_same_v<A, float>) return (Vector<A>)_mm512_mask_blend_ps(__mmask16(bits), (__m512)no, (__m512)yes);
+  else return (Vector<A>)_mm512_mask_blend_pd(__mmask8(bits), (__m512d)no, (__m512d)yes);
+#else
+  Whole<A> lane;
+  for (int n = 0; n < lanes<A>; ++n) lane[n] = decltype(lane[0] + 0)(1) << n;
+  return choose<A>((lane & decltype(lane[0] + 0)(bits)) == lane, yes, no);
+#endif
+}
+
 // One piece of the rows of the graph, or of its transpose: tiles of their edges.
 template <class A, class Call>
 struct Tiles {
@@ -22,17 +50,19 @@ struct Tiles {
   const Adjacency& graph;
   const bool backward;  // by sender
   const int64_t b;
-  const int D, R, wide;
+  const int D, R, wide, words;
   std::vector<A> room;
-  A *z, *inputs, *more;  // [SOME, wide], [SOME, wide inputs], [2, SOME, wide]
-  int64_t own[SOME], first = 0;
+  A *z, *inputs, *nothing;  // [SOME, wide], [SOME, wide inputs], [wide] zeros
+  const A* given = nullptr;  // the features of a tile's edges, `apart` numbers from each other
+  int64_t apart = 0, own[SOME], first = 0;
   int count = 0;
 
   Tiles(const Call& call, const Packed<A>& map, bool backward, int64_t b)
       : call(call), map(map), graph(backward ? call.transpose : call.graph), backward(backward), b(b), D(call.width),
-        R(call.inputs), wide(map.wide_outputs), room(size_t(SOME) * (3 * wide + map.wide_inputs) + 2 * W) {
+        R(call.inputs), wide(map.wide_outputs), words((D + 63) / 64),
+        room(size_t(SOME) * (wide + map.wide_inputs) + wide + 2 * W) {
     z = room.data() + W - reinterpret_cast<uintptr_t>(room.data()) / sizeof(A) % W;
-    inputs = z + SOME * wide, more = inputs + SOME * map.wide_inputs;
+    inputs = z + SOME * wide, nothing = inputs + SOME * map.wide_inputs;
   }
 
   const A* row(const Matrix& x, int64_t n) const { return (const A*)x.data + b * x.batch_stride + n * x.row_stride; }
@@ -42,6 +72,7 @@ struct Tiles {
   int64_t number(int64_t e) const { return graph.edge ? int64_t(graph.edge[first + e]) : first + e; }
   int64_t ahead(int64_t e) const { return std::min(first + e + AHEAD, graph.edges - 1); }
   const A* features(int64_t number) const { return (const A*)call.e + b * call.e_batch_stride + number * (R ? R : D); }
+  uint64_t* signs(int64_t number) const { return call.signs + (b * call.graph.edges + number) * words; }
 
   // Calls tile() for all edges of the rows.
   template <class Tile>
@@ -57,40 +88,75 @@ struct Tiles {
     }
   }
 
+  // Calls part(c, vectors) for runs of vectors that cover the columns of a row of `wide` numbers.
+  template <class Part>
+  static void over_columns(int wide, const Part& part) {
+    int c = 0;
+    for (; c + 4 * W <= wide; c += 4 * W) part(c, std::integral_constant<int, 4>{});
+    for (; c < wide; c += W) part(c, std::integral_constant<int, 1>{});
+  }
+
   void read_inputs() {
-    for (int e = 0; R && e < count; ++e) {
-      const A* given = features(number(e));
-      for (int c = 0; c < map.wide_inputs; c += W) store(inputs + e * map.wide_inputs + c, load_part(given + c, R - c));
+    if (!R) return;
+    given = features(first), apart = R;
+    if (!backward) return;  // side by side as they are
+    for (int e = 0; e < count; ++e)
+      for (int c = 0; c < map.wide_inputs; c += W) store(inputs + e * map.wide_inputs + c, load_part(features(number(e)) + c, R - c));
+    given = inputs, apart = map.wide_inputs;
+  }
+
+  // Prefetches what a later edge reads of its other end: of all edges of a tile the first line at once, so that their pages are
+  // looked for together, then row by row among the computations, which no longer wait for pages.
+  EDGEWISE_INLINE void prefetch_term(int e, size_t bytes) const {
+    const Matrix& there = backward ? call.a : call.b;
+    if (there.data) prefetch(row(there, graph.index[ahead(e)]), bytes);
+    if (backward && call.e) prefetch(features(graph.edge[ahead(e)]), std::min(bytes, (R ? R : D) * sizeof(A)));
+  }
+
+  // N vectors of columns of M edges' z, from edge e and column c on.
+  template <int M, int N>
+  EDGEWISE_INLINE void some_sums(int e, int c) {
+    Vector<A> total[M][N];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+      if (c == 0) prefetch_term(e + m, D * sizeof(A));
+      const A* x = call.a.data ? row(call.a, receiver(e + m)) : nothing;
+      const A* y = call.b.data ? row(call.b, sender(e + m)) : nothing;
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) total[m][n] = load_part(x + c + n * W, D - c - n * W) + load_part(y + c + n * W, D - c - n * W);
+      if (R || !call.e) continue;
+      const A* own = features(number(e + m));
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) total[m][n] += load_part(own + c + n * W, D - c - n * W);
     }
+    const A *from = given + e * apart, *weight = map.forward.data() + c;
+    for (int r = 0; r < R; ++r) {
+      Vector<A> column[N];
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) column[n] = load(weight + r * wide + n * W);
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) {
+        const Vector<A> x = all(from[m * apart + r]);
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) total[m][n] += x * column[n];
+      }
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) store(z + (e + m) * wide + c + n * W, total[m][n]);
   }
 
   // z of a tile.
   void add_up() {
-    for (int e = 0; e < count; ++e) {  // all at once, so that pages are looked up at the same time
-      const int64_t n = graph.index[ahead(e)];
-      const Matrix& there = backward ? call.a : call.b;
-      if (there.data) prefetch(row(there, n), D * sizeof(A));
-      if (backward && call.e) prefetch(features(graph.edge[ahead(e)]), (R ? R : D) * sizeof(A));
-    }
+    for (int e = 0; e < count; ++e) prefetch_term(e, 1);
     read_inputs();
-    for (int e = 0; e < count; ++e) {
-      const A *a = call.a.data ? row(call.a, receiver(e)) : nullptr, *to = call.b.data ? row(call.b, sender(e)) : nullptr;
-      const A* given = call.e && !R ? features(number(e)) : nullptr;
-      for (int c = 0; c < wide; c += W) {
-        Vector<A> sum{};
-        if (a) sum += load_part(a + c, D - c);
-        if (to) sum += load_part(to + c, D - c);
-        if (given) sum += load_part(given + c, D - c);
-        store(z + e * wide + c, sum);
-      }
-    }
-    int c = 0;
-    const auto product = [&](auto vectors) {
+    over_columns(wide, [&](int c, auto vectors) {
       constexpr int N = decltype(vectors)::value;
-      for (; c + N * W <= wide; c += N * W)
-        multiply<A, N, Start::ADD, false>(inputs, map.wide_inputs, count, map.forward.data() + c, wide, R, z + c, wide);
-    };
-    if (R) product(std::integral_constant<int, 4>{}), product(std::integral_constant<int, 1>{});
+      int e = 0;
+      for (; e + 6 <= count; e += 6) some_sums<6, N>(e, c);
+      for (; e < count; ++e) some_sums<1, N>(e, c);
+    });
   }
 
   static void add(A* total, int c, int width, Vector<A> x) {
@@ -104,10 +170,11 @@ struct Tiles {
     return mine;
   }
 
-  // total [D, wide inputs] += dzᵀ e, of a tile.
+  // total [R, wide] += eᵀ dz, of a tile.
   void learn(const A* dz, A* total) const {
-    for (int c = 0; c < map.wide_inputs; c += W)
-      multiply<A, 1, Start::AFTER, true>(dz, wide, D, inputs + c, map.wide_inputs, count, total + c, map.wide_inputs);
+    over_columns(wide, [&](int c, auto vectors) {
+      multiply<A, decltype(vectors)::value, Start::AFTER, true>(given, apart, R, dz + c, wide, count, total + c, wide);
+    });
   }
 
   // The gradients to what a tile's edges gave.

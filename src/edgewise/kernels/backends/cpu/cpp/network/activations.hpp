@@ -22,7 +22,7 @@ EDGEWISE_INLINE Vector<double> series_of(Vector<double> square) {  // 1 + s²/3 
 
 template <class A>
 EDGEWISE_INLINE void logarithm_and_inverse(Vector<A> e, Vector<A>& logarithm, Vector<A>& inverse) {
-  const Vector<A> one = e + A(1), two = e + A(2), share = A(1) / (one * two), s = e * one * share;
+  const Vector<A> one = e + A(1), two = e + A(2), share = reciprocal<A>(one * two), s = e * one * share;
   logarithm = (s + s) * series_of(s * s), inverse = two * share;
 }
 
@@ -45,11 +45,11 @@ EDGEWISE_INLINE void activate(Vector<A> z, Vector<A> e, Vector<A>& u, Vector<A>&
     u = z < 0 ? Vector<A>{} : z;
     slope = z > 0 ? all(A(1)) : Vector<A>{};
   } else if constexpr (Kind == SILU) {
-    const Vector<A> gate = A(1) / (A(1) + e);
+    const Vector<A> gate = reciprocal<A>(A(1) + e);
     u = z * gate;
     slope = gate + u * (A(1) - gate);
   } else if constexpr (Kind == SIGMOID) {
-    u = choose<A>(z == z, A(1) / (A(1) + e), z);
+    u = choose<A>(z == z, reciprocal<A>(A(1) + e), z);
     slope = u * (A(1) - u);
   } else {
     Vector<A> gate, softplus;
