@@ -27,14 +27,14 @@ def mapped(linear: Any, x: Tensor, biased: bool = True) -> Tensor:
                 all through a layer that has hooks, or that is of another class
     Cost        E·C' in place of N·C·C', for E non-zeros; once for a tensor that comes again, a pass over it
     """
-    entries = _known(x) if _is_linear(linear) else None
+    entries = known(x) if is_linear(linear) else None
     if entries is None or entries.dtype != linear.weight.dtype or torch.is_autocast_enabled(x.device.type):
         return linear(x) if biased else functional.linear(x, linear.weight)
     y = aggregate(entries.graph, linear.weight.T, entries.weight)
     return y + linear.bias if biased and linear.bias is not None else y
 
 
-def _is_linear(layer: Any) -> bool:
+def is_linear(layer: Any) -> bool:
     """Whether calling a layer does nothing but x Wᵀ + b."""
     kind = type(layer)
     if (kind.__module__.partition(".")[0], kind.__name__) not in LINEAR or has_hooks(layer):
@@ -42,7 +42,7 @@ def _is_linear(layer: Any) -> bool:
     return not isinstance(layer.weight, nn.parameter.UninitializedParameter)
 
 
-def _known(x: Tensor) -> SparseFeatures | None:
+def known(x: Tensor) -> SparseFeatures | None:
     """The non-zeros of features that came before, if they are few."""
     if x.dim() != 2 or x.requires_grad or x.device.type != "cpu" or not x.is_floating_point():
         return None

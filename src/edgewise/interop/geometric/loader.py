@@ -59,9 +59,9 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
         for name, value in self.data.to_dict().items():
             if isinstance(value, Tensor) and name != "edge_index":
                 if self.data.is_edge_attr(name):
-                    batch[name] = value[e_id.to(value.device)]
+                    batch[name] = value.index_select(0, e_id.to(value.device))
                 elif self.data.is_node_attr(name):
-                    batch[name] = value[n_id.to(value.device)]
+                    batch[name] = value.index_select(0, n_id.to(value.device))
         batch.edge_index, batch.num_nodes = index, len(n_id)
         batch.n_id, batch.e_id, batch.input_id, batch.batch_size = n_id, e_id, seeds, len(seeds)
         batch.num_sampled_nodes, batch.num_sampled_edges = map(list, zip(*added, strict=True))

@@ -10,8 +10,9 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
+from edgewise.interop.geometric.batches import affine, fits, heard, maps, sums_first
 from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
-from edgewise.interop.geometric.features import mapped
+from edgewise.interop.geometric.features import is_linear, known, mapped
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 
@@ -65,19 +66,45 @@ _kept_entries = per_tensor(_entries)
 def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
     """SAGEConv: y = W_l ⊕_j x_j + b + W_r x_i, where sums and means run over the narrower of x and W_l x."""
     both = sides(layer, x, edge_index, size)
-    if both is None or isinstance(layer.lin_l.weight, nn.parameter.UninitializedParameter):
+    if both is None or _is_unknown(layer.lin_l):
         return NotImplemented
     x_j, x_i = both
     graph = graph_of(edge_index, x_j.size(-2), x_i.size(-2))
     x_j = layer.lin(x_j).relu() if layer.project else x_j
+    y = _sage(layer, graph, x_j, x_i)
+    return functional.normalize(y, p=2.0, dim=-1) if layer.normalize else y
+
+
+def _sage(layer: Any, graph: Graph, x_j: Tensor, x_i: Tensor) -> Tensor:
     W, reduce = layer.lin_l, REDUCTIONS[layer.aggr]
-    if reduce in ("sum", "mean") and W.out_channels < W.in_channels:
+    R: Any = layer.lin_r if layer.root_weight else None
+    narrowed = reduce in ("sum", "mean") and is_linear(W) and W.weight.shape[0] < W.weight.shape[1]
+    if _at_once(W, R, x_j, x_i):
+        narrowed = narrowed and (x_j.requires_grad or not sums_first(graph, x_j, W.weight.shape[0]))
+        if not narrowed:
+            return affine(x_i, R.weight, W.bias, W.weight, aggregate(heard(graph), x_j, reduce=reduce))
+        if x_i is x_j:
+            Wx, Rx = maps(x_j, W.weight, R.weight, W.bias)
+        else:
+            Wx, Rx = affine(x_j, W.weight, None), affine(x_i, R.weight, W.bias)
+        return Rx + aggregate(graph, Wx, reduce=reduce)
+    if narrowed:
         y = aggregate(graph, mapped(W, x_j, biased=False), reduce=reduce)
         y = y if W.bias is None else y + W.bias
     else:
         y = W(aggregate(graph, x_j, reduce=reduce))
-    y = y + mapped(layer.lin_r, x_i) if layer.root_weight else y
-    return functional.normalize(y, p=2.0, dim=-1) if layer.normalize else y
+    return y if R is None else y + mapped(R, x_i)
+
+
+def _is_unknown(linear: Any) -> bool:
+    return isinstance(getattr(linear, "weight", None), nn.parameter.UninitializedParameter)
+
+
+def _at_once(W: Any, R: Any, *sides: Tensor) -> bool:
+    """Whether both maps of a SAGEConv do nothing but multiply, and their features are dense."""
+    if R is None or R.bias is not None or not is_linear(W) or not is_linear(R):
+        return False
+    return fits(*sides, W.weight, R.weight) and all(known(x) is None for x in dict.fromkeys(sides))
 
 
 def gin(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
