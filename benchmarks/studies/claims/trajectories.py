@@ -2,11 +2,11 @@
 
 python -m benchmarks.studies.claims.trajectories [--kept FILE.json] [--picture FILE.svg]
 
-All columns of the table of equivariant networks forecast the charged particles of `nbody`: message passing on
-coordinates (GNN), radial field, tensor field network (TFN), SchNet and EGNN. Each has the layers and the rate of its
-recipe and takes 1,500 steps of 50 trajectories (seed 0), which are read as they are, or turned and mirrored at random
-whenever they are read. The mean squared error of a coordinate on 2,000 test trajectories, with the weights that were
-best on 2,000 validation trajectories.
+The columns of the table of equivariant networks, but for the SE(3)-Transformer, forecast the charged particles of
+`nbody`: message passing on coordinates (GNN), radial field, tensor field network (TFN), SchNet and EGNN. Each has the
+layers and the rate of its recipe and takes 1,500 steps of 50 trajectories (seed 0), which are read as they are, or
+turned and mirrored at random whenever they are read. The mean squared error of a coordinate on 2,000 test
+trajectories, with the weights that were best on 2,000 validation trajectories.
 """
 
 import tempfile
