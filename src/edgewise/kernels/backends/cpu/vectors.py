@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from edgewise.kernels.backend import Cost
-from edgewise.kernels.backends.cpu import edges, features, gates, scoring
+from edgewise.kernels.backends.cpu import edges, features, gates, heads, scoring
 from edgewise.kernels.call import Attend
 from edgewise.kernels.messages import EdgeInput
 from edgewise.kernels.operator.dropout import drop, seed_for
@@ -80,7 +80,7 @@ def run(call: Attend) -> Tensor:
     y = edges.product(Product(rows_contiguous(v), p, structure, reverse[:3], SUM))
     if values is not None:
         z = features.sums(features.Sums(p, values.x, structure[0]))
-        y = y + (z if values.weight is None else _by_heads(z, values.weight.transpose(1, 2)))
+        y = y + (z if values.weight is None else heads.product(heads.Heads(z, values.weight.transpose(1, 2))))
     return unflat(y.to(call.dtype), call)
 
 
@@ -100,11 +100,6 @@ def _shifted(nodes: Tensor, x: Tensor | EdgeInput | None) -> Tensor:
     if not isinstance(x, EdgeInput) or x.map[1] is None or x.map[0].shape[1] == 0:
         return nodes
     return nodes + x.map[1].to(nodes.dtype).view(nodes.shape[2:])
-
-
-def _by_heads(x: Tensor, weight: Tensor) -> Tensor:
-    """x [B, N, H, C] by a matrix [H, C, R] for each head: [B, N, H, R]."""
-    return (x.transpose(1, 2) @ weight).transpose(1, 2)
 
 
 def _by_map(x: Tensor, weight: Tensor) -> Tensor:
@@ -129,7 +124,7 @@ def _scores(
         s = features.pairs(features.Pairs(q, rows_contiguous(k), structure, reverse[:3]))
         if keys is None:
             return s
-        u = q if keys.weight is None else _by_heads(q, keys.weight)
+        u = q if keys.weight is None else heads.product(heads.Heads(q, keys.weight))
         return s + features.dots(features.Dots(u, keys.x, structure[0]))
     x = None if keys is None else keys.x.flatten(2)
     weight = None if keys is None or keys.weight is None else keys.weight.flatten(0, 1)

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "dots.hpp"
 #include "edges/table.hpp"
 #include "memory.hpp"
 #include "parallel.hpp"
@@ -202,8 +203,18 @@ struct Multiplying {
     for (int c = 0; c < H * C; ++c) put(out + c, y[c]);
   }
 
+  // The same for several heads with a weight each, whose numbers lie side by side.
+  void gradient_of_heads(int64_t b, int64_t i) const {
+    const int64_t first = g.offsets[i], last = g.offsets[i + 1];
+    for (int64_t e = first; e < last; ++e) prefetch(row(call.x, b, g.index[std::min(e + AHEAD, g.edges - 1)]), H * C * sizeof(S));
+    const auto x = [&](int64_t e) EDGEWISE_INLINE_LAMBDA { return row(call.x, b, g.index[first + e]); };
+    dots_of_heads<A>(row(call.g, b, i), x, C, last - first, H, C, (A*)call.out + (b * g.edges + first) * H);
+  }
+
   // out_e = g_i · x_j for each head, or over all heads where they share one weight.
   void weight_gradient(int64_t b, int64_t i) {
+    if constexpr (!narrow<S>)
+      if (call.weight_heads > 1 && !g.edge) return gradient_of_heads(b, i);
     const int64_t first = g.offsets[i], last = g.offsets[i + 1];
     const S* from = row(call.g, b, i);
     for (int c = 0; c < H * C; ++c) y[c] = number(from[c]);

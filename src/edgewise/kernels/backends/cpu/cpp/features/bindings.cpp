@@ -100,6 +100,17 @@ void bind_features(nb::module_& module) {
   pointer(scores, "ds", &Scores::ds);
   pointer(scores, "dreadout", &Scores::dreadout);
 
+  nb::class_<Heads> heads(module, "Heads");
+  heads.def(nb::init<>())
+      .def_rw("threads", &Heads::threads)
+      .def_rw("rows", &Heads::rows)
+      .def_rw("heads", &Heads::heads)
+      .def_rw("inputs", &Heads::inputs)
+      .def_rw("outputs", &Heads::outputs);
+  pointer(heads, "x", &Heads::x);
+  pointer(heads, "y", &Heads::y);
+  pointer(heads, "weight", &Heads::weight);
+
   module.def("edge_dots", &run<Vectors, &FeaturesTable::dots>);
   module.def("edge_sums", &run<Vectors, &FeaturesTable::sums>);
   module.def("edge_spread", &run<Vectors, &FeaturesTable::spread>);
@@ -109,6 +120,8 @@ void bind_features(nb::module_& module) {
   module.def("gates_gradient", &run<Gates, &FeaturesTable::gates_gradient>);
   module.def("edge_scores", &run<Scores, &FeaturesTable::scores>);
   module.def("edge_scores_gradient", &run<Scores, &FeaturesTable::scores_gradient>);
+  module.def("by_heads", &run<Heads, &FeaturesTable::by_heads>);
+  module.def("by_heads_gradient", &run<Heads, &FeaturesTable::by_heads_gradient>);
 }
 
 }  // namespace edgewise

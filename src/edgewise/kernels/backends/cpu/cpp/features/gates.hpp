@@ -111,6 +111,32 @@ struct Activated {
       }
     }
 
+    // B vectors of columns of the gradient to one sender, from column c on, by signs.
+    template <int B>
+    EDGEWISE_INLINE void sum_by_signs(int64_t j, int c, A* db) const {
+      Vector<A> total[B] = {};
+      for (int64_t t = graph.offsets[j]; t < graph.offsets[j + 1]; ++t) {
+        const uint64_t bits = signs(graph.edge[t])[c / 64] >> (c % 64);
+        const A* const dt = of_receiver(call.dt, graph.index[t]) + c;
+#pragma GCC unroll 4
+        for (int k = 0; k < B; ++k) total[k] += by_bits<A>(bits >> (k * W), load_part(dt + k * W, D - c - k * W), Vector<A>{});
+      }
+      for (int k = 0; k < B; ++k) store_some<A>(db + c + k * W, std::min(W, D - c - k * W), total[k]);
+    }
+
+    void senders_by_signs(int64_t from, int64_t to) const {
+      A* const db = (A*)call.db + b * graph.rows * D;
+      for (int64_t j = from; j < to; ++j) {
+        for (int64_t t = graph.offsets[j]; t < graph.offsets[j + 1]; ++t) {
+          const int64_t ahead = std::min(t + AHEAD, graph.edges - 1);
+          prefetch(of_receiver(call.dt, graph.index[ahead]), D * sizeof(A)), prefetch(signs(graph.edge[ahead]), 1);
+        }
+        this->over_columns(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+          sum_by_signs<decltype(vectors)::value>(j, c, db + j * D);
+        });
+      }
+    }
+
     // The gradients to senders, or those to receivers, edges and, added to `total`, the map; or all of them.
     void gradient(int64_t from, int64_t to, bool to_senders, A* total) {
       A *const da = this->backward ? nullptr : this->cleared(call.da, from, to);
@@ -119,7 +145,7 @@ struct Activated {
       this->over_tiles(from, to, [&] {
         for (int e = 0; e < count; ++e) prefetch_others(e, to_senders, 1);
         if (!call.signs) this->add_up();
-        else if (!this->backward) this->read_inputs();
+        else this->read_inputs();
         for (int e = 0; e < count; ++e) {
           prefetch_others(e, to_senders, D * sizeof(A));
           Ends ends{of_receiver(call.dt, receiver(e)), nullptr, nullptr, nullptr, nullptr, nullptr, D};
@@ -127,7 +153,7 @@ struct Activated {
           if (da) ends.da = da + own[e] * D;
           if (db) ends.db = of_sender(db, sender(e));
           if (dx) ends.dx = of_sender(dx, sender(e));
-          const uint64_t* const word = call.signs ? signs(this->number(e)) : nullptr;
+          const uint64_t* const word = call.signs ? signs(first + e) : nullptr;
           this->over_columns(wide, [=, dz = z + e * wide](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
             of_columns<decltype(vectors)::value>(dz + c, ends.at(c), word, c);
           });
@@ -145,9 +171,11 @@ void gates_of(const Gates& call, bool learning) {
   const Packed<A> map = packed<A>(call);
   const auto over = [&](bool backward, const auto& run) { over_pieces<A, Activated<Kind>::template By>(call, map, backward, run); };
   if (!learning) return over(false, [](auto& tiles, int64_t, int64_t from, int64_t to) { tiles.forward(from, to); });
-  const bool alone = usable_threads(call.threads) == 1, to_senders = call.db || call.dx;
+  const bool alone = usable_threads(call.threads) == 1 && !call.signs, to_senders = call.db || call.dx;
   if (to_senders && !alone)
-    over(true, [](auto& tiles, int64_t, int64_t from, int64_t to) { tiles.gradient(from, to, true, nullptr); });
+    over(true, [&](auto& tiles, int64_t, int64_t from, int64_t to) {
+      call.signs ? tiles.senders_by_signs(from, to) : tiles.gradient(from, to, true, nullptr);
+    });
   const size_t bytes = call.batch * call.transpose.rows * call.width * sizeof(A);
   for (void* there : {call.db, call.dx}) expect_writes(there, bytes);
   for (void* there : {call.db, call.dx})

@@ -1,5 +1,6 @@
 // Features of edges for one instruction set: compiled once for each, under its own namespace.
 #include "features/gates.hpp"
+#include "features/heads.hpp"
 #include "features/scores.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -15,6 +16,8 @@ const FeaturesTable features_table = {
     {gates_gradient<float>, gates_gradient<double>, nullptr},
     {scores<float>, scores<double>, nullptr},
     {scores_gradient<float>, scores_gradient<double>, nullptr},
+    {by_heads<float>, by_heads<double>, nullptr},
+    {by_heads_gradient<float>, by_heads_gradient<double>, nullptr},
 };
 
 }  // namespace edgewise::EDGEWISE_ISA

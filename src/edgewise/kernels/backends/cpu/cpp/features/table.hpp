@@ -77,6 +77,15 @@ struct Scores : Terms {
   void* dreadout = nullptr;
 };
 
+// y_h = x_h W_h for every head of rows x [rows, heads, inputs], y [rows, heads, outputs]; or of x and y the sum W_h = Σ x_hᵀ y_h.
+struct Heads {
+  int threads = 1;
+  int64_t rows = 0;
+  int heads = 1, inputs = 1, outputs = 1;
+  const void* x = nullptr;
+  void *y = nullptr, *weight = nullptr;  // [heads, inputs, outputs]
+};
+
 struct FeaturesTable {  // none for bfloat16
   void (*dots[DTYPES])(const Vectors&);    // out [batch, E, heads] = u_i · x_ij
   void (*sums[DTYPES])(const Vectors&);    // out [batch, I, heads, channels] = Σ_j w_ij x_ij
@@ -87,6 +96,8 @@ struct FeaturesTable {  // none for bfloat16
   void (*gates_gradient[DTYPES])(const Gates&);
   void (*scores[DTYPES])(const Scores&);
   void (*scores_gradient[DTYPES])(const Scores&);
+  void (*by_heads[DTYPES])(const Heads&);
+  void (*by_heads_gradient[DTYPES])(const Heads&);
 };
 
 }  // namespace edgewise
