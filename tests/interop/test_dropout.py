@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import edgewise
 from edgewise.interop import conversion, convert
-from edgewise.interop.dropout import DropoutByCounter
+from edgewise.interop.dropout import DropoutByCounter, unwatched
 
 pyg = pytest.importorskip("torch_geometric.nn")
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -106,3 +106,22 @@ def test_it_is_copied_and_pickled() -> None:
 def test_compiled_it_is_what_the_compiler_makes_of_it() -> None:
     model, x = convert(net()).eval(), torch.randn(4, 6)
     torch.testing.assert_close(torch.compile(model)(x, EDGES), model(x, EDGES))
+
+
+def test_code_that_draws_none_runs_outside_the_mode() -> None:
+    def modes() -> int:
+        return int(torch._C._len_torch_function_stack())
+
+    def failing() -> None:
+        raise ValueError("inside")
+
+    assert unwatched(modes) == 0
+    with DropoutByCounter():
+        assert unwatched(modes) == 0
+        assert modes() == 1
+        with pytest.raises(ValueError, match="inside"):
+            unwatched(failing)
+        assert modes() == 1
+        with torch.device("cpu"):  # the mode on top is another one: it stays
+            assert unwatched(modes) == 2
+    assert modes() == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from torch.overrides import TorchFunctionMode
 
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import dropout
+
+T = TypeVar("T")
 
 
 class DropoutByCounter(TorchFunctionMode):
@@ -28,6 +31,18 @@ def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool
     if inplace or not training or not is_plain(input) or not 0 < p < 1:
         return functional.dropout(input, p, training, inplace)
     return dropout(input, p)
+
+
+def unwatched(function: Callable[..., T], *args: Any) -> T:
+    """function(*args) as if no `DropoutByCounter` were on: for code that calls no dropout of PyTorch."""
+    depth = 0 if torch.compiler.is_compiling() else torch._C._len_torch_function_stack()
+    if not depth or type(torch._C._get_function_stack_at(depth - 1)) is not DropoutByCounter:
+        return function(*args)
+    mode = torch._C._pop_torch_function_stack()
+    try:
+        return function(*args)
+    finally:
+        torch._C._push_on_torch_function_stack(mode)
 
 
 def _forward(module: nn.Module, *args: Any, **named: Any) -> Any:

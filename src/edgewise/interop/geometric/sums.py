@@ -10,9 +10,11 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
+from edgewise.interop.dropout import unwatched
 from edgewise.interop.geometric.batches import affine, fits, heard, maps, sums_first
 from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
 from edgewise.interop.geometric.features import is_linear, known, mapped
+from edgewise.interop.geometric.perceptrons import at_once
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 
@@ -108,13 +110,21 @@ def _at_once(W: Any, R: Any, *sides: Tensor) -> bool:
 
 
 def gin(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
-    """GINConv: y = MLP((1 + ε) x_i + Σ_j x_j)."""
+    """GINConv: y = MLP((1 + ε) x_i + Σ_j x_j), as one operation where it can be one."""
+    y, whole = unwatched(_gin, layer, x, edge_index, size)
+    return y if whole else layer.nn(y)
+
+
+def _gin(layer: Any, x: Any, edge_index: Any, size: Any) -> tuple[Any, bool]:
+    """What the network reads, or all that the layer returns; and whether it is that."""
     both = sides(layer, x, edge_index, size)
     if both is None:
-        return NotImplemented
+        return NotImplemented, True
     x_j, x_i = both
-    y = aggregate(graph_of(edge_index, x_j.size(-2), x_i.size(-2)), x_j, reduce=REDUCTIONS[layer.aggr])
-    return layer.nn(y + (1 + layer.eps) * x_i)
+    graph, reduce = graph_of(edge_index, x_j.size(-2), x_i.size(-2)), REDUCTIONS[layer.aggr]
+    if x_j is x_i and reduce == "sum" and (y := at_once(graph, x_j, layer.nn, layer.eps)) is not None:
+        return y, True
+    return aggregate(graph, x_j, reduce=reduce) + (1 + layer.eps) * x_i, False
 
 
 def gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Any:

@@ -12,6 +12,7 @@ from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels.backends.cpu import perceptron as native
 from edgewise.kernels.backends.cpu import pooling
 from edgewise.kernels.backends.cpu.edges import MOST
+from edgewise.kernels.backends.cpu.perceptron import Norm as Norm
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.gates import gates
 from edgewise.kernels.messages import Map
@@ -25,15 +26,19 @@ def perceptron(
     activation: Callable[[Tensor], Tensor],
     graph: Graph | None = None,
     epsilon: Tensor | None = None,
+    norm: Norm | None = None,
 ) -> Tensor | None:
-    """σ(s W_1ᵀ + b_1) W_2ᵀ + b_2 as one operation; None where it has to be computed part by part.
+    """σ(n(s W_1ᵀ + b_1)) W_2ᵀ + b_2 as one operation; None where it has to be computed part by part.
 
     Equation    s = x; with a graph s_i = (1 + ε) x_i + Σ_{j ∈ N(i)} x_j
-    Symbols     up, down = (W_1, b_1), (W_2, b_2), the biases or None; activation = σ, ReLU or GELU for one operation
+    Symbols     up, down = (W_1, b_1), (W_2, b_2), the biases or None; activation = σ, ReLU or GELU for one operation;
+                norm = n, PyTorch's batch normalisation, or None
     Shapes      x [*, N, D], with a graph [N, D] -> [*, N, C]
     """
-    tensors = [x, *up, *down, epsilon]
+    tensors = [x, *up, *down, epsilon, *(() if norm is None else norm[:4])]
     if library is None or activation not in native.KINDS or is_traced() or x.ndim < 2 or not x.numel():
+        return None
+    if norm is not None and x.numel() == x.shape[-1]:  # a row alone has no variance, as PyTorch says
         return None
     if x.dtype not in native.READ or torch.is_autocast_enabled("cpu"):
         return None
@@ -41,11 +46,11 @@ def perceptron(
         if one is not None and (type(one) not in PLAIN or one.dtype is not x.dtype or one.device.type != "cpu"):
             return None
     if graph is None:
-        y = native.perceptron(x.reshape(-1, x.shape[-1]), up, down, activation, None, None)
+        y = native.perceptron(x.reshape(-1, x.shape[-1]), up, down, activation, None, None, norm)
         return y if x.ndim == 2 else y.view(*x.shape[:-1], y.shape[-1])
     if x.ndim != 2 or not _runs_alone(graph):
         return None
-    return native.perceptron(x, up, down, activation, graph, epsilon)
+    return native.perceptron(x, up, down, activation, graph, epsilon, norm)
 
 
 def pool(graph: Graph, x: Tensor, reduce: str) -> Tensor | None:

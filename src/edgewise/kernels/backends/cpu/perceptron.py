@@ -1,6 +1,7 @@
 """A perceptron with one hidden layer as one operation: PyTorch's products of matrices, our passes between them.
 
-Equation    y = σ(s W_1ᵀ + b_1) W_2ᵀ + b_2 with s = x, or s_i = (1 + ε) x_i + Σ_{j ∈ N(i)} x_j
+Equation    y = σ(n(s W_1ᵀ + b_1)) W_2ᵀ + b_2 with s = x, or s_i = (1 + ε) x_i + Σ_{j ∈ N(i)} x_j; n = nothing, or
+            PyTorch's batch normalisation
 Cost        O(N (D K + K C) + E min(D, K)) for D inputs, K hidden and C outputs: where D > K the first map is taken
             before the sum. Stored for the backward pass are x, what the sum gave or was taken of, and σ's input, which
             of ReLU is its result
@@ -28,6 +29,18 @@ READ = (torch.float32, torch.float64)
 RELU = 0
 
 
+class Norm(NamedTuple):
+    """Batch normalisation: γ, β; what it counts in training, in place, and reads outside; and how."""
+
+    weight: Tensor
+    bias: Tensor
+    mean: Tensor
+    variance: Tensor
+    training: bool
+    momentum: float
+    eps: float
+
+
 class Sum(NamedTuple):
     """The edges of a sum as kernels read them, and of its gradient: offsets, senders, and numbers that they ignore."""
 
@@ -40,14 +53,16 @@ class Sum(NamedTuple):
 
 
 def perceptron(
-    x: Tensor, up: Map, down: Map, activation: Callable[[Tensor], Tensor], graph: Graph | None, epsilon: Tensor | None
-) -> Tensor:
+    x: Tensor, up: Map, down: Map, activation: Callable[[Tensor], Tensor], graph: Graph | None, epsilon: Tensor | None,
+    norm: Norm | None = None,
+) -> Tensor:  # fmt: skip
     """The perceptron of rows x [N, D], of their sums over a graph where there is one."""
     edges = None
     if graph is not None:
         wide = x.shape[1] > up[0].shape[0]
         edges = Sum.over(graph, torch.is_grad_enabled() and (x.requires_grad or (wide and up[0].requires_grad)))
-    y: Tensor = _Perceptron.apply(x, *up, *down, epsilon, KINDS[activation], edges)  # type: ignore[no-untyped-call]
+    scale, shift, *rest = norm or (None, None)
+    y: Tensor = _Perceptron.apply(x, *up, *down, epsilon, scale, shift, rest, KINDS[activation], edges)  # type: ignore[no-untyped-call]
     return y
 
 
@@ -86,9 +101,9 @@ class _Perceptron(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, epsilon: Tensor | None,
-        kind: int, edges: Sum | None,
+        scale: Tensor | None, shift: Tensor | None, norm: list[Any], kind: int, edges: Sum | None,
     ) -> Tensor:  # fmt: skip
-        ctx.kind, ctx.edges, ctx.own = kind, edges, 1.0 if epsilon is None else 1 + epsilon.item()
+        ctx.norm, ctx.kind, ctx.edges, ctx.own = norm, kind, edges, 1.0 if epsilon is None else 1 + epsilon.item()
         ctx.first = edges is not None and x.shape[1] > W_1.shape[0]  # whether the map is taken before the sum
         read = x
         if ctx.first:
@@ -98,22 +113,33 @@ class _Perceptron(torch.autograd.Function):
         else:
             s = x if edges is None else summed(x, ctx.own, edges.forward)
             z = s.mm(W_1.t()) if b_1 is None else torch.addmm(b_1, s, W_1.t())
+        linear, seen = z, ()
+        if norm:
+            z, *seen = torch.native_batch_norm(linear, scale, shift, *norm)  # type: ignore[assignment]
         h = _activate(z, kind)
         y = h.mm(W_2.t()) if b_2 is None else torch.addmm(b_2, h, W_2.t())
-        ctx.save_for_backward(x, W_1, b_1, W_2, b_2, epsilon, z, read if ctx.first or edges is None else s)
+        read = read if ctx.first or edges is None else s
+        ctx.save_for_backward(x, W_1, b_1, W_2, b_2, epsilon, scale, shift, z, read, linear if norm else None, *seen)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        x, W_1, b_1, W_2, b_2, epsilon, z, read = ctx.saved_tensors
-        leaves = [x, W_1, b_1, W_2, b_2, epsilon]
+        *leaves, z, read, linear = ctx.saved_tensors[:11]
+        x, W_1, b_1, W_2, _, epsilon, scale, _ = leaves
         if creates_graph(dy, *leaves):
-            return *gradients(partial(_composed, ctx.kind, ctx.edges), leaves, [dy]), None, None
-        of_x, of_W_1, _, of_W_2, of_b_2, of_epsilon, *_ = ctx.needs_input_grad
+            return *gradients(partial(_composed, ctx.norm, ctx.kind, ctx.edges), leaves, [dy]), None, None, None
+        of_x, of_W_1, of_b_1, of_W_2, of_b_2, of_epsilon, *_ = ctx.needs_input_grad
         dy = _rows(dy)
         dz = dy.mm(W_2)
         h = z if ctx.kind == RELU else torch.empty_like(z)
-        db_1 = _slope(z, dz, ctx.kind, None if ctx.kind == RELU else h)
+        db_1: Tensor | None = _slope(z, dz, ctx.kind, None if ctx.kind == RELU else h)
+        dscale = dshift = None
+        if ctx.norm:
+            mean, variance, training, _, eps = ctx.norm
+            dz, dscale, dshift = torch.ops.aten.native_batch_norm_backward(
+                dz, linear, scale, mean, variance, *ctx.saved_tensors[11:], training, eps, [True] * 3
+            )
+            db_1 = dz.sum(0) if of_b_1 else None
         dW_2 = dy.t().mm(h) if of_W_2 else None
         db_2 = dy.sum(0) if of_b_2 else None
         dx = dW_1 = depsilon = None
@@ -131,7 +157,8 @@ class _Perceptron(torch.autograd.Function):
             if of_x and ctx.edges is not None:
                 assert dx is not None
                 dx = summed(dx, ctx.own, ctx.edges.backward)
-        return dx if of_x else None, dW_1, db_1 if b_1 is not None else None, dW_2, db_2, depsilon, None, None
+        db_1 = None if b_1 is None else db_1
+        return dx if of_x else None, dW_1, db_1, dW_2, db_2, depsilon, dscale, dshift, None, None, None
 
 
 def _dot(x: Tensor, y: Tensor, like: Tensor) -> Tensor:
@@ -141,8 +168,9 @@ def _dot(x: Tensor, y: Tensor, like: Tensor) -> Tensor:
 
 
 def _composed(
-    kind: int, edges: Sum | None,
+    norm: list[Any], kind: int, edges: Sum | None,
     x: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, epsilon: Tensor | None,
+    scale: Tensor | None, shift: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """The same by differentiable operations."""
     if edges is not None:
@@ -151,4 +179,9 @@ def _composed(
         own = x if epsilon is None else (1 + epsilon) * x
         x = own.index_add(0, receivers, x.index_select(0, senders))
     h = functional.linear(x, W_1, b_1)
+    if norm:
+        mean, variance, training, _, eps = norm
+        if training:  # they were counted in the forward pass
+            mean = variance = None
+        h = functional.batch_norm(h, mean, variance, scale, shift, training, 0.0, eps)
     return functional.linear(functional.relu(h) if kind == RELU else functional.gelu(h), W_2, b_2)

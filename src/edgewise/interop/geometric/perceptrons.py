@@ -1,0 +1,83 @@
+"""Perceptrons of GINConv that run as one operation with its sum: PyTorch Geometric's MLP, and nn.Sequential."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.graphs import Graph
+from edgewise.interop.geometric.features import is_linear
+from edgewise.kernels import Norm, maps_of, perceptron
+from edgewise.layers.plain.linear import has_hooks
+
+
+class Parts(NamedTuple):
+    """Two linear maps with a ReLU between them, before that a batch normalisation, and after all another ReLU."""
+
+    up: Any
+    norm: Any
+    down: Any
+    activated: bool
+
+
+def at_once(graph: Graph, x: Tensor, network: Any, epsilon: Tensor) -> Tensor | None:
+    """network((1 + ε) x_i + Σ_j x_j) as one operation; None where it has to be called, or what it does is another."""
+    parts = _parts(network)
+    if parts is None or x.dim() != 2 or x.shape[0] != graph.num_senders or x.shape[1] != parts.up.weight.shape[1]:
+        return None
+    norm = None if parts.norm is None else _norm(parts.norm)
+    up, down = maps_of([parts.up, parts.down])
+    y = perceptron(x, up, down, functional.relu, graph, epsilon, norm)
+    if y is not None and norm is not None and norm.training:
+        parts.norm.num_batches_tracked.add_(1)
+    return functional.relu(y) if y is not None and parts.activated else y
+
+
+def _parts(network: Any) -> Parts | None:
+    if has_hooks(network):
+        return None
+    if type(network) is nn.Sequential:
+        layers: list[Any] = list(network)
+    elif _is(network, "torch_geometric", "MLP") and len(network.lins) == 2 and network.plain_last:
+        if network.act_first or (network.training and any(network.dropout)):
+            return None
+        layers = [network.lins[0], network.norms[0], network.act, network.lins[1]]
+        if has_hooks(network.lins) or has_hooks(network.norms):
+            return None
+    else:
+        return None
+    layers = [_inner(layer) for layer in layers if not _is_plain(layer, nn.Identity)]
+    activated = len(layers) > 3 and _is_plain(layers[-1], nn.ReLU)
+    up, *between, down = layers[:-1] if activated else layers if len(layers) > 1 else [None, None]
+    norms = between[:-1]
+    if not is_linear(up) or not is_linear(down) or not between or not _is_plain(between[-1], nn.ReLU):
+        return None
+    if len(norms) > 1 or not all(_is_counted(norm) for norm in norms):
+        return None
+    return Parts(up, norms[0] if norms else None, down, activated)
+
+
+def _is(module: Any, library: str, name: str) -> bool:
+    kind = type(module)
+    return kind.__name__ == name and kind.__module__.partition(".")[0] == library
+
+
+def _is_plain(module: Any, kind: type[nn.Module]) -> bool:
+    return type(module) is kind and not has_hooks(module)
+
+
+def _inner(module: Any) -> Any:
+    """PyTorch's batch normalisation inside PyTorch Geometric's."""
+    wrapped = _is(module, "torch_geometric", "BatchNorm") and not has_hooks(module)
+    return module.module if wrapped and not module.allow_single_element else module
+
+
+def _is_counted(norm: Any) -> bool:
+    """Whether this is a batch normalisation with weights, and with running means that move at a constant rate."""
+    return _is_plain(norm, nn.BatchNorm1d) and norm.affine and norm.track_running_stats and norm.momentum is not None
+
+
+def _norm(norm: nn.BatchNorm1d) -> Norm:
+    return Norm(norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.training, norm.momentum, norm.eps)  # type: ignore[arg-type]
