@@ -25,7 +25,7 @@ from benchmarks import report, roofline
 from benchmarks.cases import CASES, Case
 from benchmarks.contenders import CONTENDERS, OURS
 from benchmarks.harness import Budget, race
-from benchmarks.regret import regret
+from benchmarks.regret.grid import regret
 from edgewise.apps.arguments import Parser, whole
 from edgewise.apps.command.listing import columns
 from edgewise.errors import ConfigError, EdgewiseError, nearest

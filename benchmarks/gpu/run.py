@@ -36,7 +36,7 @@ import torch
 from benchmarks.gpu import compiling, dense, sparse, table, training
 from benchmarks.gpu.problems import Row
 from benchmarks.gpu.timing import BrokenError, Device, reason
-from benchmarks.regret import regret
+from benchmarks.regret.grid import regret
 from edgewise import __version__
 from edgewise.errors import ConfigError, nearest
 from edgewise.kernels.choose import measure as calibration

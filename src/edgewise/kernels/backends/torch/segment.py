@@ -25,7 +25,7 @@ with warnings.catch_warnings():  # PyTorch announces once per process that its C
 
 
 SOFTMAX = 20  # products: what an edge's exponential costs; assumed
-GATHERED, SCORES = 5, 8  # rows of a head's channels and numbers that are moved for an edge; fitted, counted
+GATHERED, SCORES = 5, 200  # rows of a head's channels and numbers that are moved for an edge; fitted
 SPELT = 3  # more rows where vectors of edges make keys and values of their own: counted
 CALL, SUM, CARD_SUM = 20, 4, 6  # launches of attention (fitted), of a sum, and of a sum on a GPU (counted)
 # Operations of a sum for each number, edge and receiver, and reads of a sender's row: two fifths of the native kernels'

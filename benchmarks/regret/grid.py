@@ -13,18 +13,13 @@ import torch
 
 from benchmarks import inputs
 from benchmarks.inputs import Attention
+from benchmarks.regret.measuring import Problem, measure
 from edgewise.graphs import Graph, causal, complete, window
-from edgewise.kernels import BACKENDS, Dot, attend
-from edgewise.kernels.call import Attend
-from edgewise.kernels.choose.planner import candidates
+from edgewise.kernels import Dot
 
 DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)
 SHAPES, SHAPES_QUICK = ((1, 64), (4, 32), (8, 16)), ((4, 32),)
-LONGEST, HOPELESS = 0.2, 10  # a backend is not measured beyond both predicted seconds and times the choice's
-TRIES, CLOSE = 3, 2.0  # calls, the best of which decides: what takes so many times the fastest's time is left at that
-ROUNDS, FEWEST, ROUND, SAMPLE = 15, 3, 0.3, 2e-3  # measurements; seconds: of them all together, of each at least
-DOUBTED, AGAIN = 0.05, 5  # a regret beyond this is measured again, so many times as long: that is what counts
 
 
 def regret(
@@ -49,7 +44,7 @@ def regret(
             if time.perf_counter() - started > seconds:
                 left_out += 1
                 continue
-            rows.append(measure(name, make().to(device, dtype)))
+            rows.append(measure(name, Problem.of(make().to(device, dtype))))
     finally:
         torch.set_num_threads(before)
     where = {"device": device, "dtype": str(dtype).removeprefix("torch."), "threads": threads}
@@ -93,74 +88,6 @@ def random(n: int, density: float) -> Graph:
     """Every pair is an edge with the same probability."""
     mask = torch.rand(n, n, generator=torch.Generator().manual_seed(n)) < density
     return Graph.from_edge_index(mask.nonzero().T, num_nodes=n)
-
-
-def measure(name: dict[str, Any], case: Attention) -> dict[str, Any]:
-    """Milliseconds of every backend, the planner's choice and its regret."""
-    call = Attend(case.graph, case.q, case.k, case.v, case.score)
-    predicted = {one.backend: one.seconds for one in candidates(call) if one.seconds is not None}
-    choice = next(iter(predicted))
-    steps = {
-        backend: _step(case, backend)
-        for backend, record in BACKENDS.items()
-        if backend in predicted and record.is_chosen_on(case.graph.device.type)
-        if predicted[backend] < max(LONGEST, HOPELESS * predicted[choice])
-    }
-    found = {backend: 1e3 * seconds for backend, seconds in _seconds(steps, choice).items()}
-    best = min(found, key=lambda backend: found[backend])
-    return name | {
-        "edges": case.graph.num_edges,
-        "milliseconds": found,
-        "choice": choice,
-        "best": best,
-        "regret": found[choice] / found[best] - 1,
-    }
-
-
-def _step(case: Attention, backend: str) -> Callable[[], None]:
-    leaves = list(case.leaves.values())
-
-    def step() -> None:
-        y = attend(case.graph, case.q, case.k, case.v, case.score, backend=backend)
-        torch.autograd.grad(y, leaves, case.gradient)
-        if y.device.type == "cuda":
-            torch.cuda.synchronize()
-
-    return step
-
-
-def _seconds(steps: dict[str, Callable[[], None]], choice: str) -> dict[str, float]:
-    """Of one call of each: what is close to the fastest, and the choice, take turns."""
-    for step in steps.values():
-        step()
-    found = {name: min(_timed(step, 1) for _ in range(TRIES)) for name, step in steps.items()}
-    close = [name for name in steps if name == choice or found[name] <= CLOSE * min(found.values())]
-    if len(close) == 1:
-        return found
-    calls = {name: max(1, round(SAMPLE / found[name])) for name in close}
-    found |= _in_turns(steps, calls, 1)
-    if found[choice] > (1 + DOUBTED) * min(found.values()):
-        found |= _in_turns(steps, calls, AGAIN)
-    return found
-
-
-def _in_turns(steps: dict[str, Callable[[], None]], calls: dict[str, int], times: int) -> dict[str, float]:
-    """The median of so many times the usual rounds, of some calls of each."""
-    rounds: dict[str, list[float]] = {name: [] for name in calls}
-    started = time.perf_counter()
-    for n in range(times * ROUNDS):
-        if n >= FEWEST and time.perf_counter() - started >= times * ROUND:
-            break
-        for name, count in calls.items():
-            rounds[name].append(_timed(steps[name], count))
-    return {name: statistics.median(taken) for name, taken in rounds.items()}
-
-
-def _timed(step: Callable[[], None], calls: int) -> float:
-    start = time.perf_counter()
-    for _ in range(calls):
-        step()
-    return (time.perf_counter() - start) / calls
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,30 +1,18 @@
 from collections.abc import Callable
 
 import pytest
-import torch
 
 from benchmarks import inputs
-from benchmarks import regret as regrets
-from benchmarks.regret import break_even, measure, random, summary
+from benchmarks.regret import measuring as regrets
+from benchmarks.regret.grid import random, summary
+from benchmarks.regret.measuring import Problem, measure
 from edgewise.kernels import Dot
-
-
-def row(density: float, dense: float, segment: float) -> dict[str, object]:
-    return {"density": density, "milliseconds": {"dense": dense, "segment": segment}}
-
-
-def test_the_break_even_lies_between_the_densities_by_logarithms() -> None:
-    assert break_even([row(0.01, 10, 1), row(1.0, 10, 100)]) == pytest.approx(0.1)
-
-
-def test_without_a_crossing_there_is_no_break_even() -> None:
-    assert break_even([row(0.01, 1, 2), row(1.0, 1, 3)]) is None
 
 
 def test_a_configuration_measures_every_backend_and_the_regret_of_the_choice() -> None:
     found = measure(
         {"graph": "random", "n": 64, "density": 0.1, "heads": 2, "channels": 4},
-        inputs.attention(random(64, 0.1), 2, 4, Dot()),
+        Problem.of(inputs.attention(random(64, 0.1), 2, 4, Dot())),
     )
     assert {"dense", "segment"} <= set(found["milliseconds"])
     times = found["milliseconds"]
@@ -70,24 +58,3 @@ def test_a_choice_that_seems_worse_is_measured_again_and_that_counts(monkeypatch
     steps = {"choice": step("choice", 0.004), "other": step("other", 0.004)}
     assert regrets._seconds(steps, "choice") == pytest.approx({"choice": 0.004, "other": 0.004})
     assert calls["choice"] == 1 + regrets.TRIES + (1 + regrets.AGAIN) * regrets.ROUNDS
-
-
-def test_the_grid_is_measured_in_the_dtype_and_on_the_device_that_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen = []
-    monkeypatch.setattr(regrets, "configurations", lambda quick: [({"graph": "random"}, lambda: small())] * 3)
-    monkeypatch.setattr(regrets, "summary", lambda rows: {})
-
-    def measured(name: dict[str, object], case: inputs.Attention) -> dict[str, object]:
-        seen.append((case.graph.device.type, case.q.dtype, case.gradient.dtype, case.q.requires_grad, case.q.is_leaf))
-        return name
-
-    monkeypatch.setattr(regrets, "measure", measured)
-    found = regrets.regret(threads=1, dtype=torch.bfloat16)
-    assert seen == [("cpu", torch.bfloat16, torch.bfloat16, True, True)] * 3
-    assert (found["device"], found["dtype"], found["left_out"]) == ("cpu", "bfloat16", 0)
-
-
-def small() -> inputs.Attention:
-    return inputs.attention(random(8, 0.5), 1, 4, Dot())

@@ -1,0 +1,82 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.regret.drawn import draw, main, table
+from edgewise.kernels import BACKENDS
+from edgewise.kernels.call import Aggregate, Attend, Collect
+from edgewise.kernels.choose import dispatch
+
+
+def test_a_seed_draws_the_same_calls_and_another_one_others() -> None:
+    first, again, other = ([name for name, _ in draw(12, seed)] for seed in (3, 3, 4))
+    assert first == again != other
+
+
+def test_all_verbs_are_drawn_with_batches_biases_and_features() -> None:
+    drawn = list(draw(60, 5))
+    assert {type(problem.call) for _, problem in drawn} == {Attend, Aggregate, Collect}
+    said = " ".join(name["what"] for name, _ in drawn)
+    for what in (
+        "Dot",
+        "Additive",
+        "GatedAdditive",
+        "features",
+        "bias",
+        "batch",
+        "dropout",
+        "network",
+        "learned",
+        "max",
+    ):
+        assert what in said
+    assert len({name["graph"] for name, _ in drawn}) >= 8
+
+
+def test_every_backend_that_takes_a_drawn_call_agrees_with_the_reference() -> None:
+    compared = 0
+    for name, problem in draw(40, 6):
+        call, size = problem.call, problem.call.graph.num_edges * name["heads"] * name["channels"]
+        if size > 200_000 or (isinstance(call, Attend) and call.dropout):
+            continue
+        wanted = dispatch.run(call, "reference")
+        for backend, record in BACKENDS.items():
+            if record.is_chosen_for(call) and record.refusal(call.lowered()) is None:
+                torch.testing.assert_close(dispatch.run(call, backend), wanted, rtol=2e-4, atol=2e-4)
+                compared += 1
+    assert compared > 30
+
+
+def test_the_command_writes_a_line_for_each_call_and_goes_on_after_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found.jsonl"
+    before = torch.get_num_threads()
+    try:
+        assert main(["--count", "3", "--seed", "8", "--threads", "1", "--out", str(out)]) == 0
+        assert main(["--count", "4", "--seed", "8", "--threads", "1", "--from", "3", "--out", str(out)]) == 0
+    finally:
+        torch.set_num_threads(before)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["what"] for row in rows] == [name["what"] for name, _ in draw(4, 8)]
+    assert all(
+        row["regret"] == row["milliseconds"][row["choice"]] / min(row["milliseconds"].values()) - 1 for row in rows
+    )
+    assert "3 calls" in capsys.readouterr().out
+
+
+def test_the_table_begins_with_the_worst() -> None:
+    row = {"graph": "random", "n": 4, "edges": 9, "heads": 1, "channels": 4, "what": "Dot", "choice": "native"}
+    rows = [
+        row | {"best": best, "regret": regret, "milliseconds": {}} for best, regret in (("native", 0.0), ("dense", 0.5))
+    ]
+    lines = table(rows).splitlines()
+    assert "dense" in lines[1] and "50.0%" in lines[1]
+    assert "median 25.0%, worst 50.0%" in lines[-1]
+
+
+def test_a_wrong_option_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--count", "none"]) == 2
+    assert "--count" in capsys.readouterr().err
