@@ -32,5 +32,5 @@ def names(figure: Figure) -> None:
     if len(figure.axes) == 1:
         figure.legend(found.values(), found, loc="outside right center", frameon=False, labelcolor=figures.MUTED)
     else:
-        labels, lines, columns = list(found), list(found.values()), len(found)
+        labels, lines, columns = list(found), list(found.values()), min(len(found), 4)
         figure.legend(lines, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=figures.MUTED)

@@ -1,0 +1,212 @@
+"""Seven attentions and an LSTM look things up in long texts: what is right, and what a step costs, over the length.
+
+python -m benchmarks.studies.claims.retrieval [--kept FILE.json] [--picture FILE.svg]
+
+Eight pairs of a key and a value lie anywhere in noise; the last 16 tokens ask for keys, and the value of each is due. A
+guess is 1/8. One block of width 32 with 2 heads, or an LSTM of one layer, learns it on short texts first, then on
+longer ones, up to 8,192 tokens; no positions, three seeds, one thread. Then the right values on 64 new texts of each
+length, and the seconds and memory of a step, forward and backward, on one text.
+"""
+
+import math
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.studies.claims.common.budget import parameters
+from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
+from benchmarks.studies.claims.common.plots import names, over
+from edgewise import causal
+from edgewise.apps.report import figures
+from edgewise.configuration import Choice
+from edgewise.graphs import Graph
+from edgewise.graphs.patterns.line import window
+from edgewise.models import Recurrent, RecurrentSettings, Tokens, Transformer, TransformerSettings
+
+LENGTHS, SEEDS, TEXTS = (256, 1_024, 4_096, 8_192), (20, 21, 22), 64
+KEYS, VALUES, NOISE, ASKED = 8, 8, 8, 16
+PAIRS = KEYS * VALUES
+VOCABULARY = PAIRS + KEYS + NOISE
+RADIUS = 256
+# Tokens, texts in a batch, steps.
+STAGES = ((32, 32, 600), (128, 16, 200), (512, 8, 100), (2_048, 4, 40), (8_192, 2, 40))
+# Right values in the longest texts: of full attention, Performer and linear attention at least, of a window and of
+# Sinkhorn's blocks at most, of the LSTM at most.
+FOUND, MISSED, HALF = 0.90, 0.40, 0.75
+SLOWER = 2.0  # a step of full attention over one of linear attention there, at least
+
+
+@dataclass(frozen=True)
+class Way:
+    """The attention, or none for the LSTM; the rate of AdamW, chosen on texts of seed 0; the graph."""
+
+    attention: Choice | str
+    rate: float
+    windowed: bool = False
+
+    def graph(self, length: int) -> Graph:
+        return window(length, RADIUS, sides="past") if self.windowed else causal(length)
+
+
+WAYS = {
+    "full": Way("softmax", 0.01),
+    "window": Way("softmax", 0.01, windowed=True),
+    "LSH": Way(Choice("lsh", {"chunk": 64, "buckets": 32, "rounds": 2}), 0.01),
+    "routing": Way(Choice("routing", {"size": 64, "clusters": 32}), 0.005),
+    "Sinkhorn": Way(Choice("sinkhorn", {"block": 64}), 0.01),
+    "Performer": Way("performer", 0.005),
+    "linear": Way("linear", 0.005),
+    "LSTM": Way("none", 0.02),
+}
+
+
+def network(way: Way) -> nn.Module:
+    tokens = Tokens(VOCABULARY, VALUES, length=LENGTHS[-1])
+    if way.attention == "none":
+        return Recurrent(RecurrentSettings(cell="lstm", width=39), tokens)
+    settings = TransformerSettings(width=32, depth=1, heads=2, positions="none", attention=way.attention)
+    return Transformer(settings, tokens)
+
+
+def texts(length: int, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Pairs in noise and questions at the end, [B, N]; the values that are due at these, [B, ASKED]."""
+    tokens = PAIRS + KEYS + torch.randint(NOISE, (batch, length), generator=generator)
+    values = torch.randint(VALUES, (batch, KEYS), generator=generator)
+    places = torch.rand(batch, length - ASKED, generator=generator).topk(KEYS, -1).indices
+    tokens.scatter_(1, places, torch.arange(KEYS) * VALUES + values)
+    asked = torch.randint(KEYS, (batch, ASKED), generator=generator)
+    tokens[:, -ASKED:] = PAIRS + asked
+    return tokens, values.gather(1, asked)
+
+
+def trained(way: Way, seed: int, stages: tuple[tuple[int, int, int], ...]) -> nn.Module:
+    """By AdamW, whose rate rises over 20 steps and falls along a cosine."""
+    torch.manual_seed(seed)
+    model, generator = network(way), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), way.rate)
+    lengths = [(length, batch) for length, batch, steps in stages for _ in range(steps)]
+    for step, (length, batch) in enumerate(lengths):
+        for group in optimizer.param_groups:
+            group["lr"] = way.rate * min(1.0, (step + 1) / 20) * 0.5 * (1 + math.cos(math.pi * step / len(lengths)))
+        tokens, due = texts(length, batch, generator)
+        optimizer.zero_grad()
+        outputs = model(way.graph(length), tokens)[:, -ASKED:]
+        functional.cross_entropy(outputs.flatten(0, 1), due.flatten()).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def right(model: nn.Module, way: Way, length: int, seed: int, count: int) -> float:
+    generator, found = torch.Generator().manual_seed(30_000 + seed), []
+    for _ in range(count // 4):
+        tokens, due = texts(length, 4, generator)
+        found.append(model(way.graph(length), tokens)[:, -ASKED:].argmax(-1) == due)
+    return torch.cat(found).double().mean().item()
+
+
+def learns(
+    way: Way, seed: int, lengths: tuple[int, ...], stages: tuple[tuple[int, int, int], ...], count: int
+) -> Figures:
+    """The right values by length, the processor's seconds of the training, the number of weights."""
+    began = time.process_time()
+    model = trained(way, seed, stages)
+    own = {"seconds": time.process_time() - began, "parameters": parameters(model)}
+    model.eval()
+    return own | {str(length): right(model, way, length, seed, count) for length in lengths}
+
+
+def step(name: str, length: int) -> None:
+    """Print the seconds of a step on one text, the least of three, and the most memory above what was resident."""
+    torch.set_num_threads(1)
+    way, generator = WAYS[name], torch.Generator().manual_seed(0)
+    model = network(way)
+    model(way.graph(64), texts(64, 1, generator)[0]).sum().backward()
+    resident, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, math.inf
+    tokens, due = texts(length, 1, generator)
+    for _ in range(3):
+        began = time.process_time()
+        outputs = model(way.graph(length), tokens)[:, -ASKED:]
+        functional.cross_entropy(outputs.flatten(0, 1), due.flatten()).backward()
+        seconds = min(seconds, time.process_time() - began)
+    print(seconds, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident))
+
+
+def costs(name: str, length: int) -> Figures:
+    """Those of a process of its own."""
+    program = f"from benchmarks.studies.claims import retrieval; retrieval.step({name!r}, {length})"
+    printed = subprocess.check_output([sys.executable, "-c", program], text=True)  # noqa: S603
+    seconds, memory = map(float, printed.split())
+    return {"seconds": seconds, "memory": memory}
+
+
+@dataclass
+class Row:
+    """Of one network: what a step costs at each length, and what each seed found."""
+
+    costs: list[Figures]
+    seeds: list[Figures]
+
+    def right(self, length: int) -> float:
+        return sum(own[str(length)] for own in self.seeds) / len(self.seeds)
+
+
+Table = dict[str, Row]
+
+
+def measure(
+    kept: Kept,
+    lengths: tuple[int, ...] = LENGTHS,
+    seeds: tuple[int, ...] = SEEDS,
+    stages: tuple[tuple[int, int, int], ...] = STAGES,
+    count: int = TEXTS,
+) -> Table:
+    print(f"| network | weights | {' | '.join(f'{n:,} tokens' for n in lengths)} | a step | memory | training |")
+    print(f"|---{'|---' * (len(lengths) + 4)}|", flush=True)
+    table: Table = {}
+    for name, way in WAYS.items():
+        row = Row(
+            [kept.get(f"{name} {n} costs", costs, name, n) for n in lengths],
+            [kept.get(f"{name} {seed}", learns, way, seed, lengths, stages, count) for seed in seeds],
+        )
+        table[name] = row
+        found = [f"{100 * row.right(n):.1f} %" for n in lengths]
+        low, high = (100 * pick(own[str(lengths[-1])] for own in row.seeds) for pick in (min, max))
+        found[-1] += f" ({low:.1f} to {high:.1f})"
+        last, seconds = row.costs[-1], sum(own["seconds"] for own in row.seeds)
+        cost = f"{1000 * last['seconds']:.0f} ms | {last['memory'] / 1e6:.0f} MB | {seconds:.0f} s"
+        print(f"| {name} | {row.seeds[0]['parameters']:,.0f} | {' | '.join(found)} | {cost} |", flush=True)
+    return table
+
+
+def picture(table: Table, lengths: tuple[int, ...] = LENGTHS) -> Figure:
+    """Right values, and the seconds of a step, over the length."""
+    with figures.drawing(3.0, (1, 2)) as (figure, grid):
+        for number, (name, row) in enumerate(table.items()):
+            colour, line = figures.CLASSES[number % len(figures.CLASSES)], "-" if number < 4 else "--"
+            curves = ([row.right(n) for n in lengths], [own["seconds"] for own in row.costs])
+            for axes, values in zip(grid[0], curves, strict=True):
+                axes.plot(lengths, values, line, color=colour, marker="o", markersize=3, label=name)
+        over(grid[0, 0], lengths, "tokens", "right values", percent=True)
+        grid[0, 0].axhline(1 / VALUES, color=figures.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+        over(grid[0, 1], lengths, "tokens", "seconds of a step")
+        names(figure)
+    return figure
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    torch.set_num_threads(1)
+    draw(picture(measure(Kept(args.kept))), args.picture, "retrieval")
+
+
+if __name__ == "__main__":
+    main()
