@@ -14,6 +14,8 @@ WARM_TOOLS := 'import pytest, xdist, torch._dynamo, torch._inductor.compile_fx, 
 WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise.apps.report.report, matplotlib.pyplot, networkx, sklearn.datasets'
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
+# What the native module is built from: where that changed, by a pull too, it is built anew.
+KERNELS := $(shell find src/edgewise -name '*.[ch]pp' -o -name CMakeLists.txt)
 
 .PHONY: demo test lint check docs bench lottery extras wheel wheel-check sanitize fuzz mutants web browsers lock clean
 
@@ -126,7 +128,7 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	@touch $@
 
 # torch comes first and alone, so that only torch is looked up on TORCH_INDEX and nothing else chooses its version.
-$(RUNTIME): requirements/lock.txt pyproject.toml
+$(RUNTIME): requirements/lock.txt pyproject.toml $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Edgewise needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
 	$(INSTALL) --constraint requirements/lock.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch

@@ -73,7 +73,7 @@ def draw(count: int, seed: int) -> Iterator[tuple[dict[str, Any], Problem]]:
         heads, channels = drawing.one_of(*HEADS), drawing.one_of(*CHANNELS)
         batch = drawing.one_of((), (2,), (4,), (16,), weights=(6, 1, 1, 1))
         numbers = max(graph.num_edges, graph.num_senders) * heads * channels * max((1, *batch))
-        if not graph.num_edges or heads * channels > WIDEST or numbers > MOST_NUMBERS:
+        if not 0 < graph.num_edges <= MOST_EDGES or heads * channels > WIDEST or numbers > MOST_NUMBERS:
             continue
         verb = drawing.one_of(_attend, _aggregate, _collect, _message, weights=(12, 6, 2, 2))
         what, problem = verb(drawing, graph, batch, heads, channels)
@@ -100,8 +100,7 @@ def _graph(drawing: Drawing) -> tuple[str, Graph]:
     name = drawing.one_of(*kinds, weights=(3, 2, 1, 1, 1, 1, 1, 1, 1, 1))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(drawing.generator.integers(1 << 31)))
-        graph = kinds[name]()
-    return name, graph if graph.num_edges <= MOST_EDGES else complete(64)
+        return name, kinds[name]()
 
 
 def _two_sides(drawing: Drawing, n: int) -> Graph:
@@ -160,9 +159,8 @@ def _collect(drawing: Drawing, graph: Graph, batch: Batch, heads: int, channels:
     reduce, width = drawing.one_of("sum", "mean", "max"), heads * channels
     m_ij = drawing.tensor(*batch, graph.num_edges, width)
     gradient = drawing.tensor(*batch, graph.num_receivers, width).detach()
-    return f"collect {reduce}" + "".join(f", batch {n}" for n in batch), Problem(
-        Collect(graph, m_ij, reduce), [m_ij], gradient
-    )
+    what = f"collect {reduce}" + "".join(f", batch {n}" for n in batch)
+    return what, Problem(Collect(graph, m_ij, reduce), [m_ij], gradient)
 
 
 def _message(drawing: Drawing, graph: Graph, batch: Batch, heads: int, channels: int) -> Described:

@@ -80,4 +80,6 @@ def _is_counted(norm: Any) -> bool:
 
 
 def _norm(norm: nn.BatchNorm1d) -> Norm:
-    return Norm(norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.training, norm.momentum, norm.eps)  # type: ignore[arg-type]
+    mean, variance, momentum = norm.running_mean, norm.running_var, norm.momentum
+    assert mean is not None and variance is not None and momentum is not None  # see `_is_counted`
+    return Norm(norm.weight, norm.bias, mean, variance, norm.training, momentum, norm.eps)

@@ -113,9 +113,9 @@ class _Perceptron(torch.autograd.Function):
         else:
             s = x if edges is None else summed(x, ctx.own, edges.forward)
             z = s.mm(W_1.t()) if b_1 is None else torch.addmm(b_1, s, W_1.t())
-        linear, seen = z, ()
+        linear, seen = z, list[Tensor]()
         if norm:
-            z, *seen = torch.native_batch_norm(linear, scale, shift, *norm)  # type: ignore[assignment]
+            z, *seen = torch.native_batch_norm(linear, scale, shift, *norm)
         h = _activate(z, kind)
         y = h.mm(W_2.t()) if b_2 is None else torch.addmm(b_2, h, W_2.t())
         read = read if ctx.first or edges is None else s
