@@ -37,7 +37,7 @@ def test_all_verbs_are_drawn_with_batches_biases_and_features() -> None:
 
 def test_every_backend_that_takes_a_drawn_call_agrees_with_the_reference() -> None:
     compared = 0
-    for name, problem in draw(40, 6):
+    for name, problem in draw(60, 6):
         call, size = problem.call, problem.call.graph.num_edges * name["heads"] * name["channels"]
         if size > 200_000 or (isinstance(call, Attend) and call.dropout):
             continue
