@@ -95,6 +95,7 @@ def system_page(id_: str, rows: list[System]) -> str:
         "",
         f"{recipes.read(rows[0].recipe).description}.",
         raw(f'<figure class="picture">{picture}<figcaption>{caption[1]}</figcaption></figure>'),
+        f"`python docs/gallery/draw.py {id_}` draws the picture anew.\n",
     ]
     for row in rows:
         if len(rows) > 1:
@@ -130,6 +131,8 @@ def section(row: System, mark: str) -> str:
             f"```sh\nedgewise train {row.recipe}\n```",
             "",
             f"```yaml\n{(PACKAGE / 'recipes' / f'{row.recipe}.yaml').read_text(encoding='utf-8').rstrip()}\n```",
+            "",
+            "What to change for other data, or your own: [your data](../your-data.md#a-recipe-on-other-data).",
             f"{mark} What it reaches",
             figures(row.recipe),
             "",

@@ -1,4 +1,4 @@
-"""Draws the gallery: one picture for each system, by the system itself. About two minutes on one core.
+"""Draws the gallery: one picture for each system, by the system itself. About seven minutes on one core.
 
 python docs/gallery/draw.py             all, into docs/gallery/pictures
 python docs/gallery/draw.py B2 D5       these

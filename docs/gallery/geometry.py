@@ -1,57 +1,52 @@
 """Pictures of section F: networks that know of space."""
 
-from math import cos, pi, sin
+from math import cos, log, pi, sin
 
-import numpy
 import torch
-from canvas import BLUE, COLOURS, GREY, RED, Axes, Canvas, fitted
-from optimisation import digits
+from canvas import BLUE, COLOURS, GREY, PURPLE, RED, Axes, Canvas, fitted
 from trained import dense, steps, trained
 
 from edgewise import complete, record
-from edgewise.layers import LiftingConvolution, RadialField, SchNet, SE3Attention
 from edgewise.layers.geometric.spherical import harmonics
-from edgewise.layers.images.group_convolution import PlaneGroup
-from edgewise.tasks.particles.granular import draw, simulate
+from edgewise.models.vision.group_cnn import halved
 
 
 def schnet() -> Canvas:
-    """SchNet's continuous filters: eight channels of an untrained W(r), functions of the distance alone, which end
-    smoothly where the neighbourhood does."""
-    torch.manual_seed(0)
-    layer = SchNet(8, 8, gaussians=25, cutoff=5.0)
-    r = torch.linspace(0.05, 5, 100)
-    gaussians = (-((r[:, None] - torch.linspace(0, 5, 25)) ** 2) / (2 * (5 / 24) ** 2)).exp()
+    """SchNet's continuous filters, functions of the distance alone that end smoothly where the neighbourhood does: the
+    eight of the first layer that vary most, after 500 of the recipe's steps on charged particles."""
+    layer = trained("nbody-schnet", *steps(500)).model.forecast.layers[0]
+    r, spread = torch.linspace(0.05, layer.cutoff, 100), layer.cutoff / (layer.gaussians - 1)
+    gaussians = (-((r[:, None] - torch.linspace(0, layer.cutoff, layer.gaussians)) ** 2) / (2 * spread**2)).exp()
     first, second = layer.filters
-    hidden = torch.nn.functional.softplus(first(gaussians)) - 0.6931
-    w = (second(hidden) * 0.5 * (torch.cos(r * pi / 5) + 1)[:, None]).detach()
+    hidden = torch.nn.functional.softplus(first(gaussians)) - log(2)
+    w = (second(hidden) * 0.5 * (torch.cos(r * pi / layer.cutoff) + 1)[:, None]).detach()
     canvas = Canvas()
-    axes = Axes(canvas, (14, 12, 292, 164), (0, 5), (float(w.min()) * 1.1, float(w.max()) * 1.1))
-    for channel in range(8):
-        axes.line(r.tolist()[::2], w[::2, channel].tolist(), COLOURS[channel], 1.3)
+    axes = Axes(canvas, (14, 12, 292, 164), (0, layer.cutoff), (float(w.min()) * 1.1, float(w.max()) * 1.1))
+    for k, channel in enumerate(w.std(0).topk(8).indices.tolist()):
+        axes.line(r.tolist()[::2], w[::2, channel].tolist(), COLOURS[k], 1.3)
     axes.labels("distance", "filter")
     return canvas
 
 
 def radial() -> Canvas:
-    """A radial field moves particles along the lines between them: where an untrained layer sends six particles, and
-    what it does to the same ones turned by 60 degrees. The arrows turn along."""
-    torch.manual_seed(3)
-    layer = RadialField(16)
-    x = torch.cat(
-        [torch.tensor([[-1.2, 0.4], [0.3, 1.2], [1.3, 0.2], [0.2, -1.1], [-0.6, -0.9], [0.3, 0.1]]), torch.zeros(6, 1)],
-        1,
-    )
+    """What radial fields have learned of Coulomb's law in 3,000 of the recipe's steps: how far a neighbour pushes a
+    particle away, by its distance, over all four layers: like charges repel (red) and unlike ones attract (blue), less
+    and less with the distance."""
+    layers = trained("nbody-radial-field", *steps(3000)).model.forecast.layers
+    r = torch.linspace(1, 8, 60)[:, None]
     canvas = Canvas()
-    for k, angle in enumerate((0.0, pi / 3)):
-        turn = torch.tensor([[cos(angle), -sin(angle), 0], [sin(angle), cos(angle), 0], [0, 0, 1.0]])
-        moved = layer(complete(6), x @ turn.T, torch.zeros(6, 3))[0].detach() - x @ turn.T
-        step = 0.7 * moved / moved.norm(dim=-1).max()
-        for place, move in zip((x @ turn.T).tolist(), step.tolist(), strict=True):
-            at = (80 + 160 * k + 30 * place[0], 100 - 30 * place[1])
-            canvas.arrow(at, (at[0] + 40 * move[0], at[1] - 40 * move[1]), RED, 1.4)
-            canvas.node(at, BLUE, 4, 0.95)
-        canvas.text(80 + 160 * k, 192, ("as drawn", "turned by 60°")[k], colour=GREY)
+    pushes = {}
+    for sign in (1.0, -1.0):
+        known = torch.cat([r.log(), torch.full_like(r, sign), r.log()], -1)
+        with torch.no_grad():
+            pushes[sign] = sum(r * layer.phi_rf(known) for layer in layers)[:, 0] / 4  # a mean over four neighbours
+    most = max(float(push.abs().max()) for push in pushes.values())
+    axes = Axes(canvas, (14, 16, 292, 160), (0, 8), (-1.05 * most, 1.05 * most))
+    axes.line([0, 8], [0, 0], GREY, 0.7)
+    for sign, name, colour in ((1.0, "like charges", RED), (-1.0, "unlike charges", BLUE)):
+        axes.line(r[:, 0].tolist(), pushes[sign].tolist(), colour, 1.8)
+        canvas.text(300, 40 if sign > 0 else 156, name, 9, "end", colour)
+    axes.labels("distance", "push")
     return canvas
 
 
@@ -96,65 +91,82 @@ def spherical() -> Canvas:
 
 
 def invariance() -> Canvas:
-    """The attention of an SE(3)-Transformer does not turn with space: the weights that one particle (ringed) gives to
-    the others, as drawn and turned by 90 degrees, are the same."""
-    torch.manual_seed(5)
-    layer = SE3Attention(4, 2, 8)
-    h = torch.randn(7, 4, 4)
-    x = torch.tensor(
-        [[0.0, 0, 0], [1.6, 0.2, 0], [0.3, 1.4, 0], [-1.2, 0.9, 0], [-1.5, -0.4, 0], [-0.3, -1.5, 0], [1, -1, 0]]
-    )
-    h[:, 1:] = 0
+    """The attention of an SE(3)-Transformer does not turn with space: the weights that one charged particle (ringed)
+    gives to the others in the first layer, after 150 of the recipe's steps, in a test system as it is and turned by 90
+    degrees, are the same. Red and blue: charges."""
+    run = trained("nbody-se3", *steps(150))
+    batch = next(iter(run.task.batches("test", 400, run.config.graph)))
+    flat = batch.x[..., :2] - batch.x[..., :2].mean(1, keepdim=True)
+    apart = torch.stack([torch.pdist(places).min() / places.norm(dim=-1).max() for places in flat])
+    charges = batch.x[..., 6]
+    apart[charges.amin(1) == charges.amax(1)] = 0
+    x, v, q = batch.x[apart.argmax()].split([3, 3, 1], -1)  # the system with both charges that is best to see
+    x = x - x.mean(0)
     canvas = Canvas()
     for k, angle in enumerate((0.0, pi / 2)):
         turn = torch.tensor([[cos(angle), -sin(angle), 0], [sin(angle), cos(angle), 0], [0, 0, 1.0]])
-        placed = x @ turn.T
+        turned = torch.cat([x @ turn.T, v @ turn.T, q], -1)
         with record() as seen, torch.no_grad():
-            layer(complete(7), h, placed)
+            run.model.eval()(complete(len(x)).remove_self_loops(), turned)
         weights = dense(seen[0].graph, seen[0].weights).mean(-1)[0]
-        spots = [(80 + 160 * k + 34 * p[0], 95 - 34 * p[1]) for p in placed.tolist()]
-        for j in range(1, 7):
-            canvas.line([spots[j], spots[0]], BLUE, 0.4 + 16 * float(weights[j]), 0.6)
-        for spot in spots:
-            canvas.node(spot, GREY, 4, 1)
-        canvas.node(spots[0], RED, 5.5, 0.2)
-        canvas.text(80 + 160 * k, 192, ("as drawn", "turned by 90°")[k], colour=GREY)
+        scale = 62 / float(x[:, :2].norm(dim=-1).max())
+        spots = [(80 + 160 * k + scale * p[0], 95 - scale * p[1]) for p in (x @ turn.T).tolist()]
+        for j in range(1, len(x)):
+            canvas.line([spots[j], spots[0]], PURPLE, 0.4 + 12 * float(weights[j]), 0.6)
+            canvas.text(spots[j][0], spots[j][1] - 7, f"{float(weights[j]):.2f}", 8)
+        for spot, charge in zip(spots, q[:, 0].tolist(), strict=True):
+            canvas.node(spot, RED if charge > 0 else BLUE, 4, 0.95)
+        canvas.node(spots[0], "currentColor", 7, 0)
+        canvas.text(80 + 160 * k, 192, ("as it is", "turned by 90°")[k], colour=GREY)
     return canvas
 
 
 def turning() -> Canvas:
-    """A p4 convolution reads a digit with one filter in four poses: the digit, and the four feature maps of one
-    untrained filter. Were the digit turned, the maps would turn and change places."""
-    torch.manual_seed(4)
-    x, y = digits()
-    image = x[(y == 2).nonzero()[3, 0]].reshape(8, 8).repeat_interleave(2, 0).repeat_interleave(2, 1)
-    layer = LiftingConvolution(PlaneGroup(4), 1, 1, radius=2.3)
-    from edgewise import disc
-
-    with torch.no_grad():
-        maps = layer(disc(16, 16, radius=2.3), image.reshape(256, 1)).reshape(16, 16, 4)
-    canvas = Canvas()
-    canvas.heat(image, (8, 60, 76, 76), ("currentColor", RED))
-    for g in range(4):
-        canvas.heat(maps[..., g], (100 + 55 * g, 72, 51, 51))
-        canvas.text(125 + 55 * g, 138, f"{90 * g}°", colour=GREY)
+    """A p4 network reads a digit with each filter in four poses. The strongest filter of its first layer after 100 of
+    the recipe's steps: its four feature maps of a test digit, and of the same digit turned by 90 degrees. The maps turn
+    along and change places; what the network makes of the digit stays."""
+    run = trained("mnist-rotated-p4", *steps(100), ("evaluation.batch", "1000"))
+    batch = next(iter(run.task.batches("test", 40, run.config.graph)))
+    convolution, norm = run.model.convolutions[0], run.model.norms[0]
+    image = batch.x[7].reshape(28, 28)
+    canvas, maps, given = Canvas(), [], []
+    for turned in (image, image.rot90()):
+        with torch.no_grad():
+            given.append(int(run.model.eval()(batch.graph, turned.reshape(1, 784, 1)).argmax()))
+            _, y = halved(batch.graph, norm(convolution(batch.graph, turned.reshape(784, 1))).relu())
+        maps.append(y.reshape(14, 14, 4, -1))
+    channel = int(maps[0].std((0, 1)).mean(0).argmax())
+    most = float(maps[0][..., channel].max())
+    for k, turned in enumerate((image, image.rot90())):
+        ink = turned.reshape(14, 2, 14, 2).amax((1, 3)) - image.min()
+        canvas.heat(ink, (8, 14 + 94 * k, 70, 70), ("currentColor", RED))
+        canvas.text(43, 96 + 94 * k, f"read as {given[k]}", colour=GREY)
+        for g in range(4):
+            canvas.heat(maps[k][..., g, channel], (92 + 56 * g, 18 + 94 * k, 52, 52), top=most)
+            canvas.text(118 + 56 * g, 82 + 94 * k, f"{90 * g}°", colour=GREY)
     return canvas
 
 
 def falling() -> Canvas:
-    """What the simulator learns from: the paths of some of the soft discs that fall into a box and collide, 120 frames
-    of the physics engine, with all discs where they end."""
-    random = numpy.random.default_rng(0)
-    film = simulate(*draw(30, random), frames=120)
-    canvas = Canvas()
-    low, high = film.min((0, 1)), film.max((0, 1))
-    scale = 170 / max(high - low)
-
-    def place(p: numpy.ndarray) -> tuple[float, float]:
-        return 75 + scale * float(p[0] - low[0]), 185 - scale * float(p[1] - low[1])
-
-    for n in range(0, 30, 2):
-        canvas.line([place(p) for p in film[::4, n]], COLOURS[n // 2 % len(COLOURS)], 0.9, 0.8)
-    for n in range(30):
-        canvas.node(place(film[-1, n]), GREY if n % 2 else COLOURS[n // 2 % len(COLOURS)], 0.04 * scale, 0.7)
+    """Soft discs fall into a box and collide: where the physics engine has them (left) and where the simulator has
+    them (right) that was trained for 600 of the recipe's steps, read the first six frames and went on by itself for
+    200. The colour of a disc is how high it began."""
+    run = trained("granular-gns", *steps(600))
+    film = run.task.splits["test"][:1]
+    with torch.no_grad():
+        rolled = run.task.roll_out(run.model.eval(), film, steps=200)
+    scene, canvas = rolled.scene, Canvas()
+    scale = min(140 / scene.box[0], 165 / scene.box[1])
+    rank = rolled.truth[0, 0, :, -1].argsort().argsort().tolist()
+    for k, path in enumerate((rolled.truth[0], rolled.forecast[0])):
+        left = 12 + 160 * k
+        spots = [[(left + scale * x, 180 - scale * y) for x, y in frame] for frame in path[rolled.given - 1 :].tolist()]
+        canvas.line(
+            [(left, 20), (left, 180), (left + scale * scene.box[0], 180), (left + scale * scene.box[0], 20)], GREY
+        )
+        for n, order in enumerate(rank):
+            colour = COLOURS[4 * order // len(rank)]
+            canvas.line([frame[n] for frame in spots[::20]], colour, 0.6, 0.5)
+            canvas.node(spots[-1][n], colour, scale * scene.radius, 0.8)
+        canvas.text(left + scale * scene.box[0] / 2, 194, ("physics engine", "learned")[k], colour=GREY)
     return canvas

@@ -1,16 +1,17 @@
 """Pictures of section D: graph networks."""
 
+import networkx
 import torch
 from canvas import AMBER, BLUE, COLOURS, GREEN, GREY, PURPLE, RED, Axes, Canvas, fitted
 from club import club, factions, pairs, places
 from torch import nn
 from torch.nn import functional
-from trained import dense
+from trained import dense, trained
 
 from edgewise import Graph, aggregate, k_nearest, record, sample_neighbors
 from edgewise.graphs import importance, sample_layers
 from edgewise.graphs.refinement import refine
-from edgewise.layers import GAT, GCN, MLP, EdgeUpdate, GatedGCN, GraphNetwork, MoNet, NodeUpdate, PairNorm, WholeUpdate
+from edgewise.layers import GAT, GCN, GatedGCN, MoNet, PairNorm
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.smoothing import dirichlet_energy
 from edgewise.tasks.graphs.clouds import BODIES, cloud
@@ -167,22 +168,27 @@ def gates() -> Canvas:
 
 
 def monet() -> Canvas:
-    """MoNet weighs a neighbour by Gaussians of where it lies, here in the plane of two coordinates: the three kernels
-    of an untrained layer, the darker the more weight."""
-    torch.manual_seed(1)
-    layer = MoNet(2, 2, kernels=3)
-    mean, deviation = layer.mean.detach(), layer.deviation.detach().abs()
-    grid = torch.linspace(-2.5, 2.5, 24)
-    u = torch.stack(torch.meshgrid(grid, grid, indexing="ij"), -1)
+    """MoNet weighs a neighbour by Gaussians of two coordinates that it learns from the degrees of both ends: the three
+    kernels of each layer (a row) after the recipe's training on Cora, the darker the more weight, and where citations
+    lie (dots). Degrees say little here: kernels that all citations lie deep inside are left, which take the mean."""
+    run = trained("cora-monet")
+    graph = next(iter(run.task.batches("test", 1, run.config.graph))).graph
+    grid = torch.linspace(-1, 1, 25)
+    u = torch.stack(torch.meshgrid(grid.flip(0), grid, indexing="ij"), -1).flip(-1)  # up is the second coordinate
     canvas = Canvas()
-    for k in range(3):
-        canvas.heat(
-            (-0.5 * ((u - mean[k]) / deviation[k]) ** 2).sum(-1).exp(),
-            (8 + 104 * k, 50, 96, 96),
-            (COLOURS[k], RED),
-            1.0,
-        )
-        canvas.text(56 + 104 * k, 164, f"kernel {k + 1}", colour=GREY)
+    layers = [module for module in run.model.modules() if isinstance(module, MoNet)]
+    for row, layer in enumerate(layers):
+        with torch.no_grad():
+            lie = layer.coordinates(graph, torch.float32)
+            distance = (u[..., None, :] - layer.mean).square() / (layer.deviation.square() + 1e-15)
+            weights = (-0.5 * distance.sum(-1)).exp()
+        dots = sorted({(round(x, 2), round(y, 2)) for x, y in lie.tolist()})
+        for k in range(3):
+            box = (30 + 92 * k, 6 + 97 * row, 78, 78)
+            canvas.heat(weights[..., k], box, (COLOURS[k], RED), 1.0)
+            axes = Axes(canvas, box, (-1, 1), (-1, 1))
+            axes.dots(*zip(*dots, strict=True), "currentColor", 0.6)
+            canvas.text(69 + 92 * k, 94 + 97 * row, f"layer {row + 1}, kernel {k + 1}", 8, colour=GREY)
     return canvas
 
 
@@ -202,30 +208,41 @@ def edge_conv() -> Canvas:
 
 
 def graph_network() -> Canvas:
-    """A full graph network updates edges, then nodes, then the whole (the bar): from left to right, the mean size of
-    each after every part of one untrained block on a graph of five nodes."""
-    torch.manual_seed(2)
-    edge, node, whole = (
-        EdgeUpdate(MLP([3 + 3 + 2 + 2, 8, 2])),
-        NodeUpdate(MLP([3 + 2 + 2, 8, 3])),
-        WholeUpdate(MLP([3 + 2 + 2, 8, 2])),
+    """A full graph network updates edges, then nodes, then the whole. Left: a test molecule after the recipe's
+    training, its bonds and atoms the larger the more the last block changes them. Right: how well 113 test molecules
+    dissolve in water, as guessed from the whole (up) and as measured (across), in log mol/l."""
+    run = trained("esol-graph-network")
+    batch = next(iter(run.task.batches("test", 200, run.config.graph)))
+    seen: list[tuple[torch.Tensor, ...]] = []
+    run.model.members[0].blocks[-1].register_forward_hook(
+        lambda module, inputs, output: seen.append((*inputs[1:3], *output[:2]))
     )
-    x, e, u = torch.randn(5, 3), torch.randn(10, 2), torch.randn(1, 2)
+    with torch.no_grad():
+        guessed = run.task.mean + run.task.deviation * run.model.eval()(*batch.inputs).flatten()
+    x, e, new_x, new_e = seen[0]
+    sizes = [member.num_receivers for member in batch.members]
+    k = min(range(len(sizes)), key=lambda n: abs(sizes[n] - 19))
+    node, edge = sum(sizes[:k]), sum(member.num_edges for member in batch.members[:k])
+    member = batch.members[k]
+    atoms = (new_x - x).norm(dim=-1)[node : node + sizes[k]]
+    bonds = (new_e - e).norm(dim=-1)[edge : edge + member.num_edges]
+    layout = networkx.kamada_kawai_layout(networkx.Graph(pairs(member)))
+    spots = fitted([layout[n].tolist() for n in range(sizes[k])], (16, 20, 130, 150))
     canvas = Canvas()
-    stages = [(x, e, u)]
-    for parts in ((edge, None, None), (edge, node, None), (edge, node, whole)):
-        x_, e_, u_ = GraphNetwork(*parts).update(SMALL, x, e, u)
-        stages += [(x_.detach(), e_.detach(), u_.detach())]
-    for k, (x_, e_, u_) in enumerate(stages):
-        spots = fitted(SPOTS, (14 + 78 * k, 56, 56, 70))
-        for (i, j), size in zip(pairs(SMALL), e_.norm(dim=-1).tolist(), strict=True):
-            if i < j:
-                canvas.line([spots[i], spots[j]], PURPLE if k == 1 else GREY, 0.5 + 2 * size)
-        for spot, size in zip(spots, x_.norm(dim=-1).tolist(), strict=True):
-            canvas.node(spot, BLUE if k == 2 else GREY, 2.5 + 3 * min(1.6, size), 0.9)
-        canvas.box((14 + 78 * k, 140, 8 + 24 * float(u_.norm()), 7), "none", 0, GREEN if k == 3 else GREY, 0.8)
-        canvas.text(42 + 78 * k, 172, ("before", "edges", "nodes", "whole")[k], colour=GREY)
+    for (i, j), size in zip(pairs(member), _shares(bonds), strict=True):
+        if i < j:
+            canvas.line([spots[i], spots[j]], PURPLE, 0.6 + 3.4 * size, 0.8)
+    for spot, size in zip(spots, _shares(atoms), strict=True):
+        canvas.node(spot, BLUE, 2 + 4 * size, 0.95)
+    axes = Axes(canvas, (178, 20, 128, 150), (-9, 2), (-9, 2))
+    axes.line([-9, 2], [-9, 2], GREY, 1)
+    axes.dots(batch.target.flatten().tolist(), guessed.tolist(), GREEN, 1.8, 0.8)
+    axes.labels("measured", "guessed")
     return canvas
+
+
+def _shares(sizes: torch.Tensor) -> list[float]:
+    return ((sizes - sizes.min()) / (sizes.max() - sizes.min())).tolist()
 
 
 def refinement() -> Canvas:

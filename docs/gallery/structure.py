@@ -9,7 +9,6 @@ from trained import attention, trained
 from edgewise import Graph
 from edgewise.graphs.make.spectral import laplacian_kernel, laplacian_spectrum, random_walk_returns
 from edgewise.layers import ClusterAssignment, min_cut_pool
-from edgewise.tasks.slides.simulator import plan
 
 
 def graph_transformer() -> Canvas:
@@ -94,12 +93,27 @@ def min_cut() -> Canvas:
 
 
 def slide() -> Canvas:
-    """A simulated slide as the recipe's data have it: its tissue in grey, in cells of 16 pixels, and the planted
-    region of large dark nuclei in red, which the model has to find from the slide's label alone."""
-    planned = next(p for p in (plan(number, 0) for number in range(20)) if p.region.any())
-    canvas = Canvas()
-    tissue = torch.tensor(planned.tissue).float().reshape(32, 2, 32, 2).amax((1, 3))
-    region = torch.tensor(planned.region).float().reshape(32, 2, 32, 2).amax((1, 3))
-    canvas.heat(0.35 * tissue * (1 - region), (70, 10, 180, 180), (GREY, RED), 1.0)
-    canvas.heat(-region, (70, 10, 180, 180), (GREY, RED), 1.0, frame=False)
+    """Where the recipe's network looks, after its training on the labels of 80 slides alone: two test slides, their
+    tiles the redder the more they speak for the class "planted", and the outline of the region of large dark
+    nuclei that was planted in them, which it was never shown."""
+    run = trained("slides-min-cut", ("task.count", "80"))
+    task, canvas = run.task, Canvas()
+    chosen = [g for g in task.slides.splits["test"].tolist() if int(task.slides.targets[g]) == len(task.classes) - 1]
+    for k, number in enumerate(chosen[:2]):
+        layout, region = task.layouts[number], task.slides.region(number)
+        heat = task.heat(run.model.eval(), number, run.config.graph, "cpu", len(task.classes) - 1).clamp(min=0)
+        box, rows = (10 + 156 * k, 24, 144, 144), round(max(layout.extent) / layout.side)
+        tiles = torch.zeros(2, rows, rows)
+        tiles[:, *layout.places.T] = torch.stack([torch.full_like(heat, 0.2), heat / heat.max()])
+        canvas.heat(tiles[0], box, (GREY, GREY), 1.0)
+        canvas.heat(tiles[1], box, (RED, RED), 1.0, frame=False)
+        cell = 144 / len(region)
+        inside = set(map(tuple, torch.tensor(region).nonzero().tolist()))
+        rim = []
+        for r, c in sorted(inside):
+            x, y = 10 + 156 * k + cell * c, 24 + cell * r
+            corners = {(-1, 0): ((x, y), (x + cell, y)), (1, 0): ((x, y + cell), (x + cell, y + cell)),
+                       (0, -1): ((x, y), (x, y + cell)), (0, 1): ((x + cell, y), (x + cell, y + cell))}  # fmt: skip
+            rim += [line for (down, across), line in corners.items() if (r + down, c + across) not in inside]
+        canvas.lines(rim, "currentColor", 1.2)
     return canvas

@@ -1,5 +1,7 @@
 """Recipes trained for the gallery, a little or to their end."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +24,15 @@ def trained(recipe: str, *chosen: tuple[str, str]) -> LoadedRun:
         run = Path(folder) / "run"
         training.train(config, run)
         return load_run(run)
+
+
+@contextmanager
+def pretrained(recipe: str, *chosen: tuple[str, str]) -> Iterator[str]:
+    """The folder of a run, for another to start from."""
+    torch.manual_seed(0)
+    with TemporaryDirectory() as folder:
+        training.train(options.configure(recipes.read(recipe), chosen), Path(folder) / "run")
+        yield str(Path(folder) / "run")
 
 
 def steps(count: int) -> tuple[tuple[str, str], ...]:

@@ -1,5 +1,7 @@
 """Pictures of section B: attention and transformers."""
 
+from math import log
+
 import torch
 from canvas import BLUE, COLOURS, GREEN, GREY, RED, Axes, Canvas
 from torch import nn
@@ -9,7 +11,7 @@ from trained import attention, steps, trained
 from edgewise import complete, explain
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.graphs.patterns.plane import squares
-from edgewise.layers import FeedForward, KernelRegression, MultiHeadAttention, PostNormBlock, PreNormBlock, Rotary
+from edgewise.layers import FeedForward, MultiHeadAttention, PostNormBlock, PreNormBlock, Rotary
 from edgewise.layers.attention.positions import sinusoids
 from edgewise.layers.attention.relative import slopes
 from edgewise.models import EncoderDecoder, EncoderDecoderSettings
@@ -37,31 +39,25 @@ def recurrent() -> Canvas:
 
 
 def kernel_regression() -> Canvas:
-    """Nadaraya-Watson attention averages noisy points by their distance: a narrow kernel follows the noise (red), a
-    wide one is too flat (green), one in between recovers the function (blue over grey)."""
-    torch.manual_seed(3)
-    x = torch.sort(10 * torch.rand(60, 1), 0).values
-    y = x.sin() + 0.3 * torch.randn(60, 1)
-    q = torch.linspace(0, 10, 120)[:, None]
+    """Nadaraya-Watson attention averages noisy points by their distance. The recipe begins with a width of 0.2 (red,
+    too flat) and learns one (blue) with which it recovers the function (grey)."""
+    run = trained("kernel-regression")
+    batch = next(iter(run.task.batches("test", 1, run.config.graph)))
+    places, train = batch.x[:, 0], run.task.splits["train"]
+    chosen = run.task.splits["test"][::2]
     canvas = Canvas()
-    axes = Axes(canvas, (14, 10, 292, 176), (0, 10), (-1.8, 1.8))
-    axes.line(q.flatten().tolist(), q.sin().flatten().tolist(), GREY, 3)
-    axes.dots(x.flatten().tolist(), y.flatten().tolist(), GREY, 1.6)
-    for sigma, colour in ((0.08, RED), (2.0, GREEN), (0.35, BLUE)):
-        weights = functional.softmax(-((q - x.T) ** 2) / (2 * sigma**2), -1)
-        layer = KernelRegression(sigma)
-        both, values = torch.cat([x, q]), torch.cat([y, torch.zeros(120, 1)])
-        graph = complete(180).intersection(_columns(180, 60))
-        smooth = layer(graph, both, values)[60:].detach() if sigma > 0.1 else weights @ y
-        axes.line(q.flatten().tolist(), smooth.flatten().tolist(), colour, 1.4)
+    axes = Axes(canvas, (14, 10, 292, 172), (0, 3), (-2, 2))
+    axes.line(places[chosen].tolist(), (2 * torch.pi * places[chosen]).sin().tolist(), GREY, 3)
+    axes.dots(places[train].tolist(), batch.x[train, 1].tolist(), GREY, 1.4)
+    width = run.model.regression.log_sigma
+    learned = float(width.detach().exp())
+    for sigma, colour in ((0.2, RED), (learned, BLUE)):
+        with torch.no_grad():
+            width.fill_(log(sigma))
+            fit = run.model.eval()(*batch.inputs)[chosen, 0]
+        axes.line(places[chosen].tolist(), fit.tolist(), colour, 1.5)
+    canvas.text(306, 194, f"learned width {learned:.3f}", colour=BLUE, anchor="end")
     return canvas
-
-
-def _columns(count: int, senders: int):
-    from edgewise import Graph
-
-    pairs = [(j, i) for i in range(count) for j in range(senders)]
-    return Graph.from_edge_index(list(zip(*pairs, strict=True)), num_nodes=count)
 
 
 def heads() -> Canvas:

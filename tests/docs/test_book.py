@@ -1,5 +1,6 @@
 """The book: a page and a picture for each system, and built pages that need nothing but themselves."""
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -39,6 +40,8 @@ def test_each_system_has_a_picture_and_a_page(id_: str) -> None:
             assert '<div class="equation">' in page
             assert re.search(r"```python\n.*\b(def|class) ", page)
     assert "What it reaches" in page
+    assert "(../your-data.md#a-recipe-on-other-data)" in page
+    assert f"`python docs/gallery/draw.py {id_}`" in page
 
 
 def test_the_gallery_shows_all_systems_and_draws_no_others() -> None:
@@ -48,6 +51,33 @@ def test_the_gallery_shows_all_systems_and_draws_no_others() -> None:
     drawn = re.findall(r'^    "(\w+)": \w+\.\w+,$', (DOCS / "gallery" / "draw.py").read_text("utf-8"), re.MULTILINE)
     assert sorted(drawn) == IDS
     assert sorted(path.stem for path in (DOCS / "gallery" / "pictures").iterdir()) == IDS
+
+
+TRAINED = {
+    "B1": "kernel-regression",
+    "D8": "cora-monet",
+    "D10": "esol-graph-network",
+    "E6": "slides-min-cut",
+    "F1": "nbody-schnet",
+    "F2": "nbody-radial-field",
+    "F5": "nbody-se3",
+    "F6": "mnist-rotated-p4",
+    "F7": "granular-gns",
+    "G6": "esol-bert-100",
+}
+
+
+@pytest.mark.parametrize(("id_", "recipe"), TRAINED.items())
+def test_a_picture_is_drawn_by_the_systems_own_recipe_when_trained(id_: str, recipe: str) -> None:
+    assert recipe in {row.recipe for row in SYSTEMS if row.id == id_}
+    module, name = re.findall(rf'"{id_}": (\w+)\.(\w+),', (DOCS / "gallery" / "draw.py").read_text("utf-8"))[0]
+    tree = ast.parse((DOCS / "gallery" / f"{module}.py").read_text("utf-8"))
+    drawing = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    calls = [node for node in ast.walk(drawing) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    assert recipe in {ast.literal_eval(call.args[0]) for call in calls if call.func.id == "trained"}
+    caption = " ".join((ast.get_docstring(drawing) or "").split())
+    shown = ElementTree.fromstring((DOCS / "gallery" / "pictures" / f"{id_}.svg").read_text("utf-8"))[0].text  # noqa: S314
+    assert shown == caption
 
 
 def test_what_a_recipe_reaches_is_what_the_results_say() -> None:
