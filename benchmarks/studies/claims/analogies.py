@@ -23,7 +23,7 @@ from torch.nn import functional
 from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
 from edgewise.apps.report import figures
 from edgewise.tasks.core.source import find_folder
-from edgewise.tasks.text.translation import MULTI30K, read_language
+from edgewise.tasks.text.translation import multi30k_files, read_language
 
 OFTEN, OFTEN_PAIR, SMOOTHING = 20, 30, 0.75  # occurrences of a word, and of a word in a pair; exponent of contexts
 WINDOWS, CHANNELS, EXPONENTS = (1, 2, 4), (50, 100, 200), (0.5, 1.0)
@@ -36,7 +36,7 @@ Choice = tuple[int, int, float]  # window, channels, exponent
 
 def captions() -> list[list[str]]:
     """The words of the training captions."""
-    lines = read_language(find_folder("multi30k", MULTI30K, None, False), "en")["train"]
+    lines = read_language(find_folder("multi30k", multi30k_files("de", "en"), None, False), "en")["train"]
     return [re.findall(r"[a-z]+(?:-[a-z]+)*", line.lower()) for line in lines]
 
 

@@ -133,18 +133,22 @@ def on_pairs(task: Any) -> dict[str, float]:
     return {"nearest sentence": corpus_bleu([said[i] for i in nearest], [list(wanted)], lowercase=True).score}
 
 
-def baselines(recipe: str) -> dict[str, list[float]]:
-    """What each method that fits the recipe's task reaches, on each of its folds."""
-    config = options.configure(recipes.read(recipe))
+def simple(task: Any) -> dict[str, float]:
+    """What each method that fits a task reaches."""
     kinds: dict[type, Callable[[Any], dict[str, float]]] = {
         Text: on_text, Translation: on_pairs, NodeClassification: on_nodes,
     }  # fmt: skip
+    return next((how for kind, how in kinds.items() if isinstance(task, kind)), on_graphs)(task)
+
+
+def baselines(recipe: str) -> dict[str, list[float]]:
+    """What each method that fits the recipe's task reaches, on each of its folds."""
+    config = options.configure(recipes.read(recipe))
     found = defaultdict(list)
     for fold in range(FOLDS.get(recipe, 1)):
         one = with_fold(config, fold) if "fold" in config.task.options else config
         task, _ = training.assemble(replace(one, train=replace(one.train, seed=fold)))
-        method = next((how for kind, how in kinds.items() if isinstance(task, kind)), on_graphs)
-        for name, figure in method(task).items():
+        for name, figure in simple(task).items():
             found[name].append(figure)
     return found
 

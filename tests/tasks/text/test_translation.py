@@ -10,7 +10,7 @@ from edgewise import training
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.models import EncoderDecoder, EncoderDecoderSettings, translate
 from edgewise.tasks import PatternChoice, Translation, multi30k
-from edgewise.tasks.text.translation import HASHES, Manner, PairBatch, bleu, read_lines
+from edgewise.tasks.text.translation import HASHES, Manner, PairBatch, bleu, multi30k_files, read_lines
 from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings
 from tasks.miniature import PAIRS as TEXTS
 from tasks.miniature import write_multi30k
@@ -200,7 +200,22 @@ def test_multi30k_has_its_sizes(data):
     assert {split: len(x) for split, (x, _) in task.texts.items()} == {"train": 29_000, "valid": 1_014, "test": 1_000}
     assert task.texts["train"][0][0].startswith("zwei junge weiße männer")
     assert task.texts["train"][1][0].startswith("two young, white males")
-    assert len(HASHES) == 6
+
+
+@pytest.mark.parametrize("direction", ["fr-en", "en-fr", "cs-en", "en-cs"])
+def test_other_languages_have_files_of_their_own(direction, tmp_path):
+    folder, (language,) = write_multi30k(tmp_path / "own"), {*direction.split("-")} - {"en"}
+    for path in folder.glob("*.de.gz"):
+        path.rename(path.with_name(path.name.replace(".de.", f".{language}.")))
+    german, task = write_multi30k(tmp_path / "german"), multi30k(direction, level="byte", folder=str(folder))
+    ends = "de-en" if direction.endswith("-en") else "en-de"
+    assert task.texts == multi30k(ends, level="byte", folder=str(german)).texts
+    assert task.name == f"multi30k {direction}"
+    with pytest.raises(DataError, match=r"lacks train\.de\.gz"):
+        multi30k(folder=str(folder))
+    names = {file.name for file in multi30k_files(*direction.split("-"))}
+    assert names == {path.name for path in folder.iterdir()}
+    assert len(set(HASHES.values())) == len(HASHES) == 12
 
 
 @pytest.mark.parametrize(

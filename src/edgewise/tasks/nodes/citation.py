@@ -78,8 +78,8 @@ def citation(
     Reference   Sen et al. 2008; Yang, Cohen and Salakhutdinov 2016
 
     Args:
-        dataset: "cora", "citeseer" or "pubmed". The project's tests read Cora's real files; of the other two only
-            generated miniatures and published hashes.
+        dataset: "cora", "citeseer" or "pubmed". The project's tests read Cora's real files, and CiteSeer's where they
+            are there; of PubMed only generated miniatures and published hashes.
         folder: Where the files ind.NAME.x etc. lie (default: planetoid in $EDGEWISE_DATA, then the cache).
         download: Fetch what is missing from the planetoid repository, over TLS and verified by its hash.
         normalise: Divide each paper's words by their sum, as the GCN paper does.

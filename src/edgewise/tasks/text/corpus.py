@@ -16,7 +16,7 @@ from edgewise.tasks.core.source import find_folder
 from edgewise.tasks.core.splits import SPLITS, Split, Splits, ascending, by_class
 from edgewise.tasks.text.language import SHAKESPEARE, read_text
 from edgewise.tasks.text.tokenization import HOLE
-from edgewise.tasks.text.translation import MULTI30K, read_language
+from edgewise.tasks.text.translation import multi30k_files, read_language
 
 Source = Literal["captions", "plays"]
 SUBJECTS = ("man", "woman", "men", "women", "boy", "girl", "dog", "people", "child", "children")
@@ -94,7 +94,7 @@ def read_corpus(
     if path is not None:
         return read_documents(Path(path).expanduser(), fold)
     if source == "captions":
-        place = find_folder("multi30k", MULTI30K, folder, download)
+        place = find_folder("multi30k", multi30k_files("de", "en"), folder, download)
         return read_captions(read_language(place, "en"))
     if source != "plays":
         raise ConfigError(f"unknown documents {source!r}; known are captions, plays, or give path=")

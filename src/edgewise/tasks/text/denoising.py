@@ -13,7 +13,7 @@ from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.noise import delete_tokens, infill, permute_sentences, permute_tokens
 from edgewise.tasks.text.tokenization import HOLE, Level, Tokenizer, with_masks
-from edgewise.tasks.text.translation import MULTI30K, Manner, Pair, Translation, multi30k, read_language
+from edgewise.tasks.text.translation import Manner, Pair, Translation, multi30k, multi30k_files, read_language
 
 STOPS = (".", "!", "?")
 
@@ -129,7 +129,7 @@ def multi30k_denoising(
     if language not in ("en", "de"):
         raise ConfigError(f"unknown language {language!r}; known are en, de")
     noise = Noise(sentences, delete, reach, infill, span)
-    place = find_folder("multi30k", MULTI30K, folder, download)
+    place = find_folder("multi30k", multi30k_files("de", "en"), folder, download)
     both = multi30k("de-en", level, vocabulary, pairs=pairs, folder=str(place))
     manner = Manner(level, vocabulary, smoothing=smoothing)
     return Denoising(f"multi30k {language}", read_language(place, language), manner, noise, both.tokenizer)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -30,14 +30,20 @@ SHOWN = 8  # sentences in a report
 FILES: dict[Split, str] = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 PLACE = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 HASHES = {
+    "train.cs": "a65adb8b32e3bc664f21ecba7a6e7f6950fd1f405e135f7c312faabdb6255077",
     "train.de": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
     "train.en": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.cs": "b63226e05c4bd5dd6a42897d74b86a1b9d2c31498252c572b1ea7f7996927fcc",
     "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
     "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    "test_2016_flickr.cs": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
     "test_2016_flickr.de": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
     "test_2016_flickr.en": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
 }
-MULTI30K = [Remote(f"{name}.gz", f"{PLACE}/{name}.gz", sha256, 1 << 21) for name, sha256 in HASHES.items()]
+Direction = Literal["de-en", "en-de", "fr-en", "en-fr", "cs-en", "en-cs"]
 Pair = tuple[Tensor, Tensor]  # a source, and a target from BEGIN to END
 
 
@@ -274,7 +280,7 @@ def _cleaned(name: str, split: str, sides: tuple[list[str], list[str]], lowercas
 
 
 def multi30k(
-    direction: Literal["de-en", "en-de"] = "de-en",
+    direction: Direction = "de-en",
     level: Level = "bpe",
     vocabulary: int = 8000,
     lowercase: bool = True,
@@ -285,15 +291,16 @@ def multi30k(
     folder: str | None = None,
     download: bool = False,
 ) -> Translation:
-    """Translate descriptions of pictures from German to English, or the other way.
+    """Translate descriptions of pictures from German, French or Czech to English, or the other way.
 
     29,000 pairs train, 1,014 choose the weights and 1,000 test (test_2016_flickr); about 12 words each. BLEU is
     sacrebleu's, of lower-case text unless said otherwise.
 
-    Reference   Elliott et al., "Multi30K: multilingual English-German image descriptions", 2016
+    Reference   Elliott et al., "Multi30K: multilingual English-German image descriptions", 2016; Elliott et al. 2017
+                (French); Barrault et al. 2018 (Czech)
 
     Args:
-        direction: From which language to which.
+        direction: From which language to which: "de-en", "en-de", "fr-en", "en-fr", "cs-en" or "en-cs".
         level: What a token is: "bpe" (byte pairs of both languages, learned from the training sentences), "byte" or
             "character".
         vocabulary: Tokens of both languages together, for "bpe".
@@ -308,16 +315,23 @@ def multi30k(
 
     Errors      a file that is missing, damaged or not UTF-8 is a `DataError` that names it.
     """
-    if direction not in ("de-en", "en-de"):
-        raise ConfigError(f"unknown direction {direction!r}; known are de-en, en-de")
+    if direction not in get_args(Direction):
+        raise ConfigError(f"unknown direction {direction!r}; known are {', '.join(get_args(Direction))}")
     if pairs < 1:
         raise ConfigError(f"pairs must be at least 1, not {pairs}")
     manner = Manner(level, vocabulary, lowercase, smoothing, beam, penalty)
-    place = find_folder("multi30k", MULTI30K, folder, download)
-    sources, targets = (read_language(place, language) for language in direction.split("-"))
+    languages = direction.split("-")
+    place = find_folder("multi30k", multi30k_files(*languages), folder, download)
+    sources, targets = (read_language(place, language) for language in languages)
     texts = {split: (sources[split], targets[split]) for split in FILES}
     texts["train"] = sources["train"][:pairs], targets["train"][:pairs]
     return Translation(f"multi30k {direction}", texts, manner)
+
+
+def multi30k_files(*languages: str) -> list[Remote]:
+    """The files of some languages of Multi30k, of every split."""
+    names = [f"{part}.{language}" for part in FILES.values() for language in sorted(languages)]
+    return [Remote(f"{name}.gz", f"{PLACE}/{name}.gz", HASHES[name], 1 << 21) for name in names]
 
 
 def read_language(place: Path, language: str) -> dict[Split, list[str]]:
