@@ -77,7 +77,8 @@ def convert(module: M) -> M:
     Edge cases  a layer keeps its class's name, its options, its parameters (the very same) and their names, so that
                 optimizers, checkpoints and calls `layer(x, edge_index, edge_attr)` go on; a call that a twin does not
                 know (a SparseTensor, an explainer's hooks) runs as before. A receiver that a mask leaves without
-                senders gives 0, and not NaN as PyTorch
+                senders gives 0, and not NaN as PyTorch. In training a large result of GCNConv or SAGEConv may be a
+                tensor whose numbers are computed when they are read; it is a torch.Tensor in all else
     Cost        an edge_index becomes a graph once, for as long as the tensor lives and is not written; a mask likewise
     Differs     dropout of attention draws other numbers; `torch.nn.functional.dropout` on the CPU, by nn.Dropout too,
                 draws them by counter wherever the forward pass of the module calls it, in a tenth of the time

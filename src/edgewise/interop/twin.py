@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from edgewise.graphs.tracing import PLAIN
+from edgewise.interop.later.tensor import ordinary
 
 
 def _nothing(module: Any) -> None:
@@ -22,11 +23,13 @@ class Twin:
     """How one class of modules is computed here.
 
     Symbols     forward(module, ...) = what the module's own `forward(...)` returns, or NotImplemented for a call that
-                it leaves to that; refusal(module) = why a module with its options has no twin, or None
+                it leaves to that; refusal(module) = why a module with its options has no twin, or None; later = whether
+                it reads the results of other twins whose numbers come later as they are
     """
 
     forward: Callable[..., Any]
     refusal: Callable[[Any], str | None] = _nothing
+    later: bool = False
 
 
 @cache
@@ -35,8 +38,10 @@ def twin_class(kind: Any, twin: Twin) -> Any:
 
     @wraps(kind.forward)
     def forward(self: nn.Module, *args: Any, **named: Any) -> Any:
+        if not twin.later:
+            args, named = ordinary(args), ordinary(named)
         y = twin.forward(self, *args, **named)
-        return kind.forward(self, *args, **named) if y is NotImplemented else y
+        return kind.forward(self, *ordinary(args), **ordinary(named)) if y is NotImplemented else y
 
     def reduced(self: nn.Module, protocol: Any) -> Any:
         return _made, (kind, twin), self.__getstate__()

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.interop import convert
-from edgewise.interop.geometric.batches import affine, heard, maps, rows_read, sums_first
+from edgewise.interop.geometric.batches import affine, heard, maps, sums_first
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -97,16 +97,6 @@ def test_last_rows_are_left_out_of_the_backward_pass() -> None:
     for y in (affine(x, W, None), maps(x, W, torch.randn(3, 5), None)[0]):
         (dW,) = torch.autograd.grad(y[:7].sum(), W)
         torch.testing.assert_close(dW, x[:7].sum(0).expand(3, 5))
-
-
-@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 192, 299, 300])
-def test_rows_up_to_the_last_that_is_not_zero(rows: int) -> None:
-    g = torch.zeros(300, 4)
-    g[:rows:2] = 1.0
-    if rows:
-        g[rows - 1, 2] = torch.nan
-    assert rows_read(g) == rows
-    assert rows_read(g[:0]) == 0
 
 
 def test_second_derivatives() -> None:

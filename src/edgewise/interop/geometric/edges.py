@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
+from edgewise.interop.later.tensor import Later
 from edgewise.interop.twin import is_plain
 
 HOOKS = tuple(
@@ -85,7 +86,8 @@ def is_watched(layer: Any) -> bool:
 def sides(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
     """(x of the senders, x of the receivers); None for a call that is left to PyTorch Geometric."""
     both = (x, x) if isinstance(x, Tensor) else tuple(x)
-    if is_watched(layer) or not is_plain(edge_index, *both) or any(t.dim() < 2 for t in both):
+    dense = (t for t in (edge_index, *both) if not isinstance(t, Later))
+    if is_watched(layer) or not is_plain(*dense) or any(t.dim() < 2 for t in both):
         return None
     if size is not None and tuple(size) != (both[0].size(-2), both[1].size(-2)):
         return None

@@ -11,10 +11,12 @@ from torch.nn import functional
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
 from edgewise.interop.dropout import unwatched
-from edgewise.interop.geometric.batches import affine, fits, heard, maps, sums_first
+from edgewise.interop.geometric.batches import affine, convolved, fits, heard, sums_first
 from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
 from edgewise.interop.geometric.features import is_linear, known, mapped
 from edgewise.interop.geometric.perceptrons import at_once
+from edgewise.interop.later.pairs import table
+from edgewise.interop.later.tensor import ordinary
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 
@@ -31,6 +33,8 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
         y = layer.lin(aggregate(graph, x, weight, reduce))
     else:
         y = aggregate(graph, mapped(layer.lin, x), weight, reduce)
+    if reduce in ("sum", "mean"):
+        return table(y, layer.bias)
     return y if layer.bias is None else y + layer.bias
 
 
@@ -83,13 +87,13 @@ def _sage(layer: Any, graph: Graph, x_j: Tensor, x_i: Tensor) -> Tensor:
     narrowed = reduce in ("sum", "mean") and is_linear(W) and W.weight.shape[0] < W.weight.shape[1]
     if _at_once(W, R, x_j, x_i):
         narrowed = narrowed and (x_j.requires_grad or not sums_first(graph, x_j, W.weight.shape[0]))
+        if x_i is x_j and reduce in ("sum", "mean"):
+            return convolved(graph, reduce, not narrowed, x_j, W.weight, W.bias, R.weight)
+        x_j, x_i = ordinary(x_j), ordinary(x_i)
         if not narrowed:
             return affine(x_i, R.weight, W.bias, W.weight, aggregate(heard(graph), x_j, reduce=reduce))
-        if x_i is x_j:
-            Wx, Rx = maps(x_j, W.weight, R.weight, W.bias)
-        else:
-            Wx, Rx = affine(x_j, W.weight, None), affine(x_i, R.weight, W.bias)
-        return Rx + aggregate(graph, Wx, reduce=reduce)
+        return affine(x_i, R.weight, W.bias) + aggregate(graph, affine(x_j, W.weight, None), reduce=reduce)
+    x_j, x_i = ordinary(x_j), ordinary(x_i)
     if narrowed:
         y = aggregate(graph, mapped(W, x_j, biased=False), reduce=reduce)
         y = y if W.bias is None else y + W.bias
@@ -163,7 +167,7 @@ def _refusal(layer: Any) -> str | None:
 
 TWINS = {
     "GCNConv": Twin(gcn, _refusal),
-    "SAGEConv": Twin(sage, _refusal),
+    "SAGEConv": Twin(sage, _refusal, later=True),
     "GINConv": Twin(gin, _refusal),
     "GINEConv": Twin(gine, _refusal),
     "GatedGraphConv": Twin(gated, _refusal),

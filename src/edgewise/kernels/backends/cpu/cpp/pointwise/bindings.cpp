@@ -50,6 +50,26 @@ void bind_pointwise(nb::module_& module) {
     call.dy = at<const void>(dy), call.dx = at<void>(dx);
     chosen().pool_gradient[dtype](call);
   });
+  const auto pairing = [](int threads, int64_t pairs, int64_t columns, uintptr_t first, uintptr_t second, uintptr_t z, uintptr_t out) {
+    Pairing call;
+    call.threads = threads, call.pairs = pairs, call.columns = columns, call.first = at<const int64_t>(first);
+    call.second = at<const int64_t>(second), call.z = at<const void>(z), call.out = at<void>(out);
+    return call;
+  };
+  module.def("pair_dots", [pairing](int dtype, int threads, int64_t pairs, int64_t columns, uintptr_t first, uintptr_t second,
+                                    uintptr_t x, uintptr_t z, uintptr_t out) {
+    nb::gil_scoped_release unlocked;
+    Pairing call = pairing(threads, pairs, columns, first, second, z, out);
+    call.x = at<const void>(x);
+    chosen().pair_dots[dtype](call);
+  });
+  module.def("pair_spread", [pairing](int dtype, int threads, int64_t pairs, int64_t rows, int64_t columns, uintptr_t first,
+                                      uintptr_t second, uintptr_t z, uintptr_t g, uintptr_t out) {
+    nb::gil_scoped_release unlocked;
+    Pairing call = pairing(threads, pairs, columns, first, second, z, out);
+    call.rows = rows, call.g = at<const void>(g);
+    chosen().pair_spread[dtype](call);
+  });
   module.def("dot", [](int dtype, int threads, int64_t count, uintptr_t x, uintptr_t y) {
     nb::gil_scoped_release unlocked;
     return chosen().dot[dtype](threads, count, at<const void>(x), at<const void>(y));

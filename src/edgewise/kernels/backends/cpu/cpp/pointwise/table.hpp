@@ -27,11 +27,22 @@ struct Pooling {
   void *y = nullptr, *dx = nullptr;
 };
 
+// Pairs of row first[p] of x [rows, columns] with row second[p] of z; out are their products, or the gradient to x.
+struct Pairing {
+  int threads = 1;
+  int64_t pairs = 0, rows = 0, columns = 0;
+  const int64_t *first = nullptr, *second = nullptr;
+  const void *x = nullptr, *z = nullptr, *g = nullptr;
+  void* out = nullptr;
+};
+
 struct PointwiseTable {
   void (*activate[DTYPES])(const Activating&);  // none for bfloat16
   void (*activate_gradient[DTYPES])(const Activating&);
   void (*pool[DTYPES])(const Pooling&);
   void (*pool_gradient[DTYPES])(const Pooling&);
+  void (*pair_dots[DTYPES])(const Pairing&);
+  void (*pair_spread[DTYPES])(const Pairing&);
   double (*dot[DTYPES])(int threads, int64_t count, const void* x, const void* y);
 };
 
