@@ -94,6 +94,22 @@ EXAMPLES = {
         train="train(1)",
     ),
     "rgcn": Example("RGCN, 90 relations", output="model(data.edge_index, data.edge_type)"),
+    "rgcn_link_pred": Example(
+        "RGCN with blocks, 474 relations",
+        compiled="model.encode = torch.compile(model.encode)",
+        output="model.encode(data.edge_index, data.edge_type)",
+    ),
+    "autoencoder": Example(
+        "GCN, all links of Cora",
+        compiled="model.encode = torch.compile(model.encode)",
+        output="model.encode(train_data.x, train_data.edge_index)",
+    ),
+    "infomax_transductive": Example("GCN, Cora against shuffled words", output="model(data.x, data.edge_index)[0]"),
+    "hetero_conv_dblp": Example(
+        "SAGE of each kind of edge, 4 kinds of nodes",
+        output="model(data.x_dict, data.edge_index_dict)",
+        path="hetero/",
+    ),
     "hgt_dblp": Example("HGT, 4 kinds of nodes", output="model(data.x_dict, data.edge_index_dict)", path="hetero/"),
 }
 
@@ -158,6 +174,17 @@ def entities(*_: Any, **__: Any) -> Drawn:
     return made
 
 
+def facts(*_: Any, **__: Any) -> Drawn:
+    """A tenth of FB15k-237: 1,454 nodes, 27,211 facts of 237 relations, and these in both directions."""
+    from torch_geometric.data import Data
+
+    index, kinds = torch.randint(1454, (2, 27211)), torch.randint(237, (27211,))
+    both = {"edge_index": torch.cat([index, index.flip(0)], 1), "edge_type": torch.cat([kinds, kinds + 237])}
+    made = Drawn([Data(num_nodes=1454, train_edge_index=index, train_edge_type=kinds, **both)])
+    made.num_relations = 474
+    return made
+
+
 def dblp(*_: Any, **__: Any) -> Drawn:
     """DBLP's numbers of nodes, features and edges."""
     from torch_geometric.data import HeteroData
@@ -191,6 +218,7 @@ STAND_INS = {
     "torch_geometric.datasets.Reddit": reddit,
     "torch_geometric.datasets.PPI": proteins,
     "torch_geometric.datasets.Entities": entities,
+    "torch_geometric.datasets.RelLinkPredDataset": facts,
     "torch_geometric.datasets.DBLP": dblp,
     "torch_geometric.datasets.JODIEDataset": events,
     "torch_geometric.loader.NeighborLoader": in_process,
@@ -200,7 +228,11 @@ STAND_INS = {
 def linked(folder: Path) -> None:
     """Cora and MUTAG where the scripts look for them."""
     source = Path(os.environ["EDGEWISE_DATA"])
-    for name, files in (("Planetoid/Cora", source / "planetoid"), ("TU/MUTAG", source / "tudataset" / "MUTAG")):
+    for name, files in (
+        ("Planetoid/Cora", source / "planetoid"),
+        ("Cora/Cora", source / "planetoid"),
+        ("TU/MUTAG", source / "tudataset" / "MUTAG"),
+    ):
         raw = folder / "data" / name / "raw"
         raw.mkdir(parents=True)
         for file in files.iterdir():

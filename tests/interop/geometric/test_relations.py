@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from edgewise.layers.relational.types import grouped
 from interop.geometric.parity import check, graphs
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -21,12 +23,13 @@ def graph(request: pytest.FixtureRequest) -> Any:
     "options",
     [{}, {"num_bases": 2}, {"num_blocks": 2}, {"aggr": "add"}, {"root_weight": False}, {"bias": False}],
 )
-def test_rgcn(graph: Any, kind: str, options: Any) -> None:
+@pytest.mark.parametrize("relations", [1, 3, 40])
+def test_rgcn(graph: Any, kind: str, options: Any, relations: int) -> None:
     edge_index, nodes = graph
     if nodes == 0 and kind == "FastRGCNConv":
         pytest.skip("FastRGCNConv itself fails without nodes")
-    types = torch.randint(0, 3, (edge_index.shape[1],))
-    layer = getattr(pyg, kind)(6, 4, 3, **options)
+    types = torch.randint(0, relations, (edge_index.shape[1],))
+    layer = getattr(pyg, kind)(6, 4, relations, **options)
     check(layer, torch.randn(nodes, 6), edge_index, types)
 
 
@@ -37,6 +40,20 @@ def test_rgcn_of_nodes_without_features(kind: str, options: Any) -> None:
     layer = getattr(pyg, kind)(9, 4, 3, **options)
     check(layer, None, edge_index, types)
     check(layer, torch.arange(9), edge_index, types)
+
+
+def test_rgcn_of_few_pairs_writes_no_row_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def noted(x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
+        sizes.append(len(x))
+        return grouped(x, W, counts)
+
+    monkeypatch.setattr("edgewise.interop.geometric.relations.grouped", noted)
+    edge_index, types = torch.randint(0, 50, (2, 300)), torch.randint(0, 40, (300,))
+    check(pyg.RGCNConv(6, 4, 40), torch.randn(50, 6), edge_index, types)
+    pairs = len({*zip(types.tolist(), edge_index[0].tolist(), strict=True)})
+    assert set(sizes) == {pairs} and pairs < 300
 
 
 def test_hgt() -> None:

@@ -11,9 +11,13 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
+from edgewise.graphs.tracing import is_traced
 from edgewise.interop.geometric.edges import graph_of, is_watched, refusal
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate, attend
+from edgewise.layers.relational.types import Pairs, grouped, pairs, reads
+
+FEW = 0.7  # of all pairs of a relation and a sender, below which each has a row of its own; measured with 10 relations
 
 
 @per_tensor
@@ -59,6 +63,12 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
             shares = _shares(graph.receivers, relations, layer.num_relations, weight.dtype)
             weight = weight * shares.unsqueeze(-1)
         y = aggregate(graph, _mapped(layer, None if every else x_j).transpose(0, 1), weight).sum(-2)
+    elif (
+        not every
+        and x_j.is_floating_point()
+        and (fewer := _few_pairs(layer, edge_index, edge_type, senders, receivers))
+    ):
+        y = _of_pairs(layer, x_j, *fewer, mean)
     else:
         graph = _by_relation(edge_index, edge_type, senders, receivers, layer.num_relations)
         relations = graph.senders // max(1, senders)
@@ -67,6 +77,30 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
     if layer.root is not None:
         y = y + (layer.root if own else x_i @ layer.root if x_i.is_floating_point() else layer.root[x_i])
     return y if layer.bias is None else y + layer.bias
+
+
+def _few_pairs(
+    layer: Any, edge_index: Tensor, edge_type: Tensor, senders: int, receivers: int
+) -> tuple[Graph, Tensor, Pairs] | None:
+    """The graph, its edges' relations and the pairs of a relation and a sender, where edges have the fewer of these."""
+    graph = graph_of(edge_index, senders, receivers)
+    relations = _relations(edge_index, edge_type, senders, receivers)
+    if is_traced() or layer.num_relations == 1 or not graph.num_edges:
+        return None
+    sending = pairs(relations, graph.senders, senders, layer.num_relations)
+    return (graph, relations, sending) if sending.rows.num_receivers <= FEW * layer.num_relations * senders else None
+
+
+def _of_pairs(layer: Any, x: Tensor, graph: Graph, relations: Tensor, sending: Pairs, mean: bool) -> Tensor:
+    """Σ_r ⊕_{j ∈ N_r(i)} W_r x_j, each pair of a relation and a sender through its matrix or blocks, once."""
+    W: Tensor = layer.weight
+    rows = aggregate(sending.rows, x)
+    blocks = rows if W.dim() == 3 else rows.unflatten(-1, W.shape[1:3])
+    Wx = grouped(blocks, W.mT, sending.counts).flatten(1)
+    paths = reads(sending.place, graph.receivers, (sending.rows.num_receivers, graph.num_receivers))
+    if not mean:
+        return aggregate(paths, Wx)
+    return aggregate(paths, Wx, paths.sort_edges(_shares(graph.receivers, relations, layer.num_relations, Wx.dtype)))
 
 
 def _mapped(layer: Any, x: Tensor | None) -> Tensor:

@@ -65,14 +65,12 @@ class Later(Tensor):
 
     @staticmethod
     def __new__(cls, numbers: Numbers) -> Later:
-        made: Later = Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=numbers.dtype)  # type: ignore[attr-defined]
+        made: Later = Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=numbers.dtype)
         made.numbers = numbers
         return made
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         if func is aten.detach.default:  # autograd saves a result, or the user leaves its gradient
             return type(args[0])(args[0].numbers)
         kwargs = kwargs or {}
