@@ -102,3 +102,29 @@ def _compute(own: Drop) -> Tensor:
 
 
 _drop = Operator("drop", Drop, _compute, lambda own, _, dy, __: [drop(dy, own.p, own.seed)], on_cpu=True)
+
+
+WORD = 2**32 - 1
+
+
+def drop_pairs(graph: Graph, p_ij: Tensor, p: float, seed: Tensor) -> Tensor:
+    """Weights [B, E, H] after dropout, as kernels hash it from a receiver's number and a sender's."""
+    batch, _, heads = p_ij.shape
+    low, high = int(seed) & WORD, int(seed) >> 32
+    row = torch.arange(batch * heads).view(batch, 1, heads) * graph.num_receivers + graph.receivers.unsqueeze(-1)
+    key = _second(_first(row & WORD, low) ^ high ^ ((row >> 32) * 0x9E3779B9 & WORD))
+    survives = _second(_first(graph.senders, low).unsqueeze(-1) ^ key) >= int(p * 2**32)
+    return p_ij * survives / (1 - p)
+
+
+def _first(x: Tensor, low: int) -> Tensor:
+    x = x ^ low
+    x = (x ^ (x >> 16)) * 0x7FEB352D & WORD
+    x = (x ^ (x >> 15)) * 0x846CA68B & WORD
+    return x ^ (x >> 16)
+
+
+def _second(x: Tensor) -> Tensor:
+    x = (x ^ (x >> 16)) * 0x21F0AAAD & WORD
+    x = (x ^ (x >> 15)) * 0xD35A2D97 & WORD
+    return x ^ (x >> 15)

@@ -1,13 +1,13 @@
-"""The tiled backend computes what `reference` does on every graph that has ranges, and the same bits on any threads."""
+"""The tiled backend computes what `reference` does on every graph that it takes, and the same bits on any threads."""
 
 import pytest
 import torch
+from kernels.backends.cpu.tiles import GRAPHS, SHAPES, biased, draw, dropped, largest_error, random_ranges, results
 
 from edgewise import Dot, EdgeBias, Graph, RelativeBias, SenderBias, attend, use_backend
 from edgewise.errors import BackendRefusal
-from edgewise.graphs import bipartite, blocks, causal, complete, grid, squares, strided, window
+from edgewise.graphs import blocks, causal, complete, squares, window
 from edgewise.kernels.backends.cpu import tiled
-from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend
 from edgewise.kernels.choose.planner import candidates
 from edgewise.native import library
@@ -15,64 +15,6 @@ from edgewise.testing import check_kernel
 
 if library is None:
     pytest.skip("the C++ kernels were not built", allow_module_level=True)
-
-
-def random_ranges(receivers, senders, intervals, seed=0):
-    """Ascending, disjoint intervals; about a quarter of the receivers have none."""
-    generator = torch.Generator().manual_seed(seed)
-    bounds = torch.randint(0, senders + 1, (receivers, 2 * intervals), generator=generator).sort(1).values
-    bounds[torch.rand(receivers, generator=generator) < 0.25] = 0
-    return Graph.from_ranges(bounds[:, ::2].contiguous(), bounds[:, 1::2].contiguous(), senders)
-
-
-GRAPHS = {
-    "causal": causal(70),
-    "causal, offset": causal(20, offset=33),
-    "causal, one row": causal(1, offset=100),
-    "window": window(300, 20),
-    "window, past": window(100, 7, sides="past"),
-    "window, dilated": window(90, 2, dilation=9),
-    "window, far": window(1500, 40),
-    "strided": strided(60, 16),
-    "blocks": blocks([25, 1, 9, 40, 17, 3, 3, 3, 64]),
-    "blocks, empty": blocks([5, 0, 7, 2], senders=[0, 4, 90, 1]),
-    "blocks of one": blocks([1] * 40),
-    "complete": complete(97),
-    "complete, other senders": complete(33, 150),
-    "others": complete(50).remove_self_loops(),
-    "bipartite": bipartite(20, 90),
-    "grid": grid(7, 9),
-    "squares": squares(14, 14, 7),
-    "squares, shifted": squares(11, 13, 5, shift=2),
-    "squares, many intervals": squares(9, 12, 9),
-    "ranges": random_ranges(120, 90, 1),
-    "ranges, three": random_ranges(100, 130, 3),
-    "no receivers": complete(0, 5),
-    "no senders": complete(5, 0),
-}
-SHAPES = [(3, 16, 16), (1, 32, 32), (2, 5, 11), (1, 64, 24), (2, 1, 130), (4, 128, 128)]
-
-
-def draw(graph, heads, channels, values, batch=(), dtype=torch.float64):
-    generator = torch.Generator().manual_seed(0)
-    shapes = [(graph.num_receivers, heads, channels), (graph.num_senders, heads, channels)]
-    shapes.append((graph.num_senders, heads, values))
-    return [torch.randn(*batch, *shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
-
-
-def results(graph, tensors, backend, score=None):
-    """The output and its gradients to q, k and v."""
-    leaves = [x.detach().requires_grad_() for x in tensors]
-    with use_backend(backend):
-        y = attend(graph, *leaves, Dot() if score is None else score)
-        weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))]
-
-
-def largest_error(found, expected):
-    return max(
-        [float((a.double() - b.double()).abs().max()) for a, b in zip(found, expected, strict=True) if a.numel()]
-    )
 
 
 def test_it_agrees_with_reference_on_every_kind_of_graph():
@@ -100,7 +42,7 @@ def test_nobody_to_listen_or_to_listen_to(name):
         assert (value == 0).all()
 
 
-@pytest.mark.parametrize("name", ["causal", "window", "blocks", "complete, other senders", "ranges, three"])
+@pytest.mark.parametrize("name", ["causal", "window", "blocks", "complete, other senders", "ranges, three", "bits"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_error_is_at_most_twice_that_of_plain_pytorch(name, dtype):
     graph = GRAPHS[name]
@@ -124,7 +66,7 @@ def test_empty_rows_are_0_with_finite_gradients():
     assert all(x.isfinite().all() for x in (y, dq, dk, dv))
 
 
-@pytest.mark.parametrize("name", ["causal", "window, far", "blocks", "ranges, three"])
+@pytest.mark.parametrize("name", ["causal", "window, far", "blocks", "ranges, three", "bits", "bits, blocks"])
 @pytest.mark.parametrize("heads", [1, 4])
 def test_the_same_bits_on_any_number_of_threads(name, heads):
     graph, before = GRAPHS[name], torch.get_num_threads()
@@ -138,15 +80,6 @@ def test_the_same_bits_on_any_number_of_threads(name, heads):
         torch.set_num_threads(before)
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
-
-
-def biased(graph, tensors, bias, backend):
-    """The output and its gradients to q, k, v and a bias on edges."""
-    leaves = [x.detach().requires_grad_() for x in (*tensors, bias)]
-    with use_backend(backend):
-        y = attend(graph, *leaves[:3], Dot() + EdgeBias(leaves[3]))
-        weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -164,7 +97,7 @@ def test_biases_on_edges_and_their_gradients(name):
             assert largest_error(single, exact) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["causal", "squares, shifted", "ranges, three"])
+@pytest.mark.parametrize("name", ["causal", "squares, shifted", "ranges, three", "bits"])
 def test_the_same_bits_with_a_bias_on_any_number_of_threads(name):
     graph, before = GRAPHS[name], torch.get_num_threads()
     tensors, bias = draw(graph, 2, 8, 8, batch=(11,), dtype=torch.float32), torch.randn(graph.num_edges, 2)
@@ -197,25 +130,7 @@ def test_biases_of_senders_and_distances():
         assert largest_error(results(graph, tensors, "tiled", score), results(graph, tensors, "segment", score)) < 1e-12
 
 
-def dropped(graph, tensors, bias, p, backend):
-    """The same with dropout, by the kernel or with its mask written out; and how often it kept a weight."""
-    leaves = [x.detach().requires_grad_() for x in (*tensors, bias)]
-    score = Dot() + EdgeBias(leaves[3])
-    torch.manual_seed(3)
-    if backend == "tiled":
-        with use_backend("tiled"):
-            y, share = attend(graph, *leaves[:3], score, dropout=p), None
-    else:
-        seed = torch.randint(2**62, (1,))
-        _, w_ij = attend(graph, *leaves[:3], score, return_weights=True)
-        survivors = tiled.dropped(graph, torch.ones_like(w_ij), p, seed)
-        share = float((survivors != 0).double().mean())
-        y = segment.weighted_values(graph, w_ij * survivors, leaves[2])
-    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))], share
-
-
-@pytest.mark.parametrize("name", ["causal", "window, dilated", "blocks", "complete", "ranges, three"])
+@pytest.mark.parametrize("name", ["causal", "window, dilated", "blocks", "complete", "ranges, three", "bits, blocks"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dropout_forgets_the_same_pairs_forward_and_backward(name, dtype):
     graph = GRAPHS[name]
@@ -244,7 +159,7 @@ def test_second_gradients_with_dropout():
     starts, stops = graph.ranges()
 
     def run(q, k, v):
-        return tiled.attend_tiles(tiled.TilesAttention(q, k, v, None, starts, stops, None, None, 0.7, 0.4, seed))[0]
+        return tiled.attend_tiles(tiled.TilesAttention(q, k, v, None, starts, stops, *4 * [None], 0.7, 0.4, seed))[0]
 
     assert torch.autograd.gradcheck(run, leaves)
     assert torch.autograd.gradgradcheck(run, leaves)
@@ -325,10 +240,10 @@ def test_it_is_a_proper_operator():
     (starts, stops), seed = graph.ranges(), torch.tensor([2**40 + 7])
     for dtype in (torch.float32, torch.float64):
         q, k, v = (x.requires_grad_() for x in draw(graph, 2, 8, 5, batch=(2,), dtype=dtype))
-        torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, None, None, 0.3, 0.0, seed))
+        torch.library.opcheck(tiled.attend_tiles.overload, (q, k, v, None, starts, stops, *4 * [None], 0.3, 0.0, seed))
         places, order = tiled.places_of(graph), torch.arange(20)
         bias = torch.randn(1 if dtype == torch.float32 else 2, 2, graph.num_edges, dtype=dtype)
-        inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3, 0.4, seed)
+        inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, None, None, 0.3, 0.4, seed)
         torch.library.opcheck(tiled.attend_tiles.overload, inputs)
 
 

@@ -1,6 +1,8 @@
-"""C++ kernels on the CPU for graphs by rule or ranges: dense tiles of pairs, whole ones skipped, without any edges.
+"""C++ kernels on the CPU for dense tiles of pairs, whole ones skipped: graphs by rule, ranges, or many edges near by.
 
-A bias is a number for each edge; dropout is hashed from the numbers of receiver and sender.
+Rules and ranges need no edges; others become a bit for each pair between a receiver's first and last sender, where
+edges are a good part of these. A bias is a number for each edge; dropout is hashed from the numbers of receiver and
+sender.
 
 Cost        time O(E·H·C) with E the pairs inside the tiles, memory O(N·H·C), forward and backward; the same bits at
             any number of threads
@@ -16,6 +18,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
@@ -25,7 +28,7 @@ from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.operator.dropout import check_dropout, seed_for
+from edgewise.kernels.operator.dropout import check_dropout, drop_pairs, seed_for
 from edgewise.kernels.operator.layout import (
     batched,
     check_edges,
@@ -51,8 +54,14 @@ CALL = 2  # launches; fitted
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
+LEAST, EMPTY = 8, 16  # edges of a receiver for which, and pairs for each edge up to which bits are made; assumed
+BITS = 32  # receivers of a word
+
+
 def _refuses_graph(call: Call) -> str | None:
-    return "the graph has no form with few sender intervals per receiver" if tiles_of(call.graph) is None else None
+    if tiles_of(call.graph) is not None:
+        return None
+    return "the graph has no form with few sender intervals per receiver, nor edges close enough to each other"
 
 
 def cost(call: Call) -> Cost:
@@ -81,19 +90,23 @@ def run(call: Call) -> Tensor:
     tiles = tiles_of(graph)
     assert tiles is not None
     bias, places = batched(score.edge_bias(graph), call, 2), None
+    words, blocks = words_of(graph) or (None, None)
     if bias is not None:
         places, bias = places_of(graph), bias.expand(*bias.shape[:-1], call.heads)
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
+        if words is not None:
+            slots = places.squeeze(1)[graph.receivers] + graph.senders
+            bias = bias.new_zeros(*bias.shape[:2], _in_spans(tiles)).index_copy(2, slots, bias)
     q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     seed = seed_for(graph, call.dropout)
-    y, *_ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, scale, call.dropout, seed))
+    y, *_ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, words, blocks, scale, call.dropout, seed))
     return unflat(y, call)
 
 
 BACKEND = Backend(
     name="tiled",
-    summary="C++ on the CPU, dense tiles of pairs without any edges: graphs by rule or ranges",
-    takes=Takes(dtypes=tuple(DTYPES), attend=Attention(scores=(Dot,)), nodes=MOST),
+    summary="C++ on the CPU, dense tiles of pairs: graphs by rule, ranges, or many edges near by",
+    takes=Takes(dtypes=tuple(DTYPES), attend=Attention(scores=(Dot,)), nodes=MOST, parallel=False),
     devices=("cpu",),
     need=KERNELS,
     limits=_refuses_graph,
@@ -108,7 +121,10 @@ Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the or
 
 @cached
 def tiles_of(graph: Graph) -> Tiles | None:
-    """The graph's ranges, those of its nodes in another order where they are fewer; None where there are too many."""
+    """The graph's ranges, those of its nodes in another order where they are fewer, or what its edges lie within.
+
+    None where there are too many, or too few edges in them.
+    """
     rule, device = graph.rule, graph.device
     if rule is not None and graph.offset == 0 and rule.extent == (graph.num_receivers, graph.num_senders):
         reordered = rule.by_block()
@@ -117,17 +133,61 @@ def tiles_of(graph: Graph) -> Tiles | None:
             starts, stops = blocks.intervals(torch.arange(graph.num_receivers, device=device), graph.num_senders)
             return starts.contiguous(), stops.contiguous(), torch.tensor(order, dtype=torch.int64, device=device)
     ranges = graph.ranges()
-    return None if ranges is None else (*ranges, None)
+    return _spans(graph) if ranges is None else (*ranges, None)
+
+
+def _spans(graph: Graph) -> Tiles | None:
+    """For each receiver from its first sender to its last, where a good part of the pairs in such tiles are edges."""
+    if graph.rule is not None or graph.is_mapped or library is None or graph.device.type != "cpu":
+        return None
+    if not is_real(graph.offsets) or graph.num_edges < LEAST * max(1, graph.num_receivers):
+        return None
+    some = graph.in_degrees() > 0
+    starts = graph.offsets.new_zeros(graph.num_receivers, 1)
+    stops = starts.clone()
+    starts[some, 0] = graph.senders[graph.offsets[:-1][some]]
+    stops[some, 0] = graph.senders[graph.offsets[1:][some] - 1] + 1
+    return (
+        None if _pairs_of_ranges(starts, stops, graph.num_senders) > EMPTY * graph.num_edges else (starts, stops, None)
+    )
+
+
+def _in_spans(tiles: Tiles) -> int:
+    return int((tiles[1] - tiles[0]).sum())
+
+
+@cached
+def words_of(graph: Graph) -> tuple[Tensor, Tensor] | None:
+    """Bits of the edges: words int32, and for each block of receivers its first and last sender, and where its words begin.
+
+    None where ranges say everything.
+    """
+    tiles = tiles_of(graph)
+    if tiles is None or graph.rule is not None or graph.ranges() is not None:
+        return None
+    (starts, stops), count = tiles[:2], -(-graph.num_receivers // BITS)
+    beyond = (0, count * BITS - graph.num_receivers)
+    first = torch.where(stops > starts, starts, graph.num_senders).squeeze(1)
+    first = pad(first, beyond, value=graph.num_senders).view(count, BITS).amin(1)
+    last = pad(stops.squeeze(1), beyond).view(count, BITS).amax(1)
+    lengths = (last - first).clamp(min=0)
+    begin, block = lengths.cumsum(0) - lengths, graph.receivers // BITS
+    words = torch.zeros(int(lengths.sum()), dtype=torch.int64)
+    words.index_add_(0, (begin - first)[block] + graph.senders, 1 << graph.receivers % BITS)
+    signed = torch.where(words < 1 << BITS - 1, words, words - (1 << BITS))
+    return signed.to(torch.int32), torch.stack([first, first + lengths, begin], 1)
 
 
 @cached
 def places_of(graph: Graph) -> Tensor:
-    """For each interval what added to a sender gives the number of its edge, int64 [I, R]."""
+    """For each interval what added to a sender gives the number of its edge, int64 [I, R]; of its pair where bits are made."""
     tiles = tiles_of(graph)
     assert tiles is not None
     starts, stops, order = tiles
-    first = graph.offsets[:-1] if order is None else graph.offsets[order]
     lengths = stops - starts
+    if words_of(graph) is not None:
+        return (lengths.cumsum(0) - lengths - starts).contiguous()
+    first = graph.offsets[:-1] if order is None else graph.offsets[order]
     return (first.unsqueeze(-1) + lengths.cumsum(1) - lengths - starts).contiguous()
 
 
@@ -165,7 +225,9 @@ _pairs_of_rule._dynamo_marked_constant = True  # type: ignore[attr-defined]
 class TilesAttention(Arguments):
     """q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, H, E], starts, stops and places [I, R], order [N].
 
-    Row order[n] of q, k and v is number n of starts and stops.
+    Row order[n] of q, k and v is number n of starts and stops. Of pairs inside these, edges are those with a bit in words
+    int32 [*], which begin for receivers 32 b, ..., 32 b + 31 as row b of blocks [I / 32, 3] says: its first sender, the one
+    behind its last, and the number of its first word.
     """
 
     q: Tensor
@@ -176,6 +238,8 @@ class TilesAttention(Arguments):
     stops: Tensor
     order: Tensor | None
     places: Tensor | None
+    words: Tensor | None
+    blocks: Tensor | None
     scale: float
     dropout: float
     seed: Tensor
@@ -207,7 +271,19 @@ class TilesAttention(Arguments):
             check_edges(min(receivers, senders), torch.tensor([0, len(self.order)]), self.order.to(torch.int32))
         if self.bias is not None:
             self._check_bias(self.bias)
+        if self.words is not None:
+            self._check_words(self.words, senders)
         check_dropout(self.dropout, self.seed)
+
+    def _check_words(self, words: Tensor, senders: int) -> None:
+        check_rows("words", words, (None,), torch.int32)
+        check_rows("blocks", self.blocks, (-(-self.q.shape[1] // BITS), 3), torch.int64)
+        assert self.blocks is not None
+        first, last, begin = self.blocks.unbind(1)
+        inside = (
+            (first >= 0) & (first <= last) & (last <= senders) & (begin >= 0) & (begin + last - first <= len(words))
+        )
+        expect(bool(inside.all()), f"blocks must lie within {senders} senders and {len(words)} words")
 
     def _check_bias(self, bias: Tensor) -> None:
         check_rows("places", self.places, tuple(self.starts.shape), torch.int64)
@@ -245,7 +321,8 @@ class TilesAttentionGradient(TilesAttention):
         dbias = v.new_empty(0, dtype=wide(v.dtype))
         if bias is not None and self.needed[3]:
             parts = min(v.shape[0], PARTS) if bias.shape[0] == 1 else v.shape[0]
-            dbias = v.new_empty(parts, *bias.shape[1:], dtype=dbias.dtype)
+            make = v.new_empty if self.words is None else v.new_zeros  # tiles without any edge are skipped
+            dbias = make(parts, *bias.shape[1:], dtype=dbias.dtype)
         return empty_like(self.q), empty_like(self.k), empty_like(v), dbias
 
 
@@ -261,6 +338,8 @@ def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
     call.q, call.k, call.v = matrix(q), matrix(k), matrix(v)
     if own.order is not None:
         call.set_order(own.order.data_ptr())
+    if own.words is not None and own.blocks is not None:
+        call.set_words(own.words.data_ptr(), own.blocks.data_ptr())
     if own.bias is not None and own.places is not None:
         between = own.bias.stride(0) if own.bias.shape[0] > 1 else 0
         call.set_bias(own.bias.shape[2], own.places.data_ptr(), own.bias.data_ptr(), between)
@@ -293,43 +372,24 @@ def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tenso
 def _composed(own: TilesAttention) -> Tensor:
     """The attention by differentiable operations."""
     q, k, v, order = own.q, own.k, own.v, own.order
-    graph = Graph.from_ranges(own.starts, own.stops, v.shape[1])
-    score = Dot(own.scale)
-    if own.bias is not None and own.places is not None:
+    graph, score = Graph.from_ranges(own.starts, own.stops, v.shape[1]), Dot(own.scale)
+    places = own.places
+    if places is not None:
         beyond = torch.arange(graph.num_edges, device=v.device) - graph.offsets[graph.receivers]
-        edges = (own.places + own.starts)[:, 0][graph.receivers] + beyond
-        score = score + EdgeBias(own.bias.index_select(-1, edges).transpose(1, 2))
+        places = (places + own.starts)[:, 0][graph.receivers] + beyond
+    if own.words is not None and own.blocks is not None:
+        first, _, begin = own.blocks[graph.receivers // BITS].unbind(1)
+        real = (own.words[begin - first + graph.senders] >> graph.receivers % BITS & 1).bool()
+        places = None if places is None else places[real]
+        ends = torch.stack([graph.senders, graph.receivers])[:, real]
+        graph = Graph.from_edge_index(ends, v.shape[1], graph.num_receivers)
+    if own.bias is not None and places is not None:
+        score = score + EdgeBias(own.bias.index_select(-1, places).transpose(1, 2))
     if order is not None:
         q, k, v = (x.index_select(1, order) for x in (q, k, v))
-    drop = (lambda p_ij: dropped(graph, p_ij, own.dropout, own.seed)) if own.dropout > 0 else None
+    drop = (lambda p_ij: drop_pairs(graph, p_ij, own.dropout, own.seed)) if own.dropout > 0 else None
     y = attend(graph, q, k, v, score, drop)
     return y if order is None else torch.empty_like(y).index_copy(1, order, y)
-
-
-def dropped(graph: Graph, p_ij: Tensor, dropout: float, seed: Tensor) -> Tensor:
-    """Weights [B, E, H] after dropout, as the kernels hash it from a receiver's number and a sender's."""
-    batch, _, heads = p_ij.shape
-    low, high = int(seed) & WORD, int(seed) >> 32
-    row = torch.arange(batch * heads).view(batch, 1, heads) * graph.num_receivers + graph.receivers.unsqueeze(-1)
-    key = _second(_first(row & WORD, low) ^ high ^ ((row >> 32) * 0x9E3779B9 & WORD))
-    survives = _second(_first(graph.senders, low).unsqueeze(-1) ^ key) >= int(dropout * 2**32)
-    return p_ij * survives / (1 - dropout)
-
-
-WORD = 2**32 - 1
-
-
-def _first(x: Tensor, low: int) -> Tensor:
-    x = x ^ low
-    x = (x ^ (x >> 16)) * 0x7FEB352D & WORD
-    x = (x ^ (x >> 15)) * 0x846CA68B & WORD
-    return x ^ (x >> 16)
-
-
-def _second(x: Tensor) -> Tensor:
-    x = (x ^ (x >> 16)) * 0x21F0AAAD & WORD
-    x = (x ^ (x >> 15)) * 0xD35A2D97 & WORD
-    return x ^ (x >> 15)
 
 
 attend_tiles_gradient = Operator("attend_tiles_gradient", TilesAttentionGradient, _attend_gradient, on_cpu=True)

@@ -95,14 +95,19 @@ def cost(call: Call) -> Cost:
 
 
 def yields(call: Call) -> bool:
-    """Whether PyTorch's sums would depend on the number of threads on a CPU, where other kernels' do not.
+    """Whether its bits would depend on the number of threads on a CPU, where other kernels' do not.
 
-    It splits a product of one head among its threads, and its threads' buffers for fewer than 32 queries do not begin
-    alike, which sets the order in which its matrix products sum.
+    They do in float32 and float64. bfloat16's products do not, but for those of one head, which it splits among its
+    threads, and of fewer than 32 queries, for which its threads' buffers do not begin alike. Compiled code is held to as
+    little.
     """
     graph = call.graph
     others = graph.device.type == "cpu" and call.dtype in DTYPES and KERNELS.present() and not is_transformed()
-    if not others or not isinstance(call, Attend):
+    if not others:
+        return False
+    if call.dtype != torch.bfloat16 and not torch.compiler.is_compiling():
+        return True
+    if not isinstance(call, Attend):
         return False
     heads = call.v.shape[:-3].numel() * call.heads
     return heads == 1 or (graph.num_receivers < 32 and graph.num_receivers % 4 > 0)

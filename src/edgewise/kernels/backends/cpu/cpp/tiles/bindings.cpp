@@ -39,6 +39,11 @@ void bind_tiles(nb::module_& module) {
              self.starts = reinterpret_cast<const int64_t*>(starts);
              self.stops = reinterpret_cast<const int64_t*>(stops);
            })
+      .def("set_words",
+           [](Tiling& self, uintptr_t words, uintptr_t blocks) {
+             self.words = reinterpret_cast<const uint32_t*>(words);
+             self.blocks = reinterpret_cast<const Tiling::Block*>(blocks);
+           })
       .def("set_order", [](Tiling& self, uintptr_t order) { self.order = reinterpret_cast<const int64_t*>(order); })
       .def("set_bias",
            [](Tiling& self, int64_t pairs, uintptr_t places, uintptr_t bias, int64_t batch_stride) {

@@ -41,10 +41,11 @@ class Plan {
   std::vector<PanelRange> tiles;  // a few panels of one run, which share what is read of the senders
   std::vector<Group> groups;
   const Tiling& call;
+  const bool alone;
 
   // `alone`: every receiver has a panel of its own, and no tile holds a pair without an edge.
   Plan(const Tiling& call, int lanes, int panels_in_tile, bool alone = false)
-      : call(call), lanes(lanes), rows(alone ? 1 : 2 * lanes) {
+      : call(call), alone(alone), lanes(lanes), rows(alone ? 1 : 2 * lanes) {
     if (alone) panels_in_tile = 1;
     find_runs();
     group_runs();
