@@ -237,7 +237,7 @@ def _regret(found: dict[str, Any] | None) -> str:
         f"patterns and batches of molecules. The planner's choice costs {found['median']:.1%} more than the best in "
         f"the median and {found['worst']:.0%} at worst ({worst['graph']}, n = {worst['n']}, "
         f"{worst['heads']} × {worst['channels']}: {worst['choice']} instead of {worst['best']}).\n",
-        "The density at which dense attention becomes as fast as sparse:\n",
+        "The density at which attention on all pairs becomes as fast as on the edges alone:\n",
     ]
     lines = [
         {

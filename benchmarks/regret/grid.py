@@ -19,6 +19,7 @@ from edgewise.kernels import Dot
 
 DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SIZES, SIZES_QUICK = (64, 256, 1024, 4096), (64, 256)
+OF_PAIRS = ("dense", "tiled")  # backends whose time follows all pairs, not the edges alone
 SHAPES, SHAPES_QUICK = ((1, 64), (4, 32), (8, 16)), ((4, 32),)
 
 
@@ -109,16 +110,17 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def break_even(rows: list[dict[str, Any]]) -> float | None:
-    """The density at which the dense backend becomes as fast as the best sparse one, between measured ones by logs.
+    """The density at which all pairs are computed as fast as the edges alone, between measured ones by logs.
 
     Edge cases  None where one of them wins at every density that was measured
     """
     points = []
     for row in sorted(rows, key=lambda row: row["density"]):
-        times = dict(row["milliseconds"])
-        dense = times.pop("dense", None)
-        if dense is not None and times:
-            points.append((math.log(row["density"]), math.log(min(times.values()) / dense)))
+        times = row["milliseconds"]
+        pairs = [t for name, t in times.items() if name in OF_PAIRS]
+        edges = [t for name, t in times.items() if name not in OF_PAIRS]
+        if pairs and edges:
+            points.append((math.log(row["density"]), math.log(min(edges) / min(pairs))))
     for (x0, y0), (x1, y1) in pairwise(points):
         if y0 < 0 <= y1:
             return math.exp(x0 - y0 * (x1 - x0) / (y1 - y0))

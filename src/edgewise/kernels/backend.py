@@ -27,9 +27,10 @@ PLACES = {"cpu": "the CPU", "cuda": "NVIDIA GPUs"}
 
 # Each constant of a cost names its unit and where it comes from:
 #   counted  read off the code: what a call reads, writes and starts
-#   fitted   to the times of `python -m benchmarks regret`, three runs of 22 November 2026: 129 configurations of `Dot`
-#            attention in float32, forward and backward, on two threads of an AMD EPYC with AVX-512
-#            (docs/performance.md names the machine and the regret that is left)
+#   fitted   to the times, forward and backward in float32 on two threads of an AMD EPYC and of an Intel Xeon with
+#            AVX-512, of 2,800 calls of all verbs that `python -m benchmarks.regret.drawn` drew with the seeds 201 to
+#            206, 301, 302 and 402 to 405, and of the 129 of `python -m benchmarks regret`, on 25 November 2026; a third
+#            of such a time counts as the forward pass (docs/performance.md says what regret is left)
 #   assumed  not measured
 
 

@@ -14,7 +14,7 @@ def test_a_configuration_measures_every_backend_and_the_regret_of_the_choice() -
         {"graph": "random", "n": 64, "density": 0.1, "heads": 2, "channels": 4},
         Problem.of(inputs.attention(random(64, 0.1), 2, 4, Dot())),
     )
-    assert {"dense", "segment"} <= set(found["milliseconds"])
+    assert {"native", "segment"} <= set(found["milliseconds"])
     times = found["milliseconds"]
     assert found["regret"] == pytest.approx(times[found["choice"]] / min(times.values()) - 1)
     assert summary([found])["worst_at"]["graph"] == "random"

@@ -43,7 +43,7 @@ def ring(n: int) -> Graph:
     [
         (complete(1024), Dot(), "tiled"),
         (causal(32), Dot(), "tiled"),
-        (complete(8), Dot(), "native"),
+        (complete(8), Dot(), "tiled"),
         (ring(20_000), Dot(), "native"),
         (window(8192, 64), Dot(), "tiled"),
         (window(8192, 4), Dot(), "native"),

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from kernels.backends.cpu.tiles import GRAPHS, biased, draw, largest_error, random_edges, results
 
 from edgewise import Dot, EdgeBias, Graph, attend, use_backend
 from edgewise.errors import BackendRefusal, EdgewiseError
 from edgewise.graphs import causal
 from edgewise.kernels.backends.cpu import tiled
 from edgewise.native import library
+from kernels.backends.cpu.tiles import GRAPHS, draw, largest_error, random_edges, results
 
 if library is None:
     pytest.skip("the C++ kernels were not built", allow_module_level=True)
@@ -33,10 +33,8 @@ def test_where_edges_are_few_or_far_apart_there_are_no_tiles():
     assert tiled.tiles_of(random_edges(400, 400, 0.01)) is None
     assert tiled.tiles_of(random_edges(400, 400, 0.2)) is not None
     assert tiled.words_of(causal(40)) is None
-    pairs = tiled.pairs_of(GRAPHS["bits, blocks"])
-    assert (
-        GRAPHS["bits, blocks"].num_edges < pairs < 3 * GRAPHS["bits, blocks"].num_edges
-    )  # blocks apart from each other
+    batch = GRAPHS["bits, blocks"]
+    assert batch.num_edges < tiled.pairs_of(batch) < 3 * batch.num_edges  # blocks apart from each other
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -61,10 +59,9 @@ def test_what_is_not_finite_reaches_neighbours_alone(where, value, dtype):
 def test_gradients_and_second_gradients():
     graph = random_edges(6, 12, 0.95)
     leaves = [x.requires_grad_() for x in draw(graph, 1, 2, 1, batch=(2,))]
-    leaves.append(torch.randn(graph.num_edges, 1, dtype=torch.float64, requires_grad=True))
     with use_backend("tiled"):
-        assert torch.autograd.gradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
-        assert torch.autograd.gradgradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
+        assert torch.autograd.gradcheck(lambda q, k, v: attend(graph, q, k, v), leaves)
+        assert torch.autograd.gradgradcheck(lambda q, k, v: attend(graph, q, k, v), leaves)
 
 
 def test_second_gradients_with_dropout():
@@ -83,10 +80,9 @@ def test_second_gradients_with_dropout():
 
 def test_it_is_a_proper_operator_and_blocks_are_checked():
     graph, seed = GRAPHS["bits"], torch.tensor([3])
-    (starts, stops, _), places, (words, blocks) = tiled.tiles_of(graph), tiled.places_of(graph), tiled.words_of(graph)
+    (starts, stops, _), (words, blocks) = tiled.tiles_of(graph), tiled.words_of(graph)
     q, k, v = (x[None].requires_grad_() for x in draw(graph, 2, 8, 5, dtype=torch.float32))
-    bias = torch.randn(1, 2, int((stops - starts).sum())).requires_grad_()
-    inputs = (q, k, v, bias, starts, stops, None, places, words, blocks, 0.3, 0.4, seed)
+    inputs = (q, k, v, None, starts, stops, None, None, words, blocks, 0.3, 0.4, seed)
     torch.library.opcheck(tiled.attend_tiles.overload, inputs)
     for wrong in (blocks[:-1], blocks + torch.tensor([0, 1, 0]), blocks + torch.tensor([0, 0, 40]), blocks - 1):
         with pytest.raises(EdgewiseError, match="blocks"):
@@ -95,16 +91,22 @@ def test_it_is_a_proper_operator_and_blocks_are_checked():
 
 def test_every_instruction_set_agrees():
     graph, chosen = GRAPHS["bits, blocks"], library.instruction_set()
-    tensors, bias = draw(graph, 2, 16, 9), torch.randn(graph.num_edges, 2, dtype=torch.float64)
-    exact = biased(graph, tensors, bias, "segment")
+    tensors = draw(graph, 2, 16, 9)
+    exact = results(graph, tensors, "segment")
     try:
         for name in library.instruction_sets():
             library.use_instruction_set(name)
-            assert largest_error(biased(graph, tensors, bias, "tiled"), exact) < 1e-10
-            single = biased(graph, [x.float() for x in tensors], bias.float(), "tiled")
-            assert largest_error(single, exact) < 1e-4
+            assert largest_error(results(graph, tensors, "tiled"), exact) < 1e-10
+            assert largest_error(results(graph, [x.float() for x in tensors], "tiled"), exact) < 1e-4
     finally:
         library.use_instruction_set(chosen)
+
+
+def test_biases_are_refused():
+    graph, x = GRAPHS["bits"], torch.randn(90, 1, 4)
+    bias = EdgeBias(torch.randn(graph.num_edges, 1))
+    with use_backend("tiled"), pytest.raises(BackendRefusal, match="by rule or ranges only"):
+        attend(graph, x[:75], x, x, Dot() + bias)
 
 
 def test_parallel_edges_are_refused():

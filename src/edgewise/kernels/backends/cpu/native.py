@@ -21,10 +21,13 @@ from edgewise.kernels.operator.operator import DTYPES
 from edgewise.native import say_if_missing
 
 MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
-SOFTMAX, LOOKUP = 20, 80  # products: of an edge's exponential, and to look up a sender for a group of heads; fitted
-ROW = 3200  # operations: to start and finish a receiver's row for a group of heads; fitted
-NUMBER, TERM, SUM_ROW = 5 / 2, 12, 240  # operations of a sum: for a number, an edge and a receiver; measured likewise
-CALL, SUM = 2, 2  # launches of attention and of a sum; fitted
+# Operations of attention, for an edge: of each number of a head, of a head, to look up its sender for a group of heads,
+# and of a head's bias; for a receiver and a group of heads; for each number of a node; and launches. All fitted
+ATTEND = (2.1, 23, 250, 195, 1870, 9.6, 4.1)
+# Operations of a sum: for each number of an edge, more of an extreme that is weighted by heads; for an edge; for a
+# receiver; for each number of a node. Launches: of a sum, and more where each head has a weight. All fitted
+SUM = (1.4, 325, 32, 75, 13, 2.5, 1.8)
+COLLECT = (12, 5.3)  # operations for each number of messages, and launches; fitted
 
 
 def cost(call: Call) -> Cost:
@@ -35,22 +38,33 @@ def cost(call: Call) -> Cost:
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
         batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
+        number, head, lookup, bias, row, end, launches = ATTEND
+        ends = (graph.num_receivers + graph.num_senders) * width
+        head += bias if call.score.biases else 0
+        work = count * (batch * (number * width + head) + groups * lookup) + row * groups * graph.num_receivers
         plain = Cost(
-            edges=2 * count * (batch * (width + SOFTMAX) + groups * LOOKUP) + ROW * groups * graph.num_receivers,
+            edges=int(work + end * batch * ends),
             rows=size * batch * count * width,
             held=size * batch * graph.num_senders * width,
             bytes=listing(graph),
-            launches=CALL,
+            launches=launches,
         )
         return plain if call.score.vectors is None else plain + vectors.cost(call)
     if isinstance(call, Aggregate):
-        numbers = count * call.x.numel() // max(1, graph.num_senders)
-        size = call.x.element_size()
-        work = int(NUMBER * numbers) + TERM * count + SUM_ROW * graph.num_receivers
-        return Cost(edges=work, rows=size * numbers, held=size * call.x.numel(), bytes=listing(graph), launches=SUM)
+        number, extreme, term, row, end, launches, heads = SUM
+        own, size, weight = call.x.numel() // max(1, graph.num_senders), call.x.element_size(), call.weight
+        batch = call.x.shape[: call.node_axis].numel()
+        if weight is not None:
+            launches += heads if weight.ndim > 1 else 0
+            number += extreme if weight.ndim > 1 and call.reduce in ("max", "min") else 0
+        work = count * (number * own + term * batch) + row * graph.num_receivers
+        work += end * own * (graph.num_receivers + graph.num_senders)
+        held, rows = size * call.x.numel(), size * count * own
+        return Cost(edges=int(work), rows=rows, held=held, bytes=listing(graph), launches=launches)
     if isinstance(call.message, Message):
         return messages.cost(call, cost, networks.cost)
-    return Cost(edges=call.m_ij.numel(), bytes=call.m_ij.element_size() * call.m_ij.numel(), launches=SUM)
+    number, launches = COLLECT
+    return Cost(edges=number * call.m_ij.numel(), launches=launches)
 
 
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:

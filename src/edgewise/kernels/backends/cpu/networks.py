@@ -24,8 +24,9 @@ from edgewise.native import library, threads
 
 SCALE = 3  # where a network's tensors have its scale
 MOST = 8  # linear maps of one call that the kernel has room for, the edge's own among them
-ACTIVATION = 20  # operations on edges of an activation; fitted to networks of two to four layers, 60 to 100,000 edges
-CALL = 6  # launches; assumed
+# What part of each product counts; operations for each number of a layer, for an edge and for each weight; launches for
+# each map. All fitted
+PRODUCT, ACTIVATION, EDGE, WEIGHT, MAP = 0.33, 19, 800, 1100, 1.6
 
 TAKEN = Networks(tuple(ACTIVATIONS), MOST, (torch.float32, torch.float64), False, False, False, False)
 
@@ -38,12 +39,12 @@ def cost(graph: Graph, network: Network[Any]) -> Cost:
     edges, size, widths = graph.num_edges, network.dtype.itemsize, network.widths
     read = sum(t.shape[-1] for t in network.tensors()[2:4] if t is not None)
     return Cost(
-        tiles=2 * edges * network.products,
-        edges=ACTIVATION * edges * sum(widths[: len(widths) - 1 + network.activated]),
+        tiles=int(2 * PRODUCT * edges * network.products),
+        edges=edges * (ACTIVATION * sum(widths) + EDGE) + WEIGHT * network.products,
         rows=0 if network.senders is None else size * edges * widths[0],
         held=0 if network.senders is None else size * graph.num_senders * widths[0],
         bytes=size * edges * (read + widths[-1]),
-        launches=CALL,
+        launches=MAP * len(network.maps),
     )
 
 

@@ -1,8 +1,7 @@
 """C++ kernels on the CPU for dense tiles of pairs, whole ones skipped: graphs by rule, ranges, or many edges near by.
 
 Rules and ranges need no edges; others become a bit for each pair between a receiver's first and last sender, where
-edges are a good part of these. A bias is a number for each edge; dropout is hashed from the numbers of receiver and
-sender.
+edges are a good part of these, without biases. Dropout is hashed from the numbers of receiver and sender.
 
 Cost        time O(E·H·C) with E the pairs inside the tiles, memory O(N·H·C), forward and backward; the same bits at
             any number of threads
@@ -46,11 +45,11 @@ from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
-SOFTMAX = 20  # products: what a pair's exponential costs; fitted
-BIAS, DROP = 4, 4  # products likewise: its bias, and whether it is dropped; assumed
-ROW = 2700  # operations: for a row of a head beside its pairs; fitted
-NUMBER, LISTED = 4, 24  # bytes: of an edge's bias, and of an edge that has to be listed for it; counted
-CALL = 2  # launches; fitted
+# Products of a pair: for each number of both ends, of its exponential, and of whether it is dropped. All fitted
+NUMBER, SOFTMAX, DROP = 0.56, 26, 12
+BIAS, LISTED = 75, 24  # bytes: of an edge's bias (fitted), and of an edge that has to be listed for it (counted)
+END = 13  # bytes for each number of a node; fitted
+CALL = 4  # launches; fitted
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
 
 
@@ -60,7 +59,8 @@ BITS = 32  # receivers of a word
 
 def _refuses_graph(call: Call) -> str | None:
     if tiles_of(call.graph) is not None:
-        return None
+        added = isinstance(call, Attend) and call.score.biases and not _says_everything(call.graph)
+        return "it adds biases on graphs by rule or ranges only" if added else None
     return "the graph has no form with few sender intervals per receiver, nor edges close enough to each other"
 
 
@@ -69,16 +69,14 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     pairs = pairs_of(call.graph)
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
-    size, batch = call.v.element_size(), call.v.shape[:-3].numel()
-    width += DROP if call.dropout > 0 else 0
-    numbers, biases = batch * call.heads * pairs, 0
+    batch = call.v.shape[:-3].numel()
+    product = NUMBER * width + SOFTMAX + DROP * (call.dropout > 0)
+    traffic = END * batch * call.heads * width * (call.graph.num_receivers + call.graph.num_senders)
     if call.score.biases:
-        width += BIAS
         # Edges have to be listed where a bias does not come as a number for each.
         listed = all(isinstance(bias, EdgeBias) for bias in call.score.biases)
-        biases = (NUMBER * call.heads + (0 if listed else LISTED)) * call.graph.num_edges
-    rows = batch * ROW * call.heads * call.graph.num_receivers
-    return Cost(tiles=2 * numbers * (width + SOFTMAX) + rows, bytes=2 * size * call.v.numel() + biases, launches=CALL)
+        traffic += (BIAS * batch * call.heads + (0 if listed else LISTED)) * call.graph.num_edges
+    return Cost(tiles=int(2 * batch * call.heads * pairs * product), bytes=traffic, launches=CALL)
 
 
 def run(call: Call) -> Tensor:
@@ -94,9 +92,6 @@ def run(call: Call) -> Tensor:
     if bias is not None:
         places, bias = places_of(graph), bias.expand(*bias.shape[:-1], call.heads)
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
-        if words is not None:
-            slots = places.squeeze(1)[graph.receivers] + graph.senders
-            bias = bias.new_zeros(*bias.shape[:2], _in_spans(tiles)).index_copy(2, slots, bias)
     q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     seed = seed_for(graph, call.dropout)
     y, *_ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, words, blocks, scale, call.dropout, seed))
@@ -147,23 +142,23 @@ def _spans(graph: Graph) -> Tiles | None:
     stops = starts.clone()
     starts[some, 0] = graph.senders[graph.offsets[:-1][some]]
     stops[some, 0] = graph.senders[graph.offsets[1:][some] - 1] + 1
-    return (
-        None if _pairs_of_ranges(starts, stops, graph.num_senders) > EMPTY * graph.num_edges else (starts, stops, None)
-    )
+    pairs = _pairs_of_ranges(starts, stops, graph.num_senders)
+    return (starts, stops, None) if pairs <= EMPTY * graph.num_edges else None
 
 
-def _in_spans(tiles: Tiles) -> int:
-    return int((tiles[1] - tiles[0]).sum())
+def _says_everything(graph: Graph) -> bool:
+    """Whether every pair inside a rule's or ranges' tiles is an edge."""
+    return graph.rule is not None or graph.ranges() is not None
 
 
 @cached
 def words_of(graph: Graph) -> tuple[Tensor, Tensor] | None:
-    """Bits of the edges: words int32, and for each block of receivers its first and last sender, and where its words begin.
+    """Bits of the edges: words int32, and for each block of receivers first and last sender, and where its words begin.
 
-    None where ranges say everything.
+    None where a rule or ranges say everything.
     """
     tiles = tiles_of(graph)
-    if tiles is None or graph.rule is not None or graph.ranges() is not None:
+    if tiles is None or _says_everything(graph):
         return None
     (starts, stops), count = tiles[:2], -(-graph.num_receivers // BITS)
     beyond = (0, count * BITS - graph.num_receivers)
@@ -180,14 +175,12 @@ def words_of(graph: Graph) -> tuple[Tensor, Tensor] | None:
 
 @cached
 def places_of(graph: Graph) -> Tensor:
-    """For each interval what added to a sender gives the number of its edge, int64 [I, R]; of its pair where bits are made."""
+    """For each interval what added to a sender gives the number of its edge, int64 [I, R]."""
     tiles = tiles_of(graph)
     assert tiles is not None
     starts, stops, order = tiles
-    lengths = stops - starts
-    if words_of(graph) is not None:
-        return (lengths.cumsum(0) - lengths - starts).contiguous()
     first = graph.offsets[:-1] if order is None else graph.offsets[order]
+    lengths = stops - starts
     return (first.unsqueeze(-1) + lengths.cumsum(1) - lengths - starts).contiguous()
 
 
@@ -225,9 +218,9 @@ _pairs_of_rule._dynamo_marked_constant = True  # type: ignore[attr-defined]
 class TilesAttention(Arguments):
     """q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, H, E], starts, stops and places [I, R], order [N].
 
-    Row order[n] of q, k and v is number n of starts and stops. Of pairs inside these, edges are those with a bit in words
-    int32 [*], which begin for receivers 32 b, ..., 32 b + 31 as row b of blocks [I / 32, 3] says: its first sender, the one
-    behind its last, and the number of its first word.
+    Row order[n] of q, k and v is number n of starts and stops. Of pairs inside these, edges are those with a bit in
+    words int32 [*], which begin for receivers 32 b, ..., 32 b + 31 as row b of blocks [I / 32, 3] says: its first
+    sender, the one behind its last, and the number of its first word.
     """
 
     q: Tensor
@@ -270,6 +263,7 @@ class TilesAttention(Arguments):
             check_rows("order", self.order, (max(receivers, senders),), torch.int64)
             check_edges(min(receivers, senders), torch.tensor([0, len(self.order)]), self.order.to(torch.int32))
         if self.bias is not None:
+            expect(self.words is None, "a bias on edges with bits has no place")
             self._check_bias(self.bias)
         if self.words is not None:
             self._check_words(self.words, senders)
@@ -321,8 +315,7 @@ class TilesAttentionGradient(TilesAttention):
         dbias = v.new_empty(0, dtype=wide(v.dtype))
         if bias is not None and self.needed[3]:
             parts = min(v.shape[0], PARTS) if bias.shape[0] == 1 else v.shape[0]
-            make = v.new_empty if self.words is None else v.new_zeros  # tiles without any edge are skipped
-            dbias = make(parts, *bias.shape[1:], dtype=dbias.dtype)
+            dbias = v.new_empty(parts, *bias.shape[1:], dtype=dbias.dtype)
         return empty_like(self.q), empty_like(self.k), empty_like(v), dbias
 
 
@@ -380,7 +373,6 @@ def _composed(own: TilesAttention) -> Tensor:
     if own.words is not None and own.blocks is not None:
         first, _, begin = own.blocks[graph.receivers // BITS].unbind(1)
         real = (own.words[begin - first + graph.senders] >> graph.receivers % BITS & 1).bool()
-        places = None if places is None else places[real]
         ends = torch.stack([graph.senders, graph.receivers])[:, real]
         graph = Graph.from_edge_index(ends, v.shape[1], graph.num_receivers)
     if own.bias is not None and places is not None:

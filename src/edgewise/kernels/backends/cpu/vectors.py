@@ -33,7 +33,7 @@ class _Vectors(NamedTuple):
     weight: Tensor | None
 
 
-PASSES = 6  # over scores and weights, a number for each edge and head: counted
+PASSES, CALL = 6, 10.5  # over scores and weights, a number for each edge and head: counted; and launches: fitted
 BLOCK = 512  # edges of a product
 WEIGHT = 100  # products of an edge and head, beside those of attention in one kernel; fitted to 200,000 edges of 4 × 16
 
@@ -51,7 +51,7 @@ def cost(call: Attend) -> Cost:
         elif x is not None:
             total += Cost(edges=2 * batch * x.shape[-3:].numel(), bytes=size * x.numel())
     numbers = batch * count * call.heads
-    return total + Cost(edges=2 * WEIGHT * numbers, bytes=PASSES * size * numbers, launches=PASSES)
+    return total + Cost(edges=2 * WEIGHT * numbers, bytes=PASSES * size * numbers, launches=CALL)
 
 
 def run(call: Attend) -> Tensor:

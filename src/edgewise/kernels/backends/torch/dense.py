@@ -98,8 +98,8 @@ def yields(call: Call) -> bool:
     """Whether its bits would depend on the number of threads on a CPU, where other kernels' do not.
 
     They do in float32 and float64. bfloat16's products do not, but for those of one head, which it splits among its
-    threads, and of fewer than 32 queries, for which its threads' buffers do not begin alike. Compiled code is held to as
-    little.
+    threads, and of fewer than 32 queries, for which its threads' buffers do not begin alike. Compiled code is held to
+    as little.
     """
     graph = call.graph
     others = graph.device.type == "cpu" and call.dtype in DTYPES and KERNELS.present() and not is_transformed()

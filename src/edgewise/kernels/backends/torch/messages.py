@@ -23,7 +23,9 @@ BLOCK = 8192  # edges at a time: enough that starting an operation costs little
 # Bytes of all layers together beyond which blocks, which compute twice, are as fast: measured with 20,000 to 640,000
 # edges of two and four layers of 64 channels, on one core of the machine of docs/performance.md.
 AT_ONCE = 32e6
-PASSES = 16  # over the numbers of a layer, its activation among them; fitted likewise
+# Of a network: passes over the numbers of a layer, at once and by blocks; bytes for an edge; what part of each product
+# counts; and launches. All fitted
+PASSES, BLOCK_PASSES, EDGE, PRODUCT, CALL = 2.7, 13, 900, 0.65, 8.4
 
 Run = Callable[[Call], Any]
 Ways = Sequence[str | None]
@@ -61,15 +63,15 @@ def cost(
     def assumed(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=dtype, device="meta")
 
-    def weighted(width: int) -> Cost:
-        return own(Aggregate(graph, assumed(graph.num_senders, width, 1), assumed(graph.num_edges, width), "sum"))
+    def weighted(width: int, reduce: str = "sum") -> Cost:
+        return own(Aggregate(graph, assumed(graph.num_senders, width, 1), assumed(graph.num_edges, width), reduce))
 
     total = Cost() if network is None else (of_network or _cost_of_network)(graph, network)
     if isinstance(message, Network):
         rows = message.batch.numel() * graph.num_edges
         return total + own(Collect(graph, assumed(rows, message.channels), call.reduce)) if call.reduce else total
     if isinstance(message, Filter):
-        y = weighted(message.channels)
+        y = weighted(message.channels, call.reduce or "sum")
         if message.normalised is not None:
             total = total + own(Collect(graph, assumed(graph.num_edges, message.width), "sum"))
         return total + y + y if message.both_ways else total + y
@@ -83,12 +85,16 @@ def cost(
 
 
 def _cost_of_network(graph: Graph, network: Network[Any]) -> Cost:
-    edges, size = network.batch.numel() * graph.num_edges, network.dtype.itemsize
+    edges, size, by_blocks = (
+        network.batch.numel() * graph.num_edges,
+        network.dtype.itemsize,
+        _fills_memory(graph, network),
+    )
     return Cost(
-        flops=2 * edges * network.products,
-        gathered=PASSES * size * edges * sum(network.widths),
-        largest=size * (BLOCK if _fills_memory(graph, network) else edges) * max(network.widths),
-        launches=4 + 3 * len(network.maps),
+        flops=int(2 * PRODUCT * edges * network.products),
+        gathered=edges * ((BLOCK_PASSES if by_blocks else PASSES) * size * sum(network.widths) + EDGE),
+        largest=size * (BLOCK if by_blocks else edges) * max(network.widths),
+        launches=CALL,
     )
 
 

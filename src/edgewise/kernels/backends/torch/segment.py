@@ -13,7 +13,7 @@ from torch.nn import functional
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_transformed
-from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe
+from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe, listing
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import EdgeInput, Message
@@ -27,10 +27,14 @@ with warnings.catch_warnings():  # PyTorch announces once per process that its C
 SOFTMAX = 20  # products: what an edge's exponential costs; assumed
 GATHERED, SCORES = 5, 200  # rows of a head's channels and numbers that are moved for an edge; fitted
 SPELT = 3  # more rows where vectors of edges make keys and values of their own: counted
-CALL, SUM, CARD_SUM = 20, 4, 6  # launches of attention (fitted), of a sum, and of a sum on a GPU (counted)
-# Operations of a sum for each number, edge and receiver, and reads of a sender's row: two fifths of the native kernels'
-# speed, as measured on 21 November 2026 of PyTorch's CSR product.
-NUMBER, TERM, SUM_ROW, READS = 6, 75, 180, 5 / 2
+END = 6  # bytes for each number of a node; fitted
+CALL, CARD_COLLECT, CARD_SUM = 10, 4, 6  # launches of attention (fitted), and on a GPU of sums (counted)
+# Operations of a sum on a CPU: for each number of an edge, more where each head has a weight, and of an extreme; for an
+# edge; for each number of a node; and launches. All fitted
+SUM = (2.6, 56, 202, 20, 18, 3.6)
+# Bytes of messages on a CPU: for each number, more of an extreme, and in a batch; for an edge. Launches: and more of an
+# extreme, and in a batch. All fitted
+COLLECT = (5.3, 57, 8.7, 210, 0.57, 4.1, 2)
 
 
 def cost(call: Call) -> Cost:
@@ -41,27 +45,52 @@ def cost(call: Call) -> Cost:
         numbers = call.v.shape[:-3].numel() * edges * call.heads
         vectors = call.score.vectors
         pair = () if vectors is None else (vectors.keys, vectors.values)
+        ends = call.graph.num_receivers + call.graph.num_senders
         maps = sum(x.map[0].numel() for x in pair if isinstance(x, EdgeInput))
         return Cost(
             flops=numbers * (width + SOFTMAX) + 2 * edges * maps,
             gathered=4 * numbers * ((GATHERED + SPELT * (vectors is not None)) * width + SCORES),
             largest=4 * numbers * call.v.shape[-1],
+            bytes=END * call.v.shape[:-3].numel() * call.heads * ends * width,
             launches=CALL,
         )
     if isinstance(call, Collect) and isinstance(call.message, Message):
         return messages.cost(call, cost)
     if isinstance(call, Collect):
-        return Cost(flops=call.m_ij.numel(), bytes=8 * call.m_ij.numel(), launches=SUM)
+        return _cost_of_messages(call)
     own, size = call.x.numel() // max(1, call.graph.num_senders), call.x.element_size()
     numbers = edges * call.x.numel() // max(1, call.graph.num_senders)
     if call.graph.device.type != "cuda":
-        work = NUMBER * numbers + TERM * edges + SUM_ROW * call.graph.num_receivers
-        return Cost(edges=work, rows=int(READS * size * numbers), held=size * call.x.numel(), launches=SUM)
+        number, heads, extreme, term, end, launches = SUM
+        number += extreme if call.reduce in ("max", "min") else 0
+        if call.weight is not None:
+            number += heads * (call.weight.ndim > 1)
+        work = number * numbers + term * edges + end * own * (call.graph.num_receivers + call.graph.num_senders)
+        return Cost(
+            edges=int(work),
+            rows=size * numbers,
+            held=size * call.x.numel(),
+            bytes=listing(call.graph),
+            launches=launches,
+        )
     if not _is_matrix_product(call):
         return Cost(flops=numbers, gathered=4 * size * numbers, largest=size * numbers, launches=CARD_SUM)
     # cuSPARSE reads a sender of 64 bits and a weight for each edge.
     moved = (8 + size) * edges + size * own * call.graph.num_receivers
     return Cost(edges=2 * numbers, rows=size * numbers, held=size * call.x.numel(), bytes=moved, launches=CARD_SUM)
+
+
+def _cost_of_messages(call: Collect) -> Cost:
+    numbers, edges = call.m_ij.numel(), call.graph.num_edges
+    if call.graph.device.type == "cuda":
+        return Cost(flops=numbers, bytes=8 * numbers, launches=CARD_COLLECT)
+    number, extreme, batched, term, launches, of_extreme, of_batch = COLLECT
+    batch = call.m_ij.shape[:-2].numel()
+    if call.reduce in ("max", "min"):
+        number, launches = number + extreme, launches + of_extreme
+    if batch > 1:
+        number, launches = number + batched, launches + of_batch
+    return Cost(bytes=int(number * numbers + term * batch * edges), launches=launches)
 
 
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:

@@ -21,7 +21,7 @@ struct Tiling {
   struct Block {
     int64_t first, last, at;
   };
-  const uint32_t* words = nullptr;
+  const uint32_t* words = nullptr;  // without a bias
   const Block* blocks = nullptr;  // [receivers / 32, rounded up]
   // b_ij = bias[b, h, places[i, r] + j], of `pairs` for each head. Its gradient [parts, H, pairs] is summed over each of
   // the parts, of about the same size, that the batch is cut in.
