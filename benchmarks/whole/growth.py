@@ -47,10 +47,11 @@ def measured(verb: str, kind: str, edges: int) -> dict[str, float]:
     graph = Graph.from_edge_index(GRAPHS[kind](nodes, edges, generator), nodes)
     shape = (nodes, HEADS, CHANNELS) if verb == "attend" else (nodes, HEADS * CHANNELS)
     *inputs, dy = (torch.randn(shape, generator=generator) for _ in range(4 if verb == "attend" else 2))
-    run = _step(verb, graph, [x.requires_grad_() for x in inputs], dy)
+    run = _step(graph, [x.requires_grad_() for x in inputs], dy)
     for _ in range(2):
         run()  # plans the graph, and turns it around for the backward pass
-    started, seconds = time.perf_counter(), []
+    started = time.perf_counter()
+    seconds: list[float] = []
     while len(seconds) < ROUNDS or (time.perf_counter() - started < SECONDS and len(seconds) < 200):
         start = time.perf_counter()
         run()
@@ -59,9 +60,10 @@ def measured(verb: str, kind: str, edges: int) -> dict[str, float]:
     return {"edges": edges, "ms": 1e3 * median(seconds), "ns": 1e9 * median(seconds) / edges, "bytes": peak / edges}
 
 
-def _step(verb: str, graph: Graph, inputs: Sequence[Tensor], dy: Tensor) -> Callable[[], tuple[Tensor, ...]]:
+def _step(graph: Graph, inputs: Sequence[Tensor], dy: Tensor) -> Callable[[], tuple[Tensor, ...]]:
     def run() -> tuple[Tensor, ...]:
-        y = attend(graph, *inputs) if verb == "attend" else aggregate(graph, *inputs, reduce="mean")
+        x, *others = inputs
+        y = attend(graph, x, others[0], others[1]) if others else aggregate(graph, x, reduce="mean")
         return torch.autograd.grad(y, list(inputs), dy)
 
     return run

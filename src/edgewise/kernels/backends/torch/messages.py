@@ -85,14 +85,11 @@ def cost(
 
 
 def _cost_of_network(graph: Graph, network: Network[Any]) -> Cost:
-    edges, size, by_blocks = (
-        network.batch.numel() * graph.num_edges,
-        network.dtype.itemsize,
-        _fills_memory(graph, network),
-    )
+    edges, size = network.batch.numel() * graph.num_edges, network.dtype.itemsize
+    by_blocks = _fills_memory(graph, network)
     return Cost(
         flops=int(2 * PRODUCT * edges * network.products),
-        gathered=edges * ((BLOCK_PASSES if by_blocks else PASSES) * size * sum(network.widths) + EDGE),
+        gathered=int(edges * ((BLOCK_PASSES if by_blocks else PASSES) * size * sum(network.widths) + EDGE)),
         largest=size * (BLOCK if by_blocks else edges) * max(network.widths),
         launches=CALL,
     )
