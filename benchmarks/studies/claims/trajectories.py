@@ -2,13 +2,15 @@
 
 python -m benchmarks.studies.claims.trajectories [--kept FILE.json] [--picture FILE.svg]
 
-The columns of the table of equivariant networks, but for the SE(3)-Transformer, forecast the charged particles of
-`nbody`: message passing on coordinates (GNN), radial field, tensor field network (TFN), SchNet and EGNN. Each has the
-layers and the rate of its recipe and takes 1,500 steps of 50 trajectories (seed 0), which are read as they are, or
-turned and mirrored at random whenever they are read. The mean squared error of a coordinate on 2,000 test
-trajectories, with the weights that were best on 2,000 validation trajectories.
+The columns of the table of equivariant networks forecast the charged particles of `nbody`: message passing on
+coordinates (GNN), radial field, tensor field network (TFN), SE(3)-Transformer, SchNet and EGNN. Each has the layers and
+the rate of its recipe and takes 1,500 steps of 50 trajectories, which are read as they are, or turned and mirrored at
+random whenever they are read. The mean squared error of a coordinate on 2,000 test trajectories, with the weights that
+were best on 2,000 validation trajectories. From 100 trajectories its mean and sample deviation over three seeds, which
+draw weights and batches; the trajectories are the same.
 """
 
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -23,13 +25,14 @@ from edgewise import training
 from edgewise.apps import options, recipes
 from edgewise.apps.report import figures
 
-SIZES, STEPS, BATCH = (100, 300, 1_000, 3_000), 1_500, 50
+SIZES, STEPS, BATCH, SEEDS = (100, 300, 1_000, 3_000), 1_500, 50, (0, 1, 2)
 # The recipe, and whether training trajectories are turned.
 NETWORKS = {
     "GNN": ("nbody-gnn", False),
     "GNN, turned data": ("nbody-gnn", True),
     "radial field": ("nbody-radial-field", False),
     "TFN": ("nbody-tfn", False),
+    "SE(3)-Transformer": ("nbody-se3", False),
     "SchNet": ("nbody-schnet", False),
     "EGNN": ("nbody-egnn", False),
     "EGNN, turned data": ("nbody-egnn", True),
@@ -38,9 +41,10 @@ FEWER = 0.5  # EGNN's error over that of the GNN from the fewest trajectories, a
 SAME = 0.1  # by what share turned data may change EGNN's error
 
 
-def one(recipe: str, turned: bool, size: int, steps: int = STEPS) -> Figures:
+def one(recipe: str, turned: bool, size: int, steps: int = STEPS, seed: int = 0) -> Figures:
     """The test error from so many trajectories, with the processor's seconds and the number of weights."""
     chosen = {
+        "train.seed": seed,
         "task.training": size,
         "task.turned": turned,
         "train.steps": steps,
@@ -60,16 +64,29 @@ def one(recipe: str, turned: bool, size: int, steps: int = STEPS) -> Figures:
 Table = dict[str, list[Figures]]
 
 
-def measure(kept: Kept, sizes: tuple[int, ...] = SIZES, steps: int = STEPS) -> Table:
+def measure(kept: Kept, sizes: tuple[int, ...] = SIZES, steps: int = STEPS, seeds: tuple[int, ...] = SEEDS) -> Table:
+    """All seeds from the fewest trajectories, and the first one from more."""
     print(f"| network | weights | {' | '.join(f'{size:,} trajectories' for size in sizes)} | seconds |")
     print(f"|---{'|---' * (len(sizes) + 2)}|", flush=True)
     table: Table = {}
     for name, (recipe, turned) in NETWORKS.items():
-        table[name] = [kept.get(f"{name} {size}", one, recipe, turned, size, steps) for size in sizes]
-        cells = " | ".join(f"{own['mse']:.4f}" for own in table[name])
+        table[name] = []
+        for size in sizes:
+            drawn = seeds if size == min(sizes) else seeds[:1]
+            runs = [kept.get(f"{name} {size} {seed}", one, recipe, turned, size, steps, seed) for seed in drawn]
+            errors, own = [run["mse"] for run in runs], {"seconds": sum(run["seconds"] for run in runs)}
+            deviation = statistics.stdev(errors) if len(errors) > 1 else 0.0
+            own |= {"mse": statistics.fmean(errors), "sd": deviation, "parameters": runs[0]["parameters"]}
+            table[name].append(own)
+        cells = " | ".join(map(written, table[name]))
         seconds = sum(own["seconds"] for own in table[name])
         print(f"| {name} | {table[name][0]['parameters']:,.0f} | {cells} | {seconds:.0f} |", flush=True)
     return table
+
+
+def written(own: Figures) -> str:
+    deviation = f" ± {own['sd']:.4f}" if own["sd"] else ""
+    return f"{own['mse']:.4f}{deviation}"
 
 
 def picture(table: Table, sizes: tuple[int, ...] = SIZES) -> Figure:
@@ -80,7 +97,9 @@ def picture(table: Table, sizes: tuple[int, ...] = SIZES) -> Figure:
         for name, row in table.items():
             recipe, turned = NETWORKS[name]
             colour, line = figures.CLASSES[shown.index(recipe)], "--" if turned else "-"
-            axes.plot(sizes, [own["mse"] for own in row], line, color=colour, marker="o", markersize=3, label=name)
+            mean, sd = ([own[key] for own in row] for key in ("mse", "sd"))
+            axes.plot(sizes, mean, line, color=colour, marker="o", markersize=3, label=name)
+            axes.errorbar(sizes, mean, sd, color=colour, fmt="none", linewidth=1)
         over(axes, sizes, "training trajectories", "mean squared error of a coordinate")
         names(figure)
     return figure
