@@ -147,3 +147,62 @@ def test_a_graph_goes_with_its_tensor() -> None:
 def test_the_package_needs_no_other_library() -> None:
     code = "import sys, edgewise.interop; assert not {'torch_geometric', 'transformers'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def under_autocast() -> dict[str, tuple[nn.Module, tuple[Any, ...]]]:
+    """Layers of all kinds that have a twin, and what each is called with."""
+    torch.manual_seed(0)
+    edges, x, e, relation = torch.randint(30, (2, 120)), torch.randn(30, 8), torch.randn(120, 5), torch.arange(120) % 3
+    whole = x[None], x[None], x[None]
+    made: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {}
+    for out in (4, 12):
+        for options in ({}, {"aggr": "max"}, {"bias": False}):
+            made[f"GCNConv {out} {options}"] = pyg.GCNConv(8, out, **options), (x, edges)
+            made[f"SAGEConv {out} {options}"] = pyg.SAGEConv(8, out, **options), (x, edges)
+    for options in ({"normalize": True}, {"project": True}, {"root_weight": False}):
+        made[f"SAGEConv {options}"] = pyg.SAGEConv(8, 4, **options), (x, edges)
+    for name in ("GATConv", "GATv2Conv", "TransformerConv"):
+        kind = getattr(pyg, name)
+        for options in (
+            {},
+            {"bias": False},
+            {"concat": False},
+            {"root_weight" if name[0] == "T" else "residual": False},
+        ):
+            made[f"{name} {options}"] = kind(8, 4, heads=2, **options), (x, edges)
+        made[f"{name} edges"] = kind(8, 4, heads=2, edge_dim=5), (x, edges, e)
+        asked = (x, edges, None, None, True) if name == "GATConv" else (x, edges, None, True)
+        made[f"{name} weights"] = kind(8, 4, heads=2), asked
+    network = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4))
+    made["GINConv"] = pyg.GINConv(network), (x, edges)
+    made["GINEConv"] = pyg.GINEConv(nn.Linear(8, 4), edge_dim=5), (x, edges, e)
+    made["GatedGraphConv"] = pyg.GatedGraphConv(8, 2), (x, edges)
+    for name in ("RGCNConv", "FastRGCNConv"):
+        for options in (
+            {},
+            {"num_bases": 2},
+            {"num_blocks": 2},
+            {"aggr": "add"},
+            {"root_weight": False, "bias": False},
+        ):
+            made[f"{name} {options}"] = getattr(pyg, name)(8, 4, 3, **options), (x, edges, relation)
+    kinds = [("a", "to", "b"), ("b", "to", "a")]
+    of_kinds = {"a": x, "b": x}, dict.fromkeys(kinds, edges)
+    made["HGTConv"] = pyg.HGTConv(8, 8, (["a", "b"], kinds), heads=2), of_kinds
+    made["MultiheadAttention"] = nn.MultiheadAttention(8, 2, batch_first=True), whole
+    made["TransformerEncoderLayer"] = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), whole[:1]
+    return made
+
+
+@pytest.mark.parametrize("name", under_autocast())
+def test_under_autocast_results_have_the_dtype_that_they_had(name: str) -> None:
+    from interop.geometric.parity import outputs
+
+    layer, inputs = under_autocast()[name]
+    twin = edgewise.convert(deepcopy(layer))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [[t for t in outputs(one(*inputs)) if t.is_floating_point()] for one in (twin, layer)]
+    assert found[0] and len(found[0]) == len(found[1])
+    for ours, exact in zip(*found, strict=True):
+        assert ours.dtype == exact.dtype
+        torch.testing.assert_close(ours.float(), exact.float(), atol=5e-2, rtol=5e-2)

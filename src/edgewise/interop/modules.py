@@ -91,6 +91,7 @@ def attention(
     weights = None if p is None else dense_weights(graph, p, batch, receivers, senders)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
+    weights = None if weights is None else weights.to(y.dtype)
     return y if module.batch_first else y.transpose(0, 1), weights
 
 

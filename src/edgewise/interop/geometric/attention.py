@@ -34,7 +34,8 @@ def gat(
         q, k, score = Additive(layer.negative_slope, a_i, a_j).as_sums(q, k)
         W_e = layer.lin_edge.weight.unflatten(0, heads[1:]) * layer.att_edge[0].unsqueeze(-1)
         score = score + EdgeVectors(EdgeInput((W_e.sum(1), None), e))
-    return _finished(layer, graph, (q, k, v), score, x_i, edge_index, return_attention_weights)
+    y = _finished(layer, graph, (q, k, v), score, x_i, edge_index, return_attention_weights)
+    return _promoted(y, a_j)
 
 
 def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None) -> Any:
@@ -49,7 +50,8 @@ def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_att
     score: Score = GatedAdditive(layer.att[0], layer.negative_slope)
     if e is not None:
         score = score + EdgeVectors(EdgeInput((layer.lin_edge.weight, None), e))
-    return _finished(layer, graph, (q, k, k), score, x_i, edge_index, return_attention_weights)
+    y = _finished(layer, graph, (q, k, k), score, x_i, edge_index, return_attention_weights)
+    return _promoted(y, layer.att)
 
 
 def _edges(layer: Any, edge_index: Tensor, v: Tensor, q: Tensor, e: Tensor | None) -> tuple[Graph, Tensor | None]:
@@ -85,6 +87,13 @@ def _finished(
     return y, (edge_index, callers(graph, alpha))
 
 
+def _promoted(y: Any, a: Tensor) -> Any:
+    """In the dtype that PyTorch's operations with the scores' vector give: under autocast, the wider one."""
+    if isinstance(y, tuple):
+        return _promoted(y[0], a), (y[1][0], _promoted(y[1][1], a))
+    return y.to(torch.promote_types(y.dtype, a.dtype))
+
+
 def transformer(
     layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None
 ) -> Any:
@@ -103,6 +112,7 @@ def transformer(
     dropout, alpha = layer.dropout if layer.training else 0.0, None
     if isinstance(return_attention_weights, bool):
         y, alpha = attend(graph, q, k, v, score, dropout=dropout, return_weights=True)
+        alpha = alpha.to(y.dtype)
     else:
         y = attend(graph, q, k, v, score, dropout=dropout)
     y = y.flatten(-2) if layer.concat else y.mean(-2)

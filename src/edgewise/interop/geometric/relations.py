@@ -74,6 +74,8 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         relations = graph.senders // max(1, senders)
         Wx = _mapped(layer, None if every else x_j).flatten(0, 1)  # [relations * senders, outputs]
         y = aggregate(graph, Wx, _shares(graph.receivers, relations, layer.num_relations, Wx.dtype) if mean else None)
+    if type(layer).twin_of.__name__ == "RGCNConv":
+        y = y.to(torch.promote_types(y.dtype, torch.get_default_dtype()))  # to whose zeros it adds
     if layer.root is not None:
         y = y + (layer.root if own else x_i @ layer.root if x_i.is_floating_point() else layer.root[x_i])
     return y if layer.bias is None else y + layer.bias

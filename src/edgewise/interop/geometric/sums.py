@@ -31,6 +31,7 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
     reduce = REDUCTIONS[layer.aggr]
     if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels:
         y = layer.lin(aggregate(graph, x, weight, reduce))
+        y = y if weight is None else y.to(torch.promote_types(y.dtype, weight.dtype))  # under autocast it is narrower
     else:
         y = aggregate(graph, mapped(layer.lin, x), weight, reduce)
     if reduce in ("sum", "mean"):
@@ -96,7 +97,7 @@ def _sage(layer: Any, graph: Graph, x_j: Tensor, x_i: Tensor) -> Tensor:
     x_j, x_i = ordinary(x_j), ordinary(x_i)
     if narrowed:
         y = aggregate(graph, mapped(W, x_j, biased=False), reduce=reduce)
-        y = y if W.bias is None else y + W.bias
+        y = y if W.bias is None else y + W.bias.to(y.dtype)
     else:
         y = W(aggregate(graph, x_j, reduce=reduce))
     return y if R is None else y + mapped(R, x_i)
