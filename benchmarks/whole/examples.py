@@ -41,7 +41,7 @@ class Example:
     """A script, the line that is added to it, what torch.compile does instead, and what is compared.
 
     Symbols     train = one call of what the script does again and again; script = its name where it is another one's;
-                replaced = a name in it, and what is read instead
+                replaced = a name in it, and what is read instead; arguments = those of its command line
     """
 
     about: str
@@ -52,6 +52,7 @@ class Example:
     path: str = ""
     script: str = ""
     replaced: tuple[str, str] = ("", "")
+    arguments: tuple[str, ...] = ()
 
     def source(self, name: str, clone: Path) -> tuple[Path, str]:
         """Where the script lies, and what it says."""
@@ -92,6 +93,12 @@ EXAMPLES = {
         "SAGE, batches",
         output="model(data.x[:99], data.edge_index[:, (data.edge_index < 99).all(0)])",
         train="train(1)",
+    ),
+    "ogbn_train": Example(
+        "GraphSAGE of 3 layers, batches",
+        output="model(data.x[:99], data.edge_index[:, (data.edge_index < 99).all(0)])",
+        train="train(1)",
+        arguments=("--model", "sage"),
     ),
     "rgcn": Example("RGCN, 90 relations", output="model(data.edge_index, data.edge_type)"),
     "rgcn_link_pred": Example(
@@ -209,8 +216,11 @@ def events(*_: Any, **__: Any) -> Drawn:
     return Drawn([TemporalData(src=ends[0], dst=ends[1], t=torch.arange(2000), msg=torch.randn(2000, 172))])
 
 
-def in_process(*args: Any, num_workers: int = 0, persistent_workers: bool = False, **named: Any) -> NeighborLoader:
+def in_process(
+    *args: Any, num_workers: int = 0, persistent_workers: bool = False, disjoint: bool = False, **named: Any
+) -> NeighborLoader:
     """Our loader in place of theirs, which needs pyg-lib, without processes of its own."""
+    assert not disjoint
     return NeighborLoader(*args, **named)
 
 
@@ -249,7 +259,7 @@ def until_its_loop(source: str) -> ast.Module:
     return ast.Module(body[: stop[0]], [])
 
 
-def prepared(script: Path, source: str, folder: Path) -> dict[str, Any]:
+def prepared(script: Path, source: str, folder: Path, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
     """What the names of a script stand for, when it is about to train."""
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(folder / "examples" / script.name)}
     ogb = types.ModuleType("ogb.nodeproppred")
@@ -258,7 +268,7 @@ def prepared(script: Path, source: str, folder: Path) -> dict[str, Any]:
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        stack.enter_context(mock.patch.object(sys, "argv", [script.name]))
+        stack.enter_context(mock.patch.object(sys, "argv", [script.name, *arguments]))
         for place, stand_in in STAND_INS.items():
             stack.enter_context(mock.patch(place, stand_in))
         exec(compile(until_its_loop(source), str(script), "exec"), names)  # noqa: S102
@@ -282,7 +292,7 @@ def study(name: str, clone: Path, folder: Path) -> None:
     """One line of the table."""
     example = EXAMPLES[name]
     script, source = example.source(name, clone)
-    contenders = {who: prepared(script, source, folder) for who in ("edgewise", "pyg", "compiled")}
+    contenders = {who: prepared(script, source, folder, example.arguments) for who in ("edgewise", "pyg", "compiled")}
     exact = output(example, contenders["pyg"])
     exec(example.line, contenders["edgewise"])  # noqa: S102
     made = conversion(contenders["edgewise"]["gnn" if "gnn" in contenders["edgewise"] else "model"])

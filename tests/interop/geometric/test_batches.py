@@ -99,6 +99,17 @@ def test_last_rows_are_left_out_of_the_backward_pass() -> None:
         torch.testing.assert_close(dW, x[:7].sum(0).expand(3, 5))
 
 
+@pytest.mark.parametrize(("count", "bias"), [(None, True), (1_100, True), (7, False), (0, True)])
+def test_products_with_long_rows(count: int | None, bias: bool) -> None:
+    x, W, b = torch.randn(1_500, 2_100), torch.randn(50, 2_100), torch.randn(50)
+    sums, W_sum = torch.randn(5, 2_100), torch.randn(50, 2_100)
+    exact = (x.double() @ W.double().T)[:count] + bias * b
+    exact[:5] += (sums.double() @ W_sum.double().T)[: len(exact)]
+    y = affine(x, W, b if bias else None, W_sum, sums[: len(exact)], count)
+    assert y.shape == exact.shape and y.dtype == torch.float32
+    assert not len(y) or (y - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
 def test_second_derivatives() -> None:
     def inputs(*shapes: tuple[int, ...]) -> list[Tensor]:
         return [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
