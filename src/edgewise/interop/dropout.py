@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import torch
@@ -44,6 +45,16 @@ def unwatched(function: Callable[..., T], *args: Any) -> T:
         return function(*args)
     finally:
         torch._C._push_on_torch_function_stack(mode)
+
+
+def leaving(forward: Callable[..., T]) -> Callable[..., T]:
+    """A twin's forward pass that calls no dropout of PyTorch, run as if no `DropoutByCounter` were on."""
+
+    @wraps(forward)
+    def run(*args: Any, **named: Any) -> T:
+        return unwatched(partial(forward, **named), *args) if named else unwatched(forward, *args)
+
+    return run
 
 
 def _forward(module: nn.Module, *args: Any, **named: Any) -> Any:

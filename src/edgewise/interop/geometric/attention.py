@@ -8,12 +8,16 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.interop.dropout import leaving
 from edgewise.interop.geometric.edges import callers, graph_of, looped, looped_rows, refusal, rows_of, sides
 from edgewise.interop.geometric.features import mapped
 from edgewise.interop.twin import Twin
 from edgewise.kernels import Additive, Dot, EdgeInput, EdgeVectors, GatedAdditive, Score, attend
 
+FEW = 1  # edges for each node, up to which their own rows are fewer products than those of queries and sums
 
+
+@leaving
 def gat(
     layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None, return_attention_weights: Any = None
 ) -> Any:
@@ -38,6 +42,7 @@ def gat(
     return _promoted(y, a_j)
 
 
+@leaving
 def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None) -> Any:
     """GATv2Conv: s_ij = a · LeakyReLU(W_r x_i + W_l x_j + W_e e_ij)."""
     both = sides(layer, x, edge_index)
@@ -94,6 +99,7 @@ def _promoted(y: Any, a: Tensor) -> Any:
     return y.to(torch.promote_types(y.dtype, a.dtype))
 
 
+@leaving
 def transformer(
     layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None
 ) -> Any:
@@ -107,7 +113,9 @@ def transformer(
     )
     graph, score = graph_of(edge_index, x_j.size(0), x_i.size(0)), Dot()
     if edge_attr is not None:
-        e_ij = EdgeInput((layer.lin_edge.weight, None), rows_of(graph, edge_attr))
+        e: Any = rows_of(graph, edge_attr)
+        few = graph.num_edges <= FEW * (graph.num_receivers + graph.num_senders)
+        e_ij = layer.lin_edge(e).view(heads) if few else EdgeInput((layer.lin_edge.weight, None), e)
         score = score + EdgeVectors(e_ij, e_ij)
     dropout, alpha = layer.dropout if layer.training else 0.0, None
     if isinstance(return_attention_weights, bool):

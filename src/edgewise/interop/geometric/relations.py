@@ -12,6 +12,7 @@ from torch.nn import functional
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
 from edgewise.graphs.tracing import is_traced
+from edgewise.interop.dropout import leaving
 from edgewise.interop.geometric.edges import graph_of, is_watched, refusal
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate, attend
@@ -40,6 +41,7 @@ def _shares(receivers: Tensor, relations: Tensor, count: int, dtype: torch.dtype
     return torch.bincount(pair).to(dtype).reciprocal()[pair] if len(pair) else pair.to(dtype)
 
 
+@leaving
 def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
     """RGCNConv: y_i = Σ_r ⊕_{j ∈ N_r(i)} W_r x_j + W x_i + b, one sum over the senders of all relations.
 
@@ -128,6 +130,7 @@ def _joined(first: Tensor, *rest: Any) -> Graph:
     return Graph.from_edge_index(torch.cat(parts, 1), senders, receivers)
 
 
+@leaving
 def hgt(layer: Any, x_dict: Any, edge_index_dict: Any) -> Any:
     """HGTConv: attention to the senders of all types of edges at once; the prior μ of a type multiplies its keys."""
     if is_watched(layer) or not edge_index_dict or not is_plain(*edge_index_dict.values()):

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
-from edgewise.interop.dropout import unwatched
+from edgewise.interop.dropout import leaving, unwatched
 from edgewise.interop.geometric.batches import affine, convolved, fits, heard, sums_first
 from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
 from edgewise.interop.geometric.features import is_linear, known, mapped
@@ -23,6 +23,7 @@ from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 
 
+@leaving
 def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) -> Any:
     """GCNConv: y = D̃^-½ Ã D̃^-½ X W + b, the product with the fewer columns last."""
     if isinstance(x, tuple | list) or sides(layer, x, edge_index) is None:
@@ -70,6 +71,7 @@ def _entries(
 _kept_entries = per_tensor(_entries)
 
 
+@leaving
 def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
     """SAGEConv: y = W_l ⊕_j x_j + b + W_r x_i, where sums and means run over the narrower of x and W_l x."""
     both = sides(layer, x, edge_index, size)
