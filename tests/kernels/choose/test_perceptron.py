@@ -5,9 +5,12 @@ import torch
 from torch.nn import functional
 
 from edgewise import Graph, complete, plans, use_backend
-from edgewise.kernels import perceptron
-from edgewise.layers import GIN, MLP, FeedForward
+from edgewise.errors import ShapeError
+from edgewise.kernels import EdgeInput, perceptron
+from edgewise.kernels.choose.perceptron import beside_own
+from edgewise.layers import GIN, GINE, MLP, FeedForward
 from edgewise.native import library
+from kernels.drawn import random_graph
 
 pytestmark = pytest.mark.skipif(library is None, reason="the C++ kernels are not built")
 
@@ -57,3 +60,70 @@ def test_hooks_of_a_map_are_called(make):
     last = list(module.modules())[-1]
     last.register_forward_hook(lambda *_: seen.append(1))
     assert torch.allclose(module(X), before, atol=1e-6) and seen == [1]
+
+
+def of_gine(graph, dtype=torch.float64, width=20):
+    torch.manual_seed(3)
+    layer, sizes = (
+        GINE(MLP([width, 6, 4]), edges=3, epsilon=0.3).to(dtype),
+        ((graph.num_senders, width), (graph.num_edges, 3)),
+    )
+    x, e = (torch.randn(size, dtype=dtype).requires_grad_() for size in sizes)
+    return layer, x, e
+
+
+def test_messages_beside_own_features_are_the_equation():
+    loops = Graph.from_edge_index([[0, 1, 2, 2, 4, 0, 2], [0, 0, 0, 2, 4, 4, 4]], num_nodes=6)
+    layer, x, e = of_gine(loops)
+    leaves = [x, e, *layer.parameters()]
+    own = beside_own(loops, x, EdgeInput((layer.edge.weight, layer.edge.bias), e), layer.epsilon)
+    plain = (1 + layer.epsilon) * x + torch.zeros_like(x).index_add(
+        0, loops.receivers, (x[loops.senders] + layer.edge(e)).relu()
+    )
+    torch.testing.assert_close(own, plain)
+    results = []
+    for backend in (None, "reference"):
+        with use_backend(backend):
+            y = layer(loops, x, e)
+        results.append([y, *torch.autograd.grad(y.square().sum(), leaves)])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_messages_beside_own_features_have_second_derivatives_and_the_same_bits():
+    graph = Graph.from_edge_index([[0, 1, 2], [1, 1, 0]], num_nodes=3)
+    layer, x, e = of_gine(graph, width=2)
+    given = (x, e, layer.edge.weight, layer.edge.bias, layer.epsilon)
+
+    def s(x, e, weight, bias, epsilon):
+        return beside_own(graph, x, EdgeInput((weight, bias), e), epsilon)
+
+    assert torch.autograd.gradcheck(s, given) and torch.autograd.gradgradcheck(s, given)
+    many = random_graph(2000, 2000, 30_000)
+    layer, x, e = of_gine(many, torch.float32, width=64)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            y = beside_own(many, x, EdgeInput((layer.edge.weight, layer.edge.bias), e), layer.epsilon)
+            leaves = [x, e, layer.edge.weight, layer.edge.bias, layer.epsilon]
+            found.append([y, *torch.autograd.grad(y, leaves, x.detach())])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for one in found[1:] for a, b in zip(found[0], one, strict=True))
+
+
+def test_messages_beside_own_features_are_left_to_others():
+    graph = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+    layer, x, e = of_gine(graph)
+    edges = EdgeInput((layer.edge.weight, layer.edge.bias), e)
+    assert beside_own(graph, x, edges, layer.epsilon) is not None
+    two_sides = Graph.from_edge_index([[0, 1], [0, 0]], num_nodes=2, num_receivers=1)
+    assert beside_own(two_sides, x, edges, layer.epsilon) is None
+    assert beside_own(graph, x.float(), edges, layer.epsilon) is None
+    assert beside_own(graph, x.expand(2, -1, -1), edges, layer.epsilon) is None
+    assert beside_own(graph, x[:1], edges, layer.epsilon) is None
+    with use_backend("segment"):
+        assert beside_own(graph, x, edges, layer.epsilon) is None
+    with pytest.raises(ShapeError):
+        layer(graph, x[:1], e)

@@ -101,3 +101,33 @@ def test_to_changes_the_dtype_and_keeps_the_graph(sparse: SparseFeatures) -> Non
     assert single.dtype == torch.float32
     assert single.graph is sparse.graph
     assert sparse.to("cpu").graph.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5, 3), (2, 5, 3)])
+def test_parts_are_those_of_the_whole_with_their_gradients(bias: bool, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    linear = Linear(3, 6, bias=bias).double()
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    leaves = [x, *linear.parameters()]
+    d = [torch.randn(*shape[:-1], 2, dtype=torch.float64) for _ in range(3)]
+    for used in ([0, 1, 2], [0, 2], [1]):
+        found, expected = (
+            torch.autograd.grad([parts[n] for n in used], leaves, [d[n] for n in used])
+            for parts in (linear.parts(x, 3), linear(x).chunk(3, -1))
+        )
+        assert all(torch.allclose(a, b) for a, b in zip(found, expected, strict=True))
+    torch.testing.assert_close(torch.cat(linear.parts(x, 3), -1), linear(x))
+    assert all(part.is_contiguous() for part in linear.parts(x, 3))
+    assert torch.autograd.gradgradcheck(lambda *_: torch.cat(linear.parts(x, 3), -1), leaves)
+
+
+def test_parts_call_hooks_and_read_sparse_features(sparse: SparseFeatures) -> None:
+    linear, ran = Linear(4, 2).double(), []
+    linear.register_forward_hook(lambda *_: ran.append(1))
+    parts = linear.parts(DENSE, 2), linear.parts(sparse, 2)
+    assert ran == [1, 1] and all(map(torch.allclose, *parts))
+    with pytest.raises(ShapeError, match="2 numbers are no 3 equal parts"):
+        linear.parts(DENSE, 3)
+    with pytest.raises(ShapeError, match="this layer's weights float64"):
+        Linear(4, 2).double().parts(DENSE.float(), 2)

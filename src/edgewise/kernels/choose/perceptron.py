@@ -1,4 +1,4 @@
-"""What runs as one operation: perceptrons and pools on the CPU, eagerly, with nobody who looks at their parts."""
+"""What runs as one operation: perceptrons, pools and messages on the CPU, eagerly, with nobody who looks at parts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import PLAIN, is_traced
+from edgewise.kernels.backends.cpu import networks, pooling
 from edgewise.kernels.backends.cpu import perceptron as native
-from edgewise.kernels.backends.cpu import pooling
 from edgewise.kernels.backends.cpu.edges import MOST
+from edgewise.kernels.backends.cpu.features import WIDE
 from edgewise.kernels.backends.cpu.perceptron import Norm as Norm
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.gates import gates
-from edgewise.kernels.messages import Map
+from edgewise.kernels.messages import EdgeInput, Map
 from edgewise.native import library
 
 
@@ -51,6 +52,28 @@ def perceptron(
     if x.ndim != 2 or not _runs_alone(graph):
         return None
     return native.perceptron(x, up, down, activation, graph, epsilon, norm)
+
+
+def beside_own(graph: Graph, x: Tensor, edges: EdgeInput, epsilon: Tensor) -> Tensor | None:
+    """A sum of messages beside a node's own features as one operation; None where it has to be computed part by part.
+
+    Equation    s_i = (1 + ε) x_i + Σ_{j ∈ N(i)} ReLU(x_j + W e_ij + b)
+    Symbols     edges = W, b and e
+    Shapes      x [N, C], e [E, R] -> [N, C]
+    """
+    tensors = [x, edges.values, *edges.map, epsilon]
+    if library is None or is_traced() or x.ndim != 2 or not x.numel() or torch.is_autocast_enabled("cpu"):
+        return None
+    if x.dtype not in WIDE or edges.values.ndim != 2 or not edges.values.numel() or edges.reach is not None:
+        return None
+    for one in tensors:
+        if one is not None and (type(one) not in PLAIN or one.dtype is not x.dtype or one.device.type != "cpu"):
+            return None
+    if not _runs_alone(graph) or x.shape[0] != graph.num_senders or edges.values.shape[0] != graph.num_edges:
+        return None
+    shapes = (x.shape[1], edges.values.shape[1]), (x.shape[1],)
+    fits = edges.map[0].shape == shapes[0] and (edges.map[1] is None or edges.map[1].shape == shapes[1])
+    return networks.beside_own(graph, x, edges, 1 + epsilon) if fits else None
 
 
 def pool(graph: Graph, x: Tensor, reduce: str) -> Tensor | None:

@@ -9,7 +9,7 @@ from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
 from edgewise.layers.attention.transformer import BatchNorm
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Sides, both_sides
+from edgewise.layers.plain.sides import Sides, parts_of_both
 
 EPSILON = 1e-6
 
@@ -65,10 +65,7 @@ class GatedGCN(nn.Module):
         """A x_i, B x_j and σ(e_ij')."""
         if (e is None) != (self.edges is None):
             raise ShapeError(f"this layer reads {'no' if self.edges is None else 'some'} edge features: see `edges`")
-        of_receivers, of_senders = both_sides(graph, x, self.nodes)  # A, B, D and E, each already multiplied with x
-        A, B, D, E = of_senders.chunk(4, -1)
-        if of_receivers is not of_senders:
-            A, _, D, _ = of_receivers.chunk(4, -1)
+        (A, _, D, _), (_, B, _, E) = parts_of_both(graph, x, self.nodes, 4)  # each already multiplied with x
         edges = None if self.edges is None or e is None else EdgeInput((self.edges.weight, None), e)
         return A, B, EdgeNetwork((), torch.sigmoid, receivers=D, senders=E, edges=edges, activated=True)
 

@@ -9,6 +9,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
+from edgewise.kernels.choose.perceptron import beside_own
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 from edgewise.layers.plain.mlp import MLP
@@ -104,6 +105,8 @@ class GINE(nn.Module):
         if self.edge is None or e is None:
             return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j.relu()))
         edges = EdgeInput((self.edge.weight, self.edge.bias), e)
+        if isinstance(x, Tensor) and (s := beside_own(graph, x, edges, self.epsilon)) is not None:
+            return self.mlp(s)
         m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=edges, activated=True)
         return self.mlp((1 + self.epsilon) * x_i + collect(graph, m_ij))
 

@@ -11,8 +11,10 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, forms
+from edgewise.graphs.tracing import is_traced
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
+from edgewise.kernels.operator.gradients import creates_graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +138,56 @@ class Linear(nn.Linear):
             return functional.linear(x, self.weight, self.bias)
         y = aggregate(x.graph, self.weight.T, x.weight)
         return y if self.bias is None else y + self.bias
+
+    def parts(self, x: Tensor | SparseFeatures, count: int) -> tuple[Tensor, ...]:
+        """Equal parts of the map's result, each a tensor of its own: their rows lie closer together than in the whole.
+
+        Cost        as the whole; backward joins no gradients to parts, and adds those to x up as they are made
+        """
+        if self.out_features % count:
+            raise ShapeError(f"{self.out_features} numbers are no {count} equal parts")
+        seen = is_traced() or has_hooks(self) or torch.is_autocast_enabled(x.device.type)
+        if seen or isinstance(x, SparseFeatures) or x.ndim < 2 or x.shape[-1] != self.in_features:
+            made: tuple[Tensor, ...] = self(x).chunk(count, -1)
+            return made
+        check_one_kind(x)
+        check_dtype(x, self.weight)
+        parts: tuple[Tensor, ...] = _Parts.apply(x, self.weight, self.bias, count)  # type: ignore[no-untyped-call]
+        return parts
+
+
+class _Parts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, count: int) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(x, weight)
+        ctx.set_materialize_grads(False)
+        biases = [None] * count if bias is None else bias.chunk(count)
+        return tuple(functional.linear(x, w, b) for w, b in zip(weight.chunk(count), biases, strict=True))
+
+    @staticmethod
+    def backward(ctx: Any, *d: Tensor | None) -> tuple[Tensor | None, ...]:
+        (x, weight), wanted = ctx.saved_tensors, ctx.needs_input_grad
+        some = next((dy for dy in d if dy is not None), None)
+        if some is None:
+            return None, None, None, None
+        if creates_graph(*d, x, weight):
+            whole = torch.cat([torch.zeros_like(some) if dy is None else dy for dy in d], -1)
+            rows = whole.flatten(0, -2)
+            return whole @ weight, rows.t() @ x.flatten(0, -2), rows.sum(0) if wanted[2] else None, None
+        rows, dweight, dx = x.flatten(0, -2), torch.empty_like(weight), None
+        dbias = weight.new_empty(len(weight)) if wanted[2] else None
+        biases = [None] * len(d) if dbias is None else dbias.chunk(len(d))
+        for dy, w, dw, db in zip(d, weight.chunk(len(d)), dweight.chunk(len(d)), biases, strict=True):
+            if dy is None:
+                _ = dw.zero_(), None if db is None else db.zero_()
+                continue
+            dy = dy.flatten(0, -2)
+            dx = dy @ w if dx is None else dx.addmm_(dy, w)
+            torch.mm(dy.t(), rows, out=dw)
+            if db is not None:
+                torch.sum(dy, 0, out=db)
+        assert dx is not None
+        return dx.view(x.shape), dweight, dbias, None
 
 
 def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | SparseFeatures:

@@ -10,7 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import collect
 from edgewise.kernels.call import check_graph
-from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.layers.plain.linear import Linear, SparseFeatures
 
 Nodes = Tensor | SparseFeatures
 Sides = Nodes | tuple[Nodes, Nodes]  # features of all nodes, or those of the receivers and those of the senders
@@ -68,6 +68,16 @@ def both_sides(
     check_pair(graph, x)
     receivers, senders = (of(side) for side in x)
     return (receivers.unflatten(-1, shape), senders.unflatten(-1, shape)) if shape else (receivers, senders)
+
+
+def parts_of_both(graph: Graph, x: Sides, linear: Linear, count: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """`both_sides` for a linear map in so many equal parts: those of the receivers, and those of the senders."""
+    check_graph(graph, *x if isinstance(x, tuple) else (x,))
+    if isinstance(x, tuple):
+        check_pair(graph, x)
+        return linear.parts(x[0], count), linear.parts(x[1], count)
+    senders = linear.parts(x, count)
+    return tuple(at_receivers(graph, part) for part in senders), senders
 
 
 @cached

@@ -1,11 +1,16 @@
 """Attention with vectors of edges: the C++ kernels against plain PyTorch, and what they promise of memory and bits."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from benchmarks.memory import CLEAR, peak_above
 from edgewise import Graph, attend
+from edgewise.errors import ShapeError
 from edgewise.kernels import Additive, Dot, EdgeBias, EdgeInput, EdgeVectors, GatedAdditive, Gaussian, Uniform
+from edgewise.kernels.backends.cpu import edges as native
+from edgewise.kernels.backends.cpu import vectors
 from edgewise.kernels.operator.dropout import drop
 from edgewise.native import library
 from kernels.drawn import random_graph
@@ -202,3 +207,100 @@ def test_a_graph_without_edges_leaves_no_memory_unwritten(score, vectors):
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(bool((t == 0).all()) for t in computed)
+
+
+def featured(graph, dtype=torch.float64, heads=4, channels=8, values=8, inputs=5, batch=1, **more):
+    """The arguments of attention on maps of features, and its leaves."""
+    edges, receivers, senders = graph.num_edges, graph.num_receivers, graph.num_senders
+    shapes = [
+        (batch, receivers, heads, channels), (batch, senders, heads, channels), (batch, senders, heads, values),
+        (1, edges, inputs), (heads, channels, inputs), (heads, values, inputs), (1, edges, heads),
+    ]  # fmt: skip
+    leaves = [draw(*shape, dtype=dtype) for shape in shapes]
+    options = {"scale": 0.3, "dropout": 0.0, "seed": torch.tensor([7]), **more}
+    return vectors.Featured(*leaves, native.structure_of(graph), native.reverse_of(graph), **options), leaves
+
+
+TO_ONE = torch.stack([torch.arange(600) % 50, torch.zeros(600, dtype=torch.long)])
+HUB = Graph.from_edge_index(torch.cat([TO_ONE, torch.randint(50, (2, 200))], 1), num_nodes=50)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("sizes", [(1, 3, 2, 5), (2, 16, 16, 16), (3, 5, 9, 17), (4, 16, 16, 16), (8, 4, 20, 33)])
+def test_one_kernel_of_maps_is_the_equation(sizes, dropout):
+    torch.manual_seed(6)
+    heads, channels, values, inputs = sizes
+    own, leaves = featured(HUB, torch.float64, heads, channels, values, inputs, batch=2, dropout=dropout)
+    y, plain = vectors._featured(own)[0], vectors._composed(own)
+    torch.testing.assert_close(y, plain, rtol=1e-9, atol=1e-9)
+    dy = torch.randn_like(y)
+    for found, expected in zip(*(torch.autograd.grad(of, leaves, dy) for of in (y, plain)), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+    with torch.no_grad():  # keeps no weights
+        assert torch.equal(vectors._featured(replace(own, reverse=()))[0], y)
+
+
+@pytest.mark.parametrize("missing", ["keys", "values", "bias"])
+def test_each_part_may_be_missing(missing):
+    torch.manual_seed(7)
+    own, leaves = featured(GRAPH)
+    own = replace(own, **{missing: None})
+    y, plain = vectors._featured(own)[0], vectors._composed(own)
+    torch.testing.assert_close(y, plain, rtol=1e-9, atol=1e-9)
+    dy = torch.randn_like(y)
+    given = [t for t, name in zip(leaves, own.differentiable, strict=True) if name != missing]
+    for found, expected in zip(*(torch.autograd.grad(of, given, dy) for of in (y, plain)), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_two_sides_and_numeric_derivatives():
+    torch.manual_seed(8)
+    graph = Graph.from_edge_index([[0, 2, 2, 4, 1], [0, 0, 2, 2, 2]], num_nodes=5, num_receivers=3)
+    own, leaves = featured(graph, heads=2, channels=2, values=3, inputs=2, dropout=0.3)
+
+    def y(*given):
+        return vectors._featured(replace(own, **dict(zip(own.differentiable, given, strict=True))))[0]
+
+    assert torch.autograd.gradcheck(y, leaves) and torch.autograd.gradgradcheck(y, leaves)
+
+
+def test_attention_on_the_same_features_runs_as_one_kernel(monkeypatch):
+    ran = []
+    real = vectors._featured.compute
+    monkeypatch.setattr(vectors._featured, "compute", lambda own: ran.append(1) or real(own))
+    q, e, more = draw(8, 2, 3), draw(40, 4), draw(40, 4)
+    maps = [(draw(6, 4), None) for _ in range(2)]
+    for of_keys, of_values, once in ((e, e, True), (e, more, False)):
+        ran.clear()
+        pair = EdgeVectors(EdgeInput(maps[0], of_keys), EdgeInput(maps[1], of_values))
+        y = [attend(GRAPH, q, q, q, Dot() + pair, backend=name) for name in ("native", "reference")]
+        torch.testing.assert_close(*y)
+        assert ran == [1] * once
+
+
+def test_threads_change_no_bit_of_maps():
+    torch.manual_seed(9)
+    graph = random_graph(3000, 2000, 40_000)
+    own, leaves = featured(graph, torch.float32, heads=4, channels=16, values=16, inputs=16, dropout=0.2)
+    dy = torch.randn(1, 3000, 4, 16)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            y = vectors._featured(own)[0]
+            found.append([y, *torch.autograd.grad(y, leaves, dy)])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for one in found[1:] for a, b in zip(found[0], one, strict=True))
+
+
+def test_wrong_arguments_are_refused():
+    own, _ = featured(GRAPH)
+    wrong = [
+        ("keys is", replace(own, keys=own.keys[:, :3])), ("x is", replace(own, x=own.x[:, :9])),
+        ("v is", replace(own, v=own.v[:, :3])), ("bias is", replace(own, bias=own.bias[..., :1])),
+        ("receivers", replace(own, q=own.q[:, :5])), ("float32 or float64", replace(own, q=own.q.bfloat16())),
+    ]  # fmt: skip
+    for message, call in wrong:
+        with pytest.raises(ShapeError, match=message):
+            call.check()

@@ -1,7 +1,8 @@
 """The native kernels of activations on edges: of what both ends of an edge and a linear map of its features add up to.
 
-z_ij = a_i + b_j + W e_ij, of a [B, I, H, C], b [B, J, H, C], e [B or 1, E, R] and W [H C, R], or of an e of H C numbers
-without W. Edges are in their graph's order; reverse is the structure of the transpose. All in float32 or float64.
+z_ij = a_i + b_j + W e_ij, of a [B, I, H, C] or one for all receivers [1, 1, H, C], b [B, J, H, C], e [B or 1, E, R] and
+W [H C, R], or of an e of H C numbers without W. Edges are in their graph's order; reverse is the structure of the
+transpose. All in float32 or float64.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Terms(Arguments):
         batch, senders, heads, channels = self.b.shape
         receivers, edges = check_structure("structure", self.structure, senders, (2, 3))
         if self.a is not None:
-            check_rows("a", self.a, (batch, receivers, heads, channels), kind, strided=True)
+            rows = 1 if self.a.shape[1:2] == (1,) and batch == 1 else receivers
+            check_rows("a", self.a, (batch, rows, heads, channels), kind, strided=True)
         if self.e is not None:
             inputs = heads * channels if self.weight is None else None
             check_rows("e", self.e, (1 if self.e.shape[:1] == (1,) else batch, edges, inputs), kind, strided=True)
@@ -77,7 +79,8 @@ def _arguments(call: Any, own: Terms) -> list[Tensor | None]:
     if len(own.reverse):
         call.transpose = adjacency(*own.reverse[:3])
     if a is not None:
-        call.a = matrix(a)
+        call.one = a.shape[1] == 1 and own.structure[0].shape[0] > 2
+        call.a = library.Matrix(a.data_ptr(), 0, 0) if call.one else matrix(a)  # type: ignore[union-attr]
     if e is not None:
         call.e, call.e_batch_stride = e.data_ptr(), e.stride(0) if e.shape[0] > 1 else 0
     if weight is not None:
@@ -91,7 +94,7 @@ def _z(own: Terms) -> tuple[Tensor, Tensor, Tensor]:
     receivers = torch.repeat_interleave(offsets.diff(), output_size=senders.shape[0])
     z = own.b.index_select(1, senders)
     if own.a is not None:
-        z = z + own.a.index_select(1, receivers)
+        z = z + (own.a if own.a.shape[1] == 1 else own.a.index_select(1, receivers))
     if own.e is not None:
         z = z + (own.e if own.weight is None else own.e @ own.weight.t()).unflatten(-1, z.shape[2:])
     return z, receivers, senders
@@ -125,13 +128,15 @@ def _fill(call: Any, names: Sequence[str], results: Sequence[Tensor]) -> None:
 class Gates(Terms):
     """Σ_j σ(z_ij), and with x [B, J, H, C] also Σ_j σ(z_ij) ∘ x_j: [1 or 2, B, I, H, C]. kind = the number of σ.
 
-    The second result are the signs of z, in whole numbers, where a gradient follows from them.
+    A sum of ReLUs alone may have `own` b_i added to it, a number, where receivers are senders. The second result are
+    the signs of z, in whole numbers, where a gradient follows from them.
     """
 
     x: Tensor | None
+    own: Tensor | None
     kind: int
 
-    differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "x")
+    differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "x", "own")
 
     def empty(self) -> tuple[Tensor, Tensor]:
         batch, _, *rest = self.b.shape
@@ -144,6 +149,10 @@ class Gates(Terms):
         expect(0 <= self.kind <= 3, f"kind is {self.kind}, but must be 0, 1, 2 or 3")
         if self.x is not None:
             check_rows("x", self.x, tuple(self.b.shape), self.b.dtype, strided=True)
+        if self.own is not None:
+            right = self.kind == ACTIVATIONS[functional.relu] and self.x is None and self.own.numel() == 1
+            right = right and self.structure[0].shape[0] - 1 == self.b.shape[1] and self.own.dtype == self.b.dtype
+            expect(right, "own must be a number, of a ReLU without x, where receivers are senders")
 
 
 @dataclass(slots=True)
@@ -160,18 +169,19 @@ class GatesGradient(Gates):
         sums, signs = Gates.empty(self)
         check_rows("dy", self.dy, tuple(sums.shape), self.b.dtype, strided=True)
         check_rows("signs", self.signs, tuple(signs.shape), torch.int64)
-        expect(len(self.needed) == 5, f"needed has {len(self.needed)} values, but must have 5")
+        expect(len(self.needed) == 6, f"needed has {len(self.needed)} values, but must have 6")
         expect(len(self.reverse) == 4, "a gradient needs the structure of the transpose")
 
-    def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
-        """To a, b, e [B, E, R], the weight and x; empty where none is needed."""
-        return _empty(self, self.needed, self.x)
+    def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
+        """To a, b, e [B, E, R], the weight, x, and in float64 `own`; empty where none is needed."""
+        own = self.b.new_empty(int(self.own is not None and self.needed[5]), dtype=torch.float64)
+        return *_empty(self, self.needed[:5], self.x), own
 
 
 def _call(own: Gates, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
     call = library.Gates()  # type: ignore[union-attr]
     held, x = _arguments(call, own), None if own.x is None else rows_contiguous(own.x)
-    call.kind = own.kind
+    call.kind, call.own = own.kind, 0.0 if own.own is None else float(own.own)
     setattr(call, f"{prefix}t", result.data_ptr())
     call.signs = signs.data_ptr() if signs.numel() else 0
     if x is not None:
@@ -191,7 +201,7 @@ def _gates(own: Gates) -> tuple[Tensor, Tensor]:
 def _gates_gradient(own: GatesGradient) -> tuple[Tensor, ...]:
     results, dy = own.empty(), own.dy.contiguous()
     call, held = _call(own, "d", dy, own.signs)
-    _fill(call, ("da", "db", "de", "dweight", "dx"), results)
+    _fill(call, ("da", "db", "de", "dweight", "dx", "down"), results)
     library.gates_gradient(DTYPES[dy.dtype], call)  # type: ignore[union-attr]
     del held
     return results
@@ -202,7 +212,8 @@ def _composed_gates(own: Gates) -> Tensor:
     g = next(activation for activation, kind in ACTIVATIONS.items() if kind == own.kind)(z)
     zeros = g.new_zeros(g.shape[0], own.structure[0].shape[0] - 1, *g.shape[2:])
     summed = [g] if own.x is None else [g, g * own.x.index_select(1, senders)]
-    return torch.stack([zeros.index_add(1, receivers, m) for m in summed])
+    sums = torch.stack([zeros.index_add(1, receivers, m) for m in summed])
+    return sums if own.own is None else sums + own.own * own.b
 
 
 gates_gradient = Operator("gates_gradient", GatesGradient, _gates_gradient, on_cpu=True)

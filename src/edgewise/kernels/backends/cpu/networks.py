@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -16,7 +17,7 @@ from edgewise.kernels.backends.cpu import gates
 from edgewise.kernels.backends.cpu.gates import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
-from edgewise.kernels.messages import EdgeNetwork, Filter, Network
+from edgewise.kernels.messages import EdgeInput, EdgeNetwork, Filter, Network
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.operator.products import SUM, Product
@@ -89,22 +90,35 @@ def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter,
     a, b, e, _, weight, shift = network.tensors()[:6]
     x = message.senders if isinstance(message, Filter) else None
     assert b is not None
-    b = b if shift is None else b + shift
-    b = b[None, :, None]
-    a, x = (None if t is None else t[None, :, None] for t in (a, x))
-    e = None if e is None else e.unsqueeze(0)
-    leaves = (a, b, e, weight, x)
-    learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in leaves)
-    reverse = native.reverse_of(graph) if learns else ()
-    structure = native.structure_of(graph)
-    kind = ACTIVATIONS[network.activation]
-    total, _ = gates.gates(gates.Gates(a, b, e, weight, structure, reverse, x, kind))
+    if a is None and shift is not None:
+        a = shift.unsqueeze(0)
+    elif shift is not None:
+        b = b + shift
+    total = _gated(graph, (a, b, e, weight, x, None), ACTIVATIONS[network.activation])
     sums = total.reshape(total.shape[0], graph.num_receivers, -1)
     if isinstance(message, Filter) and message.normalised is not None:
         y = _share(sums, message.normalised)
     else:
         y = sums[-1] if x is not None else sums.squeeze(0)
     return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1) if reduce == "mean" else y
+
+
+def _gated(graph: Graph, leaves: Sequence[Tensor | None], kind: int) -> Tensor:
+    """The sums of gates of a [I or 1, C], b, e, the weight, x and a number `own`."""
+    a, b, e, weight, x, factor = leaves
+    assert b is not None
+    learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in leaves)
+    reverse, structure = native.reverse_of(graph) if learns else (), native.structure_of(graph)
+    a, x = (None if t is None else t[None, :, None] for t in (a, x))
+    e = None if e is None else e.unsqueeze(0)
+    return gates.gates(gates.Gates(a, b[None, :, None], e, weight, structure, reverse, x, factor, kind))[0]
+
+
+def beside_own(graph: Graph, x: Tensor, edges: EdgeInput, factor: Tensor) -> Tensor:
+    """factor x_i + Σ_j ReLU(x_j + W e_ij + b) [N, C], for a map W, b of features of edges."""
+    weight, shift = edges.map
+    a = None if shift is None else shift.unsqueeze(0)
+    return _gated(graph, (a, x, edges.values, weight, None, factor), ACTIVATIONS[functional.relu]).view(x.shape)
 
 
 def _share(total: Tensor, epsilon: float) -> Tensor:

@@ -9,7 +9,9 @@ Cost        memory O(N·H·(C + R) + E·H) for R features; for vectors that are 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,10 +20,24 @@ from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import edges, features, gates, heads, scoring
 from edgewise.kernels.call import Attend
 from edgewise.kernels.messages import EdgeInput
-from edgewise.kernels.operator.dropout import drop, seed_for
-from edgewise.kernels.operator.layout import batched, flat, rows_contiguous, unflat, wide
+from edgewise.kernels.operator.attention import DOT, Attention, composed
+from edgewise.kernels.operator.dropout import check_dropout, drop, seed_for
+from edgewise.kernels.operator.layout import (
+    batched,
+    check_rows,
+    check_structure,
+    check_transpose,
+    empty_like,
+    expect,
+    flat,
+    rows_contiguous,
+    unflat,
+    wide,
+)
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.products import SUM, Product
 from edgewise.kernels.scores import Additive, Dot, EdgeVectors, GatedAdditive, Uniform
+from edgewise.native import library, threads
 
 Structure = tuple[Tensor, ...]
 
@@ -31,6 +47,137 @@ class _Vectors(NamedTuple):
 
     x: Tensor
     weight: Tensor | None
+
+
+@dataclass(slots=True)
+class Featured(Arguments):
+    """y [B, I, H, D] of attention whose keys and values have a map of one tensor of features added, and its weights.
+
+    Equation    y_i = Σ_j p_ij (v_j + V x_ij);  p = softmax(scale q_i · (k_j + K x_ij) + bias)
+    Shapes      q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], x [B or 1, E, R], keys = K [H, C, R],
+                values = V [H, D, R], bias [B or 1, E, H]; p [B, E, H], before dropout, only where a gradient follows
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    x: Tensor
+    keys: Tensor | None
+    values: Tensor | None
+    bias: Tensor | None
+    structure: Sequence[Tensor]
+    reverse: Sequence[Tensor]
+    scale: float
+    dropout: float
+    seed: Tensor
+
+    differentiable: ClassVar[tuple[str, ...]] = ("q", "k", "v", "x", "keys", "values", "bias")
+
+    def empty(self) -> tuple[Tensor, Tensor]:
+        batch, receivers, heads, _ = self.q.shape
+        edges = self.structure[1].shape[0] if len(self.reverse) else 0
+        return self.v.new_empty(batch, receivers, heads, self.v.shape[3]), self.v.new_empty(batch, edges, heads)
+
+    def check(self) -> None:
+        kind = features.wide_dtype("q", self.q)
+        check_rows("q", self.q, (None, None, None, None), kind, strided=True)
+        batch, receivers, heads, channels = self.q.shape
+        check_rows("k", self.k, (batch, None, heads, channels), kind, strided=True)
+        check_rows("v", self.v, (batch, self.k.shape[1], heads, None), kind, strided=True)
+        sizes = check_structure("structure", self.structure, self.k.shape[1], (2, 3))
+        expect(sizes[0] == receivers, f"q has {receivers} receivers, and the structure {sizes[0]}")
+        one = self.x is not None and self.x.shape[:1] == (1,)
+        check_rows("x", self.x, (1 if one else batch, sizes[1], None), kind, strided=True)
+        expect(min(channels, self.v.shape[3], self.x.shape[2]) > 0, "q, v or x has no channels")
+        for name, weight, width in (("keys", self.keys, channels), ("values", self.values, self.v.shape[3])):
+            if weight is not None:
+                check_rows(name, weight, (heads, width, self.x.shape[2]), kind, strided=True)
+        if self.bias is not None:
+            shape = (1 if self.bias.shape[:1] == (1,) else batch, sizes[1], heads)
+            check_rows("bias", self.bias, shape, kind, strided=True)
+        if self.reverse:
+            check_transpose(self.reverse, receivers, (self.k.shape[1], sizes[1]), (3, 4))
+        check_dropout(self.dropout, self.seed)
+
+    def unread(self) -> tuple[str, ...]:
+        return ("first result",)
+
+
+@dataclass(slots=True)
+class FeaturedGradient(Featured):
+    """Those of the call, its results, the gradient to y, and which of its differentiable fields need one."""
+
+    y: Tensor | None
+    p: Tensor
+    dy: Tensor
+    needed: Sequence[bool]
+
+    def check(self) -> None:
+        Featured.check(self)
+        y, p = Featured.empty(self)
+        check_rows("dy", self.dy, tuple(y.shape), self.q.dtype, strided=True)
+        check_rows("p", self.p, tuple(p.shape), self.q.dtype)
+        expect(len(self.needed) == 7, f"needed has {len(self.needed)} values, but must have 7")
+        expect(len(self.reverse) > 0, "a gradient needs the structure of the transpose")
+
+    def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
+        """To q, k, v; and to x, of each member of a batch, the maps and the bias, empty where none is needed."""
+        of_x = len(self.p), *self.x.shape[1:]
+        shapes = of_x, *(() if w is None else w.shape for w in (self.keys, self.values)), self.p.shape
+        wanted = zip(shapes, (self.x, self.keys, self.values, self.bias), self.needed[3:], strict=True)
+        x, keys, values, bias = (
+            self.q.new_empty(shape if need and given is not None else 0) for shape, given, need in wanted
+        )
+        return empty_like(self.q), empty_like(self.k), empty_like(self.v), x, keys, values, bias
+
+
+def _call(own: Featured) -> tuple[Any, list[Tensor | None]]:
+    """The call as both kernels read it, and the tensors that must live as long."""
+    call = library.FeaturedAttention()  # type: ignore[union-attr]
+    q, k, v = (rows_contiguous(t) for t in (own.q, own.k, own.v))
+    (x, apart), (bias, bias_apart) = features.start(own.x), features.start(own.bias)
+    keys, values = (None if t is None else t.contiguous() for t in (own.keys, own.values))
+    call.threads, (call.batch, _, call.heads, call.channels) = threads(), q.shape
+    call.values, call.inputs, call.scale = v.shape[3], own.x.shape[2], own.scale
+    call.graph, call.q, call.k, call.v = edges.adjacency(*own.structure), *map(edges.matrix, (q, k, v))
+    call.x, call.x_batch_stride = features.address(x), apart
+    call.bias, call.bias_batch_stride = features.address(bias), bias_apart
+    call.key_weight, call.value_weight = features.address(keys), features.address(values)
+    if own.dropout > 0:
+        call.dropout, call.seed = own.dropout, int(own.seed)
+    return call, [q, k, v, x, keys, values, bias]
+
+
+def _attend(own: Featured) -> tuple[Tensor, Tensor]:
+    y, p = results = own.empty()
+    call, held = _call(own)
+    call.y, call.p = edges.matrix(y), features.address(p) if p.numel() else 0
+    library.attend_features(DTYPES[y.dtype], call)  # type: ignore[union-attr]
+    del held
+    return results
+
+
+def _attend_gradient(own: FeaturedGradient) -> tuple[Tensor, ...]:
+    results, dy = own.empty(), rows_contiguous(own.dy)
+    (call, held), p = _call(own), own.p.contiguous()
+    call.transpose, call.p, call.dy = edges.adjacency(*own.reverse[:3]), p.data_ptr(), edges.matrix(dy)
+    call.dq, call.dk, call.dv = map(edges.matrix, results[:3])
+    for name, result in zip(("dx", "dkey_weight", "dvalue_weight", "dbias"), results[3:], strict=True):
+        setattr(call, name, result.data_ptr() if result.numel() else 0)
+    library.attend_features_gradient(DTYPES[dy.dtype], call)  # type: ignore[union-attr]
+    del held
+    return results
+
+
+def _composed(own: Featured) -> Tensor:
+    """The attention by differentiable operations."""
+    keys, values = (None if w is None else torch.einsum("ber,hcr->behc", own.x, w) for w in (own.keys, own.values))
+    kind = (DOT, own.scale, 0.0, own.dropout, own.seed)
+    return composed(Attention(own.q, own.k, own.v, None, own.bias, keys, values, own.structure[:2], (), *kind))
+
+
+_featured_gradient = Operator("attend_features_gradient", FeaturedGradient, _attend_gradient, on_cpu=True)
+_featured = Operator("attend_features", Featured, _attend, _featured_gradient, _composed, on_cpu=True)
 
 
 PASSES, CALL = 6, 10.5  # over scores and weights, a number for each edge and head: counted; and launches: fitted
@@ -61,6 +208,8 @@ def run(call: Attend) -> Tensor:
     q, k = (None, None) if call.q is None else (flat(x, 3).to(dtype) for x in call.ends())
     keys, values = _read(vectors.keys, call, dtype), _read(vectors.values, call, dtype)
     k, v = None if k is None else _shifted(k, vectors.keys), _shifted(v, vectors.values)
+    if isinstance(call.score, Dot) and q is not None and k is not None and _share_features(vectors):
+        return unflat(_by_maps(call, call.score, (q, k, v), keys, values).to(call.dtype), call)
     tensors = (q, k, v, getattr(call.score, "a", None), *(t for pair in (keys, values) if pair for t in pair))
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     bias = call.score.edge_bias(graph)
@@ -82,6 +231,29 @@ def run(call: Attend) -> Tensor:
         z = features.sums(features.Sums(p, values.x, structure[0]))
         y = y + (z if values.weight is None else heads.product(heads.Heads(z, values.weight.transpose(1, 2))))
     return unflat(y.to(call.dtype), call)
+
+
+def _share_features(vectors: EdgeVectors) -> bool:
+    """Whether keys, values or both are maps of the same features."""
+    given = [x for x in (vectors.keys, vectors.values) if x is not None]
+    read = [[x.values, x.reach, x.map[0].shape[1]] for x in given if isinstance(x, EdgeInput) and x.map[0].shape[1]]
+    same = [values is read[0][0] and kind == read[0][1:] for values, *kind in read]
+    return len(same) == len(given) > 0 and all(same)
+
+
+def _by_maps(
+    call: Attend, score: Dot, ends: tuple[Tensor, Tensor, Tensor], keys: _Vectors | None, values: _Vectors | None
+) -> Tensor:
+    graph, bias, dropout = call.graph, score.edge_bias(call.graph), call.dropout
+    (q, scale), k, v = score.scaled(ends[0]), *ends[1:]
+    x = next(each.x for each in (keys, values) if each is not None).squeeze(2)
+    if bias is not None:
+        bias = flat(bias.to(q.dtype), 2).expand(-1, -1, call.heads)
+    K, V = (None if each is None else each.weight for each in (keys, values))
+    own = Featured(q, k, v, x, K, V, bias, edges.structure_of(graph), (), scale, dropout, seed_for(graph, dropout))
+    if _featured.differentiates(own):
+        own.reverse = edges.reverse_of(graph)
+    return _featured(own)[0]
 
 
 def _read(x: Tensor | EdgeInput | None, call: Attend, dtype: torch.dtype) -> _Vectors | None:

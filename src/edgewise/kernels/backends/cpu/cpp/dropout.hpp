@@ -52,34 +52,46 @@ struct Dropout {
   }
 };
 
+// y_n = x_n · factor where place first + n is kept, else 0; all places have the same upper half.
+template <class S>
+EDGEWISE_INLINE void drop_within(const Dropout& dropout, uint64_t first, int numbers, Sum<S> factor, const S* x, S* y) {
+  const uint32_t upper = dropout.upper(first);
+  constexpr int W = lanes<float>;
+  Bits<float> places;
+  for (int n = 0; n < W; ++n) places[n] = uint32_t(first) + uint32_t(n);
+  const auto some = [&](int n, auto count) EDGEWISE_INLINE_LAMBDA {
+    const Bits<float> hash = dropout.hash(places + uint32_t(n), upper);
+    if constexpr (std::is_same_v<S, float> && !std::is_integral_v<decltype(count)>) {
+      store<float>(y + n, (Vector<float>)((Bits<float>)(load(x + n) * factor) & (Bits<float>)(hash >= dropout.threshold)));
+    } else {
+      uint32_t hashes[W];
+      std::memcpy(hashes, &hash, sizeof hash);
+      for (int m = 0; m < count; ++m) put(y + n + m, dropout.pass(number(x[n + m]) * factor, hashes[m]));
+    }
+  };
+  int n = 0;
+  for (; n + W <= numbers; n += W) some(n, std::integral_constant<int, W>{});
+  some(n, numbers - n);
+}
+
+// The same for any places.
+template <class S>
+void drop_from(const Dropout& dropout, uint64_t first, int64_t count, Sum<S> factor, const S* x, S* y) {
+  for (int64_t n = 0, some; n < count; n += some) {
+    some = std::min<int64_t>({count - n, 1 << 14, int64_t((uint64_t(1) << 32) - uint32_t(first + n))});
+    drop_within<S>(dropout, first + n, int(some), factor, x + n, y + n);
+  }
+}
+
 // y_n = x_n / (1 − p) where place n is kept, else 0.
 template <class S>
 void drop(int threads, uint64_t seed, double p, int64_t count, const void* from, void* to) {
   constexpr int64_t piece = 1 << 14;  // divides 2³², so that the upper half of a place is constant within
   const Dropout dropout(p, seed);
-  const Sum<S> factor = Sum<S>(1 / (1 - p));
   expect_writes(to, count * sizeof(S));
   over_items(threads, (count + piece - 1) / piece, [&](int64_t item, int) {
-    const S* x = (const S*)from + item * piece;
-    S* y = (S*)to + item * piece;
-    const uint32_t first = uint32_t(item * piece), upper = dropout.upper(uint64_t(item * piece));
-    const int numbers = int(std::min(piece, count - item * piece));
-    constexpr int W = lanes<float>;
-    Bits<float> places;
-    for (int n = 0; n < W; ++n) places[n] = first + uint32_t(n);
-    const auto some = [&](int n, auto count) EDGEWISE_INLINE_LAMBDA {
-      const Bits<float> hash = dropout.hash(places + uint32_t(n), upper);
-      if constexpr (std::is_same_v<S, float> && !std::is_integral_v<decltype(count)>) {
-        store<float>(y + n, (Vector<float>)((Bits<float>)(load(x + n) * factor) & (Bits<float>)(hash >= dropout.threshold)));
-      } else {
-        uint32_t hashes[W];
-        std::memcpy(hashes, &hash, sizeof hash);
-        for (int m = 0; m < count; ++m) put(y + n + m, dropout.pass(number(x[n + m]) * factor, hashes[m]));
-      }
-    };
-    int n = 0;
-    for (; n + W <= numbers; n += W) some(n, std::integral_constant<int, W>{});
-    some(n, numbers - n);
+    const int64_t first = item * piece;
+    drop_within<S>(dropout, first, int(std::min(piece, count - first)), Sum<S>(1 / (1 - p)), (const S*)from + first, (S*)to + first);
   });
 }
 

@@ -76,6 +76,7 @@ void bind_features(nb::module_& module) {
       .def_rw("transpose", &Terms::transpose)
       .def_rw("a", &Terms::a)
       .def_rw("b", &Terms::b)
+      .def_rw("one", &Terms::one)
       .def_rw("e_batch_stride", &Terms::e_batch_stride);
   pointer(terms, "e", &Terms::e);
   pointer(terms, "weight", &Terms::weight);
@@ -86,7 +87,8 @@ void bind_features(nb::module_& module) {
   pointer(terms, "signs", &Terms::signs);
 
   nb::class_<Gates, Terms> gates(module, "Gates");
-  gates.def(nb::init<>()).def_rw("kind", &Gates::kind).def_rw("x", &Gates::x);
+  gates.def(nb::init<>()).def_rw("kind", &Gates::kind).def_rw("own", &Gates::own).def_rw("x", &Gates::x);
+  pointer(gates, "down", &Gates::down);
   pointer(gates, "t", &Gates::t);
   pointer(gates, "y", &Gates::y);
   pointer(gates, "dt", &Gates::dt);
@@ -111,6 +113,39 @@ void bind_features(nb::module_& module) {
   pointer(heads, "y", &Heads::y);
   pointer(heads, "weight", &Heads::weight);
 
+  nb::class_<FeaturedAttention> attention(module, "FeaturedAttention");
+  attention.def(nb::init<>())
+      .def_rw("threads", &FeaturedAttention::threads)
+      .def_rw("batch", &FeaturedAttention::batch)
+      .def_rw("heads", &FeaturedAttention::heads)
+      .def_rw("channels", &FeaturedAttention::channels)
+      .def_rw("values", &FeaturedAttention::values)
+      .def_rw("inputs", &FeaturedAttention::inputs)
+      .def_rw("scale", &FeaturedAttention::scale)
+      .def_rw("dropout", &FeaturedAttention::dropout)
+      .def_rw("seed", &FeaturedAttention::seed)
+      .def_rw("graph", &FeaturedAttention::graph)
+      .def_rw("transpose", &FeaturedAttention::transpose)
+      .def_rw("q", &FeaturedAttention::q)
+      .def_rw("k", &FeaturedAttention::k)
+      .def_rw("v", &FeaturedAttention::v)
+      .def_rw("y", &FeaturedAttention::y)
+      .def_rw("dy", &FeaturedAttention::dy)
+      .def_rw("dq", &FeaturedAttention::dq)
+      .def_rw("dk", &FeaturedAttention::dk)
+      .def_rw("dv", &FeaturedAttention::dv)
+      .def_rw("x_batch_stride", &FeaturedAttention::x_batch_stride)
+      .def_rw("bias_batch_stride", &FeaturedAttention::bias_batch_stride);
+  pointer(attention, "x", &FeaturedAttention::x);
+  pointer(attention, "bias", &FeaturedAttention::bias);
+  pointer(attention, "key_weight", &FeaturedAttention::key_weight);
+  pointer(attention, "value_weight", &FeaturedAttention::value_weight);
+  pointer(attention, "p", &FeaturedAttention::p);
+  pointer(attention, "dx", &FeaturedAttention::dx);
+  pointer(attention, "dbias", &FeaturedAttention::dbias);
+  pointer(attention, "dkey_weight", &FeaturedAttention::dkey_weight);
+  pointer(attention, "dvalue_weight", &FeaturedAttention::dvalue_weight);
+
   module.def("edge_dots", &run<Vectors, &FeaturesTable::dots>);
   module.def("edge_sums", &run<Vectors, &FeaturesTable::sums>);
   module.def("edge_spread", &run<Vectors, &FeaturesTable::spread>);
@@ -120,6 +155,8 @@ void bind_features(nb::module_& module) {
   module.def("gates_gradient", &run<Gates, &FeaturesTable::gates_gradient>);
   module.def("edge_scores", &run<Scores, &FeaturesTable::scores>);
   module.def("edge_scores_gradient", &run<Scores, &FeaturesTable::scores_gradient>);
+  module.def("attend_features", &run<FeaturedAttention, &FeaturesTable::attention>);
+  module.def("attend_features_gradient", &run<FeaturedAttention, &FeaturesTable::attention_gradient>);
   module.def("by_heads", &run<Heads, &FeaturesTable::by_heads>);
   module.def("by_heads_gradient", &run<Heads, &FeaturesTable::by_heads_gradient>);
 }

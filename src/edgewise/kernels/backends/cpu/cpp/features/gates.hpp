@@ -3,6 +3,8 @@
 // goes; several would meet there, so that they go by sender too, which adds the same numbers in the same order.
 #pragma once
 
+#include <numeric>
+
 #include "features/terms.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -25,33 +27,78 @@ struct Activated {
       activate<Kind, A>(x, Kind == RELU ? Vector<A>{} : decay<Kind, A>(x), value, slope);
     }
 
-    // Adds N vectors of an edge's activations, from z on, to t and, times x, to y. `left` columns are there.
+    // Adds N vectors of the columns from c on of the activations of edges e .. stop - 1, all of one receiver, to t and, times x,
+    // to y: sums stay in registers.
     template <int N>
-    static EDGEWISE_INLINE void add_values(const A* z, const A* x, int left, A* t, A* y) {
-      Vector<A> value[N], slope;
-#pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) activated(z + n * W, value[n], slope);
+    EDGEWISE_INLINE void add_values(int e, int stop, int c, A* t, A* y) const {
+      Vector<A> of_t[N], of_y[N] = {};
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) {
-        add(t + n * W, 0, left - n * W, value[n]);
-        if (y) add(y + n * W, 0, left - n * W, value[n] * load_part(x + n * W, left - n * W));
+        of_t[n] = load_part(t + c + n * W, D - c - n * W);
+        if (y) of_y[n] = load_part(y + c + n * W, D - c - n * W);
+      }
+      for (; e < stop; ++e) {
+        const A* const x = y ? row(call.x, sender(e)) + c : nullptr;
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) {
+          Vector<A> value, slope;
+          activated(z + e * wide + c + n * W, value, slope);
+          of_t[n] += value;
+          if (y) of_y[n] += value * load_part(x + n * W, D - c - n * W);
+        }
+      }
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        const int left = std::min(D - c - n * W, W);
+        store_some<A>(t + c + n * W, left, of_t[n]);
+        if (y) store_some<A>(y + c + n * W, left, of_y[n]);
       }
     }
 
+    // Adds z of a tile's edges to their receivers' rows, or to one row for all.
+    void add_rows(A* rows, A* one) const {
+      for (int e = 0, stop; e < count; e = stop) {
+        for (stop = one ? count : e + 1; stop < count && own[stop] == own[e];) ++stop;
+        this->over_columns(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+          constexpr int N = decltype(vectors)::value;
+          A* const out = (one ? one : rows + own[e] * D) + c;
+          Vector<A> total[N];
+#pragma GCC unroll 4
+          for (int n = 0; n < N; ++n) total[n] = load_part(out + n * W, D - c - n * W);
+          for (int at = e; at < stop; ++at)
+#pragma GCC unroll 4
+            for (int n = 0; n < N; ++n) total[n] += load(z + at * wide + c + n * W);
+#pragma GCC unroll 4
+          for (int n = 0; n < N; ++n) store_some<A>(out + n * W, std::min(D - c - n * W, W), total[n]);
+        });
+      }
+    }
+
+    // What t starts from.
+    A* begun(int64_t from, int64_t to) const {
+      A* const t = this->cleared(call.t, from, to);
+      for (int64_t i = from; call.own != 0 && i < to; ++i)
+        for (int c = 0; c < D; ++c) t[i * D + c] = A(call.own) * row(call.b, i)[c];
+      return t;
+    }
+
     void forward(int64_t from, int64_t to) {
-      A *const t = this->cleared(call.t, from, to), *const y = this->cleared(call.y, from, to);
+      A *const t = begun(from, to), *const y = this->cleared(call.y, from, to);
       this->over_tiles(from, to, [&] {
         const auto ask = [&](int e, size_t bytes) { prefetch(row(call.x, graph.index[this->ahead(e)]), bytes); };
         for (int e = 0; y && e < count; ++e) ask(e, 1);
         this->add_up();
-        for (int e = 0; e < count; ++e) {
-          if (y) ask(e, D * sizeof(A));
-          const A *const sum = z + e * wide, *const x = y ? row(call.x, sender(e)) : nullptr;
+        for (int e = 0, stop; e < count; e = stop) {
+          for (stop = e; stop < count && own[stop] == own[e]; ++stop)
+            if (y) ask(stop, D * sizeof(A));
           A *const of_t = t + own[e] * D, *const of_y = y ? y + own[e] * D : nullptr;
-          this->over_columns(wide, [=, left = D](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
-            add_values<decltype(vectors)::value>(sum + c, x + c, left - c, of_t + c, of_y ? of_y + c : nullptr);
+          this->over_columns(wide, [=](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+            add_values<decltype(vectors)::value>(e, stop, c, of_t, of_y);
           });
-          for (int start = 0; call.signs && start < D; start += 64) {
+        }
+        for (int e = 0; call.signs && e < count; ++e) {
+          const A* const sum = z + e * wide;
+          for (int start = 0; start < D; start += 64) {
             uint64_t bits = 0;
             for (int c = start; c < std::min(wide, start + 64); c += W) bits |= bits_of<A>(load(sum + c) > 0) << (c - start);
             signs(first + e)[start / 64] = bits;
@@ -75,11 +122,11 @@ struct Activated {
     // What one edge reads for its gradients, and where they are added; null is what is not there. `left` columns follow.
     struct Ends {
       const A *dt, *dy, *x;
-      A *da, *db, *dx;
+      A *db, *dx;
       int left;
 
       static A* from(const A* p, int c) { return p ? (A*)p + c : nullptr; }
-      Ends at(int c) const { return {from(dt, c), from(dy, c), from(x, c), from(da, c), from(db, c), from(dx, c), left - c}; }
+      Ends at(int c) const { return {from(dt, c), from(dy, c), from(x, c), from(db, c), from(dx, c), left - c}; }
     };
 
     // N vectors of dz instead of z, by z or by its signs.
@@ -107,7 +154,6 @@ struct Activated {
       for (int n = 0; n < N; ++n) {
         store(z + n * W, dz[n]);
         if (ends.db) add(ends.db + n * W, 0, ends.left - n * W, dz[n]);
-        if (ends.da) add(ends.da + n * W, 0, ends.left - n * W, dz[n]);
       }
     }
 
@@ -115,6 +161,7 @@ struct Activated {
     template <int B>
     EDGEWISE_INLINE void sum_by_signs(int64_t j, int c, A* db) const {
       Vector<A> total[B] = {};
+      for (int k = 0; call.own != 0 && k < B; ++k) total[k] = A(call.own) * load_part(of_receiver(call.dt, j) + c + k * W, D - c - k * W);
       for (int64_t t = graph.offsets[j]; t < graph.offsets[j + 1]; ++t) {
         const uint64_t bits = signs(graph.edge[t])[c / 64] >> (c % 64);
         const A* const dt = of_receiver(call.dt, graph.index[t]) + c;
@@ -137,9 +184,11 @@ struct Activated {
       }
     }
 
-    // The gradients to senders, or those to receivers, edges and, added to `total`, the map; or all of them.
+    // The gradients to senders, or those to receivers, edges and, added to `total`, the map and the one row of all receivers; or
+    // all of them.
     void gradient(int64_t from, int64_t to, bool to_senders, A* total) {
-      A *const da = this->backward ? nullptr : this->cleared(call.da, from, to);
+      A* const shared = !this->backward && call.one && call.da ? total + (call.dweight ? this->R * wide : 0) : nullptr;
+      A* const da = this->backward || call.one ? nullptr : this->cleared(call.da, from, to);
       if (this->backward) this->cleared(call.db, from, to), this->cleared(call.dx, from, to);
       void *const db = to_senders ? call.db : nullptr, *const dx = to_senders ? call.dx : nullptr;
       this->over_tiles(from, to, [&] {
@@ -148,9 +197,8 @@ struct Activated {
         else this->read_inputs();
         for (int e = 0; e < count; ++e) {
           prefetch_others(e, to_senders, D * sizeof(A));
-          Ends ends{of_receiver(call.dt, receiver(e)), nullptr, nullptr, nullptr, nullptr, nullptr, D};
+          Ends ends{of_receiver(call.dt, receiver(e)), nullptr, nullptr, nullptr, nullptr, D};
           if (call.dy) ends.dy = of_receiver(call.dy, receiver(e)), ends.x = row(call.x, sender(e));
-          if (da) ends.da = da + own[e] * D;
           if (db) ends.db = of_sender(db, sender(e));
           if (dx) ends.dx = of_sender(dx, sender(e));
           const uint64_t* const word = call.signs ? signs(first + e) : nullptr;
@@ -159,9 +207,22 @@ struct Activated {
           });
         }
         if (this->backward) return;
+        if (da || shared) add_rows(da, shared);
         if (call.dweight) this->learn(z, total);
         if (call.de) this->write_edges(z);
       });
+    }
+
+    // The gradient to `own`.
+    double to_own(int64_t from, int64_t to) const {
+      double total = 0;
+      for (int64_t i = from; i < to; ++i) {
+        const A *const dt = of_receiver(call.dt, i), *const x = row(call.b, i);
+        Vector<A> sum{};
+        for (int c = 0; c < D; c += W) sum += load_part(dt + c, D - c) * load_part(x + c, D - c);
+        total += sum_across<A>(sum);
+      }
+      return total;
     }
   };
 };
@@ -180,13 +241,19 @@ void gates_of(const Gates& call, bool learning) {
   for (void* there : {call.db, call.dx}) expect_writes(there, bytes);
   for (void* there : {call.db, call.dx})
     if (alone && there) std::memset(there, 0, bytes);
-  if (!call.da && !call.de && !call.dweight && !(alone && to_senders)) return;
-  const size_t numbers = call.dweight ? size_t(call.inputs) * map.wide_outputs : 0;
-  std::vector<A> totals(numbers * pieces_of(call.graph, call.batch));  // each piece its own
+  const bool by_receiver = call.da || call.de || call.dweight || (alone && to_senders);
+  if (!by_receiver && !call.down) return;
+  const size_t of_map = call.dweight ? size_t(call.inputs) * map.wide_outputs : 0, numbers = of_map + (call.one ? map.wide_outputs : 0);
+  const int64_t pieces = pieces_of(call.graph, call.batch);
+  std::vector<A> totals(numbers * pieces);  // each piece its own
+  std::vector<double> owns(pieces);
   over(false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
-    tiles.gradient(from, to, alone && to_senders, totals.data() + numbers * piece);
+    if (by_receiver) tiles.gradient(from, to, alone && to_senders, totals.data() + numbers * piece);
+    if (call.down) owns[piece] = tiles.to_own(from, to);
   });
   add_pieces(totals, numbers);
+  if (call.down) *call.down = std::accumulate(owns.begin(), owns.end(), 0.0);
+  if (call.one && call.da) std::copy_n(totals.begin() + of_map, call.width, (A*)call.da);
   for (int d = 0; call.dweight && d < call.width; ++d)
     for (int n = 0; n < call.inputs; ++n) ((A*)call.dweight)[size_t(d) * call.inputs + n] = totals[size_t(n) * map.wide_outputs + d];
 }

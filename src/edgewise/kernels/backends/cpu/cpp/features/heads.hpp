@@ -10,16 +10,63 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
+template <class A>
+constexpr int whole_vectors(int n) { return (n + lanes<A> - 1) / lanes<A> * lanes<A>; }
+
+// Rows of several heads: head h of row n is at + n stride + h apart.
+template <class A>
+struct HeadRows {
+  A* at;
+  int64_t stride;
+  int apart;
+};
+
+// y_h (+)= x_h M_h for every head of some rows; a matrix has m rows of n columns, whole vectors apart.
+template <class A, Start START>
+void rows_by_heads(HeadRows<const A> x, int64_t rows, int H, const A* matrices, int m, int n, HeadRows<A> y) {
+  constexpr int W = lanes<A>;
+  const int wide = whole_vectors<A>(n);
+  std::vector<A> room(n % W ? size_t(rows) * W : 0);
+  for (int h = 0; h < H; ++h)
+    for (int c = 0; c < n; c += W) {
+      const bool whole = c + W <= n;
+      A* const out = y.at + int64_t(h) * y.apart + c;
+      const A *const from = x.at + int64_t(h) * x.apart, *const matrix = matrices + size_t(h) * m * wide + c;
+      if (whole) multiply<A, 1, START, false>(from, x.stride, rows, matrix, wide, m, out, y.stride);
+      else multiply<A, 1, Start::ZERO, false>(from, x.stride, rows, matrix, wide, m, room.data(), W);
+      for (int64_t row = 0; !whole && row < rows; ++row)
+        for (int k = 0; k < n - c; ++k) {
+          A& number = out[row * y.stride + k];
+          number = START == Start::ZERO ? room[row * W + k] : number + room[row * W + k];
+        }
+    }
+}
+
+// M_h (+)= Σ x_hᵀ y_h over some rows, of m and n numbers; its rows are whole vectors apart.
+template <class A, Start START>
+void sums_by_heads(HeadRows<const A> x, HeadRows<const A> y, int64_t rows, int H, int m, int n, A* matrices) {
+  constexpr int W = lanes<A>;
+  const int wide = whole_vectors<A>(n);
+  std::vector<A> room(n % W ? size_t(rows) * W : 0);
+  for (int h = 0; h < H; ++h)
+    for (int c = 0; c < n; c += W) {
+      const bool whole = c + W <= n;
+      const A* const from = y.at + int64_t(h) * y.apart + c;
+      for (int64_t row = 0; !whole && row < rows; ++row) std::memcpy(room.data() + row * W, from + row * y.stride, (n - c) * sizeof(A));
+      multiply<A, 1, START, true>(x.at + int64_t(h) * x.apart, x.stride, m, whole ? from : room.data(), whole ? y.stride : W, rows,
+                                  matrices + size_t(h) * m * wide + c, wide);
+    }
+}
+
 // Some rows at a time, the same at any number of threads.
 template <class A>
 struct ByHead {
-  static constexpr int W = lanes<A>;
   const Heads& call;
   const int H, C, R, wide;
   const int64_t each = std::max<int64_t>(256, call.rows / 256), parts = (call.rows + each - 1) / each;
 
   explicit ByHead(const Heads& call)
-      : call(call), H(call.heads), C(call.inputs), R(call.outputs), wide((R + W - 1) / W * W) {}
+      : call(call), H(call.heads), C(call.inputs), R(call.outputs), wide(whole_vectors<A>(R)) {}
 
   // Calls part(n, first, count) for the rows.
   template <class Part>
@@ -35,15 +82,7 @@ struct ByHead {
     std::vector<A> weight(size_t(H) * C * wide);  // its rows are whole vectors
     for (int64_t n = 0; n < int64_t(H) * C; ++n) std::memcpy(weight.data() + n * wide, (const A*)call.weight + n * R, R * sizeof(A));
     over_rows([&](int64_t, int64_t first, int64_t count) {
-      std::vector<A> room(R % W ? size_t(count) * W : 0);
-      for (int h = 0; h < H; ++h)
-        for (int c = 0; c < R; c += W) {
-          const bool whole = c + W <= R;
-          A* const out = y(first) + h * R + c;
-          multiply<A, 1, Start::ZERO, false>(x(first) + h * C, int64_t(H) * C, count, weight.data() + size_t(h) * C * wide + c, wide, C,
-                                             whole ? out : room.data(), whole ? int64_t(H) * R : W);
-          for (int64_t n = 0; !whole && n < count; ++n) std::memcpy(out + n * H * R, room.data() + n * W, (R - c) * sizeof(A));
-        }
+      rows_by_heads<A, Start::ZERO>({x(first), int64_t(H) * C, C}, count, H, weight.data(), C, R, {y(first), int64_t(H) * R, R});
     });
   }
 
@@ -52,15 +91,8 @@ struct ByHead {
     const size_t numbers = size_t(H) * C * wide;
     std::vector<A> totals(numbers * parts);
     over_rows([&](int64_t part, int64_t first, int64_t count) {
-      std::vector<A> room(R % W ? size_t(count) * W : 0);
-      for (int h = 0; h < H; ++h)
-        for (int c = 0; c < R; c += W) {
-          const bool whole = c + W <= R;
-          const A* const from = y(first) + h * R + c;
-          for (int64_t n = 0; !whole && n < count; ++n) std::memcpy(room.data() + n * W, from + n * H * R, (R - c) * sizeof(A));
-          multiply<A, 1, Start::ZERO, true>(x(first) + h * C, int64_t(H) * C, C, whole ? from : room.data(), whole ? int64_t(H) * R : W,
-                                            count, totals.data() + numbers * part + size_t(h) * C * wide + c, wide);
-        }
+      sums_by_heads<A, Start::ZERO>({x(first), int64_t(H) * C, C}, {y(first), int64_t(H) * R, R}, count, H, C, R,
+                                    totals.data() + numbers * part);
     });
     for (int64_t n = 0; n < int64_t(H) * C; ++n)
       for (int c = 0; c < R; ++c) {

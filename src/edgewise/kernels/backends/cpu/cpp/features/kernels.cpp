@@ -1,4 +1,5 @@
 // Features of edges for one instruction set: compiled once for each, under its own namespace.
+#include "features/attention.hpp"
 #include "features/gates.hpp"
 #include "features/heads.hpp"
 #include "features/scores.hpp"
@@ -18,6 +19,8 @@ const FeaturesTable features_table = {
     {scores_gradient<float>, scores_gradient<double>, nullptr},
     {by_heads<float>, by_heads<double>, nullptr},
     {by_heads_gradient<float>, by_heads_gradient<double>, nullptr},
+    {attention<float>, attention<double>, nullptr},
+    {attention_gradient<float>, attention_gradient<double>, nullptr},
 };
 
 }  // namespace edgewise::EDGEWISE_ISA

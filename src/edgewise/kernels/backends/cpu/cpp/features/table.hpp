@@ -55,12 +55,16 @@ struct Terms {
   int64_t e_batch_stride = 0;
   void *da = nullptr, *db = nullptr;           // [batch, I or J, width]
   void *de = nullptr, *dweight = nullptr;      // [batch, E, inputs or width], [width, inputs]
+  bool one = false;                            // a is one row for all receivers, and da its gradient [width]
   uint64_t* signs = nullptr;                   // [batch, E, width / 64 and more]: a bit for each z that is positive
 };
 
-// t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j. Of the sum of a ReLU alone all gradients follow from the signs.
+// t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j. Of the sum of a ReLU alone all gradients follow from the signs; it may have
+// own b_i added, where receivers are senders.
 struct Gates : Terms {
   int kind = RELU;  // σ
+  double own = 0;
+  double* down = nullptr;
   Matrix x;
   void *t = nullptr, *y = nullptr;  // [batch, I, width]
   const void *dt = nullptr, *dy = nullptr;
@@ -86,6 +90,24 @@ struct Heads {
   void *y = nullptr, *weight = nullptr;  // [heads, inputs, outputs]
 };
 
+// y_i = Σ_j p_ij (v_j + V x_ij), p = softmax(scale q_i · (k_j + K x_ij) + bias), of heads of rows q, k [batch, I or J, heads *
+// channels], v, y [batch, J or I, heads * values] and features x [batch or 1, E, inputs]. Null is what is not there, or not computed.
+struct FeaturedAttention {
+  int threads = 1;
+  int64_t batch = 1;
+  int heads = 1, channels = 1, values = 1, inputs = 1;
+  double scale = 1, dropout = 0;
+  uint64_t seed = 0;
+  Adjacency graph, transpose;  // transpose.edge[t]: which edge of `graph` it is
+  Matrix q, k, v, y, dy, dq, dk, dv;
+  const void *x = nullptr, *bias = nullptr;  // [batch or 1, E, heads]
+  int64_t x_batch_stride = 0, bias_batch_stride = 0;
+  const void *key_weight = nullptr, *value_weight = nullptr;  // K [heads, channels, inputs], V [heads, values, inputs]
+  void* p = nullptr;                                          // [batch, E, heads], before dropout
+  void *dx = nullptr, *dbias = nullptr;                       // of every member of the batch
+  void *dkey_weight = nullptr, *dvalue_weight = nullptr;
+};
+
 struct FeaturesTable {  // none for bfloat16
   void (*dots[DTYPES])(const Vectors&);    // out [batch, E, heads] = u_i · x_ij
   void (*sums[DTYPES])(const Vectors&);    // out [batch, I, heads, channels] = Σ_j w_ij x_ij
@@ -98,6 +120,8 @@ struct FeaturesTable {  // none for bfloat16
   void (*scores_gradient[DTYPES])(const Scores&);
   void (*by_heads[DTYPES])(const Heads&);
   void (*by_heads_gradient[DTYPES])(const Heads&);
+  void (*attention[DTYPES])(const FeaturedAttention&);
+  void (*attention_gradient[DTYPES])(const FeaturedAttention&);
 };
 
 }  // namespace edgewise

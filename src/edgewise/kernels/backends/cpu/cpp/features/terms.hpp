@@ -208,6 +208,4 @@ void add_pieces(std::vector<A>& totals, size_t numbers) {
     for (size_t n = 0; n < numbers; ++n) totals[n] += totals[start + n];
 }
 
-inline int64_t pieces_of(const Adjacency& graph, int64_t batch) { return Pieces(graph.offsets, graph.rows).count * batch; }
-
 }  // namespace edgewise::EDGEWISE_ISA

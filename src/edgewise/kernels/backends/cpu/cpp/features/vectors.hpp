@@ -12,6 +12,8 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
+inline int64_t pieces_of(const Adjacency& graph, int64_t batch) { return Pieces(graph.offsets, graph.rows).count * batch; }
+
 // Calls row(b, i, first, last) for every receiver.
 template <class Call, class Row>
 void over_receivers(const Call& call, const Row& row) {
@@ -32,7 +34,6 @@ struct Along {
   const A* u(int64_t b, int64_t i) const { return (const A*)call.u + (b * call.graph.rows + i) * H * C; }
   const A* w(int64_t b, int64_t e) const { return (const A*)call.w + (b * call.graph.edges + e) * H; }
   const A* x(int64_t b, int64_t e) const { return (const A*)call.x + b * call.x_batch_stride + e * call.x_row_stride; }
-  int column(int h) const { return G == 1 ? 0 : h * C; }  // where head h has its vector
 
   void dots(int64_t b, int64_t i, int64_t first, int64_t last) const {
     A* const out = (A*)call.out + (b * call.graph.edges + first) * H;
@@ -48,31 +49,12 @@ struct Along {
     dots_of_heads<A>(u(b, i), [&](int64_t e) { return x(b, index[first + e]); }, apart, last - first, H, C, out);
   }
 
-  // B vectors of the result, each of some head's columns, from `cell` on.
-  template <int B>
-  void some_sums(const A* weights, const A* vectors, int64_t n, int cell, A* out) const {
-    constexpr int W = lanes<A>;
-    const int each = (C + W - 1) / W;
-    int head[B], from[B], width[B];
-    for (int k = 0; k < B; ++k) {
-      head[k] = (cell + k) / each;
-      const int c = (cell + k) % each * W;
-      from[k] = column(head[k]) + c, width[k] = C - c;
-    }
-    Vector<A> total[B] = {};
-    for (int64_t e = 0; e < n; ++e)
-#pragma GCC unroll 8
-      for (int k = 0; k < B; ++k) total[k] += all(weights[e * H + head[k]]) * load_part(vectors + e * call.x_row_stride + from[k], width[k]);
-    for (int k = 0; k < B; ++k) store_some<A>(out + head[k] * C + (C - width[k]), std::min(width[k], W), total[k]);
-  }
-
   void sums(int64_t b, int64_t i, int64_t first, int64_t last) const {
-    constexpr int W = lanes<A>;
-    A* out = (A*)call.out + (b * call.graph.rows + i) * H * C;
-    const int cells = H * ((C + W - 1) / W);
-    int cell = 0;
-    for (; cell + 4 <= cells; cell += 4) some_sums<4>(w(b, first), x(b, first), last - first, cell, out);
-    for (; cell < cells; ++cell) some_sums<1>(w(b, first), x(b, first), last - first, cell, out);
+    const A *const weights = w(b, first), *const vectors = x(b, first);
+    const auto weight_of = [=, heads = H](int64_t e) { return weights + e * heads; };
+    const auto vector_of = [=, apart = call.x_row_stride](int64_t e) { return vectors + e * apart; };
+    A* const out = (A*)call.out + (b * call.graph.rows + i) * H * C;
+    sums_of_heads<A>(weight_of, vector_of, G == 1 ? 0 : C, last - first, H, C, out, C);
   }
 
   void spread(int64_t b, int64_t i, int64_t first, int64_t last) const {
@@ -170,14 +152,40 @@ struct ByHeads {
   }
 };
 
+// Calls of(group) with the largest group of heads that divides them and fits a vector.
+template <class A, class Of>
+auto for_group(int heads, const Of& of) {
+  if (heads % 8 == 0) return of(std::integral_constant<int, lanes<A> < 8 ? lanes<A> : 8>{});
+  if (heads % 4 == 0) return of(std::integral_constant<int, lanes<A> < 4 ? lanes<A> : 4>{});
+  if (heads % 2 == 0) return of(std::integral_constant<int, 2>{});
+  return of(std::integral_constant<int, 1>{});
+}
+
 template <class A, class Call>
 void by_heads_of(const Call& call) {
   expect_writes(call.out, call.batch * call.graph.edges * call.heads * sizeof(A));
-  if (call.heads % 8 == 0) ByHeads<A, lanes<A> < 8 ? lanes<A> : 8>::run(call);
-  else if (call.heads % 4 == 0) ByHeads<A, lanes<A> < 4 ? lanes<A> : 4>::run(call);
-  else if (call.heads % 2 == 0) ByHeads<A, 2>::run(call);
-  else ByHeads<A, 1>::run(call);
+  for_group<A>(call.heads, [&](auto group) { ByHeads<A, group.value>::run(call); });
 }
+
+// The softmax of one receiver's n edges, and its gradient, for all heads; its loops are chosen once for a call.
+template <class A>
+struct RowSoftmax {
+  int group;
+  decltype(&ByHeads<A, 1>::forward) of_group;
+  decltype(&ByHeads<A, 1>::backward) gradient_of_group;
+
+  explicit RowSoftmax(int heads) {
+    for_group<A>(heads, [&](auto size) {
+      group = size.value, of_group = &ByHeads<A, size.value>::forward, gradient_of_group = &ByHeads<A, size.value>::backward;
+    });
+  }
+  void forward(const A* s, int64_t n, int H, A* out, std::vector<A>& room) const {
+    for (int h = 0; h < H; h += group) of_group(s + h, n, H, out + h, room);
+  }
+  void backward(const A* p, const A* dp, int64_t n, int H, A* out) const {
+    for (int h = 0; h < H; h += group) gradient_of_group(p + h, dp + h, n, H, out + h);
+  }
+};
 
 template <class A>
 void softmax(const Softmax& call) {
