@@ -97,7 +97,8 @@ class Attend:
 
 @cached
 def _with_own_senders(graph: Graph) -> Graph:
-    return Graph.from_csr(graph.offsets, torch.arange(graph.num_edges, device=graph.device), graph.num_edges)
+    senders = torch.arange(graph.num_edges, device=graph.device)
+    return Graph._of(graph.num_receivers, graph.num_edges, 0, graph.device, offsets=graph.offsets, senders=senders)
 
 
 @dataclass(slots=True)
