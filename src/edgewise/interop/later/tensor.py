@@ -126,8 +126,10 @@ def ordinary(value: Any) -> Any:
 
 def _of_ordinary(name: str) -> Callable[..., Any]:
     def method(self: Later, *args: Any, **named: Any) -> Any:
+        """That of an ordinary tensor with the same numbers."""
         return getattr(ordinary(self), name)(*args, **named)
 
+    method.__name__ = name
     return method
 
 
