@@ -82,11 +82,9 @@ def test_the_same_bits_on_any_number_of_threads(name, heads):
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", [name for name in GRAPHS if not name.startswith(("bits", "window, far"))])
 def test_biases_on_edges_and_their_gradients(name):
     graph = GRAPHS[name]
-    if graph.num_receivers > 1000 or name.startswith("bits"):
-        return
     for batch, of_bias, heads in (((), (), 1), ((11,), (), 3), ((2, 2), (2, 2), 2), ((3,), (1,), 2)):
         tensors = draw(graph, heads, 5, 9, batch)
         for bias_heads in {1, heads}:
