@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import wraps
+from functools import update_wrapper, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import ReferenceType, ref
 
@@ -101,11 +101,51 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
         return value
 
 
-def per_tensor(build: Callable[P, T]) -> Callable[P, T]:
+class PerTensor(Generic[P, T]):
+    """What `per_tensor` makes of a function."""
+
+    def __init__(self, build: Callable[P, T]) -> None:
+        self.build, self.memo = build, WeakIdKeyDictionary()
+        update_wrapper(self, build)
+
+    def __call__(self, *args: P.args, **named: P.kwargs) -> T:
+        """The value for these arguments, computed where it is not there."""
+        tensors = [t for t in args if isinstance(t, Tensor)]
+        if named or is_traced() or any(t.is_inference() for t in tensors):
+            return self.build(*args, **named)
+        entries, key, stamp = self._place(args, tensors)
+        found = entries.get(key)
+        if found is not None and found[0] == stamp and all(r() is t for r, t in zip(found[1], tensors, strict=True)):
+            return found[2]
+        for gone in [k for k, (_, refs, _) in entries.items() if any(r() is None for r in refs)]:
+            del entries[gone]
+        value = self.build(*args, **named)
+        entries[key] = (stamp, [ref(t) for t in tensors], value)
+        return value
+
+    def put(self, value: T, /, *args: Any) -> None:
+        """Let this be the value for these arguments, for as long as none of the tensors is written in place."""
+        tensors = [t for t in args if isinstance(t, Tensor)]
+        if not is_traced() and not any(t.is_inference() for t in tensors):
+            entries, key, stamp = self._place(args, tensors)
+            entries[key] = (stamp, [ref(t) for t in tensors], value)
+
+    def _place(self, args: Any, tensors: list[Tensor]) -> tuple[dict[Any, Entry[T]], Hashable, list[Any]]:
+        """The values that lie with the first tensor, the key of these arguments, and what changes with a write."""
+        key = tuple(id(t) if isinstance(t, Tensor) else t for t in args)
+        stamp = [(t._version, t.untyped_storage().data_ptr(), t.storage_offset(), t.shape) for t in tensors]
+        return self.memo.setdefault(args[0], {}), key, stamp
+
+
+Entry = tuple[list[Any], list[ReferenceType[Tensor]], T]
+
+
+def per_tensor(build: Callable[P, T]) -> PerTensor[P, T]:
     """A function of tensors, the first argument among them, and of hashable arguments, computed once for each of them.
 
     The value lies with the first tensor and goes with it. It is computed anew where a tensor was written in place, is
-    another one now, or is traced. The value must hold none of the tensors, or they would never go.
+    another one now, or is traced. The value must hold none of the tensors, or they would never go. A value that
+    follows more cheaply from elsewhere is `put` there.
 
     Example
         >>> @per_tensor
@@ -119,24 +159,9 @@ def per_tensor(build: Callable[P, T]) -> Callable[P, T]:
         >>> total(x.mul_(2), 2)
         computed
         12.0
+        >>> y = torch.ones(2)
+        >>> total.put(4.0, y, 2)
+        >>> total(y, 2)
+        4.0
     """
-    memo = WeakIdKeyDictionary()
-
-    @wraps(build)
-    def value(*args: P.args, **named: P.kwargs) -> T:
-        tensors = [t for t in args if isinstance(t, Tensor)]
-        if named or is_traced() or any(t.is_inference() for t in tensors):
-            return build(*args, **named)
-        first = cast(Tensor, args[0])
-        key = tuple(id(t) if isinstance(t, Tensor) else t for t in args)
-        stamp = [(t._version, t.untyped_storage().data_ptr(), t.storage_offset(), t.shape) for t in tensors]
-        entries: dict[Any, tuple[list[Any], list[ReferenceType[Tensor]], T]] = memo.setdefault(first, {})
-        found = entries.get(key)
-        if found is not None and found[0] == stamp and all(r() is t for r, t in zip(found[1], tensors, strict=True)):
-            return found[2]
-        for gone in [k for k, (_, refs, _) in entries.items() if any(r() is None for r in refs)]:
-            del entries[gone]
-        entries[key] = (stamp, [ref(t) for t in tensors], build(*args, **named))
-        return entries[key][2]
-
-    return value
+    return PerTensor(build)

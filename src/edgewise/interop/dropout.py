@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from edgewise.interop.geometric.features import dropped
 from edgewise.interop.later.tensor import Later
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import dropout
@@ -32,7 +33,8 @@ class DropoutByCounter(TorchFunctionMode):
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     if inplace or not training or not (is_plain(input) or isinstance(input, Later)) or not 0 < p < 1:
         return functional.dropout(input, p, training, inplace)
-    return dropout(input, p)
+    y = None if isinstance(input, Later) else dropped(input, p)
+    return dropout(input, p) if y is None else y
 
 
 def unwatched(function: Callable[..., T], *args: Any) -> T:

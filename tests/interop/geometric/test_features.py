@@ -106,3 +106,78 @@ def test_a_layer_that_does_more_is_called(kind: str) -> None:
         torch.testing.assert_close(y, 2 * functional.linear(x, linear.weight, linear.bias))
     else:
         assert seen == [kind] * (1 if kind == "gradient's hook" else features.AGAIN)
+
+
+def known_words(dtype: torch.dtype = torch.float32) -> Tensor:
+    x = words(dtype)
+    mapped_again(x, nn.Linear(400, 3, dtype=dtype))
+    return x
+
+
+def test_dropout_of_known_words_has_its_share_its_scale_and_its_generator() -> None:
+    x = torch.zeros(200, 400)
+    x[:, ::40] = 2.0
+    mapped_again(x, nn.Linear(400, 3))
+    torch.manual_seed(3)
+    y = features.dropped(x, 0.25)
+    assert y is not None
+    kept = y[x != 0]
+    assert 0.7 < float((kept != 0).double().mean()) < 0.8
+    torch.testing.assert_close(kept[kept != 0], torch.tensor(2.0 / 0.75).expand(int((kept != 0).sum())))
+    assert not y[x == 0].any()
+    assert not torch.equal(features.dropped(x, 0.25), y)
+    torch.manual_seed(3)
+    assert torch.equal(features.dropped(x, 0.25), y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_dropout_leaves_of_words_is_known(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    y, linear = features.dropped(known_words(dtype), 0.5), nn.Linear(400, 3, dtype=dtype)
+    assert y is not None
+    calls, own = [], features.aggregate
+    monkeypatch.setattr(features, "aggregate", lambda *args: calls.append(1) or own(*args))
+    out = features.mapped(linear, y)
+    assert calls
+    g = torch.randn_like(out)
+    grads = torch.autograd.grad((out * g).sum(), list(linear.parameters()))
+    exact = linear(y)
+    torch.testing.assert_close(out, exact, rtol=0, atol=1e-5)
+    for one, right in zip(grads, torch.autograd.grad((exact * g).sum(), list(linear.parameters())), strict=True):
+        torch.testing.assert_close(one, right, rtol=0, atol=1e-4)
+    y[0] = 1.0
+    torch.testing.assert_close(features.mapped(linear, y), linear(y))
+
+
+@pytest.mark.parametrize("kind", ["new", "trained", "written since", "dense"])
+def test_dropout_of_other_features_is_drawn_elsewhere(kind: str) -> None:
+    x = torch.rand(30, 400) if kind == "dense" else words() if kind == "new" else known_words()
+    if kind == "written since":
+        x[0, 0] = 1.0
+    if kind == "trained":
+        x.requires_grad_()
+    if kind == "dense":
+        mapped_again(x, nn.Linear(400, 3))
+    assert features.dropped(x, 0.5) is None
+
+
+def test_a_model_drops_words_by_their_non_zeros() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.GCNConv(400, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(functional.dropout(x, 0.5, self.training))
+            return self.conv(seen[-1], EDGES)
+
+    seen: list[Tensor] = []
+    net, x = convert(Net()), words().T.contiguous().T  # in another order in memory
+    for _ in range(features.AGAIN + 2):
+        net(x).sum().backward()
+    assert [features._calls(y) == [features.AGAIN] for y in seen] == [False] * (features.AGAIN - 1) + [True] * 3
+    for y in seen:
+        assert torch.equal(y[y != 0], 2 * x[y != 0])
+        assert 0.3 < float((y != 0).sum() / (x != 0).sum()) < 0.7
+    net.eval()
+    assert net(x).shape == (30, 3)
+    assert seen[-1] is x

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.graphs import Graph
-from edgewise.graphs.derived import per_tensor
+from edgewise.graphs.derived import cached, per_tensor
 from edgewise.graphs.forms import offsets_of
-from edgewise.kernels import aggregate
+from edgewise.kernels import aggregate, dropout
 from edgewise.layers.plain.linear import SparseFeatures, has_hooks
 
 LINEAR = {("torch", "Linear"), ("torch_geometric", "Linear")}
@@ -25,7 +25,8 @@ def mapped(linear: Any, x: Tensor, biased: bool = True) -> Tensor:
     Edge cases  sparse features that come again are multiplied by their non-zeros. Trained ones, those that came fewer
                 than `AGAIN` times, and all on a GPU, where nothing was measured, go through the layer itself; so do
                 all through a layer that has hooks, or that is of another class
-    Cost        E·C' in place of N·C·C', for E non-zeros; once for a tensor that comes again, a pass over it
+    Cost        E·C' in place of N·C·C', for E non-zeros; once for a tensor that comes again, a pass over it. What
+                `dropped` makes of it comes for the first time, and needs no pass
     """
     entries = known(x) if is_linear(linear) else None
     if entries is None or entries.dtype != linear.weight.dtype or torch.is_autocast_enabled(x.device.type):
@@ -49,6 +50,28 @@ def known(x: Tensor) -> SparseFeatures | None:
     calls = _calls(x)
     calls[0] = min(AGAIN, calls[0] + 1)
     return _few(x) if calls[0] == AGAIN else None
+
+
+def dropped(x: Tensor, p: float) -> Tensor | None:
+    """Dropout of features whose few non-zeros are known, drawn for these alone; None for any others.
+
+    Edge cases  what it returns is known likewise
+    """
+    entries = known(x)
+    if entries is None:
+        return None
+    weight = dropout(entries.weight, p)
+    y = x.new_zeros(x.shape)
+    y.view(-1)[_places(entries.graph)] = weight
+    _few.put(SparseFeatures(entries.graph, weight), y)
+    _calls.put([AGAIN], y)
+    return y
+
+
+@cached
+def _places(graph: Graph) -> Tensor:
+    """Where the numbers of a matrix's edges lie in it."""
+    return graph.receivers * graph.num_senders + graph.senders
 
 
 @per_tensor
