@@ -95,7 +95,7 @@ def test_options_without_a_twin(layer: Any, why: str) -> None:
 
 
 def test_convert_takes_modules() -> None:
-    with pytest.raises(ConfigError, match=r"takes a torch.nn.Module, not int"):
+    with pytest.raises(ConfigError, match=r"takes a torch.nn.Module, a DataLoader of .* or a .*Optimizer, not int"):
         convert(3)  # type: ignore[type-var]
 
 

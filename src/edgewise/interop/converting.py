@@ -1,20 +1,22 @@
-"""`convert`: other libraries' layers inside any module compute here from now on, with the weights that they have."""
+"""`convert`: other libraries' layers inside any module compute here from now on, with the weights that they have; so do
+their loaders and optimizers beside them."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from torch import nn
+from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
-from edgewise.interop import modules
+from edgewise.interop import modules, optimizers
 from edgewise.interop.dropout import AROUND
-from edgewise.interop.geometric import attention, relations, sums
+from edgewise.interop.geometric import attention, collating, relations, sums
 from edgewise.interop.twin import Twin, twin_class
 
-M = TypeVar("M", bound=nn.Module)
+T = TypeVar("T")
 
 TWINS: dict[tuple[str, str], Twin] = {
     **{("torch", name): twin for name, twin in modules.TWINS.items()},
@@ -65,15 +67,24 @@ def conversion(module: nn.Module) -> Conversion:
     return Conversion(twins, others)
 
 
-def convert(module: M) -> M:
+@overload
+def convert(thing: T, /) -> T: ...
+@overload
+def convert(*things: Any) -> tuple[Any, ...]: ...
+def convert(*things: Any) -> Any:
     """Let a module's layers of PyTorch and PyTorch Geometric compute with this library's graphs and kernels.
 
     Equation    each layer's own: results and gradients are those that it had, but for rounding
-    Symbols     module = any nn.Module, changed in place and returned. Twins exist of GCNConv, SAGEConv, GATConv,
-                GATv2Conv, TransformerConv, GINConv, GINEConv, GatedGraphConv, RGCNConv, FastRGCNConv, HGTConv and of
-                nn.MultiheadAttention, nn.TransformerEncoderLayer and nn.TransformerEncoder
-    Errors      ConfigError for what is no module; a UserWarning names each layer that passes messages or attends and
-                stays as it is, and why: its class or an option has no twin. `edgewise.interop.conversion` lists both
+    Symbols     things = any nn.Module, changed in place and returned; beside it, or alone, a PyTorch Geometric
+                `DataLoader` and an optimizer, likewise (several are returned as a tuple). Twins exist of GCNConv,
+                SAGEConv, GATConv, GATv2Conv, TransformerConv, GINConv, GINEConv, GatedGraphConv, RGCNConv,
+                FastRGCNConv, HGTConv and of nn.MultiheadAttention, nn.TransformerEncoderLayer and
+                nn.TransformerEncoder. A loader without workers, over an InMemoryDataset without a transform, gathers
+                each batch at once from what the data set has stored: the same batches of the same draws. Adam, AdamW
+                and SGD of parameters on the CPU take PyTorch's fused steps
+    Errors      ConfigError for anything else; a UserWarning names each layer that passes messages or attends and
+                stays as it is, and why: its class or an option has no twin. `edgewise.interop.conversion` lists both.
+                Loaders and optimizers that stay are named likewise
     Edge cases  a layer keeps its class's name, its options, its parameters (the very same) and their names, so that
                 optimizers, checkpoints and calls `layer(x, edge_index, edge_attr)` go on; a call that a twin does not
                 know (a SparseTensor, an explainer's hooks) runs as before. A receiver that a mask leaves without
@@ -81,7 +92,8 @@ def convert(module: M) -> M:
                 tensor whose numbers are computed when they are read; it is a torch.Tensor in all else
     Cost        an edge_index becomes a graph once, for as long as the tensor lives and is not written; a mask likewise
     Differs     dropout of attention draws other numbers; `torch.nn.functional.dropout` on the CPU, by nn.Dropout too,
-                draws them by counter wherever the forward pass of the module calls it, in a tenth of the time
+                draws them by counter wherever the forward pass of the module calls it, in a tenth of the time. Fused
+                steps round otherwise, and an optimizer's `state_dict` says `fused`
 
     Example
         >>> import torch
@@ -94,9 +106,26 @@ def convert(module: M) -> M:
         >>> print(conversion(layer))
         the module: TransformerEncoderLayer
         self_attn: MultiheadAttention
+        >>> optimizer = torch.optim.Adam(layer.parameters())
+        >>> convert(layer, optimizer) == (layer, optimizer)
+        True
     """
-    if not isinstance(module, nn.Module):
-        raise ConfigError(f"convert takes a torch.nn.Module, not {type(module).__name__}")
+    for thing in things:
+        if not isinstance(thing, nn.Module | Optimizer) and not collating.is_loader(thing):
+            kinds = "a torch.nn.Module, a DataLoader of PyTorch Geometric or a torch.optim.Optimizer"
+            raise ConfigError(f"convert takes {kinds}, not {type(thing).__name__}")
+    for thing in things:
+        if isinstance(thing, nn.Module):
+            stays = _convert_module(thing)
+        else:
+            stays = _convert_optimizer(thing) if isinstance(thing, Optimizer) else _convert_loader(thing)
+        if stays is not None:
+            warnings.warn(f"edgewise.convert: {stays}", stacklevel=2)
+    return things[0] if len(things) == 1 else things
+
+
+def _convert_module(module: nn.Module) -> str | None:
+    """Convert a module's layers in place; which of them stay."""
     for part in module.modules():
         kind: Any = type(part)
         twin = TWINS.get((_library(kind), kind.__name__))
@@ -106,8 +135,25 @@ def convert(module: M) -> M:
     kind = type(module)
     if made.twins and not hasattr(kind, "twin_of"):
         module.__class__ = twin_class(kind, AROUND)
-    if made.others or not made.twins:
+    if made.others:
         stay = "; ".join(f"{name or 'the module'} ({why})" for name, why in made.others.items())
-        what = f"these layers stay as they are: {stay}" if stay else "no layer of this module has a twin"
-        warnings.warn(f"edgewise.convert: {what}", stacklevel=2)
-    return module
+        return f"these layers stay as they are: {stay}"
+    return None if made.twins else "no layer of this module has a twin"
+
+
+def _convert_optimizer(optimizer: Optimizer) -> str | None:
+    why = optimizers.refusal(optimizer)
+    if why is not None:
+        return f"the optimizer's steps stay as they are: {why}"
+    optimizers.fuse(optimizer)
+    return None
+
+
+def _convert_loader(loader: Any) -> str | None:
+    why = collating.refusal(loader)
+    if why is not None:
+        return f"the loader's batches are put together as before: {why}"
+    if not hasattr(type(loader), "twin_of"):
+        kind: Any = type(loader)
+        loader.__class__ = collating.loader_class(kind)
+    return None

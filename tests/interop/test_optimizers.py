@@ -1,0 +1,179 @@
+"""Converted optimizers take PyTorch's fused steps: the same numbers, options, hooks, schedules and states."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
+
+import edgewise
+
+OPTIONS: dict[str, Any] = {
+    "adam": lambda p: Adam(p, lr=0.1),
+    "adam with decay": lambda p: Adam(p, lr=0.1, weight_decay=0.1, betas=(0.7, 0.9), eps=1e-3),
+    "amsgrad": lambda p: Adam(p, lr=0.1, amsgrad=True, maximize=True),
+    "adamw": lambda p: AdamW(p, lr=0.1, weight_decay=0.2),
+    "sgd": lambda p: SGD(p, lr=0.1),
+    "momentum": lambda p: SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "dampened": lambda p: SGD(p, lr=0.1, momentum=0.5, dampening=0.1, maximize=True),
+}
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+CLOSE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}
+
+
+def weights(dtype: torch.dtype = torch.float32) -> list[nn.Parameter]:
+    draw = torch.Generator().manual_seed(0)
+    return [nn.Parameter(torch.randn(shape, generator=draw).to(dtype)) for shape in ((4, 3), (3,), (), (0, 2))]
+
+
+def steps(optimizer: Optimizer, count: int, seed: int = 1, scheduler: Any = None) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                p.grad = torch.randn(p.shape, generator=draw).to(p.dtype)
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+
+
+def assert_close(own: list[nn.Parameter], theirs: list[nn.Parameter]) -> None:
+    for one, other in zip(own, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=CLOSE[one.dtype], atol=CLOSE[one.dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("before", [0, 3])
+def test_steps_go_on_as_they_would(name: str, dtype: torch.dtype, before: int) -> None:
+    own, theirs = weights(dtype), weights(dtype)
+    converted, plain = OPTIONS[name](own), OPTIONS[name](theirs)
+    steps(converted, before)
+    steps(plain, before)
+    assert edgewise.convert(converted) is converted
+    assert all(group["fused"] for group in converted.param_groups)
+    steps(converted, 3, 2)
+    steps(plain, 3, 2)
+    assert_close(own, theirs)
+
+
+def test_steps_counted_in_float64_go_on() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        own, theirs = weights(torch.float64), weights(torch.float64)
+        converted, plain = Adam(own, lr=0.1), Adam(theirs, lr=0.1)
+        for optimizer in (converted, plain):
+            steps(optimizer, 2)
+        edgewise.convert(converted)
+        for optimizer in (converted, plain):
+            steps(optimizer, 2, 2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_close(own, theirs)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_states_are_read_in_both_directions(name: str) -> None:
+    own, theirs = weights(), weights()
+    converted, plain = edgewise.convert(OPTIONS[name](own)), OPTIONS[name](theirs)
+    steps(plain, 2)
+    steps(converted, 1)
+    for mine, right in zip(own, theirs, strict=True):
+        mine.data.copy_(right)
+    converted.load_state_dict(deepcopy(plain.state_dict()))  # of steps that were not fused
+    assert all(group["fused"] for group in converted.param_groups)
+    steps(converted, 2, 3)
+    steps(plain, 2, 3)
+    assert_close(own, theirs)
+    plain.load_state_dict(deepcopy(converted.state_dict()))
+    steps(converted, 2, 4)
+    steps(plain, 2, 4)
+    assert_close(own, theirs)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_schedules_groups_and_hooks_work_on(early: bool) -> None:
+    def trained(convert: bool) -> tuple[list[nn.Parameter], list[str]]:
+        parameters, seen = weights(), list[str]()
+        optimizer = Adam([{"params": parameters[:1]}, {"params": parameters[1:], "lr": 0.3}], lr=0.1)
+        if convert and early:
+            edgewise.convert(optimizer)
+        scheduler = StepLR(optimizer, 2, gamma=0.5)
+        optimizer.register_step_pre_hook(lambda *_: seen.append("before"))
+        optimizer.register_step_post_hook(lambda *_: seen.append("after"))
+        if convert and not early:
+            edgewise.convert(optimizer)
+        steps(optimizer, 3, 1, scheduler)
+        optimizer.param_groups[0]["lr"] = 0.7
+        parameters.append(nn.Parameter(torch.ones(3)))
+        optimizer.add_param_group({"params": parameters[-1:], "weight_decay": 0.1})
+        steps(optimizer, 3, 2, CosineAnnealingLR(optimizer, 4))
+        return parameters, seen
+
+    own, theirs = trained(True), trained(False)
+    assert_close(own[0], theirs[0])
+    assert own[1] == theirs[1] == ["before", "after"] * 6
+
+
+def test_sparse_gradients_are_left_to_plain_steps() -> None:
+    def trained(convert: bool) -> Tensor:
+        table = nn.Embedding(5, 3, sparse=True, _weight=torch.ones(5, 3))
+        optimizer = SGD(table.parameters(), lr=0.1)
+        if convert:
+            edgewise.convert(optimizer)
+        for words in ([0, 2, 2], [4]):
+            optimizer.zero_grad()
+            table(torch.tensor(words)).sum().backward()
+            optimizer.step()
+        return table.weight.detach()
+
+    assert torch.equal(trained(True), trained(False))
+
+
+def test_parameters_without_a_gradient_and_closures() -> None:
+    own, theirs = weights(), weights()
+    for parameters, optimizer in ((own, edgewise.convert(Adam(own, lr=0.1))), (theirs, Adam(theirs, lr=0.1))):
+
+        def loss(optimizer: Any = optimizer, parameters: Any = parameters) -> Tensor:
+            optimizer.zero_grad()
+            value = (parameters[0] ** 2).sum()
+            value.backward()
+            return value.detach()
+
+        assert float(optimizer.step(loss)) == float((weights()[0].detach() ** 2).sum())
+    assert_close(own, theirs)
+
+
+STAY: dict[str, tuple[Any, str]] = {
+    "another": (Adadelta, "Adadelta has no fused step on the CPU"),
+    "one by one": (lambda p: Adam(p, foreach=False), "it was made with foreach=False"),
+    "not fused": (lambda p: Adam(p, fused=False), "it was made with fused=False"),
+    "differentiable": (lambda p: Adam(p, differentiable=True), "it was made with differentiable=True"),
+    "a tensor": (lambda p: Adam(p, lr=torch.tensor(0.1)), "its learning rate is a tensor"),
+    "complex": (
+        lambda p: Adam([*p, nn.Parameter(torch.zeros(2, dtype=torch.complex64))]),
+        "parameter of torch.complex64",
+    ),
+    "elsewhere": (lambda p: Adam([*p, nn.Parameter(torch.zeros(2, device="meta"))]), "torch.float32 on meta"),
+}
+
+
+@pytest.mark.parametrize("kind", STAY)
+def test_other_optimizers_stay_and_are_named(kind: str) -> None:
+    make, why = STAY[kind]
+    optimizer = make(weights())
+    before = [group.get("fused") for group in optimizer.param_groups]
+    with pytest.warns(UserWarning, match=f"the optimizer's steps stay as they are: .*{why}"):
+        assert edgewise.convert(optimizer) is optimizer
+    assert [group.get("fused") for group in optimizer.param_groups] == before
+
+
+def test_one_that_is_fused_already_stays_so() -> None:
+    own, theirs = weights(), weights()
+    optimizer = edgewise.convert(edgewise.convert(Adam(own, lr=0.1, fused=True)))
+    steps(optimizer, 3)
+    steps(Adam(theirs, lr=0.1), 3)
+    assert_close(own, theirs)
