@@ -55,11 +55,13 @@ class NumberedExamples(Task):
 class OneGraph(Task):
     """Every batch is the whole graph; a split only says which outputs the loss reads, so each batch is made once.
 
-    The N nodes have features x [N, C], dense or sparse, and targets [N]; a split holds numbers of nodes. The edges may
-    have features e [E, D], in the graph's own order: they are of no use to a pattern, which is a ConfigError."""
+    The N nodes have features x [N, C], dense or sparse, and targets [N] or [N, T]; a split holds numbers of nodes. The
+    edges may have features e [E, D], in the graph's own order: they are of no use to a pattern: a ConfigError."""
 
     epoch_size = 1
     splits: Mapping[Split, Tensor]
+    whole: type[Batch] = Batch
+    """What a batch is."""
 
     def __init__(
         self,
@@ -89,4 +91,4 @@ class OneGraph(Task):
     def batch(self, split: Split, pattern: Pattern) -> Batch:
         """The whole graph, read at the split's nodes."""
         rows = self.splits[split]
-        return Batch(self.graph(pattern), self._x, self._targets[rows], rows, self._e)
+        return self.whole(self.graph(pattern), self._x, self._targets[rows], rows, self._e)

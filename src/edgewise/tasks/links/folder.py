@@ -12,7 +12,7 @@ from edgewise.graphs.make.links import hold_out, links_of
 from edgewise.tables.encoding import features, fit
 from edgewise.tasks.core.splits import SPLITS, by_time
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
-from edgewise.tasks.nodes.own.folder import read_folder
+from edgewise.tasks.nodes.own.data import read_folder
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.nodes.own.tables import Reading
 from edgewise.tasks.nodes.own.times import in_words, times_of_edges, times_of_links
@@ -74,7 +74,7 @@ def link_folder(
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
-    how = Reading(frozenset(names_in(ignore)), id, "", names_in(ends), labelled=False)
+    how = Reading(frozenset(names_in(ignore)), id, (), names_in(ends), labelled=False)
     given = read_folder(Path(folder).expanduser(), how)
     given, when = times_of_edges(given, time) if time else (given, None)
     if given.e is not None:

@@ -40,8 +40,8 @@ class Nodes:
     Args:
         graph: Who attends to whom among N nodes.
         x: Their features [N, C], dense or sparse; of a store, `StoredRows`.
-        labels: Their classes [N], -1 where unknown; or their values [N], NaN where unknown.
-        classes: The classes' names; none where the labels are values.
+        labels: Their classes [N], -1 where unknown; or their values [N], NaN where unknown; or several targets [N, T].
+        classes: The classes' names; none where the labels are no classes alone.
         splits: For "train", "valid" and "test" the nodes [M] that it reads.
         e: Features of the edges [E, D], or the number of each edge's relation [E], in the graph's own order; None:
             there are none.
@@ -163,8 +163,8 @@ class NodeClassification(OneGraph, Classification):
         parts = zip(chosen, outputs, labels.tolist(), strict=True)
         return [{"node": self.shown(node)} | self._named(output, label) for node, output, label in parts]
 
-    def _named(self, output: Tensor, label: float) -> dict[str, Any]:
-        """What the outputs for a node mean, beside its label."""
+    def _named(self, output: Tensor, label: Any) -> dict[str, Any]:
+        """What the outputs for a node mean, beside its label, or its labels of several targets."""
         probabilities = class_probabilities(output, self.classes)
         known = self.classes[int(label)] if label >= 0 else None
         return {"class": next(iter(probabilities)), "label": known, "probabilities": probabilities}

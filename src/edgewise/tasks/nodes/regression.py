@@ -54,17 +54,16 @@ class NodeRegression(Regression, SampledNodes):
         return Drawing("parity", Parity(measured[some].numpy(), predicted[some].numpy(), ""), worst)
 
     def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
-        """Fifths of the predicted values."""
-        values = (self.mean + self.deviation * outputs.double().squeeze(-1)).contiguous()
-        ends = values.quantile(torch.arange(1, FIFTHS, dtype=torch.float64) / FIFTHS)
-        legend = (*(f"up to {end:.3g}" for end in ends.tolist()), "above")
-        none = torch.zeros(len(values), dtype=torch.bool)
-        return (
-            torch.searchsorted(ends, values),
-            none,
-            legend,
-            "the colour is the predicted value, in fifths of the nodes",
-        )
+        return fifths(self.mean + self.deviation * outputs.double().squeeze(-1), "the predicted value")
 
-    def _named(self, output: Tensor, label: float) -> dict[str, Any]:
+    def _named(self, output: Tensor, label: Any) -> dict[str, Any]:
         return {"value": self.value(output), "measured": None if isnan(label) else label}
+
+
+def fifths(values: Tensor, what: str) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
+    """How a drawing shows values of nodes: the fifth of each, no cross, the fifths' names, and their meaning."""
+    values = values.contiguous()
+    ends = values.quantile(torch.arange(1, FIFTHS, dtype=torch.float64) / FIFTHS)
+    legend = (*(f"up to {end:.3g}" for end in ends.tolist()), "above")
+    none = torch.zeros(len(values), dtype=torch.bool)
+    return torch.searchsorted(ends, values), none, legend, f"the colour is {what}, in fifths of the nodes"

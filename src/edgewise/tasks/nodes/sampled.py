@@ -51,6 +51,9 @@ class SampledNodes(NodeClassification):
     are drawn depends on the generator, the hop and the node alone, so that a part of the seeds draws what all would.
     """
 
+    sampled: type[SampledBatch] = SampledBatch
+    """What a batch of sampled neighbours is."""
+
     def __init__(
         self,
         name: str,
@@ -82,7 +85,7 @@ class SampledNodes(NodeClassification):
     @cached
     def _whole(self, pattern: Pattern) -> Batch:
         graph, x, labels, train = self.seen(pattern)
-        return Batch(graph, x, labels[train], train, None if self.inductive else self.nodes.e)
+        return self.whole(graph, x, labels[train], train, None if self.inductive else self.nodes.e)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` different training nodes with some of their neighbours; without fan-outs all of them with all."""
@@ -101,7 +104,7 @@ class SampledNodes(NodeClassification):
         state, pieces = generator.get_state(), seeds.tensor_split(parts.count)
         alike = [torch.Generator().set_state(state) for _ in parts.mine]
         mine = [self._sampled(graph, x, labels, pieces[n], own) for n, own in zip(parts.mine, alike, strict=True)]
-        return len(seeds), mine
+        return self._terms(labels[seeds]), mine
 
     def _sampled(self, graph: Graph, x: Rows, labels: Tensor, seeds: Tensor, generator: torch.Generator) -> Batch:
         sample: Sample | LayerSample
@@ -111,11 +114,15 @@ class SampledNodes(NodeClassification):
             sample = sample_layers(loops, entries, _importance(loops, x.dtype), seeds, self.fanouts, generator)
         else:
             sample = sample_neighbors(graph, seeds, self.fanouts, generator)
-        return SampledBatch(sample, self._features(x, sample.nodes), self._targets_of(labels[seeds]))
+        return self.sampled(sample, self._features(x, sample.nodes), self._targets_of(labels[seeds]))
 
     def _features(self, x: Rows, nodes: Tensor) -> Rows:
         # A quarter of the time of x[nodes].
         return x.index_select(0, nodes) if isinstance(x, Tensor) else x[nodes]
+
+    def _terms(self, labels: Tensor) -> int:
+        """The terms of the mean loss of nodes with these labels."""
+        return len(labels)
 
     def _targets_of(self, labels: Tensor) -> Tensor:
         """Labels as the loss compares them: classes may be stored in fewer bytes."""

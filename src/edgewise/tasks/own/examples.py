@@ -15,13 +15,13 @@ from edgewise.errors import DataError
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.regression import of_value
-from edgewise.tasks.core.splits import SPLITS, Split
+from edgewise.tasks.core.splits import SPLITS
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record
 from edgewise.tasks.own.record import Examples, Fitted
-from edgewise.tasks.own.several import GappedBatch, Several
+from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets
 
 ROWS = 512  # examples that a model reads at once for a table of predictions
 
@@ -48,10 +48,9 @@ class Own:
     changes: tuple[str, ...] = ()
 
 
-class OwnExamples(GraphClassification):
+class OwnExamples(SeveralTargets, GraphClassification):
     """Graphs, molecules, texts or clouds of one's own, with one target or several, some of which may be unknown.
 
-    Equation    the loss is that of `Several`, over the known targets of a batch
     Errors      DataError for an example that is not there
     """
 
@@ -129,28 +128,6 @@ class OwnExamples(GraphClassification):
         drawn = self._drawn(size, generator)
         terms = int((~self.graphs.targets[drawn].isnan()).sum())
         return (terms if len(drawn) >= parts.count else parts.count * terms), made
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return self.several.loss(batch.read(outputs), batch.target)
-
-    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return self.several.score(batch.read(outputs), batch.target)
-
-    def finish(self, means: dict[str, float]) -> dict[str, float]:
-        return self.several.finish(means)
-
-    @torch.no_grad()
-    def quality(
-        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
-    ) -> dict[str, Any]:
-        """Precision, recall and calibration of classes, the largest errors of numbers, target by target."""
-        outputs, targets = [], []
-        for batch in self.batches(split, size, pattern):
-            here = batch.to(device)
-            outputs.append(here.read(model(*here.inputs)).cpu())
-            targets.append(batch.target)
-        names = [self.name_of(number) for number in self.splits[split].tolist()]
-        return self.several.quality(torch.cat(outputs), torch.cat(targets), names)
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The class, or of a single number the value in its own unit."""

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.tasks.core.batch import DisjointBatch
+from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.quality import Quality, worst
+from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.task import Pattern, Task
 from edgewise.tasks.own.target import Labels, Target
 
 
-class GappedBatch(DisjointBatch):
-    """Graphs side by side whose target is [G, T], NaN where it is unknown; the loss has a term for each known one."""
+class Gapped(Batch):
+    """A batch whose target is [M, T], NaN where it is unknown; the loss has a term for each known one."""
 
     @property
     def size(self) -> int:
@@ -23,8 +25,13 @@ class GappedBatch(DisjointBatch):
         return int((~self.target.isnan()).sum())
 
     def read(self, outputs: Tensor) -> Tensor:
-        """The outputs of each graph, [G, O]."""
-        return outputs.reshape(len(self.target), -1)
+        """The outputs of each example, [M, O]."""
+        read = outputs if self.rows is None else outputs[..., self.rows, :]
+        return read.reshape(len(self.target), -1)
+
+
+class GappedBatch(Gapped, DisjointBatch):
+    """Graphs side by side with several targets."""
 
 
 @dataclass(frozen=True)
@@ -147,3 +154,35 @@ class Several:
                 }
             made[target.name] = own
         return {"targets": made} if len(self.targets) > 1 else own
+
+
+class SeveralTargets(Task):
+    """A task whose examples have one target or several, some of which may be unknown.
+
+    Equation    the loss is that of `Several`, over the known targets of a batch
+    """
+
+    several: Several
+    splits: Mapping[Split, Tensor]
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return self.several.loss(batch.read(outputs), batch.target)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return self.several.score(batch.read(outputs), batch.target)
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        return self.several.finish(means)
+
+    @torch.no_grad()
+    def quality(
+        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
+    ) -> dict[str, Any]:
+        """Precision, recall and calibration of classes, the largest errors of numbers, target by target."""
+        outputs, targets = [], []
+        for batch in self.batches(split, size, pattern):
+            here = batch.to(device)
+            outputs.append(here.read(model(*here.inputs)).cpu())
+            targets.append(batch.target)
+        names = [self.name_of(number) for number in self.splits[split].tolist()]
+        return self.several.quality(torch.cat(outputs), torch.cat(targets), names)

@@ -64,3 +64,17 @@ def test_the_npz_file_says_the_same(tmp_path) -> None:
 def test_a_malformed_array_is_named(tmp_path, changed: dict, told: str) -> None:
     with pytest.raises(DataError, match=told):
         node_folder(save(tmp_path, **changed))
+
+
+def test_arrays_have_a_column_for_each_target(tmp_path) -> None:
+    labels = np.stack([np.arange(30) / 7, np.arange(30) % 2], 1)
+    labels[3] = np.nan
+    edges = np.stack([np.arange(30), (np.arange(30) + 1) % 30])
+    np.savez(tmp_path / "graph.npz", edge_index=edges, x=np.ones((30, 2)), labels=labels)
+    task = node_folder(str(tmp_path))
+    assert [target.name for target in task.fitted.targets] == ["labels 0", "labels 1"]
+    assert [target.kind for target in task.fitted.targets] == ["number", "class"]
+    assert sum(map(len, task.splits.values())) == 29
+    np.savez(tmp_path / "graph.npz", edge_index=edges, x=np.ones((30, 2)), labels=labels[:, :0])
+    with pytest.raises(DataError, match=r"of several targets \[30, T\], not float64 \[30, 0\]"):
+        node_folder(str(tmp_path))

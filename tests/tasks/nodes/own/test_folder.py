@@ -112,20 +112,3 @@ def test_without_names_nodes_are_their_rows_and_without_parts_they_are_cut_at_ra
     assert torch.cat(list(first.nodes.splits.values())).sort().values.tolist() == list(range(20))
     assert torch.equal(first.nodes.splits["test"], again.nodes.splits["test"])
     assert not torch.equal(first.nodes.splits["train"], other.nodes.splits["train"])
-
-
-def test_a_graph_without_edges_is_legal(tmp_path) -> None:
-    assert node_folder(write(tmp_path, edges="sender,receiver\n")).graph().num_edges == 0
-
-
-def test_a_missing_folder_or_damaged_file_is_named(tmp_path) -> None:
-    with pytest.raises(DataError, match=r"lacks nodes\.csv, edges\.csv"):
-        node_folder(str(tmp_path))
-    (tmp_path / "graph.npz").write_bytes(b"PK\x03\x04")
-    with pytest.raises(DataError, match=r"graph\.npz"):
-        node_folder(str(tmp_path))
-    (tmp_path / "graph.npz").unlink()
-    write(tmp_path)
-    (tmp_path / "nodes.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a CSV file"):
-        node_folder(str(tmp_path))

@@ -10,7 +10,7 @@ from edgewise.tasks.own.record import name, numbers
 
 
 def given(names: list[str] | None) -> Given:
-    return Given(Path(), (), np.zeros((2, 0), dtype=np.int64), names, np.zeros((3, 5)), ["u", "", "v"], {})
+    return Given(Path(), (), 3, np.zeros((2, 0), dtype=np.int64), names, np.zeros((3, 5)), ("y",), [["u", "", "v"]], {})
 
 
 def test_nodes_are_known_by_name_or_by_row() -> None:

@@ -27,11 +27,9 @@ def read_npz(path: Path, labelled: bool = True) -> Given:
     """
     arrays = read_arrays(path, ARRAYS if labelled else ARRAYS[:2], (*(SPLITS if labelled else ()), EDGES))
     edges, x = arrays["edge_index"], arrays["x"]
-    labels = arrays["labels"] if labelled else np.full(len(x) if x.ndim else 0, -1)
     if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x):
         raise DataError(f"{path}: x must be finite numbers [N, C], not {x.dtype} {list(x.shape)}")
-    if labels.shape != x.shape[:1] or labels.dtype.kind not in "uif" or bool(np.isinf(labels).any()):
-        raise DataError(f"{path}: labels must be whole numbers [{len(x)}], or finite numbers of a quantity")
+    targets = _targets(path, arrays["labels"], len(x)) if labelled else {}
     try:
         Graph.from_edge_index(torch.from_numpy(edges.astype(np.int64, casting="safe")), len(x))
     except (GraphError, TypeError) as error:
@@ -47,12 +45,24 @@ def read_npz(path: Path, labelled: bool = True) -> Given:
             raise DataError(
                 f"{path}: {EDGES} must be finite numbers [{edges.shape[1]}, D], not {e.dtype} {list(e.shape)}"
             )
-    labels = labels.astype(np.float64 if labels.dtype.kind == "f" else np.int64)
     with reading(path, "a .npz file"), ZipFile(path) as file:
         others = sorted({name.removesuffix(".npy") for name in file.namelist()} - {*ARRAYS, *SPLITS, EDGES})
     notes = [f"not read: the arrays {', '.join(others)}"] if others else []
     notes += unread(path.parent, [path])
-    return Given(path.parent, (path,), edges.astype(np.int64), None, x, labels, splits, tuple(notes), e)
+    edges, known = edges.astype(np.int64), [*targets.values()]
+    return Given(path.parent, (path,), len(x), edges, None, x, tuple(targets), known, splits, tuple(notes), e)
+
+
+def _targets(path: Path, labels: Array, nodes: int) -> dict[str, Array]:
+    """The labels of each target by its name: of an array [N] one, of [N, T] the columns."""
+    shaped = labels.ndim in (1, 2) and len(labels) == nodes and 0 not in labels.shape[1:]
+    if not shaped or labels.dtype.kind not in "uif" or bool(np.isinf(labels).any()):
+        what = f"whole numbers [{nodes}], or finite numbers of a quantity; of several targets [{nodes}, T]"
+        raise DataError(f"{path}: labels must be {what}, not {labels.dtype} {list(labels.shape)}")
+    labels = labels.astype(np.float64 if labels.dtype.kind == "f" else np.int64)
+    if labels.ndim == 1:
+        return {"labels": labels}
+    return {f"labels {number}": np.ascontiguousarray(labels[:, number]) for number in range(labels.shape[1])}
 
 
 def _finite(x: Array) -> bool:

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from edgewise.tables.features import Array, Column
 from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.own.target import Labels
 
 
 @dataclass(frozen=True)
@@ -17,10 +16,13 @@ class Given:
     Args:
         place: Their folder.
         files: Those that were read.
+        count: How many nodes there are.
         edges: Senders and receivers [2, E], by the nodes' rows.
         names: The nodes' names; None: they are their rows.
         x: What is known of the nodes: columns, or numbers [N, C].
-        labels: Texts, "" where unknown; of arrays whole numbers [N], -1 where unknown, or numbers, NaN where unknown.
+        called: The targets' names.
+        targets: The labels of each target: texts, "" where unknown; of arrays whole numbers [N], -1 where unknown, or
+            numbers, NaN where unknown. None where labels were not read.
         splits: The parts that the files name; empty: none.
         notes: How they were read, in lines.
         e: What is known of the edges: columns, or numbers [E, D]; None: nothing.
@@ -28,16 +30,18 @@ class Given:
 
     place: Path
     files: tuple[Path, ...]
+    count: int
     edges: Array
     names: Sequence[str] | None
     x: list[Column] | Array
-    labels: list[str] | Array
+    called: tuple[str, ...]
+    targets: Sequence[Labels]
     splits: Splits
     notes: tuple[str, ...] = ()
     e: list[Column] | Array | None = None
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return self.count
 
     @property
     def width(self) -> int:
@@ -48,16 +52,6 @@ class Given:
     def unit(self) -> str:
         """What its examples are."""
         return "nodes"
-
-    @property
-    def called(self) -> tuple[str, ...]:
-        """What the labels are called."""
-        return ("labels" if isinstance(self.labels, np.ndarray) else "label",)
-
-    @property
-    def targets(self) -> list[list[str] | Array]:
-        """The labels, as those of one target."""
-        return [self.labels]
 
     @property
     def counts(self) -> dict[str, int]:

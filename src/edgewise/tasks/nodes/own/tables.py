@@ -29,7 +29,7 @@ class Reading:
     Args:
         ignore: Columns that are not read.
         id: The column that names the nodes; "row": they are their rows; empty: found by its name or by what it holds.
-        label: The column with the labels.
+        labels: The columns with targets.
         ends: The columns of edges with senders and receivers; empty: found.
         labelled: Whether labels must be there; if not, neither they nor parts are read.
         known: The kinds of the columns that are read of nodes and of edges; None: all that are left, by guess.
@@ -37,7 +37,7 @@ class Reading:
 
     ignore: frozenset[str] = frozenset()
     id: str = ""
-    label: str = "label"
+    labels: tuple[str, ...] = ("label",)
     ends: tuple[str, ...] = ()
     labelled: bool = True
     known: tuple[Kinds, Kinds] | None = None
@@ -51,16 +51,16 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     file, problems = File(nodes), Problems()
     links = [EdgeFile(path, how.ends) for path in edges]
     lower = {name.lower(): name for name in file.names}
-    label = how.label if how.label in file.names else lower.get(how.label.lower(), how.label)
+    labels = [name if name in file.names else lower.get(name.lower(), name) for name in how.labels]
     split = lower.get("split", "split")
     has_split = how.labelled and split in file.names and split not in how.ignore
     named_by = _named(nodes, file, how, lower)
-    texts = [name for name in (named_by, label, split) if name in file.names]
-    table = file.table((label,) if how.labelled else (), texts)
+    texts = [name for name in (named_by, *labels, split) if name in file.names]
+    table = file.table(labels if how.labelled else (), texts)
     if len(table) > MAX_NODES:
         raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from graph.npz")
     notes = [*table.notes, *(note for one in links for note in one.table.notes)]
-    if not named_by and how.id != "row" and (named_by := _covering(table, links, how.ignore | {label, split}) or ""):
+    if not named_by and how.id != "row" and (named_by := _covering(table, links, how.ignore | {*labels, split}) or ""):
         notes.append(f"{named_by} names the nodes: each end of an edge is one of its cells")
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
     rows = _distinct(table, names, problems)
@@ -73,9 +73,9 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         notes += one.note()
     for problem in (*table.problems, *(problem for one in links for problem in one.table.problems)):
         problems.add(problem)
-    others = [name for name in file.names if name and name not in {*how.ignore, named_by, label, split}]
+    others = [name for name in file.names if name and name not in {*how.ignore, named_by, *labels, split}]
     features = others if how.known is None else [*how.known[0]]
-    for problem in _misfits(nodes, file, links, how, features, {named_by, label}):
+    for problem in _misfits(nodes, file, links, how, features, {named_by, *labels}):
         problems.add(problem)
     x, wrong = read_columns(file, table, [name for name in features if name in file.names], how.known and how.known[0])
     e, wrong_edges = columns_of(links, {*how.ignore}, how.known and how.known[1])
@@ -87,7 +87,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         problems.add(str(error))
     if told := [*wrong, *wrong_edges, *problems.sentences()]:
         raise DataError("\n".join(told))
-    labels = labels_of(file, label, table.texts(label)) if how.labelled else [""] * len(table)
+    of_targets = [labels_of(file, name, table.texts(name)) for name in labels] if how.labelled else []
     new = [name for name in others if name not in features]
     new += [name for one in links for name in one.names if how.known and name not in {*one.ends, *how.known[1]}]
     new += ["without a name"] * ("" in file.names)
@@ -97,10 +97,12 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     return Given(
         nodes.parent,
         files,
+        len(rows),
         ends,
         own,
         [replace(column, values=column.values[rows], present=column.present[rows]) for column in x],
-        [labels[row] for row in rows.tolist()],
+        tuple(labels) if how.labelled else (),
+        [[known[row] for row in rows.tolist()] for known in of_targets],
         splits,
         (*notes, *unread(nodes.parent, files)),
         e or None,

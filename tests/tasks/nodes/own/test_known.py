@@ -1,0 +1,115 @@
+"""Nodes of one's own graph with several targets, classes and quantities, some of them unknown."""
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import edgewise
+from edgewise.errors import DataError
+from edgewise.models import GNN, GNNSettings
+from edgewise.tasks import node_folder
+from edgewise.tasks.core.task import Parts
+from edgewise.training import Choice, RunConfig, TrainSettings, train
+from tasks.nodes.own.test_folder import write
+
+PEOPLE = 40
+
+
+def people(folder: Path) -> str:
+    """A ring of people with an age, unknown in every fourth, and a party, unknown in every fifth."""
+    rows = [
+        f"p{n},{n % 3},{'' if n % 4 == 0 else 20.5 + n},{'' if n % 5 == 0 else ('left', 'right')[n % 2]}"
+        for n in range(PEOPLE)
+    ]
+    edges = [f"p{n},p{(n + 2) % PEOPLE}" for n in range(PEOPLE)]
+    return write(folder, "who,height,age,party\n" + "\n".join(rows) + "\n", "from,to\n" + "\n".join(edges) + "\n")
+
+
+def test_each_target_is_classes_or_a_quantity_and_may_be_unknown(tmp_path) -> None:
+    task = node_folder(people(tmp_path), label="age,party")
+    assert task.signature.outputs == 3 and task.metric == "loss" and not task.maximise
+    assert task.contents.startswith("40 nodes with 2 targets")
+    assert "age: a quantity (there are fractions; else give --task.target class)" in task.summary
+    assert "party: 2 classes (texts that repeat)" in task.summary
+    assert [column.name for column in task.given.x] == ["height"]
+    known = {name for rows in task.splits.values() for name in rows.tolist()}
+    assert known == {n for n in range(PEOPLE) if n % 4 or n % 5}  # those of whom nothing is known are in no part
+    assert torch.equal(task.nodes.labels.isnan(), torch.tensor([[n % 4 == 0, n % 5 == 0] for n in range(PEOPLE)]))
+
+
+def test_the_loss_is_the_mean_over_all_known_targets(tmp_path) -> None:
+    task = node_folder(people(tmp_path), label="age,party")
+    (batch,) = task.batches("valid", 1)
+    rows = task.splits["valid"].tolist()
+    train = [20.5 + n for n in task.splits["train"].tolist() if n % 4]
+    mean, deviation = np.mean(train), np.std(train)
+    outputs = torch.randn(PEOPLE, 3, generator=torch.Generator().manual_seed(0))
+    terms, ages, right = [], [], []
+    for n in rows:
+        guess, *logits = outputs[n].tolist()
+        if n % 4:
+            terms.append(((20.5 + n - mean) / deviation - guess) ** 2)
+            ages.append(abs(mean + deviation * guess - 20.5 - n))
+        if n % 5:
+            terms.append(math.log(sum(map(math.exp, logits))) - logits[n % 2])
+            right.append(logits[n % 2] > logits[1 - n % 2])
+    assert batch.size == len(terms)
+    assert float(task.loss(outputs, batch)) == pytest.approx(np.mean(terms), rel=1e-5)
+    sums = {name: float(value) for name, value in task.score(outputs, batch).items()}
+    scores = task.finish({name: value / sums["count"] for name, value in sums.items()})
+    assert scores["loss"] == pytest.approx(np.mean(terms), rel=1e-5)
+    assert scores["mae age"] == pytest.approx(np.mean(ages), rel=1e-5)
+    assert scores["accuracy party"] == pytest.approx(np.mean(right))
+
+
+def test_parts_of_a_sampled_batch_make_its_loss(tmp_path) -> None:
+    """However the seeds are shared out, the parts' losses, weighted by their known targets, are the whole's."""
+    task = node_folder(people(tmp_path), label="age,party", fanouts=(2, 2))
+    model = GNN(GNNSettings("sage-mean", width=4, depth=2, dropout=0.0), task.signature).double().eval()
+
+    def loss(count: int) -> float:
+        terms, parts = task.train_parts(16, torch.Generator().manual_seed(3), None, Parts(count, range(count)))
+        assert terms == sum(part.size for part in parts)
+        total = 0.0
+        for part in parts:
+            graph, x = part.inputs
+            with torch.no_grad():
+                total += float(task.loss(model(graph, x.double()), part)) * part.size / terms
+        return total
+
+    assert loss(3) == pytest.approx(loss(1), rel=1e-12)
+
+
+def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
+    folder = people(tmp_path / "mine")
+    task = Choice("node-folder", {"folder": folder, "label": "age,party"})
+    model = Choice("gnn", {"layer": {"name": "gat", "heads": 2}, "width": 8})
+    train(RunConfig(task, model, train=TrainSettings(steps=5)), tmp_path / "run", progress=False)
+    trained = edgewise.load(tmp_path / "run")
+    first, second = trained.predict(["p0", "p1"])
+    assert first["node"] == "p0" and "measured" not in first["age"] and "label" not in first["party"]
+    assert second["age"]["measured"] == 21.5 and second["party"]["label"] == "right"
+    assert sum(second["party"]["probabilities"].values()) == pytest.approx(1)
+    quality = trained.task.quality(trained.model, "test", 9, None, "cpu")["targets"]
+    assert set(quality) == {"age", "party"} and quality["age"]["worst"][0]["example"].startswith("p")
+    titles = [drawing for section in trained.task.draw(trained.model, None, {}) for drawing in section.make()]
+    assert "in fifths of the nodes" in titles[0].caption
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "nodes.csv").write_text("who,height\nx,1\ny,2\n")
+    (new / "edges.csv").write_text("from,to\nx,y\n")
+    rows = [*trained.task.elsewhere(new).table(trained.model, None, "cpu")]
+    assert [row["node"] for row in rows] == ["x", "y"] and set(rows[0]) == {"node", "age", "party"}
+    with (tmp_path / "run" / "split.csv").open() as split:
+        assert {row["part"] for row in csv.DictReader(split)} == {"train", "valid", "test"}
+
+
+def test_a_target_that_is_not_there_is_named(tmp_path) -> None:
+    with pytest.raises(DataError, match="expected age, weight, each once"):
+        node_folder(people(tmp_path), label="age,weight")
+    with pytest.raises(DataError, match="age are needed"):
+        node_folder(str(tmp_path), label="age,party", ignore="age")
