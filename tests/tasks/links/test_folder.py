@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise import training
 from edgewise.apps.command.main import main
-from edgewise.errors import CheckpointError, DataError
+from edgewise.errors import DataError
 from edgewise.tasks import link_folder
 
 NODES = 40
@@ -38,7 +37,7 @@ def test_held_out_links_are_in_no_graph_that_the_model_reads(tmp_path) -> None:
     assert other.splits["test"].tolist() != task.splits["test"].tolist()
 
 
-def test_a_recipe_of_links_trains_on_it_and_changed_links_are_refused(tmp_path, capsys) -> None:
+def test_a_recipe_of_links_trains_on_it(tmp_path, capsys) -> None:
     folder, run = write(tmp_path / "mine"), tmp_path / "run"
     options = ["--task", "link-folder", "--task.folder", folder, "--train.steps", "2"]
     assert main(["train", "cora-vgae", *options, "--run", str(run)]) == 0
@@ -51,10 +50,6 @@ def test_a_recipe_of_links_trains_on_it_and_changed_links_are_refused(tmp_path, 
     assert one["node"] == "p3" and all(link["node"].startswith("p") for link in one["links"])
     assert main(["predict", str(run), "p3,nobody"]) == 2
     assert "one or two of its nodes 'p0', 'p1', 'p2'" in capsys.readouterr().err
-    with (Path(folder) / "edges.csv").open("a", encoding="utf-8") as file:
-        file.write("p0,p20\n")
-    with pytest.raises(CheckpointError, match="its data have changed since it was trained"):
-        training.load_run(run)
 
 
 def test_what_no_model_of_links_reads_is_named(tmp_path) -> None:

@@ -3,27 +3,33 @@
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from edgewise.errors import DataError
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.make.links import hold_out, links_of
-from edgewise.tables.encoding import features, fit
 from edgewise.tasks.core.splits import SPLITS, by_time
+from edgewise.tasks.links.kept import read_cut, write_cut
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
-from edgewise.tasks.nodes.own.data import read_folder
+from edgewise.tasks.nodes.own.data import fit_to, inputs_of, read_folder, strange_levels, width_of
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.nodes.own.tables import Reading
 from edgewise.tasks.nodes.own.times import in_words, times_of_edges, times_of_links
+from edgewise.tasks.own import record
 from edgewise.tasks.own.fitting import names_in
-from edgewise.tasks.own.record import numbers
+from edgewise.tasks.own.record import Fitted, numbers
 
 
 class OwnLinks(LinkPrediction):
-    """The links of one's own graph, whose nodes are known by their own names."""
+    """The links of one's own graph, whose nodes are known by their own names; a run keeps its cut and its scales."""
 
+    kept = (record.SPLIT, record.DATA)
+    private = kept
     given: Given
+    fitted: Fitted
+
+    def keep(self, run: Path) -> None:
+        write_cut(run, self.given, self.cut, self.fitted)
 
     def shown(self, node: int) -> int | str:
         return node if self.given.names is None else self.given.names[node]
@@ -51,13 +57,15 @@ def link_folder(
     id: str = "",
     ends: str = "",
     time: str = "",
+    like: str = "",
 ) -> LinkPrediction:
     """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
 
     The folder is that of `node-folder`, without need of labels; every column of nodes that does not name them is a
     feature. Of the links, without regard to their direction, 85 % train, 5 % choose the weights and 10 % test, at
     random or (`time`) from past to future, a link that is there several times by its first. Each held-out part has as
-    many pairs of nodes without a link. The held-out links are in no graph that the model reads.
+    many pairs of nodes without a link. The held-out links are in no graph that the model reads. A run keeps the part of
+    each link and the scales, and goes by them when it is evaluated or resumed, whatever has become of the files.
 
     Args:
         folder: Where the files lie.
@@ -71,21 +79,29 @@ def link_folder(
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
         time: A column of edges with dates or numbers: the earliest links train and the latest test. It is no feature
             then.
+        like: A run folder: its cut and its scales of columns are taken.
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
-    how = Reading(frozenset(names_in(ignore)), id, (), names_in(ends), labelled=False)
+    run, fitted = Path(like).expanduser(), record.read(Path(like).expanduser()) if like else None
+    known = fitted.kinds if fitted else None
+    how = Reading(frozenset(names_in(ignore)), id, (), names_in(ends), labelled=False, known=known)
     given = read_folder(Path(folder).expanduser(), how)
-    given, when = times_of_edges(given, time) if time else (given, None)
+    given, when = times_of_edges(given, time) if time and not like else (given, None)
     if given.e is not None:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
         what = f"nothing reads what is known of edges: leave {names} out, or give ignore={names!r}"
         raise DataError(f"{given.place}: {what}")
-    encodings = fit(given.x, slice(None), scale == "standard") if isinstance(given.x, list) else ()
-    x = features(given.x, encodings) if isinstance(given.x, list) else given.x
+    if fitted is None:
+        columns = fit_to(given.x, slice(None), scale == "standard")
+        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0))
+    x, _ = inputs_of(given, fitted)
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
-    generator, notes = torch.Generator().manual_seed(fold), given.notes
-    if when is None:
+    generator, notes, changes = torch.Generator().manual_seed(fold), given.notes, list[str]()
+    if like:
+        cut, changes = read_cut(run, given, graph)
+        changes += strange_levels(given, fitted)
+    elif when is None:
         cut = cut_links(graph, VALID, TEST, generator)
     else:
         times, links = times_of_links(given.edges, when.values, len(given)), links_of(graph)
@@ -93,7 +109,6 @@ def link_folder(
         train, valid, test = (links[:, parts[split]] for split in SPLITS)
         cut = hold_out(graph, train, valid, test, generator)
         notes += (in_words(when, times, parts, "links"),)
-    inputs = torch.from_numpy(x.astype(np.float32))
-    task = OwnLinks(f"links of {given.place.name}", cut, inputs, width, variational, fanouts)
-    task.given, task.summary = given, (task.describe(), *notes)
+    task = OwnLinks(f"links of {given.place.name}", cut, x, width, variational, fanouts)
+    task.given, task.fitted, task.changes, task.summary = given, fitted, tuple(changes), (task.describe(), *notes)
     return task

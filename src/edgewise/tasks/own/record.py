@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -181,10 +181,18 @@ def numbers(given: Examples) -> dict[str, int]:
 
 def write(run: Path, given: Examples, splits: Splits, fitted: Fitted) -> None:
     """Write both files into a run folder."""
+    rows = ((name(given, row), split) for split in SPLITS for row in splits[split].tolist())
+    write_parts(run, given, fitted, (given.unit[:-1], "part"), rows)
+
+
+def write_parts(
+    run: Path, given: Examples, fitted: Fitted, head: Sequence[str], parts: Iterable[Sequence[str]]
+) -> None:
+    """Write both files, the split as rows of these columns: names of examples, and the part that they are in."""
     with (run / SPLIT).open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow([given.unit[:-1], "part"])
-        rows.writerows((name(given, row), split) for split in SPLITS for row in splits[split].tolist())
+        rows.writerow(head)
+        rows.writerows(parts)
     content = {"unit": given.unit, given.unit: len(given), **given.counts, "named": given.names is not None}
     files = {_place(given, file): about(file) for file in given.files}
     write_file(
@@ -209,10 +217,10 @@ def read(run: Path) -> Fitted:
         return Fitted.from_plain(content)
 
 
-def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]]:
-    """The run's split among the examples that are given now, and what has changed in the data since, in sentences.
+def changes_of(run: Path, given: Examples) -> list[str]:
+    """What has changed in the files since a run kept what it was trained with, in sentences.
 
-    Errors      DataError: a file that is no such record; data of another unit, or without an example of a part
+    Errors      DataError: a file that is no such record; data of another unit, or known in another way
     """
     content = read_json(run / DATA, "what a run keeps of its data")
     with reading(run / DATA, "what a run keeps of its data"):
@@ -233,12 +241,21 @@ def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]
         changes.append(f"not there when the run was trained: {listed(new_files)}")
     if named != (given.names is not None):
         raise DataError(f"{given.place}: the run's {unit} were {'known by name' if named else 'rows without a name'}")
-    splits, lacking = _splits(run, given)
-    if not changes:
-        return splits, []
     if not named and len(given) != count:
         rows = f"{len(given):,} now, {count:,} then"
         changes.append(f"{unit} are known by their rows, which must not have moved: {rows}")
+    return changes
+
+
+def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]]:
+    """The run's split among the examples that are given now, and what has changed in the data since, in sentences.
+
+    Errors      DataError: as of `changes_of`, and for data without an example of a part
+    """
+    changes, unit = changes_of(run, given), given.unit
+    splits, lacking = _splits(run, given)
+    if not changes:
+        return splits, []
     if lacking:
         changes.append(f"{listed(lacking)} of the run's split are no longer there")
     have, inside = fitted.known(given), np.zeros(len(given), dtype=bool)
@@ -259,16 +276,20 @@ def _splits(run: Path, given: Examples) -> tuple[Splits, list[str]]:
     """The examples of each part, and the names of those that are no longer there."""
     rows_of, lacking = numbers(given), list[str]()
     made: dict[Split, list[int]] = {split: [] for split in SPLITS}
-    content = read_bytes(run / SPLIT, MAX_BYTES)
     with reading(run / SPLIT, "the split of a run"):
-        rows = csv.reader(lines_of(run / SPLIT, content), strict=True)
-        next(rows)
-        for one, part in rows:
+        for one, part in read_parts(run):
             if one in rows_of:
                 made[part].append(rows_of[one])  # type: ignore[index]
             else:
                 lacking.append(one)
     return {split: torch.tensor(some, dtype=torch.int64) for split, some in made.items()}, lacking
+
+
+def read_parts(run: Path) -> Iterator[list[str]]:
+    """The rows that `write_parts` wrote, without their head."""
+    rows = csv.reader(lines_of(run / SPLIT, read_bytes(run / SPLIT, MAX_BYTES)), strict=True)
+    next(rows)
+    yield from rows
 
 
 def strange_levels(columns: Sequence[Column], encodings: Sequence[Encoding]) -> Iterator[str]:

@@ -44,6 +44,23 @@ def read_folder(place: Path, how: Reading) -> Given:
 
 def graph_of(given: Given, fitted: Fitted, splits: Splits, undirected: bool) -> Nodes:
     """The graph, its features and its targets, as models read them."""
+    x, e = inputs_of(given, fitted)
+    edges = torch.from_numpy(given.edges)
+    if e is None:
+        graph = Graph.from_edge_index(edges, len(given))
+        graph, known = graph.symmetrise().coalesce() if undirected else graph, None
+    else:
+        graph, known = with_features(edges, e, len(given), undirected)
+    several = len(fitted.targets) > 1
+    classes = () if several else fitted.target.classes
+    return Nodes(graph, x, _labels(given, fitted), classes, splits, known)
+
+
+def inputs_of(given: Given, fitted: Fitted) -> tuple[Tensor, Tensor | None]:
+    """The features of nodes and of edges in float32, by what was fitted to those that trained.
+
+    Errors      DataError for data of another form or width
+    """
     if fitted.columns and not isinstance(given.x, list):
         raise DataError(f"{given.place}: it has arrays, and the run was trained with tables")
     x, e = _features(given.x, fitted.columns), _features(given.e, fitted.edges)
@@ -51,16 +68,9 @@ def graph_of(given: Given, fitted: Fitted, splits: Splits, undirected: bool) -> 
         if (0 if array is None else array.shape[1]) != wanted:
             has = 0 if array is None else array.shape[1]
             raise DataError(f"{given.place}: {name} has {has} features, and the run was trained with {wanted}")
-    edges = torch.from_numpy(given.edges)
-    if e is None:
-        graph = Graph.from_edge_index(edges, len(given))
-        graph, known = graph.symmetrise().coalesce() if undirected else graph, None
-    else:
-        graph, known = with_features(edges, torch.from_numpy(e.astype(np.float32)), len(given), undirected)
     assert x is not None
-    several = len(fitted.targets) > 1
-    classes = () if several else fitted.target.classes
-    return Nodes(graph, torch.from_numpy(x.astype(np.float32)), _labels(given, fitted), classes, splits, known)
+    x32 = torch.from_numpy(x.astype(np.float32))
+    return x32, None if e is None else torch.from_numpy(e.astype(np.float32))
 
 
 def _labels(given: Given, fitted: Fitted) -> Tensor:
