@@ -8,7 +8,18 @@ from typing import Any
 
 from equations import display, typeset
 
-PARTS = ("Equation", "Symbols", "Shapes", "Errors", "Edge cases", "Cost", "Differs", "Reference")
+PARTS = (
+    "Equation",
+    "Symbols",
+    "Shapes",
+    "Returns",
+    "Scores",
+    "Errors",
+    "Edge cases",
+    "Cost",
+    "Differs",
+    "Reference",
+)
 AS_TYPED = ("Shapes",)
 PART = re.compile(rf"({'|'.join(PARTS)}):?(?: +(.*)|$)")
 HEADING = re.compile(r"(Args|Example):?$")

@@ -147,6 +147,23 @@ def test_docstrings_become_fields_and_their_equations_are_typeset() -> None:
     assert ":Example:\n    .. code-block:: pycon\n\n        >>> 1 + 1\n        2" in text
 
 
+def test_every_part_of_a_docstring_becomes_a_field() -> None:
+    """A part that is not known would go on in the one before it."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        from docstrings import PARTS
+    finally:
+        sys.path.pop(0)
+    parts = set()
+    for file in (ROOT / "src" / "edgewise").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                parts |= {
+                    *re.findall(r"^([A-Z][a-z]+(?: [a-z]+)?) {2,}\S", ast.get_docstring(node) or "", re.MULTILINE)
+                }
+    assert {"Equation", "Scores"} <= parts and parts - {*PARTS} == set()
+
+
 def test_the_reference_shows_every_module_of_a_floor() -> None:
     reference = runpy.run_path(str(ROOT / "docs" / "reference.py"))["filled"]
     for page in sorted((ROOT / "docs" / "api").glob("*.md")):

@@ -36,7 +36,8 @@ class Partition(Graph):
                 ones next to the block, of a causal graph all earlier ones
     Cost        time and memory of `local`; on the way: the bytes of the rows that other ranks' receivers listen to
 
-    Example     rank 1 of two, which `torchrun` has started
+    On rank 1 of two, which `torchrun` has started:
+
         part = Partition.of(causal(8))  # 4 receivers at offset 4
         y = attend(part, q, k, v)  # q, k, v [4, H, C] of its own tokens
     """
