@@ -84,6 +84,7 @@ def test_a_page_stands_alone_and_holds_its_parts(run: str, trained) -> None:
     assert "default-src 'none'" in page.policy
     assert figures | {"curves"} == {path.stem for path in (folder / "figures").glob("*.svg")}
     assert 'class="problem"' not in text
+    assert "Choice(" not in text and "={" not in text  # options in words, not as Python writes them
     sections = re.findall(r"^(task|model|graph|optimizer|train|evaluation):", text, re.MULTILINE)
     assert sections == ["task", "model", "graph", "optimizer", "train", "evaluation"]
 

@@ -166,10 +166,10 @@ def properties(page: RunPage) -> Markup:
         size = f"{graph.num_receivers:,} nodes, {graph.num_edges:,} edges, {density:.3g} % of all pairs"
         rows.append(("graph", f"{config.graph.name}: {size}"))
     rows += [(row.name, pages.equation(row.equation)) for row in page.layers]
-    rows.append(("model", options_sentence(config.model.name, config.model.options)))
+    rows.append(("model", sentence(config.model)))
     train = config.train
-    rows.append(("optimiser", options_sentence(config.optimizer.name, config.optimizer.options)))
-    rows.append(("schedule", options_sentence(config.schedule.name, config.schedule.options)))
+    rows.append(("optimiser", sentence(config.optimizer)))
+    rows.append(("schedule", sentence(config.schedule)))
     steps = page.records[-1]["step"] if page.records else 0
     size = "the whole graph" if task.epoch_size == 1 else f"{train.batch} {task.unit}"
     rows.append(("training", f"{steps:,} of at most {train.steps:,} steps of {size}, {config.machine.precision}"))
@@ -190,10 +190,32 @@ def named(choice: Choice) -> dict[str, Any]:
     return {"": choice.name} | {name: named(part) for name, part in inside.items() if isinstance(part, Choice)}
 
 
-def options_sentence(name: str, options: Any) -> str:
-    """A name and the options that are set: `transformer: width 64, heads 4, bias`."""
-    used = {option: value for option, value in options.items() if value not in (None, False, "none", 0.0)}
-    return f"{name}: " + ", ".join(option if value is True else f"{option} {value}" for option, value in used.items())
+def sentence(choice: Choice) -> str:
+    """A name and the options that are set.
+
+    >>> sentence(Choice("gnn", {"layer": Choice("gat", {"heads": 8}), "width": 64, "norm": "none", "loops": True}))
+    'gnn: layer gat (heads 8), width 64, loops'
+    >>> sentence(Choice("constant"))
+    'constant'
+    """
+    told = _told(choice)
+    return f"{choice.name}: {told}" if told else choice.name
+
+
+def _told(choice: Choice) -> str:
+    options = {name: value for name, value in choice.options.items() if _is_set(value)}
+    return ", ".join(name if value is True else f"{name} {_value(value)}" for name, value in options.items())
+
+
+def _is_set(value: Any) -> bool:
+    return (value.name if isinstance(value, Choice) else value) not in (None, False, "none", "", 0.0, (), [])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Choice):
+        told = _told(value)
+        return f"{value.name} ({told})" if told else value.name
+    return " and ".join(map(_value, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def training_curves(records: Records, scores: Iterable[str]) -> list[Drawing]:
