@@ -93,7 +93,6 @@ READ = {
     "gnn": {"features", "particles", "atoms", "tokens"},
     "graph-autoencoder": set(),
     "graph-network": {"features", "features of graphs", "edges", "particles", "atoms"},
-    "graph-network-ensemble": {"features", "features of graphs", "edges", "particles", "atoms"},
     "graph-transformer": {"features", "edges", "particles", "atoms"},
     "group-cnn": {"features of graphs"},
     "light-gcn": {"features", "particles", "atoms"},

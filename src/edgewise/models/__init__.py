@@ -10,12 +10,12 @@ from typing import Any, get_type_hints
 from torch import nn
 
 from edgewise.configuration import chosen
+from edgewise.models.ensemble import Ensemble as Ensemble
+from edgewise.models.ensemble import EnsembleSettings as EnsembleSettings
 from edgewise.models.graph.autoencoder import GraphAutoencoder as GraphAutoencoder
 from edgewise.models.graph.autoencoder import GraphAutoencoderSettings as GraphAutoencoderSettings
 from edgewise.models.graph.consistency import Consistent as Consistent
 from edgewise.models.graph.consistency import ConsistentSettings as ConsistentSettings
-from edgewise.models.graph.consistency import Ensemble as Ensemble
-from edgewise.models.graph.consistency import EnsembleSettings as EnsembleSettings
 from edgewise.models.graph.consistency import RandomPropagation as RandomPropagation
 from edgewise.models.graph.consistency import RandomPropagationSettings as RandomPropagationSettings
 from edgewise.models.graph.deep_sets import DeepSets as DeepSets
@@ -29,8 +29,6 @@ from edgewise.models.graph.higher import SubgraphNetwork as SubgraphNetwork
 from edgewise.models.graph.higher import SubgraphNetworkSettings as SubgraphNetworkSettings
 from edgewise.models.graph.light_gcn import LightGCN as LightGCN
 from edgewise.models.graph.light_gcn import LightGCNSettings as LightGCNSettings
-from edgewise.models.graph.network import GraphNetworkEnsemble as GraphNetworkEnsemble
-from edgewise.models.graph.network import GraphNetworkEnsembleSettings as GraphNetworkEnsembleSettings
 from edgewise.models.graph.network import GraphNetworkModel as GraphNetworkModel
 from edgewise.models.graph.network import GraphNetworkSettings as GraphNetworkSettings
 from edgewise.models.graph.pooled_transformer import MinCutSettings as MinCutSettings
@@ -62,6 +60,7 @@ from edgewise.models.signature import Atoms as Atoms
 from edgewise.models.signature import Features as Features
 from edgewise.models.signature import MovingParticles as MovingParticles
 from edgewise.models.signature import Penalised as Penalised
+from edgewise.models.signature import Several as Several
 from edgewise.models.signature import Signature as Signature
 from edgewise.models.signature import TokenPairs as TokenPairs
 from edgewise.models.signature import Tokens as Tokens

@@ -215,3 +215,13 @@ class Penalised(NamedTuple):
 
     outputs: Tensor
     penalty: Tensor
+
+
+class Several(NamedTuple):
+    """What a model of several members returns in training mode; in evaluation mode it returns one output.
+
+    Args:
+        members: What each member returns. The loss is the mean of theirs.
+    """
+
+    members: tuple[Tensor | Penalised, ...]

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.nn import functional
 
 from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
@@ -11,8 +10,6 @@ from edgewise.layers import SparseFeatures, mixed_orders
 from edgewise.models import (
     Consistent,
     ConsistentSettings,
-    Ensemble,
-    EnsembleSettings,
     Features,
     Penalised,
     RandomPropagation,
@@ -107,23 +104,3 @@ def test_what_does_not_fit_is_refused() -> None:
         ConsistentSettings(passes=0)
     with pytest.raises(ConfigError, match="node_dropout"):
         RandomPropagationSettings(node_dropout=1.0)
-
-
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_each_member_of_an_ensemble_learns_as_if_alone(outputs: int) -> None:
-    signature = Features(4, outputs, whole_graph=True)
-    network = Choice("gnn", {"layer": "gin", "readout": "sum", "dropout": 0.0})
-    model = Ensemble(EnsembleSettings(network, members=3), signature).double()
-    batch, x = Graph.batch([GRAPH, GRAPH]), torch.randn(10, 4, dtype=torch.float64)
-    target = torch.tensor([2, 0]) if outputs > 1 else torch.randn(2, 1, dtype=torch.float64)
-    loss = functional.cross_entropy if outputs > 1 else functional.mse_loss
-    alone = [member(batch, x) for member in model.members]
-    assert not torch.allclose(alone[0], alone[1])
-    result = model(batch, x)
-    together, wanted = loss(result.outputs, target) + result.penalty, sum(loss(y, target) for y in alone) / 3
-    assert torch.allclose(together, wanted, atol=1e-12)
-    parameters = list(model.parameters())
-    of_ensemble, by_hand = (torch.autograd.grad(y, parameters) for y in (together, wanted))
-    assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(of_ensemble, by_hand, strict=True))
-    mean = sum(y.log_softmax(-1) if outputs > 1 else y for y in alone) / 3
-    assert torch.allclose(model.eval()(batch, x), mean, atol=1e-12)

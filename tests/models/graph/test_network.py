@@ -4,8 +4,6 @@ import torch
 from edgewise import ConfigError, Graph, ShapeError, complete
 from edgewise.models import (
     Features,
-    GraphNetworkEnsemble,
-    GraphNetworkEnsembleSettings,
     GraphNetworkModel,
     GraphNetworkSettings,
     Tokens,
@@ -88,26 +86,6 @@ def test_a_node_hears_nodes_that_no_path_leads_to():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         GraphNetworkModel(GraphNetworkSettings(**options), signature)
-
-
-def test_each_member_of_an_ensemble_learns_as_if_alone():
-    signature = Features(6, 1, whole_graph=True, whole=4)
-    model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(8, 1, members=3), signature).double()
-    x, u, y = (torch.randn(shape, dtype=torch.float64) for shape in ((7, 6), (2, 4), (2, 1)))
-    outputs, penalty = model(BATCH, x, None, u)
-    alone = [member(BATCH, x, None, u) for member in model.members]
-    assert not torch.allclose(alone[0], alone[1])
-    assert torch.allclose(outputs, sum(alone) / 3, atol=1e-12)
-    assert torch.allclose(model.eval()(BATCH, x, None, u), outputs, atol=1e-12)
-    found = torch.autograd.grad((outputs - y).square().mean() + penalty, list(model.parameters()))
-    wanted = [
-        gradient / 3
-        for member, answer in zip(model.members, alone, strict=True)
-        for gradient in torch.autograd.grad((answer - y).square().mean(), list(member.parameters()))
-    ]
-    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, wanted, strict=True))
-    with pytest.raises(ConfigError, match="members=0"):
-        GraphNetworkEnsemble(GraphNetworkEnsembleSettings(members=0), signature)
 
 
 def test_dropout_acts_while_training_only():

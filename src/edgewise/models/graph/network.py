@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import OneOf, chosen, known
@@ -11,7 +10,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.models.parts import Activation, Norm
-from edgewise.models.signature import Features, Penalised, Signature, accepted
+from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,6 @@ class GraphNetworkSettings:
     norm: Norm = "layer"
     activation: Activation = "relu"
     dropout: float = 0.0
-
-
-@dataclass(frozen=True)
-class GraphNetworkEnsembleSettings(GraphNetworkSettings):
-    """What an ensemble of graph networks can be.
-
-    Args:
-        members: Number of networks.
-    """
-
-    members: int = 3
 
 
 class ResidualBlock(nn.Module):
@@ -98,38 +86,6 @@ class GraphNetworkModel(nn.Module):
         for block in self.blocks:
             x, e, u = block(graph, x, e, u)
         return self.decode(u if self.signature.whole_graph else x)
-
-
-class GraphNetworkEnsemble(nn.Module):
-    """Several graph networks side by side, each from weights of its own; the output is their mean.
-
-    Equation    f = 1/K Σ_k f_k;  in training with the penalty 1/K Σ_k (f_k - f)², so that with a squared error
-                (f - y)² + penalty = 1/K Σ_k (f_k - y)²: each learns as if alone
-    Symbols     members[k] = f_k, a `GraphNetworkModel`; settings.members = K
-    Shapes      as `GraphNetworkModel`; in training mode Penalised
-    Errors      as `GraphNetworkModel`; ConfigError for less than one member
-    Edge cases  with another loss than the squared error the penalty only keeps the members together
-    Cost        K times that of `GraphNetworkModel`
-    Reference   Krogh & Vedelsby, "Neural network ensembles, cross validation, and active learning", 1995, (6)
-
-    Example
-        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> model = GraphNetworkEnsemble(GraphNetworkEnsembleSettings(), Features(3, 1, whole_graph=True)).eval()
-        >>> len(model.members), model(pair, torch.ones(2, 3)).shape
-        (3, torch.Size([1, 1]))
-    """
-
-    def __init__(self, settings: GraphNetworkEnsembleSettings, signature: Signature) -> None:
-        super().__init__()
-        if settings.members < 1:
-            raise ConfigError(f"members={settings.members} must be at least 1")
-        self.settings, self.signature = settings, signature
-        self.members = nn.ModuleList(GraphNetworkModel(settings, signature) for _ in range(settings.members))
-
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor | Penalised:
-        outputs = torch.stack([member(graph, x, e, u) for member in self.members])
-        mean = outputs.mean(0)
-        return Penalised(mean, (outputs - mean).square().mean()) if self.training else mean
 
 
 def _block(settings: GraphNetworkSettings, edge: int, node: int, whole: int) -> GraphNetwork:
