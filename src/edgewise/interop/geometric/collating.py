@@ -42,15 +42,15 @@ class Stored:
         self.dataset, self.attributes, self.nodes, self.stated = dataset, attributes, nodes, stated
         self.empty = Batch(_base_cls=Data)
         self.known: dict[int, Any] = {}
-        self.distinct: list[Tensor] = []  # bounds of which edge_index and edge_attr have equal ones
+        self.rows: list[_Rows] = []  # edge_index and edge_attr have the same
         self.which = [self._kind_of(one.bounds) for one in attributes]
 
     def _kind_of(self, bounds: Tensor) -> int:
-        for number, known in enumerate(self.distinct):
-            if torch.equal(known, bounds):
+        for number, known in enumerate(self.rows):
+            if torch.equal(known.bounds, bounds):
                 return number
-        self.distinct.append(bounds)
-        return len(self.distinct) - 1
+        self.rows.append(_Rows(bounds))
+        return len(self.rows) - 1
 
     def is_current(self) -> bool:
         """Whether the data set still holds the tensors that it held."""
@@ -85,8 +85,8 @@ class Stored:
     def batch(self, graphs: list[int]) -> Any:
         """What `Batch.from_data_list` makes of these graphs."""
         chosen, count = torch.tensor(graphs), len(graphs)
-        nodes = self.nodes[chosen]
-        ptr, parts = _starts(nodes), [_Part(bounds, chosen) for bounds in self.distinct]
+        nodes = self.nodes.index_select(0, chosen)
+        ptr, parts = _starts(nodes), [rows.of(chosen) for rows in self.rows]
         made = copy(self.empty)
         store, slices = made._store, dict[str, Tensor]()
         increments = dict[str, Tensor | None]()
@@ -110,16 +110,32 @@ class Stored:
         return made
 
 
-class _Part:
-    """Where the rows of some graphs lie among those of all."""
+class _Part(NamedTuple):
+    """The rows of some graphs: their places among those of all; how many each has, and its first; how many all have."""
 
-    def __init__(self, bounds: Tensor, chosen: Tensor) -> None:
-        first = bounds[chosen]
-        self.sizes = bounds[chosen + 1] - first
-        self.starts = _starts(self.sizes)
-        self.total = int(self.starts[-1])
-        shifts = torch.repeat_interleave(first - self.starts[:-1], self.sizes, output_size=self.total)
-        self.places = shifts.add_(torch.arange(self.total))
+    places: Tensor
+    sizes: Tensor
+    starts: Tensor
+    total: int
+
+
+class _Rows:
+    """The rows of all graphs, of which graph g has those from bounds[g] to bounds[g + 1]."""
+
+    def __init__(self, bounds: Tensor) -> None:
+        self.bounds, self.sizes = bounds, bounds.diff()
+        self.single = torch.equal(bounds, torch.arange(len(bounds)))
+
+    def of(self, chosen: Tensor) -> _Part:
+        """The rows of some graphs."""
+        if self.single:
+            return _Part(chosen, torch.ones_like(chosen), torch.arange(len(chosen) + 1), len(chosen))
+        sizes = self.sizes.index_select(0, chosen)
+        starts = _starts(sizes)
+        total = int(starts[-1])
+        shifts = self.bounds.index_select(0, chosen).sub_(starts[:-1])
+        places = torch.repeat_interleave(shifts, sizes, output_size=total).add_(torch.arange(total))
+        return _Part(places, sizes, starts, total)
 
 
 def _starts(sizes: Tensor) -> Tensor:
