@@ -27,6 +27,7 @@ from edgewise.native import library, threads
 KINDS: dict[Callable[[Tensor], Tensor], int] = {functional.relu: 0, functional.gelu: 1}
 READ = (torch.float32, torch.float64)
 RELU = 0
+WIDEST = 128  # numbers of a row, of each size, up to which normalisation between two maps is faster in one with them
 
 
 class Norm(NamedTuple):
@@ -57,13 +58,25 @@ def perceptron(
     norm: Norm | None = None,
 ) -> Tensor:  # fmt: skip
     """The perceptron of rows x [N, D], of their sums over a graph where there is one."""
-    edges = None
+    edges, wide = None, graph is not None and x.shape[1] > up[0].shape[0]
     if graph is not None:
-        wide = x.shape[1] > up[0].shape[0]
         edges = Sum.over(graph, torch.is_grad_enabled() and (x.requires_grad or (wide and up[0].requires_grad)))
     scale, shift, *rest = norm or (None, None)
+    if norm is not None and norm.training and KINDS[activation] == RELU and not wide and _fits(x, up, down, norm):
+        z: Tensor = _Normalised.apply(x, *up, *down, epsilon, scale, shift, rest, edges)  # type: ignore[no-untyped-call]
+        return z
     y: Tensor = _Perceptron.apply(x, *up, *down, epsilon, scale, shift, rest, KINDS[activation], edges)  # type: ignore[no-untyped-call]
     return y
+
+
+def _fits(x: Tensor, up: Map, down: Map, norm: Norm) -> bool:
+    """Whether all shapes are those of rows that stay in a core's own cache, one after the other."""
+    (W_1, b_1), (W_2, b_2), given = up, down, norm[:4]
+    hidden, outputs = W_1.shape[:1], W_2.shape[:1]
+    if W_1.shape != (*hidden, x.shape[1]) or W_2.shape != outputs + hidden or max(x.shape[1], *W_2.shape) > WIDEST:
+        return False
+    biased = (b_1 is None or b_1.shape == hidden) and (b_2 is None or b_2.shape == outputs)
+    return biased and all(t.shape == hidden and t.is_contiguous() for t in given)
 
 
 def summed(x: Tensor, own: float, edges: tuple[Tensor, ...]) -> Tensor:
@@ -159,6 +172,66 @@ class _Perceptron(torch.autograd.Function):
                 dx = summed(dx, ctx.own, ctx.edges.backward)
         db_1 = None if b_1 is None else db_1
         return dx if of_x else None, dW_1, db_1, dW_2, db_2, depsilon, dscale, dshift, None, None, None
+
+
+class _Normalised(torch.autograd.Function):
+    """The same with batch normalisation in training and a ReLU, where what lies between the maps is never written."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, epsilon: Tensor | None,
+        scale: Tensor, shift: Tensor, norm: list[Any], edges: Sum | None,
+    ) -> Tensor:  # fmt: skip
+        ctx.norm, ctx.edges, ctx.own = norm, edges, 1.0 if epsilon is None else 1 + epsilon.item()
+        s = _rows(x) if edges is None else summed(x, ctx.own, edges.forward)
+        width = library.perceptron_lanes(DTYPES[x.dtype])  # type: ignore[union-attr]
+        width *= -(-len(W_1) // width)
+        z, seen, y = x.new_empty(len(s), width), x.new_empty(2, width), x.new_empty(len(s), len(W_2))
+        mean, variance = norm[:2]
+        call, _held = _normalised(norm, s, W_1, b_1, W_2, b_2, scale, shift, z, seen)
+        call.set_results(y.data_ptr(), mean.data_ptr(), variance.data_ptr())
+        library.perceptron(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+        ctx.save_for_backward(x, W_1, b_1, W_2, b_2, epsilon, scale, shift, s, z, seen)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        *leaves, s, z, seen = ctx.saved_tensors
+        x, W_1, b_1, W_2, b_2, epsilon, scale, shift = leaves
+        if creates_graph(dy, *leaves):
+            return *gradients(partial(_composed, ctx.norm, RELU, ctx.edges), leaves, [dy]), None, None
+        of_x, of_epsilon, wanted = ctx.needs_input_grad[0], ctx.needs_input_grad[5], ctx.needs_input_grad
+        dy, dx = _rows(dy), torch.empty_like(s) if of_x or of_epsilon else None
+        weights = (W_1, b_1, W_2, b_2)
+        grads = [
+            w.new_empty(w.shape) if use and w is not None else None for use, w in zip(wanted[1:5], weights, strict=True)
+        ]
+        dscale, dshift = scale.new_empty(scale.shape), shift.new_empty(shift.shape)
+        call, _held = _normalised(ctx.norm, s, *weights, scale, shift, z, seen)
+        call.set_gradients(dy.data_ptr(), *map(_place, (dx, *grads, dscale, dshift)))
+        library.perceptron_gradient(DTYPES[s.dtype], call)  # type: ignore[union-attr]
+        depsilon = None
+        if dx is not None and ctx.edges is not None:
+            depsilon = _dot(dx, _rows(x), epsilon) if of_epsilon else None
+            dx = summed(dx, ctx.own, ctx.edges.backward) if of_x else None
+        return dx, *grads, depsilon, dscale, dshift, None, None
+
+
+def _place(x: Tensor | None) -> int:
+    return 0 if x is None else x.data_ptr()
+
+
+def _normalised(
+    norm: list[Any], s: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, scale: Tensor,
+    shift: Tensor, z: Tensor, seen: Tensor,
+) -> Any:  # fmt: skip
+    """The arguments that both passes of the kernel read; and tensors that must live as long."""
+    momentum, eps = norm[3:]
+    given = [None if t is None else _rows(t) for t in (W_1, b_1, W_2, b_2, scale, shift)]
+    sizes, first = (len(s), s.shape[1], len(W_1), len(W_2)), seen.data_ptr()
+    places = z.data_ptr(), first, first + seen.stride(0) * seen.element_size()
+    call = library.Perceptron(threads(), *sizes, eps, momentum, s.data_ptr(), *map(_place, given), *places)  # type: ignore[union-attr]
+    return call, given
 
 
 def _dot(x: Tensor, y: Tensor, like: Tensor) -> Tensor:

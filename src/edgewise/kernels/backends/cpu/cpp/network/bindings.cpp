@@ -44,6 +44,39 @@ void bind_network(nb::module_& module) {
         self.dy = at(dy), self.dr = at(dr), self.da = writable(da), self.dz = writable(dz);
         self.dx = writable(dx), self.ds = writable(ds);
       });
+  nb::class_<Perceptron>(module, "Perceptron")
+      .def("__init__",
+           [](Perceptron* self, int threads, int64_t rows, int inputs, int hidden, int outputs, double eps, double momentum,
+              uintptr_t x, uintptr_t up, uintptr_t up_bias, uintptr_t down, uintptr_t down_bias, uintptr_t scale, uintptr_t shift,
+              uintptr_t z, uintptr_t mean, uintptr_t inverse) {
+             Perceptron& call = *new (self) Perceptron;
+             call.threads = threads, call.rows = rows, call.inputs = inputs, call.hidden = hidden, call.outputs = outputs;
+             call.eps = eps, call.momentum = momentum, call.x = at(x), call.up = at(up), call.up_bias = at(up_bias);
+             call.down = at(down), call.down_bias = at(down_bias), call.scale = at(scale), call.shift = at(shift);
+             call.z = writable(z), call.mean = writable(mean), call.inverse = writable(inverse);
+           })
+      .def("set_results",
+           [](Perceptron& self, uintptr_t y, uintptr_t running_mean, uintptr_t running_variance) {
+             self.y = writable(y), self.running_mean = writable(running_mean);
+             self.running_variance = writable(running_variance);
+           })
+      .def("set_gradients", [](Perceptron& self, uintptr_t dy, uintptr_t dx, uintptr_t dup, uintptr_t dup_bias, uintptr_t ddown,
+                               uintptr_t ddown_bias, uintptr_t dscale, uintptr_t dshift) {
+        self.dy = at(dy), self.dx = writable(dx), self.dup = writable(dup), self.dup_bias = writable(dup_bias);
+        self.ddown = writable(ddown), self.ddown_bias = writable(ddown_bias);
+        self.dscale = writable(dscale), self.dshift = writable(dshift);
+      });
+  module.def("perceptron_lanes", [](int dtype) { return chosen().lanes[dtype]; });
+  module.def("perceptron", [](int dtype, const Perceptron& call) {
+    const NetworkTable& table = chosen();
+    nb::gil_scoped_release unlocked;
+    table.perceptron[dtype](call);
+  });
+  module.def("perceptron_gradient", [](int dtype, const Perceptron& call) {
+    const NetworkTable& table = chosen();
+    nb::gil_scoped_release unlocked;
+    table.perceptron_gradient[dtype](call);
+  });
   module.def("network", [](int dtype, const Network& call) {
     const NetworkTable& table = chosen();
     nb::gil_scoped_release unlocked;

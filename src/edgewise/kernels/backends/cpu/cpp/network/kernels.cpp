@@ -1,5 +1,6 @@
 // Networks on edges for one instruction set: compiled once for each, under its own namespace.
 #include "network/network.hpp"
+#include "network/perceptron.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
@@ -7,6 +8,9 @@ namespace edgewise::EDGEWISE_ISA {
 const NetworkTable network_table = {
     {network<float>, network<double>, nullptr},
     {network_gradient<float>, network_gradient<double>, nullptr},
+    {perceptron<float>, perceptron<double>, nullptr},
+    {perceptron_gradient<float>, perceptron_gradient<double>, nullptr},
+    {lanes<float>, lanes<double>, 0},
 };
 
 }  // namespace edgewise::EDGEWISE_ISA

@@ -29,9 +29,29 @@ struct Network {
   void* dz = nullptr;  // [E, ·] the gradient to z_0, and thus to b_j along each edge
 };
 
+// y = ReLU(n(x W_1ᵀ + b_1)) W_2ᵀ + b_2 with the batch normalisation n(z) = (z - mean) scale / √(variance + eps) + shift, whose
+// mean and variance are those of the rows. z [rows, padded(hidden)] is ours, with rows of whole vectors; mean and inverse =
+// 1 / √(variance + eps) are written, and running ones move by `momentum` towards those of the rows. Null is what is not there,
+// or not computed.
+struct Perceptron {
+  int threads = 1, inputs = 0, hidden = 0, outputs = 0;
+  int64_t rows = 0;
+  double eps = 0, momentum = 0;
+  const void *x = nullptr, *up = nullptr, *up_bias = nullptr, *down = nullptr, *down_bias = nullptr;
+  const void *scale = nullptr, *shift = nullptr;
+  void *z = nullptr, *mean = nullptr, *inverse = nullptr, *y = nullptr;
+  void *running_mean = nullptr, *running_variance = nullptr;
+  const void* dy = nullptr;
+  void *dx = nullptr, *dup = nullptr, *dup_bias = nullptr, *ddown = nullptr, *ddown_bias = nullptr;
+  void *dscale = nullptr, *dshift = nullptr;
+};
+
 struct NetworkTable {
   void (*network[DTYPES])(const Network&);  // none for bfloat16
   void (*network_gradient[DTYPES])(const Network&);
+  void (*perceptron[DTYPES])(const Perceptron&);
+  void (*perceptron_gradient[DTYPES])(const Perceptron&);
+  int lanes[DTYPES];  // rows of z have a multiple of so many numbers
 };
 
 }  // namespace edgewise
