@@ -9,6 +9,7 @@ from edgewise.kernels.choose.dispatch import record_messages as record_messages
 from edgewise.kernels.choose.dispatch import use_backend as use_backend
 from edgewise.kernels.choose.drawing import draw_attention as draw_attention
 from edgewise.kernels.choose.perceptron import Norm as Norm
+from edgewise.kernels.choose.perceptron import combined as combined
 from edgewise.kernels.choose.perceptron import perceptron as perceptron
 from edgewise.kernels.choose.perceptron import pool as pool
 from edgewise.kernels.choose.planner import Plan as Plan

@@ -15,7 +15,7 @@ from edgewise.graphs.tracing import is_traced
 from edgewise.interop.dropout import leaving
 from edgewise.interop.geometric.edges import graph_of, is_watched, refusal
 from edgewise.interop.twin import Twin, is_plain
-from edgewise.kernels import aggregate, attend
+from edgewise.kernels import aggregate, attend, combined
 from edgewise.layers.relational.types import Pairs, grouped, pairs, reads
 
 FEW = 0.7  # of all pairs of a relation and a sender, below which each has a row of its own; measured with 10 relations
@@ -45,7 +45,7 @@ def _shares(receivers: Tensor, relations: Tensor, count: int, dtype: torch.dtype
 def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
     """RGCNConv: y_i = Σ_r ⊕_{j ∈ N_r(i)} W_r x_j + W x_i + b, one sum over the senders of all relations.
 
-    With bases W_r = Σ_b c_rb V_b an edge sums the V_b x_j with its relation's weights c_r, as heads; no W_r is made.
+    With bases W_r = Σ_b c_rb V_b an edge sums the V_b x_j with its relation's weights c_r; no W_r is made.
     """
     x_j, x_i = x if isinstance(x, tuple) else (x, x)
     every, own = x_j is None, x_j is None and x_i is None  # the rows of the weights themselves, in their order
@@ -64,7 +64,9 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         if mean:
             shares = _shares(graph.receivers, relations, layer.num_relations, weight.dtype)
             weight = weight * shares.unsqueeze(-1)
-        y = aggregate(graph, _mapped(layer, None if every else x_j).transpose(0, 1), weight).sum(-2)
+        rows = _by_bases(layer.weight, None if every else x_j)
+        at_once = combined(graph, rows, weight)
+        y = aggregate(graph, rows, weight).sum(-2) if at_once is None else at_once
     elif (
         not every
         and x_j.is_floating_point()
@@ -107,9 +109,15 @@ def _of_pairs(layer: Any, x: Tensor, graph: Graph, relations: Tensor, sending: P
     return aggregate(paths, Wx, paths.sort_edges(_shares(graph.receivers, relations, layer.num_relations, Wx.dtype)))
 
 
+def _by_bases(V: Tensor, x: Tensor | None) -> Tensor:
+    """V_b x for every base b, [nodes, bases, outputs]; rows where x numbers nodes, and None numbers all of them."""
+    if x is None or not x.is_floating_point():
+        return (V if x is None else V[:, x]).transpose(0, 1)
+    return (x @ V.transpose(0, 1).flatten(1)).unflatten(-1, V.shape[::2])
+
+
 def _mapped(layer: Any, x: Tensor | None) -> Tensor:
-    """W_r x for every relation r, or V_b x for every base, [relations, nodes, outputs]; rows where x numbers nodes, and
-    None numbers all of them."""
+    """W_r x for every relation r, [relations, nodes, outputs]; rows where x numbers nodes; None numbers all of them."""
     W: Tensor = layer.weight
     if x is None:
         return W

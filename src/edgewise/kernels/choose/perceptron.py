@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import PLAIN, is_traced
-from edgewise.kernels.backends.cpu import networks, pooling
+from edgewise.kernels.backends.cpu import heads, networks, pooling
 from edgewise.kernels.backends.cpu import perceptron as native
 from edgewise.kernels.backends.cpu.edges import MOST
 from edgewise.kernels.backends.cpu.features import WIDE
@@ -95,6 +95,22 @@ def pool(graph: Graph, x: Tensor, reduce: str) -> Tensor | None:
     lead = x.shape[:-2]
     sizes = torch.full((lead.numel(),), nodes)
     return pooling.pool(x.reshape(-1, x.shape[-1]), sizes, reduce).view(*lead, 1, x.shape[-1])
+
+
+def combined(graph: Graph, x: Tensor, weight: Tensor) -> Tensor | None:
+    """A sum over edges and over what each sender has several of, as one operation; None where `aggregate` computes it.
+
+    Equation    y_i = Σ_{j ∈ N(i)} Σ_b w_ijb x_jb
+    Shapes      x [J, B, C], weight [E, B] in the graph's edge order -> [I, C]
+    """
+    if library is None or is_traced() or torch.is_autocast_enabled("cpu") or x.ndim != 3 or not x.numel():
+        return None
+    if any(type(t) not in PLAIN or t.dtype is not x.dtype or t.device.type != "cpu" for t in (x, weight)):
+        return None
+    if x.dtype not in WIDE or not _is_unseen(graph) or graph.rule is not None or graph._ranges is not None:
+        return None
+    fits = x.shape[0] == graph.num_senders and weight.shape == (graph.num_edges, x.shape[1]) and weight.numel() > 0
+    return heads.combined(graph, x, weight) if fits and max(*x.shape, graph.num_edges) <= MOST else None
 
 
 def _runs_alone(graph: Graph) -> bool:

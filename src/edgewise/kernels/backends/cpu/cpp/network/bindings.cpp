@@ -66,6 +66,28 @@ void bind_network(nb::module_& module) {
         self.ddown = writable(ddown), self.ddown_bias = writable(ddown_bias);
         self.dscale = writable(dscale), self.dshift = writable(dshift);
       });
+  nb::class_<Combined>(module, "Combined")
+      .def("__init__",
+           [](Combined* self, int threads, int bases, int channels, const Adjacency& transpose, int64_t x_row, int64_t x_base,
+              uintptr_t x, uintptr_t weight) {
+             Combined& call = *new (self) Combined;
+             call.threads = threads, call.bases = bases, call.channels = channels, call.transpose = transpose;
+             call.x_row = x_row, call.x_base = x_base, call.x = at(x), call.weight = at(weight);
+           })
+      .def("set_results", [](Combined& self, uintptr_t m) { self.m = writable(m); })
+      .def("set_gradients", [](Combined& self, uintptr_t g, uintptr_t dx, uintptr_t dweight) {
+        self.g = at(g), self.dx = writable(dx), self.dweight = writable(dweight);
+      });
+  module.def("combine", [](int dtype, const Combined& call) {
+    const NetworkTable& table = chosen();
+    nb::gil_scoped_release unlocked;
+    table.combine[dtype](call);
+  });
+  module.def("combine_gradient", [](int dtype, const Combined& call) {
+    const NetworkTable& table = chosen();
+    nb::gil_scoped_release unlocked;
+    table.combine_gradient[dtype](call);
+  });
   module.def("perceptron_lanes", [](int dtype) { return chosen().lanes[dtype]; });
   module.def("perceptron", [](int dtype, const Perceptron& call) {
     const NetworkTable& table = chosen();

@@ -1,4 +1,5 @@
 // Networks on edges for one instruction set: compiled once for each, under its own namespace.
+#include "network/combined.hpp"
 #include "network/network.hpp"
 #include "network/perceptron.hpp"
 
@@ -10,6 +11,8 @@ const NetworkTable network_table = {
     {network_gradient<float>, network_gradient<double>, nullptr},
     {perceptron<float>, perceptron<double>, nullptr},
     {perceptron_gradient<float>, perceptron_gradient<double>, nullptr},
+    {combine<float>, combine<double>, nullptr},
+    {combine_gradient<float>, combine_gradient<double>, nullptr},
     {lanes<float>, lanes<double>, 0},
 };
 

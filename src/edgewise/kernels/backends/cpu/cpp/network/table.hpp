@@ -46,11 +46,23 @@ struct Perceptron {
   void *dscale = nullptr, *dshift = nullptr;
 };
 
+// m_e = Σ_b w_eb x_jb for every edge e of sender j, with w [E, bases], m [E, channels] and x_jb at x + j x_row + b x_base; g and
+// the gradients dx, which lies as x does, and dw. transpose.edge[t] is which edge of w and m it is.
+struct Combined {
+  int threads = 1, bases = 0, channels = 0;
+  Adjacency transpose;
+  int64_t x_row = 0, x_base = 0;
+  const void *x = nullptr, *weight = nullptr, *g = nullptr;  // g [receivers, channels]
+  void *m = nullptr, *dx = nullptr, *dweight = nullptr;
+};
+
 struct NetworkTable {
   void (*network[DTYPES])(const Network&);  // none for bfloat16
   void (*network_gradient[DTYPES])(const Network&);
   void (*perceptron[DTYPES])(const Perceptron&);
   void (*perceptron_gradient[DTYPES])(const Perceptron&);
+  void (*combine[DTYPES])(const Combined&);
+  void (*combine_gradient[DTYPES])(const Combined&);
   int lanes[DTYPES];  // rows of z have a multiple of so many numbers
 };
 
