@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import edgewise
 from edgewise.interop import conversion, convert
-from edgewise.interop.dropout import DropoutByCounter, unwatched
+from edgewise.interop.dropout import OwnFunctions, unwatched
 
 pyg = pytest.importorskip("torch_geometric.nn")
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -61,14 +61,14 @@ def test_the_seed_decides_and_the_mean_stays() -> None:
     first = model(x, EDGES)
     torch.manual_seed(3)
     assert torch.equal(model(x, EDGES), first) and not torch.equal(model(x, EDGES), first)
-    with DropoutByCounter():
+    with OwnFunctions():
         y = functional.dropout(torch.ones(200_000), 0.3)
     assert abs(float((y == 0).float().mean()) - 0.3) < 0.01 and abs(float(y.mean()) - 1) < 0.01
 
 
 def test_gradients_are_those_of_what_was_kept() -> None:
     x = torch.ones(1_000, requires_grad=True)
-    with DropoutByCounter():
+    with OwnFunctions():
         y = functional.dropout(x, 0.25)
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
@@ -76,13 +76,13 @@ def test_gradients_are_those_of_what_was_kept() -> None:
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_the_ends_are_pytorchs(p: float) -> None:
-    with DropoutByCounter():
+    with OwnFunctions():
         assert torch.equal(functional.dropout(torch.ones(5), p), torch.full((5,), 1 - p))
 
 
 def test_in_place_and_what_is_wrong_are_pytorchs() -> None:
     x = torch.ones(100)
-    with DropoutByCounter():
+    with OwnFunctions():
         assert functional.dropout(x, 0.5, inplace=True) is x and (x == 0).any()
         with pytest.raises(ValueError, match="probability"):
             functional.dropout(x, 1.5)
@@ -116,7 +116,7 @@ def test_code_that_draws_none_runs_outside_the_mode() -> None:
         raise ValueError("inside")
 
     assert unwatched(modes) == 0
-    with DropoutByCounter():
+    with OwnFunctions():
         assert unwatched(modes) == 0
         assert modes() == 1
         with pytest.raises(ValueError, match="inside"):
@@ -125,3 +125,25 @@ def test_code_that_draws_none_runs_outside_the_mode() -> None:
         with torch.device("cpu"):  # the mode on top is another one: it stays
             assert unwatched(modes) == 2
     assert modes() == 0
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_products_of_long_rows_are_what_they_are(biased: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgewise.interop import dropout as room
+
+    calls: list[int] = []
+    own = room.affine
+    monkeypatch.setattr(room, "affine", lambda *args: calls.append(1) or own(*args))
+    torch.manual_seed(0)
+    x, long, short = torch.randn(30, 2100, requires_grad=True), nn.Linear(2100, 64, biased), nn.Linear(64, 3)
+    leaves = [x, *long.parameters(), *short.parameters()]
+    right = short(long(x))
+    exact = torch.autograd.grad(right.square().sum(), leaves)
+    with OwnFunctions():
+        y = short(long(x))
+        assert calls == [1]
+        assert long(x[None]).shape == (1, 30, 64)  # of three axes: PyTorch's own
+    assert calls == [1]
+    torch.testing.assert_close(y, right, rtol=1e-5, atol=1e-5)
+    for one, other in zip(torch.autograd.grad(y.square().sum(), leaves), exact, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

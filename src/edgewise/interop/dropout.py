@@ -1,4 +1,4 @@
-"""Dropout in the code around converted layers: drawn by counter, as everywhere here."""
+"""The code around converted layers: dropout drawn by counter, as everywhere here, and products of long rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from edgewise.interop.geometric.batches import affine, fits, is_long
 from edgewise.interop.geometric.features import dropped
 from edgewise.interop.later.tensor import Later
 from edgewise.interop.twin import Twin, is_plain
@@ -19,15 +20,15 @@ from edgewise.kernels import dropout
 T = TypeVar("T")
 
 
-class DropoutByCounter(TorchFunctionMode):
-    """Where this mode is on, `torch.nn.functional.dropout` is `edgewise.kernels.dropout`.
+class OwnFunctions(TorchFunctionMode):
+    """Where this mode is on, `functional.dropout` is `edgewise.kernels.dropout`, and `linear` of long rows `affine`.
 
-    Edge cases  in place, outside training, and of what is no dense tensor it is PyTorch's own
+    Edge cases  dropout in place, outside training, and of what is no dense tensor is PyTorch's own
     Cost        a microsecond for each function of PyTorch that is called; dropout on the CPU takes a tenth of its time
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return (_dropout if func is functional.dropout else func)(*args, **(kwargs or {}))
+        return OWN.get(func, func)(*args, **(kwargs or {}))
 
 
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -37,10 +38,18 @@ def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool
     return dropout(input, p) if y is None else y
 
 
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    known = (input, weight) if bias is None else (input, weight, bias[None])
+    return affine(input, weight, bias) if is_long(weight) and fits(*known) else functional.linear(input, weight, bias)
+
+
+OWN: dict[Any, Callable[..., Tensor]] = {functional.dropout: _dropout, functional.linear: _linear}
+
+
 def unwatched(function: Callable[..., T], *args: Any) -> T:
-    """function(*args) as if no `DropoutByCounter` were on: for code that calls no dropout of PyTorch."""
+    """function(*args) as if no `OwnFunctions` were on: for code that calls no dropout of PyTorch."""
     depth = 0 if torch.compiler.is_compiling() else torch._C._len_torch_function_stack()
-    if not depth or type(torch._C._get_function_stack_at(depth - 1)) is not DropoutByCounter:
+    if not depth or type(torch._C._get_function_stack_at(depth - 1)) is not OwnFunctions:
         return function(*args)
     mode = torch._C._pop_torch_function_stack()
     try:
@@ -50,7 +59,7 @@ def unwatched(function: Callable[..., T], *args: Any) -> T:
 
 
 def leaving(forward: Callable[..., T]) -> Callable[..., T]:
-    """A twin's forward pass that calls no dropout of PyTorch, run as if no `DropoutByCounter` were on."""
+    """A twin's forward pass that calls no dropout of PyTorch, run as if no `OwnFunctions` were on."""
 
     @wraps(forward)
     def run(*args: Any, **named: Any) -> T:
@@ -62,7 +71,7 @@ def leaving(forward: Callable[..., T]) -> Callable[..., T]:
 def _forward(module: nn.Module, *args: Any, **named: Any) -> Any:
     if torch.compiler.is_compiling():  # which fuses dropout with what surrounds it
         return NotImplemented
-    with DropoutByCounter():
+    with OwnFunctions():
         return type(module).twin_of.forward(module, *args, **named)  # type: ignore[attr-defined]
 
 

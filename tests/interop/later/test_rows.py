@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.interop import convert
-from edgewise.interop.dropout import DropoutByCounter
+from edgewise.interop.dropout import OwnFunctions
 from edgewise.interop.later import rows
 from edgewise.interop.later.rows import Beginning, begun, read_rows
 from edgewise.interop.later.tensor import Later, ordinary
@@ -100,7 +100,7 @@ def test_dropout_drops_the_same_whatever_is_read(all_first: bool) -> None:
     for a, b in zip(found[0][1], found[1][1], strict=True):
         torch.testing.assert_close(a, b)
     y = begun(torch.ones(40, 9, requires_grad=True) * 1, 100, lambda w: w.expand(60, 9), torch.ones(1, 9))
-    with DropoutByCounter():
+    with OwnFunctions():
         torch.manual_seed(3)
         dropped = functional.dropout(y, 0.4)
         torch.manual_seed(3)
