@@ -46,7 +46,7 @@ class Example:
     """
 
     about: str
-    line: str = "edgewise.convert(model)"
+    line: str = "edgewise.convert(model, optimizer)"
     compiled: str = "model = torch.compile(model)"
     output: str = "model(data.x, data.edge_index)"
     train: str = "train()"
@@ -73,6 +73,7 @@ EXAMPLES = {
     ),
     "mutag_gin": Example(
         "GIN, molecules of MUTAG",
+        line="edgewise.convert(model, train_loader, optimizer)",
         output="[model(b.x, b.edge_index, b.batch) for b in test_loader][0]",
     ),
     "ppi": Example("GAT, protein graphs", output="model(train_dataset[0].x, train_dataset[0].edge_index)"),
@@ -86,7 +87,7 @@ EXAMPLES = {
     "unimp_arxiv": Example("TransformerConv", output="model(data.x, data.y, data.edge_index, train_mask)"),
     "tgn": Example(
         "TransformerConv with edge_attr, events",
-        line="edgewise.convert(gnn)",
+        line="edgewise.convert(gnn, optimizer)",
         compiled="gnn = torch.compile(gnn)",
         output="gnn.conv(*inputs)",
     ),
