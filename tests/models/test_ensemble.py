@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.models import Ensemble, EnsembleSettings, Features, Penalised, Several
+from edgewise.models import Ensemble, EnsembleSettings, Features, OfMembers, Penalised
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import Task
 from edgewise.training.loop import mean_loss
@@ -69,7 +69,7 @@ def test_members_with_a_loss_of_their_own_keep_it() -> None:
     model = ensemble("consistent", task.signature, network={"name": "gnn", "dropout": 0.5}, passes=2)
     batch = task.train_batch(1, torch.Generator().manual_seed(0))
     result = model(*batch.inputs)
-    assert isinstance(result, Several) and all(isinstance(one, Penalised) for one in result.members)
+    assert isinstance(result, OfMembers) and all(isinstance(one, Penalised) for one in result.members)
     wanted = [task.loss(one.outputs, batch) + one.penalty for one in result.members]
     assert torch.allclose(mean_loss(task, result, batch), torch.stack(wanted).mean())
 

@@ -59,8 +59,8 @@ from edgewise.models.particles.simulator import SimulatorSettings as SimulatorSe
 from edgewise.models.signature import Atoms as Atoms
 from edgewise.models.signature import Features as Features
 from edgewise.models.signature import MovingParticles as MovingParticles
+from edgewise.models.signature import OfMembers as OfMembers
 from edgewise.models.signature import Penalised as Penalised
-from edgewise.models.signature import Several as Several
 from edgewise.models.signature import Signature as Signature
 from edgewise.models.signature import TokenPairs as TokenPairs
 from edgewise.models.signature import Tokens as Tokens

@@ -11,7 +11,7 @@ from edgewise.configuration import Choice, Count, OneOf, chosen, typed
 from edgewise.graphs import Graph
 from edgewise.models.graph.consistency import BUILT, NETWORKS, Consistent, ConsistentSettings
 from edgewise.models.graph.network import GraphNetworkModel, GraphNetworkSettings
-from edgewise.models.signature import Several, Signature
+from edgewise.models.signature import OfMembers, Signature
 
 MEMBERS: dict[str, Callable[..., Any]] = NETWORKS | {
     "graph-network": GraphNetworkSettings,
@@ -45,7 +45,7 @@ class Ensemble(nn.Module):
     Equation    f = 1/K Σ_k f_k: of classes softmax f ∝ (Π_k softmax f_k)^(1/K), a logarithmic opinion pool;
                 in training the loss is 1/K Σ_k loss(f_k), not loss(f): each member learns as if alone
     Symbols     members[k] = f_k, one of MEMBERS; settings.members = K
-    Shapes      those of the network; in training mode `Several`
+    Shapes      those of the network; in training mode `OfMembers`
     Errors      those of the network
     Cost        K times that of the network, in time and in weights
     Differs     there the probabilities of classes are averaged, here their logarithms
@@ -65,6 +65,6 @@ class Ensemble(nn.Module):
         self.settings, self.signature = settings, signature
         self.members = nn.ModuleList(MADE[type(network)](network, signature) for _ in range(settings.members))
 
-    def forward(self, graph: Graph, *inputs: Any) -> Tensor | Several:
+    def forward(self, graph: Graph, *inputs: Any) -> Tensor | OfMembers:
         outputs = tuple(member(graph, *inputs) for member in self.members)
-        return Several(outputs) if self.training else torch.stack(outputs).mean(0)
+        return OfMembers(outputs) if self.training else torch.stack(outputs).mean(0)

@@ -217,7 +217,7 @@ class Penalised(NamedTuple):
     penalty: Tensor
 
 
-class Several(NamedTuple):
+class OfMembers(NamedTuple):
     """What a model of several members returns in training mode; in evaluation mode it returns one output.
 
     Args:

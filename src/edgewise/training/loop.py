@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, NonFiniteError
-from edgewise.models.signature import Penalised, Several
+from edgewise.models.signature import OfMembers, Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Parts, Task
@@ -366,10 +366,10 @@ class Trainer:
         return NonFiniteError(f"step {self.step}: {what}; {advice}. The checkpoints before it are intact")
 
 
-def mean_loss(task: Task, prediction: Tensor | Penalised | Several, batch: Batch) -> Tensor:
+def mean_loss(task: Task, prediction: Tensor | Penalised | OfMembers, batch: Batch) -> Tensor:
     """The mean loss of a batch, and the model's own where it has one; of several members, the mean of their losses. 0
     for a part without targets."""
-    if isinstance(prediction, Several):
+    if isinstance(prediction, OfMembers):
         return torch.stack([mean_loss(task, member, batch) for member in prediction.members]).mean()
     if batch.size == 0 and isinstance(prediction, Tensor):
         return prediction[:0].sum()
