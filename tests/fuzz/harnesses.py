@@ -31,6 +31,7 @@ from edgewise.tasks.graphs.tudataset import tudataset
 from edgewise.tasks.images.classification import read_image
 from edgewise.tasks.images.idx import read_idx
 from edgewise.tasks.images.pictures import read_picture
+from edgewise.tasks.links.folder import link_folder
 from edgewise.tasks.nodes.own.folder import node_folder
 from edgewise.tasks.nodes.pickles import read_pickle
 from edgewise.tasks.nodes.planetoid import read_planetoid
@@ -253,6 +254,12 @@ def write_config(folder: Path) -> None:
 
 
 NODES = b"node,label,split,size\na,u,train,1\nb,v,valid,2.5\nc,u,test,3\n~\nsender,receiver\na,b\nb,c\n"
+CUT = (
+    b'{"nodes": 4, "edges": 3, "named": true, "files": {"nodes.csv": {"bytes": 30, "sha256": "0"}}, "unit": "nodes", '
+    b'"targets": [], "columns": [{"name": "size", "kind": "number", "fill": 2.0, "shift": 2.0, "deviation": 1.0}], '
+    b'"edge_columns": [], "features": [1, 0]}'
+    b"~\nnode,node,part\na,b,train\nb,c,valid\na,c,valid_none\nc,d,test\nb,d,test_none\n"
+)
 RECORD = (
     b'{"nodes": 3, "edges": 2, "named": true, "files": {"nodes.csv": {"bytes": 62, "sha256": "0"}}, '
     b'"unit": "nodes", '
@@ -293,6 +300,13 @@ def like_a_run(run: Path) -> None:
     (run / "nodes.csv").write_bytes(nodes)
     (run / "edges.csv").write_bytes(edges)
     node_folder(str(run), like=str(run))
+
+
+def like_a_run_of_links(run: Path) -> None:
+    """Nodes with links, and what a run is said to have kept of those (edgewise.tasks.links.kept)."""
+    (run / "nodes.csv").write_bytes(b"node,size\na,1\nb,2.5\nc,2\nd,3\n")
+    (run / "edges.csv").write_bytes(b"sender,receiver\na,b\nb,c\nc,d\n")
+    link_folder(str(run), like=str(run))
 
 
 def three_tables(folder: Path) -> None:
@@ -348,6 +362,7 @@ HARNESSES = {
     "store-array": Harness(open_store("senders.safetensors"), lambda: [stored("senders.safetensors")], store_files),
     "nodes": Harness(folder_of(("nodes.csv", "edges.csv"), lambda folder: node_folder(str(folder))), lambda: [NODES]),
     "record": Harness(folder_of(("data.json", "split.csv"), like_a_run), lambda: [RECORD]),
+    "links": Harness(folder_of(("data.json", "split.csv"), like_a_run_of_links), lambda: [CUT]),
     "pickle": Harness(lambda _, content: read_pickle(content, "a.pickle"), pickles),
     "planetoid": Harness(planetoid, graph_pickle, citations),
     "tudataset": Harness(

@@ -53,6 +53,7 @@ class Ensemble(nn.Module):
                 ensembles", 2017; of classes, Heskes, "Selecting weighting factors in logarithmic opinion pools", 1998
 
     Example
+        >>> from edgewise.models import Features
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> model = Ensemble(EnsembleSettings(members=3), Features(3, 7))
         >>> len(model(pair, torch.ones(2, 3)).members), model.eval()(pair, torch.ones(2, 3)).shape

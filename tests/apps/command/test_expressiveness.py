@@ -160,7 +160,7 @@ def test_your_own_pairs_are_read_from_graph6(tmp_path, capsys):
         ("gnn", "layr=gin", "did you mean 'layer'"),
         ("gnn", "depth=two", "gnn.depth must be an integer"),
         ("gnn", "layer=gnn", "choose one of gcn"),
-        ("gnm", "layer=gin", "choose one of graph-autoencoder"),
+        ("gnm", "layer=gin", "choose one of ensemble"),
         ("transformer", "block.bias=maybe", "true or false"),
         ("gnn", "layer.heads=2", "gnn.layer 'gcn' takes no option 'heads'"),
     ],

@@ -65,6 +65,7 @@ class GraphNetworkModel(nn.Module):
     Reference   Battaglia et al., "Relational inductive biases, deep learning, and graph networks", 2018, Fig. 6 (c)
 
     Example
+        >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> GraphNetworkModel(GraphNetworkSettings(), Features(3, 7, whole_graph=True))(pair, torch.ones(2, 3)).shape
         torch.Size([1, 7])
