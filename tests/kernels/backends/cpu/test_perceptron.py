@@ -186,10 +186,12 @@ def test_normalisation_of_numbers_far_from_zero_is_as_exact_as_pytorchs():
 def test_normalisation_is_differentiable_twice(whole):
     graph, seen = sparse(6) if whole else None, tuple(torch.zeros(2, 7, dtype=torch.float64))
     leaves = with_norm((5, 7, 3), torch.float64, 6)
-    call = lambda *used: run_normalised(list(used), graph, seen)  # noqa: E731
     if not whole:
-        leaves.pop(5)
-        call = lambda *used: run_normalised([*used[:5], None, *used[5:]], None, seen)  # noqa: E731
+        leaves.pop(5)  # no ε without a graph
+
+    def call(*used):
+        return run_normalised([*used] if whole else [*used[:5], None, *used[5:]], graph, seen)
+
     assert torch.autograd.gradcheck(call, leaves)
     assert torch.autograd.gradgradcheck(call, leaves, atol=1e-4)
 
