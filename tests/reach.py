@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE, TESTS = ROOT / "src", ROOT / "tests"
 EVERYTHING = re.compile(r"tests/conftest\.py|pyproject\.toml|requirements/.*")
 NATIVE = re.compile(r".*\.(cpp|hpp)|.*CMakeLists\.txt")
-ALWAYS = ("tests/test_architecture.py",)
+ALWAYS = ("tests/architecture",)
 COVERED_ELSEWHERE = {
     "apps/command/listing": "tests/apps/command/test_main.py",
     "apps/numbers": "tests/apps/command/test_runs.py",

@@ -149,7 +149,7 @@ def test_everything_else_follows(copy: Path, extended: dict[str, set[str]]) -> N
     conformance = ["tests/layers/test_conformance.py", "tests/kernels/choose"]
     chosen = "LazyWalk or lazy_walk or cosine or loop or ring or house or floor or file or folder or table"
     run = python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests, *conformance[:1],
-                 "tests/test_architecture.py")  # fmt: skip
+                 "tests/architecture")  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]
     assert "LazyWalk" in python(copy, "-m", "edgewise", "list", "layers").stdout
 

@@ -9,9 +9,7 @@ GAT = "src/edgewise/layers/graph/gat.py"
 
 def test_a_layer_reaches_its_test_its_examples_its_conformance_and_the_models_that_use_it() -> None:
     found = reach.reached([GAT])
-    assert {GAT, "tests/layers/graph/test_gat.py", "tests/models/graph/test_gnn.py", "tests/test_architecture.py"} <= {
-        *found
-    }
+    assert {GAT, "tests/layers/graph/test_gat.py", "tests/models/graph/test_gnn.py", "tests/architecture"} <= {*found}
     assert {f"tests/layers/test_conformance.py::test_layer_conforms[{name}]" for name in ("GAT", "GATv2")} <= {*found}
     assert not any("[GCN]" in name or "tests/tasks" in name or "tests/kernels" in name for name in found)
 
