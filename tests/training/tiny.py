@@ -25,6 +25,7 @@ from edgewise.training import (
     MachineSettings,
     RunConfig,
     TrainSettings,
+    train,
 )
 from edgewise.training.checkpoint import checkpoints, read_state, write_state
 
@@ -150,6 +151,12 @@ def register() -> None:
     TASKS["tiny"] = tiny
     MODELS["two maps"] = (TwoMapsSettings, TwoMaps)
     MODELS["penalised"] = (TwoMapsSettings, PenalisedMaps)
+
+
+def trained(folder: Path, config: RunConfig) -> Path:
+    """The folder, with a run of the configuration in it."""
+    train(config, folder, progress=False)
+    return folder
 
 
 def weights(run: Path, part: str = "model") -> dict[str, Tensor]:

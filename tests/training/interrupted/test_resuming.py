@@ -1,0 +1,133 @@
+"""An interrupted run goes on to the same bits, from the newest intact checkpoint; a finished one is left alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from edgewise.errors import CheckpointError, ConfigError
+from edgewise.tasks import TASKS
+from edgewise.training import OPTIMIZERS, AverageSettings, Choice, finished, load_run, resume, train
+from training.tiny import Tiny, configured, same_run, trained, without_result
+
+
+def stopped_at(step):
+    """A task that is interrupted before a step, once."""
+
+    def interrupted(**_: object) -> Tiny:
+        return Tiny("stop", step, double=False, metric="accuracy")
+
+    return interrupted
+
+
+def interrupt(folder, config, step, monkeypatch):
+    """Train until an interruption before `step`."""
+    with monkeypatch.context() as patch:
+        patch.setitem(TASKS, "tiny", stopped_at(step))
+        with pytest.raises(KeyboardInterrupt):
+            train(config, folder, progress=False)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, name):
+    optimizer = Choice(name, {"learning_rate": 0.05, "weight_decay": 0.01, "decay_matrices_only": True})
+    config = configured(optimizer=optimizer, schedule=Choice("cosine", {"warmup": 5}), clip=0.5, accumulate=2)
+    interrupt(tmp_path / "resumed", config, 27, monkeypatch)
+    resumed = resume(tmp_path / "resumed", progress=False)
+    result = train(config, tmp_path / "whole", progress=False)
+    assert same_run(tmp_path / "resumed", tmp_path / "whole")
+    assert replace(resumed, seconds=0, step_seconds=0, run=result.run) == replace(result, seconds=0, step_seconds=0)
+
+
+def test_an_average_of_the_weights_goes_on_to_the_same_bits_and_is_what_is_kept(tmp_path, monkeypatch):
+    optimizer = Choice("sgd", {"learning_rate": 0.5})
+    config = configured(optimizer=optimizer, average=AverageSettings(12, every=3), evaluate_every=40)
+    interrupt(tmp_path / "resumed", config, 27, monkeypatch)
+    resume(tmp_path / "resumed", progress=False)
+    assert same_run(tmp_path / "resumed", trained(tmp_path / "whole", config))
+    kept, last = (load_run(tmp_path / "whole", which).model.state_dict() for which in ("best", "last"))
+    memory = load_file(tmp_path / "whole" / "checkpoints" / "step-00000040" / "optimizer.safetensors")
+    for name, weight in kept.items():
+        assert torch.equal(weight, memory[f"{name}/average"])
+        assert not torch.equal(weight, last[name])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("step", [2, 11, 40])
+def test_an_interrupted_run_in_halves_goes_on_to_the_same_bits(tmp_path, monkeypatch, precision, step):
+    config = configured(precision=precision)
+    interrupt(tmp_path / "resumed", config, step, monkeypatch)
+    resume(tmp_path / "resumed", progress=False)
+    assert same_run(tmp_path / "resumed", trained(tmp_path / "whole", config))
+
+
+def test_patience_and_the_best_weights_survive_an_interruption(tmp_path, monkeypatch):
+    config = configured(optimizer=Choice("sgd", {"learning_rate": 1e-30}), evaluate_every=4, patience=6)
+    interrupt(tmp_path / "resumed", config, 23, monkeypatch)
+    resume(tmp_path / "resumed", progress=False)
+    assert finished(tmp_path / "resumed").steps == 28
+    assert same_run(tmp_path / "resumed", trained(tmp_path / "whole", config))
+
+
+def test_a_run_killed_before_its_result_reads_the_test_split_again(tmp_path):
+    run = trained(tmp_path / "run", configured())
+    result, metrics = finished(run), run / "metrics.jsonl"
+    lines = metrics.read_bytes().splitlines(keepends=True)
+    without_result(run, torn=20)
+    again = resume(run, progress=False)
+    assert (again.test, again.valid, again.best_step) == (result.test, result.valid, result.best_step)
+    assert len(metrics.read_bytes().splitlines()) == len(lines)
+
+
+def test_a_finished_run_says_so_and_changes_nothing(tmp_path, capsys):
+    run = trained(tmp_path / "run", configured())
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert resume(run) == finished(run)
+    assert "is finished: it was trained for 40 steps" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"already holds a run: `edgewise resume .*` continues it; or name a new"):
+        train(configured(seed=1), run, progress=False)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_newest_checkpoint_is_told_in_one_line_and_costs_only_time(tmp_path, capsys):
+    run, whole = (trained(tmp_path / name, configured()) for name in ("run", "whole"))
+    folder = run / "checkpoints"
+    without_result(run)
+    best = folder / "step-00000040" / "best.safetensors"
+    best.write_bytes(best.read_bytes()[:-4] + b"\0\1\2\3")
+    (folder / ".writing-step-00000050").mkdir()
+    resume(run)
+    told = capsys.readouterr().err.splitlines()
+    assert "step-00000040 is damaged (best.safetensors); using the one before" in told[0]
+    assert len(told) == 2  # that, and the last step's scores
+    assert same_run(run, whole)
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000030", "step-00000040"]
+
+
+def test_a_damaged_checkpoint_never_crowds_out_an_intact_one(tmp_path, monkeypatch):
+    interrupt(tmp_path / "run", configured(keep=2, checkpoint_every=5), 24, monkeypatch)
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "step-00000020" / "model.safetensors").write_bytes(b"")
+    resume(tmp_path / "run", progress=False)
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000035", "step-00000040"]
+    assert same_run(tmp_path / "run", trained(tmp_path / "whole", configured(keep=2, checkpoint_every=5)))
+
+
+def test_where_no_checkpoint_is_intact_the_run_is_left_as_it_is(tmp_path, monkeypatch):
+    interrupt(tmp_path / "run", configured(), 25, monkeypatch)
+    for path in (tmp_path / "run" / "checkpoints").glob("*/model.safetensors"):
+        path.write_bytes(b"")
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
+        resume(tmp_path / "run", progress=False)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_changed_configuration_is_not_resumed(tmp_path, monkeypatch):
+    interrupt(tmp_path / "run", configured(), 25, monkeypatch)
+    (tmp_path / "run" / "config.yaml").write_text(configured(model={"width": 5}).to_yaml())
+    with pytest.raises(CheckpointError, match=r"config.yaml was altered since step-00000020 .* go on .* --accept"):
+        resume(tmp_path / "run", progress=False)
+    with pytest.raises(CheckpointError, match="made for another model"):
+        resume(tmp_path / "run", progress=False, accept=True)
