@@ -45,7 +45,7 @@ COVERED_ELSEWHERE = {
     "kernels/operator/products": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/backends/cpu/features": "tests/kernels/backends/cpu/test_vectors.py",
     "kernels/backends/cpu/scoring": "tests/kernels/backends/cpu/test_vectors.py",
-    "kernels/operator/layout": "tests/kernels/backends/cpu/test_native.py",
+    "kernels/operator/layout": "tests/kernels/backends/cpu/native/test_layouts.py",
     "kernels/backends/torch/reference": "tests/kernels/test_verbs.py",
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
     "models/hub/layout": "tests/models/hub/test_folder.py",

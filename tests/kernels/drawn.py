@@ -24,6 +24,8 @@ Leaves = dict[str, Tensor]
 Call = Callable[[Leaves, str], Tensor]
 
 SCORES = ("dot", "dot scaled by head", "additive", "gated", "uniform", "gaussian")
+REDUCTIONS = ("sum", "mean", "max", "min")
+WEIGHTS = ("", "edge", "heads", "heads, batch")
 BIASES = ("", "edge", "edge, shared by heads", "edge, batched", "sender")
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100, 128, 129, 130)
 

@@ -9,9 +9,8 @@ from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.attention import ADDITIVE, DOT, GATED, NONE
 from edgewise.kernels.operator.dropout import drop
-from kernels.drawn import SCORES, attention, messages, product, random_graph, results, same
+from kernels.drawn import REDUCTIONS, SCORES, attention, messages, product, random_graph, results, same
 
-REDUCTIONS = ("sum", "mean", "max", "min")
 WEIGHTS = ("", "edge", "heads", "heads, batch", "shared by heads")
 
 

@@ -12,11 +12,21 @@ from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate
 from edgewise.kernels.choose.machines import MACHINES
 from edgewise.kernels.operator import products
-from kernels.drawn import CHANNELS, disjoint_graphs, messages, number, pick, product, random_graph, results, same
+from kernels.drawn import (
+    CHANNELS,
+    REDUCTIONS,
+    disjoint_graphs,
+    messages,
+    number,
+    pick,
+    product,
+    random_graph,
+    results,
+    same,
+)
 from triton_device import DEVICE
 
 NAME = "triton"
-REDUCTIONS = ("sum", "mean", "max", "min")
 WEIGHTS = ("", "edge", "heads", "heads, batch", "shared by heads")
 
 
