@@ -50,6 +50,17 @@ def test_a_prediction_is_by_name_or_by_split(run, capsys) -> None:
     assert "no graph 'g999' in mine: its graphs are called 'g0', 'g1', 'g2'" in capsys.readouterr().err
 
 
+def test_an_explanation_names_the_target(run, tmp_path, capsys) -> None:
+    words = ("explain", str(run), "g3", "--method", "gradient", "--out", str(tmp_path / "why.html"))
+    made, _ = told(capsys, "predict", str(run), "g3")
+    mass, said = told(capsys, *words, "--target", "mass")
+    assert mass["what"] == "mass" and mass["value"] == pytest.approx(made["mass"]["value"], rel=1e-4)
+    assert said.startswith("mass: ") and "mass" in (tmp_path / "why.html").read_text(encoding="utf-8")
+    shape, _ = told(capsys, *words, "--target", "shape:star")
+    assert shape["what"] == "shape 'star'"
+    assert shape["value"] == pytest.approx(made["shape"]["probabilities"]["star"], rel=1e-4)
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_new_graphs_are_a_table_of_predictions(run, tmp_path, capsys, ending: str) -> None:
     new = write(tmp_path / "new", count=5, labelled=False, first=100)

@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch.nn import functional
 
+from edgewise import Graph
+from edgewise.errors import ConfigError
 from edgewise.graphs import complete
+from edgewise.layers import GCN
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.own.several import GappedBatch, Several
 from edgewise.tasks.own.target import Target
 
@@ -60,6 +64,42 @@ def test_predictions_and_their_quality_are_by_target() -> None:
     quality = BOTH.quality(O, Y, ["x", "y", "z"])["targets"]
     assert quality["kind"]["classes"]["c"]["count"] == 1 and quality["kind"]["classes"]["b"]["count"] == 0
     assert [one["example"] for one in quality["mass"]["worst"]] == ["x", "y"]
+
+
+def test_each_target_is_explained_by_its_name_and_in_its_unit() -> None:
+    ring, x, layer = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3), torch.randn(3, 2), GCN(2, 4)
+    subject = BOTH.subject(Subject((ring, x), (1,), node=1))
+    classes, mass = layer(ring, x)[1].split([3, 1])
+
+    def explained(wanted: str | None) -> tuple[str, float, float]:
+        made, shown, what = subject.explained(layer, wanted)
+        assert made.node == 1
+        return what, made.value, shown(made.outputs()).item()
+
+    p = classes.softmax(-1)
+    for wanted, best in ((None, int(p.argmax())), ("kind", int(p.argmax())), ("kind:c", 2)):
+        what, odds, chance = explained(wanted)
+        assert what == f"kind {'abc'[best]!r}" and chance == pytest.approx(p[best].item(), abs=1e-6)
+        assert odds == pytest.approx((p[best] / (1 - p[best])).log().item(), abs=1e-4)
+    expected = pytest.approx(5 + 2 * mass.item(), abs=1e-5)
+    assert explained("mass") == ("mass", expected, expected)
+    for wrong, message in {
+        "mas": "did you mean 'mass'",
+        "kind:d": "one of a, b, c",
+        "mass:1": "one number",
+        "0": "kind, mass",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            subject.explained(layer, wrong)
+
+
+def test_of_one_target_its_class_or_value_is_explained() -> None:
+    graph, layer = complete(2), GCN(2, 1)
+    x = torch.randn(2, 2)
+    explained, _, what = Several((NUMBER,), ((5.0, 2.0),)).subject(Subject((graph, x), (0,))).explained(layer)
+    assert what == "the value" and explained.value == pytest.approx(5 + 2 * layer(graph, x)[0, 0].item(), abs=1e-5)
+    subject = Several((CLASS,), ((0.0, 1.0),)).subject(Subject((graph, x), (0,)))
+    assert subject.explained(GCN(2, 3), "b")[2] == "'b'"
 
 
 def test_a_batch_counts_known_targets() -> None:

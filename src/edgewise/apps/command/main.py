@@ -112,7 +112,11 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     explanation.add_argument("--method", default="integrated-gradients", metavar="METHOD", help=METHODS)
     number(explanation, "--layer", "N", 0, 10_000, None, "of the method attention: a layer, counted from 0 (the last)")
     number(explanation, "--head", "N", 0, 10_000, None, "of the method attention: a head, counted from 0 (their mean)")
-    explanation.add_argument("--target", help="a class by its name, or an output's number (default: the likeliest)")
+    explanation.add_argument(
+        "--target",
+        help="a class by its name, or an output's number (default: the likeliest); of several targets one by its name "
+        "(age), or a class of it (party:left)",
+    )
     explanation.add_argument("--out", metavar="PAGE", help="where to write it (default: in the run's explanations)")
     explanation.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
     generate.add_argument("--prompt", default="\n", help="the text to continue")

@@ -77,7 +77,8 @@ class Regression(Task):
 
 def of_value(subject: Subject, mean: float, deviation: float) -> Subject:
     """A subject whose output is a value."""
-    return replace(subject, number=lambda outputs: mean + deviation * outputs[subject.row][0], what="the value")
+    index = (*subject.row, subject.first)
+    return replace(subject, number=lambda outputs: mean + deviation * outputs[index], what="the value")
 
 
 def scale_of(values: Tensor) -> tuple[float, float]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Subject:
         inputs: What the model is called with.
         row: Which row of the outputs is explained, an index; not read where there is a `number`.
         classes: The names of the outputs of a row, where they are logits of classes.
+        first: Where in the row those of the classes begin.
         number: What is explained instead of an output of a row, as a function of the outputs.
         shown: What curves show, where it is neither a probability nor the explained number itself.
         what: The number in words.
@@ -38,11 +39,13 @@ class Subject:
         baseline: The features that stand for "not there"; None where none do.
         node: The node whose output it is, where that does not follow from the row.
         reads: The model as it reads these inputs, where they are not its own.
+        parts: Of several targets each, by name: what the subject is where that one alone is explained.
     """
 
     inputs: tuple[Any, ...]
     row: tuple[int, ...] = ()
     classes: Sequence[str] = ()
+    first: int = 0
     number: Number | None = None
     shown: Number | None = None
     what: str = "the output"
@@ -52,14 +55,18 @@ class Subject:
     baseline: float | Tensor | None = 0.0
     node: int | None = None
     reads: Callable[[nn.Module], nn.Module] | None = None
+    parts: Mapping[str, Callable[[Subject], Subject]] = field(default_factory=dict)
 
     def explained(self, model: nn.Module, wanted: str | None = None) -> tuple[Explained, Number, str]:
         """The number that is explained, the one that curves show, and it in words.
 
-        Symbols     wanted = a class by its name, or an output of the row by its number; None: the likeliest
+        Symbols     wanted = a class by its name, or an output of the row by its number; None: the likeliest. Of several
+                    targets one by its name, or a class of it as in "party:left"; None: the first
         Equation    of a class log p / (1 - p), which does not saturate where p is nearly 1; curves show p
-        Errors      ConfigError for a class or an output that is not there
+        Errors      ConfigError for a target, a class or an output that is not there
         """
+        if self.parts:
+            return self._explained_part(model, *self._part(wanted))
         model = model if self.reads is None else self.reads(model)
         where: dict[str, Any] = {"edges": self.edges, "baseline": self.baseline, "node": self.node}
         if self.number is not None:
@@ -68,9 +75,9 @@ class Subject:
             return Explained(model, self.inputs, self.number, **where), self.shown or self.number, self.what
         whole = Explained(model, self.inputs, lambda outputs: outputs[self.row].amax(), **where)
         with torch.no_grad():
-            row = whole.outputs()[self.row]
+            row = self._row(whole.outputs())
         column = self._column(row, wanted)
-        index = (*self.row, column)
+        index = (*self.row, self.first + column)
         if not self.classes:
             name = self.what if len(row) == 1 else f"{self.what} {column}"
             return Explained(model, self.inputs, index, **where), self.shown or (lambda y: y[index]), name
@@ -78,14 +85,32 @@ class Subject:
             where["node"] = Explained(model, self.inputs, index, edges=self.edges).node
 
         def odds(outputs: Tensor) -> Tensor:
-            logits = outputs[self.row]
+            logits = self._row(outputs)
             others = torch.cat([logits[:column], logits[column + 1 :]])
             return logits[column] - others.logsumexp(-1) if len(others) else logits[column]
 
         def chance(outputs: Tensor) -> Tensor:
-            return outputs[self.row].softmax(-1)[column]
+            return self._row(outputs).softmax(-1)[column]
 
         return Explained(model, self.inputs, odds, **where), chance, repr(self.classes[column])
+
+    def _row(self, outputs: Tensor) -> Tensor:
+        """The outputs of the row; where classes have names, theirs alone."""
+        row = outputs[self.row]
+        return row[self.first : self.first + len(self.classes)] if self.classes else row
+
+    def _part(self, wanted: str | None) -> tuple[str, str | None]:
+        """Which of several targets is wanted, and what of it."""
+        if wanted is None or wanted in self.parts:
+            return wanted or next(iter(self.parts)), None
+        name = next((name for name in self.parts if wanted.startswith(f"{name}:")), wanted)
+        known("target", name, list(self.parts))
+        return name, wanted[len(name) + 1 :]
+
+    def _explained_part(self, model: nn.Module, name: str, wanted: str | None) -> tuple[Explained, Number, str]:
+        one = self.parts[name](replace(self, parts={}))
+        explained, shown, what = one.explained(model, wanted)
+        return explained, shown, f"{name} {what}" if one.classes else name
 
     def _column(self, row: Tensor, wanted: str | None) -> int:
         if wanted is None:

@@ -185,10 +185,10 @@ class NodeClassification(OneGraph, Classification):
         return model.eval()(*batch.inputs)[chosen].cpu(), self.nodes.labels[chosen]
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The class of one node."""
+        """What the model says of one node."""
         node = self._one(request)
         inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
-        return Subject(inputs, (node,), self.nodes.classes)
+        return Subject(inputs, (node,), self.nodes.classes, node=node)
 
     def _one(self, request: str) -> int:
         nodes = self._parse(request)

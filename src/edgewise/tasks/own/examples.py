@@ -14,9 +14,7 @@ from torch import Generator, Tensor, nn
 from edgewise.errors import DataError
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch
-from edgewise.tasks.core.regression import of_value
 from edgewise.tasks.core.splits import SPLITS
-from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record
@@ -128,12 +126,6 @@ class OwnExamples(SeveralTargets, GraphClassification):
         drawn = self._drawn(size, generator)
         terms = int((~self.graphs.targets[drawn].isnan()).sum())
         return (terms if len(drawn) >= parts.count else parts.count * terms), made
-
-    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The class, or of a single number the value in its own unit."""
-        subject = super().subject(model, pattern, request)
-        numeric = len(self.several.targets) == 1 and not self.classes
-        return of_value(subject, *self.several.scales[0]) if numeric else subject
 
     def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:
         return self.several.named(output, target)

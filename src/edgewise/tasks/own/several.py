@@ -1,7 +1,8 @@
 """One or several targets of an example, each a class or a number, some of them unknown."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ from torch.nn import functional
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.quality import Quality, worst
+from edgewise.tasks.core.regression import of_value
 from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.tasks.own.target import Labels, Target
 
@@ -135,6 +138,15 @@ class Several:
             made[target.name] = own
         return made if len(self.targets) > 1 else own
 
+    def subject(self, whole: Subject) -> Subject:
+        """What is explained of an example: a class, or a value in its own unit; of several targets each by its name."""
+        parts: dict[str, Callable[[Subject], Subject]] = {}
+        first = 0
+        for target, scale in zip(self.targets, self.scales, strict=True):
+            parts[target.name] = partial(_of_target, target=target, scale=scale, first=first)
+            first += target.width
+        return replace(whole, parts=parts) if len(parts) > 1 else parts[self.targets[0].name](whole)
+
     def quality(self, outputs: Tensor, y: Tensor, names: Sequence[str]) -> dict[str, Any]:
         """Precision, recall and calibration of classes, the largest errors of numbers; of several targets each."""
         made = {}
@@ -156,6 +168,12 @@ class Several:
         return {"targets": made} if len(self.targets) > 1 else own
 
 
+def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first: int) -> Subject:
+    """The subject where one target alone is explained, whose outputs begin at `first`."""
+    one = replace(whole, first=first, classes=target.classes)
+    return one if target.kind == "class" else of_value(one, *scale)
+
+
 class SeveralTargets(Task):
     """A task whose examples have one target or several, some of which may be unknown.
 
@@ -173,6 +191,10 @@ class SeveralTargets(Task):
 
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         return self.several.finish(means)
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """A class, or a value in its own unit; of several targets each by its name."""
+        return self.several.subject(super().subject(model, pattern, request))
 
     @torch.no_grad()
     def quality(

@@ -94,6 +94,10 @@ def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
     assert first["node"] == "p0" and "measured" not in first["age"] and "label" not in first["party"]
     assert second["age"]["measured"] == 21.5 and second["party"]["label"] == "right"
     assert sum(second["party"]["probabilities"].values()) == pytest.approx(1)
+    subject = trained.task.subject(trained.model, None, "p1")
+    explained, _, what = subject.explained(trained.model)
+    assert what == "age" and explained.value == pytest.approx(second["age"]["value"], rel=1e-5)
+    assert explained.node == 1 and subject.names[1] == "p1"
     quality = trained.task.quality(trained.model, "test", 9, None, "cpu")["targets"]
     assert set(quality) == {"age", "party"} and quality["age"]["worst"][0]["example"].startswith("p")
     titles = [drawing for section in trained.task.draw(trained.model, None, {}) for drawing in section.make()]

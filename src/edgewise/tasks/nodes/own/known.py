@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from edgewise.errors import DataError
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import SPLITS, Splits
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.nodes.own.arrays import read_npz
 from edgewise.tasks.nodes.own.data import graph_of, read_folder, strange_levels
@@ -63,6 +64,10 @@ class OwnNodes(SampledNodes):
         task = type(self)(given.place.name, graph_of(given, self.fitted, none, self.undirected), (), False)
         task.changes = (*strange_levels(given, self.fitted), *(note for note in given.notes if note.startswith("not")))
         return task.of(given, self.fitted, self.undirected, self.how)
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """What the model says of one node, in a graph whose nodes have their names."""
+        return replace(super().subject(model, pattern, request), names=self.given.names or ())
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
