@@ -31,4 +31,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     register()
     TASKS["tiny"] = mortal
-    train(configs()["dropped"], Path(sys.argv[1]) / "dropped")
+    train(configs(Path(sys.argv[1]))["dropped"], Path(sys.argv[1]) / "dropped")

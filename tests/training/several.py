@@ -31,8 +31,8 @@ from forked import ended, imported_once, ranks
 from training.tiny import Tiny, configured, register
 
 
-def configs() -> dict[str, RunConfig]:
-    """The runs, by the name of their folder."""
+def configs(own: Path) -> dict[str, RunConfig]:
+    """The runs, by the name of their folder; `own` has data of one's own."""
     steady = {"model": {"dropout": 0.0}, "log_every": 1, "batch": 15, "clip": 0.5}  # 15 is cut into 8 and 7
     still = Choice("sgd", {"learning_rate": 1e-30})
     return {
@@ -44,6 +44,16 @@ def configs() -> dict[str, RunConfig]:
         "members": on_graphs(Choice("skip-links", {"copies": 5}), "gin", batch=15, readout="sum"),
         "nodes": on_graphs(Choice("planted", {"nodes": 300, "fanouts": ()}), "gat", batch=1, partition="blocks"),
         "arranged": on_graphs(Choice("planted", {"nodes": 300, "fanouts": ()}), "gat", batch=1, partition="metis"),
+        "people": on_graphs(
+            Choice("node-folder", {"folder": str(own / "people"), "label": "age,party"}), "gat", 1, "metis"
+        ),
+        "shapes": on_graphs(
+            Choice("graph-folder", {"folder": str(own / "shapes"), "label": "mass,shape"}),
+            "gin",
+            15,
+            "blocks",
+            readout="mean",
+        ),
         "texts": on_tokens(),
         "graphs": on_graphs(
             Choice("skip-links", {"copies": 5}), "gin", batch=15, partition="blocks", shard=True, readout="sum"
@@ -59,6 +69,8 @@ SHARED = (
     "members",
     "nodes",
     "arranged",
+    "people",
+    "shapes",
     "texts",
     "graphs",
     "weights",
@@ -89,6 +101,21 @@ def on_tokens(**options: Any) -> RunConfig:
     return replace(config, model=model, graph=graph, train=replace(config.train, **options), machine=machine)
 
 
+def write_own(place: Path) -> None:
+    """A ring of people, and small rings and stars, with two targets each, of which some are unknown."""
+    for name in ("people", "shapes"):
+        (place / name).mkdir(parents=True)
+    people = [f"p{n},{n % 3},{'' if n % 4 == 0 else n + 0.5},{'' if n % 5 < 3 else 'ab'[n % 2]}" for n in range(60)]
+    (place / "people" / "nodes.csv").write_text("\n".join(["who,height,age,party", *people]) + "\n")
+    (place / "people" / "edges.csv").write_text("from,to\n" + "".join(f"p{n},p{(n + 7) % 60}\n" for n in range(60)))
+    shapes = [f"g{n},{'' if n % 3 else n + 0.5},{'' if n % 4 == 0 else 'ab'[n % 2]}" for n in range(60)]
+    nodes = [(f"g{n}", a) for n in range(60) for a in range(3 + n % 3)]
+    edges = [f"{graph},{a if int(graph[1:]) % 2 else 1},{a - 1}" for graph, a in nodes if a]
+    (place / "shapes" / "graphs.csv").write_text("\n".join(["graph,mass,shape", *shapes]) + "\n")
+    (place / "shapes" / "nodes.csv").write_text("graph,node,size\n" + "".join(f"{g},{a},{a * a}\n" for g, a in nodes))
+    (place / "shapes" / "edges.csv").write_text("\n".join(["graph,source,target", *edges]) + "\n")
+
+
 def any_parts(parts: int, adjacency: pymetis.CSRAdjacency) -> tuple[int, list[int]]:
     """In place of METIS: parts without any sense, of different sizes."""
     assert len(adjacency.adjacent) == adjacency.adj_starts[-1]
@@ -102,7 +129,10 @@ def interrupted(**_: object) -> Tiny:
 def main(folder: Path) -> None:
     register()
     pymetis.part_graph = any_parts
-    rank, config = os.environ["RANK"], configs()
+    rank = os.environ["RANK"]
+    own = folder / f"own-{rank}"
+    write_own(own)
+    config = configs(own)
     results = [train(config[name], folder / name) for name in ("curve", *SHARED)]
     if int(os.environ["WORLD_SIZE"]) > 2:
         return

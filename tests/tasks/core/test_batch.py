@@ -110,6 +110,16 @@ def test_a_task_refuses_a_batch_of_another_kind() -> None:
         batch_of(PairBatch, examples(2))
 
 
+def test_a_batch_that_may_hold_more_is_not_shared_among_ranks() -> None:
+    class More(DisjointBatch):
+        """It does not say that `part` knows all of it."""
+
+    batch = More.of((complete(2),), torch.zeros(2, 1), torch.zeros(1))
+    with pytest.raises(ConfigError, match=r"among ranks, not this \(More of Graph\): leave it out"):
+        batch.part()
+    assert batch.arranged(2) == (batch, ())
+
+
 def test_an_edgeless_graph_serves_a_model_that_reads_none() -> None:
     alone = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3)
     graph, x = Batch(alone, torch.randn(5, 3, 4), torch.zeros(5)).inputs

@@ -39,6 +39,7 @@ class Batch:
     rows: Tensor | None = None
     e: Tensor | None = None
     u: Tensor | None = None
+    shared: ClassVar[bool] = True  # whether `part` knows all that it holds; each subclass has to say so itself
     _moved: dict[torch.device, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -90,7 +91,7 @@ class Batch:
         """The same batch with nodes numbered along communities, and the bounds of as many of these; blocks of rows of a
         graph that is a rule, or several graphs side by side, stay as they are, without bounds."""
         whole = self.graph
-        if not isinstance(whole, Graph) or whole.rule is not None or self.rows is None or type(self) is not Batch:
+        if not isinstance(whole, Graph) or whole.rule is not None or self.rows is None or not self._shared():
             return self, ()
         by = arranged(whole, parts)
         x, e = self.x, None if self.e is None else self.e[by.edges]
@@ -107,7 +108,7 @@ class Batch:
         Edge cases  a graph's own target is with the rank that has its first node; a rank may have none
         """
         whole = self.graph
-        if not isinstance(whole, Graph) or self.u is not None or type(self) not in PARTED:
+        if not isinstance(whole, Graph) or self.u is not None or not self._shared():
             what = f"{type(self).__name__} of {type(whole).__name__}{'' if self.u is None else ', features of graphs'}"
             raise ConfigError(
                 f"train.partition shares the nodes of a graph among ranks, not this ({what}): leave it out"
@@ -127,6 +128,9 @@ class Batch:
         else:
             target = self._targets(graph)
         return type(self)(graph, x, target, rows, e)
+
+    def _shared(self) -> bool:
+        return bool(vars(type(self)).get("shared", False))
 
     def _targets(self, graph: Partition) -> Tensor:
         """Those of this rank's nodes, or of its graphs."""
@@ -154,6 +158,7 @@ class DisjointBatch(Batch):
     graph: Graph
     x: Tensor
     members: tuple[Graph, ...] = ()
+    shared = True
     per_node: ClassVar[bool] = False  # whether the target has a row for each node instead of each graph
 
     @classmethod
@@ -187,13 +192,12 @@ class DisjointBatch(Batch):
 class NodeTargets(DisjointBatch):
     """Graphs side by side whose target has a row for each node, as tokens and forces have."""
 
+    shared = True
     per_node: ClassVar[bool] = True
 
     def _targets(self, graph: Partition) -> Tensor:
         return self.target[graph.offset : graph.offset + graph.num_receivers]
 
-
-PARTED = (Batch, DisjointBatch, NodeTargets)  # those that `Batch.part` knows how to share
 
 B = TypeVar("B", bound=Batch)
 

@@ -30,11 +30,13 @@ class Gapped(Batch):
     def read(self, outputs: Tensor) -> Tensor:
         """The outputs of each example, [M, O]."""
         read = outputs if self.rows is None else outputs[..., self.rows, :]
-        return read.reshape(len(self.target), -1)
+        return read.reshape(len(self.target), outputs.shape[-1])
 
 
 class GappedBatch(Gapped, DisjointBatch):
     """Graphs side by side with several targets."""
+
+    shared = True
 
 
 @dataclass(frozen=True)

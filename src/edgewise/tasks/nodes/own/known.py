@@ -119,6 +119,8 @@ class OwnValues(NodeRegression, OwnNodes):
 class GappedNodes(Gapped, Batch):
     """The nodes of a graph with several targets."""
 
+    shared = True
+
 
 class GappedSample(Gapped, SampledBatch):
     """Some of them, with some of their neighbours."""
