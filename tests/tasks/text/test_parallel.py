@@ -95,6 +95,15 @@ def test_two_files_must_fit_each_other(tmp_path) -> None:
         parallel_text(file="a.tsv", columns="de")
 
 
+def test_the_length_penalty_is_an_option_of_the_search(tmp_path) -> None:
+    path = str(write(tmp_path / "a.tsv"))
+    options = {"file": path, "columns": "de,el", "level": "byte"}
+    assert parallel_text(**options).manner.penalty == 0.6
+    assert parallel_text(**options, penalty=1.2).manner.penalty == 1.2
+    with pytest.raises(ConfigError, match="penalty=-1 not negative"):
+        parallel_text(**options, penalty=-1)
+
+
 def test_a_run_keeps_its_parts_and_tokens(tmp_path, capsys) -> None:
     path, run = write(tmp_path / "a.tsv"), tmp_path / "run"
     options = ("--task.file", str(path), "--task.columns", "de,el", "--task.vocabulary", "300", "--train.steps", "2")

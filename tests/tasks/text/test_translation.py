@@ -10,7 +10,7 @@ from edgewise import training
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.models import EncoderDecoder, EncoderDecoderSettings, translate
 from edgewise.tasks import PatternChoice, Translation, multi30k
-from edgewise.tasks.text.translation import HASHES, Manner, PairBatch, bleu, multi30k_files, read_lines
+from edgewise.tasks.text.translation import HASHES, Manner, PairBatch, compared, multi30k_files, read_lines
 from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings
 from tasks.miniature import PAIRS as TEXTS
 from tasks.miniature import write_multi30k
@@ -23,6 +23,10 @@ def _task(**options):
 def _model(task, **options):
     settings = {"width": 16, "encoder_depth": 1, "decoder_depth": 1, "heads": 2, "dropout": 0.0} | options
     return EncoderDecoder(EncoderDecoderSettings(**settings), task.signature)
+
+
+def bleu(written, references, lowercase):
+    return compared(written, references, lowercase)["bleu"]
 
 
 def test_a_batch_is_pairs_side_by_side():
@@ -108,8 +112,10 @@ def test_bleu_is_its_formula():
         pairs = [(grams(w, n), grams(r, n)) for w, r in zip(written, references, strict=True)]
         log_p += math.log(sum((w & r).total() for w, r in pairs) / sum(w.total() for w, _ in pairs)) / 4
     assert bleu(written, references, lowercase=False) == pytest.approx(100 * math.exp(log_p))  # longer: no penalty
-    short = bleu(["one two three four five"], ["one two three four five six"], lowercase=False)
-    assert short == pytest.approx(100 * math.exp(1 - 6 / 5))  # every n-gram is right, but one word is missing
+    short = compared(["one two three four five"], ["one two three four five six"], lowercase=False)
+    assert short["bleu"] == pytest.approx(100 * math.exp(1 - 6 / 5))  # every n-gram is right, but one word is missing
+    assert short["length"] == pytest.approx(5 / 6)
+    assert compared(written, references, lowercase=False)["length"] == pytest.approx(12 / 10)
 
 
 def test_small_letters_are_the_manners_choice():
@@ -138,7 +144,8 @@ def test_what_was_learned_is_written():
         1
     ]
     references = task.texts["test"][1]
-    assert task.judge(model, "test", None, "cpu")["bleu"] == bleu(references, references, lowercase=True)
+    judged = task.judge(model, "test", None, "cpu")
+    assert judged == {"bleu": bleu(references, references, lowercase=True), "length": 1.0}
     answer = task.predict(model, None, " Eine Katze ", "cpu")
     assert answer["translation"] == "a cat"
     (found,) = translate(model, [task._source(task.tokenizer.encode(["eine katze"])[0])], (0, 1))

@@ -65,6 +65,7 @@ def parallel_text(
     lowercase: bool = False,
     smoothing: float = 0.1,
     beam: int = 4,
+    penalty: float = 0.6,
     length: int = 400,
     fold: int = 0,
     like: str = "",
@@ -90,6 +91,7 @@ def parallel_text(
         lowercase: Read and write small letters only.
         smoothing: Probability that the training loss spreads over all tokens.
         beam: Unfinished translations that the search keeps for each sentence; 1: greedy.
+        penalty: Exponent of the search's length penalty; a higher one writes longer.
         length: Most bytes of a sentence.
         fold: Seed of the random cut: another number, another cut.
         like: A run folder: its parts and tokens are taken.
@@ -109,7 +111,7 @@ def parallel_text(
         rows = read_lines(Path(source).expanduser(), Path(target).expanduser())
     rows = within(rows, length, lowercase)
     parts = settle(rows, like, "auto", fold, rows.inputs["source"])
-    return OwnTranslation(rows, parts, Manner(level, vocabulary, lowercase, smoothing, beam), length, like)
+    return OwnTranslation(rows, parts, Manner(level, vocabulary, lowercase, smoothing, beam, penalty), length, like)
 
 
 def read_table(path: Path, pair: Sequence[str]) -> Rows:

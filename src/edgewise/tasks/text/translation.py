@@ -183,9 +183,9 @@ class Translation(Classification):
         return functional.cross_entropy(batch.read(outputs), batch.target, label_smoothing=smoothing)
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
-        """The BLEU of what the model writes for a split."""
+        """The BLEU of what the model writes for a split, and its length."""
         written = self.translate(model, self.texts[split][0], pattern, device)
-        return {"bleu": bleu([text for text, _ in written], self.texts[split][1], self.manner.lowercase)}
+        return compared([text for text, _ in written], self.texts[split][1], self.manner.lowercase)
 
     def translate(
         self, model: nn.Module, sources: Sequence[str], pattern: Pattern, device: torch.device | str, at_once: int = 128
@@ -253,18 +253,21 @@ class Translation(Classification):
         return [special.get(token) or self.tokenizer.decode([token]) for token in tokens]
 
 
-def bleu(written: Sequence[str], references: Sequence[str], lowercase: bool) -> float:
-    """Corpus BLEU by sacrebleu, with its own tokenisation.
+def compared(written: Sequence[str], references: Sequence[str], lowercase: bool) -> dict[str, float]:
+    """Corpus BLEU by sacrebleu, with its own tokenisation, and the length c / r of what was written: 1 where it has as
+    many words as the references.
 
     Example
-        >>> round(bleu(["a man is riding a brown horse ."], ["A man is riding a brown horse."], lowercase=True), 1)
-        100.0
+        >>> made = compared(["a man rides a brown horse"], ["A man rides a brown horse ."], lowercase=True)
+        >>> round(made["bleu"], 1), round(made["length"], 3)
+        (84.6, 0.857)
     """
     try:
         from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
         raise EdgewiseError(f"BLEU is measured by sacrebleu: {installing('text')}") from error
-    return float(BLEU(lowercase=lowercase).corpus_score(list(written), [list(references)]).score)
+    found = BLEU(lowercase=lowercase).corpus_score(list(written), [list(references)])
+    return {"bleu": float(found.score), "length": found.sys_len / found.ref_len}
 
 
 def _cleaned(name: str, split: str, sides: tuple[list[str], list[str]], lowercase: bool) -> tuple[list[str], list[str]]:
@@ -307,7 +310,7 @@ def multi30k(
         lowercase: Read and write small letters only.
         smoothing: Probability that the training loss spreads over all tokens.
         beam: Unfinished translations that the search keeps for each sentence; 1: greedy.
-        penalty: Exponent of the search's length penalty.
+        penalty: Exponent of the search's length penalty; a higher one writes longer.
         pairs: How many of the training pairs to use, the first ones.
         folder: Where the files train.de.gz, ..., test_2016_flickr.en.gz lie, packed or not (default: multi30k in
             $EDGEWISE_DATA, then the cache).
