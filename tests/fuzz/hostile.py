@@ -21,8 +21,9 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 import numpy as np  # noqa: E402
 
 from edgewise.errors import EdgewiseError  # noqa: E402
-from fuzz import harnesses  # noqa: E402
-from fuzz.harnesses import FOLDS, GRAPHS, HARNESSES, NODES, npy, npz, parquet  # noqa: E402
+from fuzz import seeds  # noqa: E402
+from fuzz.harnesses import HARNESSES  # noqa: E402
+from fuzz.seeds import FOLDS, GRAPHS, NODES, npy, npz, parquet  # noqa: E402
 
 LINES = 4096
 # A pickled array of bytes, with gaps for its length and, in place of its values, a number: bytes(n) are n zeros.
@@ -55,7 +56,7 @@ def pyramid(width: int, height: int, mpp: float) -> bytes:
 
 
 def configured(**options: object) -> bytes:
-    return json.dumps(json.loads(harnesses.hub()["config.json"]) | options).encode()
+    return json.dumps(json.loads(seeds.hub()["config.json"]) | options).encode()
 
 
 def archive(promised: bytes) -> bytes:
@@ -65,8 +66,8 @@ def archive(promised: bytes) -> bytes:
 
 def enormous_picture() -> bytes:
     """A picture whose header, with its sum, promises 30,000 × 30,000 pixels."""
-    chunk = b"IHDR" + struct.pack(">II", 30_000, 30_000) + harnesses.png()[24:29]
-    return harnesses.png()[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + harnesses.png()[33:]
+    chunk = b"IHDR" + struct.pack(">II", 30_000, 30_000) + seeds.png()[24:29]
+    return seeds.png()[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + seeds.png()[33:]
 
 
 def matlab_bomb() -> bytes:
