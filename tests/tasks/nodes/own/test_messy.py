@@ -13,7 +13,7 @@ from edgewise.tables.features import Column
 from edgewise.tasks import node_folder
 from edgewise.tasks.nodes.own.folder import OwnNodes
 from edgewise.tasks.own.record import name as name_of
-from tasks.nodes.own.messy import CASES, LONG, two_million, write
+from tasks.nodes.own.messy.tables import CASES, LONG, two_million, write
 
 MEMORY = 2.0  # GB at most for a table of 2,000,000 nodes and edges with PyTorch loaded
 
