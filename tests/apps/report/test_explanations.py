@@ -88,6 +88,8 @@ def test_no_payload_runs(tmp_path: Path) -> None:
 )
 def test_a_page_is_named_after_its_input_inside_the_run(request_: str, name: str) -> None:
     assert default_path(Path("run"), request_, "flow") == Path("run") / "explanations" / name
+    of_target = default_path(Path("run"), request_, "flow", "party:left")
+    assert of_target.name == name.replace(".html", "-party-left.html")
 
 
 def test_the_list_of_pages_follows(tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ def test_an_explanation_is_drawn_as_chemists_draw_the_molecule(tmp_path) -> None
     task = molecules("mine.csv", value="melts", folder=str(tmp_path))
     subject = task.subject(Mean(), None, "test:0")
     assert list(subject.names) == ["C0", "C1", "O2"]
+    assert list(task.subject(Mean(), None, "OCC").names) == ["O0", "C1", "C2"]
     for given in (None, torch.tensor([0.5, -1.0, 2.0, 0.25])):
         (drawing,) = subject.draw(given, torch.tensor([1.0, 2.0, 3.0]))
         graph, edges, nodes, names, places, orders, _ = drawing.figure

@@ -75,6 +75,9 @@ def test_new_molecules_are_predicted_from_a_table_or_one_by_one(tmp_path, capsys
     by_smiles, by_name = trained.predict(["CCO", "m3"])
     assert by_smiles["smiles"] == "CCO" and set(by_smiles["toxic"]["probabilities"]) == {"n", "y"}
     assert by_name["molecule"] == "m3" and by_name["toxic"]["label"] == "n"
+    for request, atoms in (("CCO", ["C0", "C1", "O2"]), ("m3", ["C0", "C1", "O2", "O3"])):
+        subject = trained.task.subject(trained.model, None, request)
+        assert list(subject.names) == atoms and subject.explained(trained.model)[2] == "log P"
     (tmp_path / "new.csv").write_text("Structure,Name\nCCO,ethanol\nCCCl,\n", encoding="utf-8")
     capsys.readouterr()
     out = tmp_path / "answers.csv"

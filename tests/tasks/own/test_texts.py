@@ -57,6 +57,9 @@ def test_byte_pairs_are_learned_from_what_trains_and_kept(tmp_path) -> None:
     trained = deployment.load(tmp_path / "run")
     alone = trained.predict(["gut, „Stück 2“"])[0]
     assert alone["input"] == "gut, „Stück 2“" and set(alone["probabilities"]) == {"gut", "schlecht"}
+    subject = trained.task.subject(trained.model, None, "gut, „Stück 2“")
+    assert "".join(subject.names) == "⟨begin⟩gut,„Stück2“⟨end⟩"
+    assert subject.explained(trained.model)[2] == repr(alone["class"])
     (tmp_path / "new.csv").write_text("Review\ngut\nschlecht genug\n", encoding="utf-8")
     deployment.predict_file(trained, tmp_path / "new.csv", tmp_path / "out.csv")
     rows = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()

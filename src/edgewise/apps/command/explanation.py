@@ -39,7 +39,7 @@ def explain(
     drawings = subject.drawings(explanation.edges, explanation.nodes, explained.node)
     chosen = {"method": method, "layer": layer, "head": head, "target": target}
     options = " ".join(f"--{name} {value}" for name, value in chosen.items() if value is not None)
-    path = default_path(Path(run), request, method) if out is None else Path(out)
+    path = default_path(Path(run), request, method, target) if out is None else Path(out)
     names = list(subject.names)
     seconds = time.perf_counter() - started
     made = (Path(run), request, explanation, what, value, names, drawings, fidelities, options, seconds)

@@ -50,10 +50,14 @@ class Explained:
     seconds: float
 
 
-def default_path(run: Path, request: str, method: str) -> Path:
+def default_path(run: Path, request: str, method: str, target: str | None = None) -> Path:
     """Where a page is written unless a place is named: a name that any file system takes."""
-    name = re.sub(r"[^\w.-]+", "-", request, flags=re.ASCII).strip("-.")[:60] or "input"
-    return run / FOLDER / f"{name}-{method}.html"
+
+    def safe(text: str) -> str:
+        return re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII).strip("-.")[:60]
+
+    parts = [safe(request) or "input", method, *([] if target is None else [safe(target) or "target"])]
+    return run / FOLDER / f"{'-'.join(parts)}.html"
 
 
 def write(made: Explained, path: Path) -> None:

@@ -227,21 +227,26 @@ class Molecules(GraphRegression):
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The value of a molecule, whose atoms and bonds are drawn as chemists draw them."""
-        read = parse(self.graphs.names[int(self.example(request))])
-        graph = self.members(pattern)[int(self.example(request))]
-        subject = super().subject(model, pattern, request)
-        names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in read.GetAtoms()]
+        text = request.strip()
+        smiles = self.graphs.names[int(self.example(text))] if EXAMPLE.fullmatch(text) else text
+        return in_atoms(super().subject(model, pattern, request), smiles)
 
-        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-            ends = zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True)
-            bonds = [read.GetBondBetweenAtoms(i, j) if i != j else None for i, j in ends]
-            orders = np.array([1 if bond is None else math.ceil(bond.GetBondTypeAsDouble()) for bond in bonds])
-            given = None if edges is None else edges.double().numpy()
-            symbols = [atom.GetSymbol() for atom in read.GetAtoms()]
-            scores = Scores(graph, given, nodes.double().numpy(), symbols, plane(read), orders)
-            return [Drawing("explanation", scores, "Atoms as circles, bonds as lines; an aromatic bond as two.")]
 
-        return replace(subject, names=names, draw=draw)
+def in_atoms(subject: Subject, smiles: str) -> Subject:
+    """The same of a molecule's atoms: they have names, and are drawn with their bonds as chemists draw them."""
+    read, graph = parse(smiles), subject.inputs[0]
+    names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in read.GetAtoms()]
+
+    def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+        ends = zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True)
+        bonds = [read.GetBondBetweenAtoms(i, j) if i != j else None for i, j in ends]
+        orders = np.array([1 if bond is None else math.ceil(bond.GetBondTypeAsDouble()) for bond in bonds])
+        given = None if edges is None else edges.double().numpy()
+        symbols = [atom.GetSymbol() for atom in read.GetAtoms()]
+        scores = Scores(graph, given, nodes.double().numpy(), symbols, plane(read), orders)
+        return [Drawing("explanation", scores, "Atoms as circles, bonds as lines; an aromatic bond as two.")]
+
+    return replace(subject, names=names, draw=draw)
 
 
 def plane(read: Any) -> NDArray[np.float64]:

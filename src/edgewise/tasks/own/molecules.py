@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.tables.lines import Problems
 from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
-from edgewise.tasks.graphs.molecules import molecule_once, rdkit
+from edgewise.tasks.graphs.molecules import in_atoms, molecule_once, rdkit
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.graphs.smiles import canonical
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
@@ -35,6 +36,10 @@ class OwnMolecules(OwnExamples):
     def elsewhere(self, place: Path) -> OwnMolecules:
         rows, read = read_molecules(place, replace(self.asked, labelled=False))
         return task_of(rows, read, self.own.fitted, {}, (), (self.asked, self.graphs.e is not None))
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        known = self.member(request, pattern).known
+        return in_atoms(super().subject(model, pattern, request), known["smiles"])
 
     def known(self, number: int) -> dict[str, Any]:
         return super().known(number) | {"smiles": self.graphs.names[number]}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
@@ -17,6 +17,7 @@ from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
 from edgewise.tables.lines import Problems
 from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record
@@ -24,6 +25,7 @@ from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, read_rows
+from edgewise.tasks.text.documents import in_tokens
 from edgewise.tasks.text.masked import text_graph
 from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
 from edgewise.tasks.text.tokenization import (
@@ -138,6 +140,10 @@ class OwnTexts(OwnExamples):
         task = OwnTexts(place.stem, rows, (self.own.fitted, {}, ()), manner)
         task.use(self.tokenizer)
         return task
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        subject = super().subject(model, pattern, request)
+        return in_tokens(subject, self.member(request, pattern).x, self.tokenizer)
 
     def known(self, number: int) -> dict[str, Any]:
         return super().known(number) | {"input": self.rows.inputs["text"][number]}

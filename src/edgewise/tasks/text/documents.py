@@ -105,19 +105,23 @@ class DocumentClassification(GraphClassification):
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The class of a document."""
-        tokens, own = self.member(request, pattern).x.tolist(), self.tokenizer
-        special = {own.begin: "⟨begin⟩", own.end: "⟨end⟩"}
-        names = [special.get(token) or own.decode([token]) or HOLE for token in tokens]
-
-        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-            pieces = Coloured([f"{name} " for name in names], nodes.double().numpy(), "The tokens of the document.")
-            return [pieces]
-
-        return replace(super().subject(model, pattern, request), classes=self.classes, names=names, draw=draw)
+        subject = replace(super().subject(model, pattern, request), classes=self.classes)
+        return in_tokens(subject, self.member(request, pattern).x, self.tokenizer)
 
     def preprocessing(self) -> dict[str, Any]:
         ends = {"begin": self.tokenizer.begin, "end": self.tokenizer.end, "lowercase": self.reading.lowercase}
         return super().preprocessing() | {"tokenizer": json.loads(self.tokenizer.to_json()) | ends}
+
+
+def in_tokens(subject: Subject, x: Tensor, tokenizer: Tokenizer) -> Subject:
+    """The same of a text's tokens: they have names, and are drawn in a row."""
+    special = {tokenizer.begin: "⟨begin⟩", tokenizer.end: "⟨end⟩"}
+    names = [special.get(token) or tokenizer.decode([token]) or HOLE for token in x.tolist()]
+
+    def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+        return [Coloured([f"{name} " for name in names], nodes.double().numpy(), "The tokens of the text.")]
+
+    return replace(subject, names=names, draw=draw)
 
 
 class MaskedDocuments(MaskedTokens):
