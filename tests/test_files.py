@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.files import cache_path, whole, write_file
+from edgewise.files import cache_path, folder_name, whole, write_file
 
 
 @pytest.fixture
@@ -26,6 +26,14 @@ def home(temporary, tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
+
+
+def test_a_folder_has_its_name_wherever_one_stands(tmp_path, monkeypatch):
+    (tmp_path / "mine" / "old").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    assert [folder_name(tmp_path / name) for name in ("mine", "link", "mine/old/..")] == ["mine", "link", "mine"]
+    monkeypatch.chdir(tmp_path / "mine")
+    assert folder_name(Path()) == folder_name(Path("old/..")) == "mine" and folder_name(Path("old")) == "old"
 
 
 def test_caches_lie_where_xdg_says_else_at_home(home, tmp_path, monkeypatch):

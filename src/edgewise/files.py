@@ -57,6 +57,11 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     return content
 
 
+def folder_name(folder: Path) -> str:
+    """What a folder is called, the current one and the one above too."""
+    return folder.resolve().name if folder.name in ("", "..") else folder.name
+
+
 def holds(folder: Path, name: str) -> bool:
     """Whether a name that a file gave, however long or odd, is that of a file of this folder and of no other."""
     with suppress(OSError, ValueError):

@@ -73,7 +73,8 @@ def test_folders_may_be_the_parts(tmp_path) -> None:
     write(tmp_path / "mine" / "val", 4)
     assert len(image_folder(str(tmp_path / "mine"), patch=4).splits["valid"]) == 4
     (tmp_path / "mine" / "cover.png").write_bytes(b"")
-    assert "not read: cover.png, which are in no class" in image_folder(str(tmp_path / "mine"), patch=4).summary
+    summary = image_folder(str(tmp_path / "mine"), patch=4).summary
+    assert "not read: cover.png, which are in no class" in summary and "class: 2 classes (a folder for each)" in summary
 
 
 def test_equal_images_are_in_one_part(tmp_path) -> None:

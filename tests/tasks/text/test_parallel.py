@@ -39,6 +39,7 @@ def test_two_files_and_tables_say_the_same(tmp_path) -> None:
         ),
     ]
     assert all(task.texts == tasks[0].texts for task in tasks)
+    assert [task.name for task in tasks] == ["a", "a", "b", "c"]
     assert sum(len(x) for x, _ in tasks[0].texts.values()) == 30
     assert ("Wort 3 größer", "λέξη 3") in [
         pair for sides in tasks[0].texts.values() for pair in zip(*sides, strict=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import folder_name
 from edgewise.graphs.derived import cached
 from edgewise.tables.encoding import Encoding, to_plain
 from edgewise.tables.lines import Problems
@@ -58,7 +59,7 @@ class OwnImages(ImageClassification):
     files = (".npy", *ENDINGS)
 
     def __init__(self, rows: Rows, images: Images, fitted: Fitted, manner: Manner) -> None:
-        super().__init__(rows.place.name, images, manner.patch, manner.shift)
+        super().__init__(folder_name(rows.place), images, manner.patch, manner.shift)
         self.rows, self.fitted, self.manner = rows, fitted, manner
         self.summary = (self.describe(), *map(str, fitted.targets), *rows.notes)
 
@@ -152,7 +153,8 @@ def image_folder(
     def fit_pixels(fitted: Fitted, splits: Splits) -> Fitted:
         values = pixels[splits["train"].numpy()]
         mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)) or 1.0
-        return replace(fitted, columns=(Encoding("pixels", "number", mean, mean, deviation),))
+        target = replace(fitted.target, why="a folder for each")
+        return replace(fitted, targets=(target,), columns=(Encoding("pixels", "number", mean, mean, deviation),))
 
     fitted, splits, changes = settle(rows, like, "class", fold, same, fit=fit_pixels)
     (scale,), labels = fitted.columns, fitted.target.values(rows.targets[0])

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 
 from edgewise.errors import DataError
+from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.make.links import hold_out, links_of
 from edgewise.tasks.core.splits import SPLITS, by_time
@@ -109,6 +110,6 @@ def link_folder(
         train, valid, test = (links[:, parts[split]] for split in SPLITS)
         cut = hold_out(graph, train, valid, test, generator)
         notes += (in_words(when, times, parts, "links"),)
-    task = OwnLinks(f"links of {given.place.name}", cut, x, width, variational, fanouts)
+    task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)
     task.given, task.fitted, task.changes, task.summary = given, fitted, tuple(changes), (task.describe(), *notes)
     return task

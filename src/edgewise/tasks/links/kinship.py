@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise.configuration import OneOf
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import holds, read_bytes
+from edgewise.files import folder_name, holds, read_bytes
 from edgewise.tasks.core.splits import SPLITS, Split, cut
 from edgewise.tasks.links.knowledge import DECODERS, Facts, KnowledgeGraph
 
@@ -150,7 +150,7 @@ def knowledge_folder(
     facts = Facts(tuple(entities), tuple(relations), splits)
     if not whole:
         _check_seen(place, facts)
-    task = KnowledgeGraph(place.name, facts, width, decoder)
+    task = KnowledgeGraph(folder_name(place), facts, width, decoder)
     task.summary = (task.describe(),)
     return task
 

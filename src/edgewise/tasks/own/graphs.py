@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from edgewise.errors import DataError
+from edgewise.files import folder_name
 from edgewise.tables.encoding import features, fit, width
 from edgewise.tables.features import Array, Column
 from edgewise.tables.reading import find_table, find_tables, unread
@@ -134,7 +135,7 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
     links = find_tables(place, FOLDER[2])
     if not (graphs and nodes and links):
         lacking = [f"{name}.csv" for name, there in zip(FOLDER, (graphs, nodes, links), strict=True) if not there]
-        raise DataError(f"{place} lacks {', '.join(lacking)} (or .tsv, .parquet). Give folder=")
+        raise DataError(f"{place} lacks {', '.join(lacking)} (or .tsv, .parquet). Give --task.folder")
     problems: list[str] = []
     rows = read_rows(graphs, manner.asked, problems, (nodes, *links))
     names = [record.name(rows, number) for number in range(len(rows))]
@@ -162,6 +163,6 @@ def task_of(read: Folder, fitted: Fitted, splits: Splits, changes: tuple[str, ..
     y = targets_of(read.rows, fitted)
     graphs = Graphs(members, torch.from_numpy(x.astype(np.float32)), y, splits, e=known)
     strange = record.strange_levels([*nodes.columns, *read.e], (*fitted.columns, *fitted.edges))
-    task = OwnGraphs(read.rows.place.name, graphs, Own(read.rows, fitted, (*changes, *strange)))
+    task = OwnGraphs(folder_name(read.rows.place), graphs, Own(read.rows, fitted, (*changes, *strange)))
     task.manner = manner
     return task

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import folder_name
 from edgewise.graphs import k_nearest
 from edgewise.tables.encoding import Encoding, features, fit
 from edgewise.tables.features import Array, Column
@@ -226,6 +227,6 @@ def task_of(read: Clouds, fitted: Fitted, splits: Splits, changes: tuple[str, ..
     members = tuple(k_nearest(part, manner.neighbors) for part in parts)
     strange = record.strange_levels(columns, fitted.columns)
     own = Own(read.rows, fitted, (*changes, *strange))
-    task = OwnClouds(read.rows.place.name, Graphs(members, x, targets_of(read.rows, fitted), splits), own)
+    task = OwnClouds(folder_name(read.rows.place), Graphs(members, x, targets_of(read.rows, fitted), splits), own)
     task.manner = manner
     return task

@@ -41,7 +41,7 @@ class OwnTranslation(Translation):
             split: ([rows.inputs["source"][n] for n in chosen], [rows.inputs["target"][n] for n in chosen])
             for split, chosen in ((split, self.parts[split].tolist()) for split in SPLITS)
         }
-        super().__init__(rows.place.name, texts, manner, tokenizer_of(like))
+        super().__init__(rows.files[0].stem, texts, manner, tokenizer_of(like))
         self.summary = (self.describe(), *rows.notes)
 
     def use(self, tokenizer: Tokenizer) -> None:

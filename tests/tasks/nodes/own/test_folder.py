@@ -19,7 +19,7 @@ def write(folder: Path, nodes: str = NODES, edges: str = EDGES) -> str:
     return str(folder)
 
 
-def test_csv_files(tmp_path) -> None:
+def test_csv_files(tmp_path, monkeypatch) -> None:
     task = node_folder(write(tmp_path), scale="none")
     assert task.nodes.x.tolist() == [[1, 2.5], [2, 0], [3, -1], [4, 1000]]
     assert task.nodes.classes == ("blue", "red")
@@ -31,6 +31,8 @@ def test_csv_files(tmp_path) -> None:
     }
     assert node_folder(str(tmp_path), undirected=False).graph().edge_index().tolist() == [[3, 0, 1], [0, 1, 2]]
     assert task.graph().num_edges == 6
+    monkeypatch.chdir(tmp_path)
+    assert node_folder(".").name == task.name == tmp_path.name
 
 
 def test_columns_are_read_unless_they_are_ignored(tmp_path) -> None:

@@ -36,7 +36,7 @@ def read_folder(place: Path, how: Reading) -> Given:
         return read_npz(place / ARRAYS, how.labelled)
     if not (nodes and links):
         lacking = ", ".join(f"{name}.csv" for name, table in (("nodes", nodes), ("edges", links)) if not table)
-        raise DataError(f"{place} lacks {lacking} (or .tsv, .parquet), and it has no {ARRAYS}. Give folder=")
+        raise DataError(f"{place} lacks {lacking} (or .tsv, .parquet), and it has no {ARRAYS}. Give --task.folder")
     if how.known and not how.known[0]:
         raise DataError(f"{place}: it has tables, and the run was trained with arrays: give {ARRAYS}")
     return read_tables(nodes, links, how)

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 
+from edgewise.files import folder_name
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import NodeClassification
 from edgewise.tasks.nodes.own.data import fit_to, graph_of, read_folder, strange_levels, width_of
@@ -92,6 +93,6 @@ def node_folder(
     if when is not None and times is not None:
         given = replace(given, notes=(*given.notes, in_words(when, times, splits, "nodes")))
     kind = OwnSeveral if len(fitted.targets) > 1 else OwnNodes if fitted.target.kind == "class" else OwnValues
-    task = kind(place.name, graph_of(given, fitted, splits, undirected), fanouts, False)
+    task = kind(folder_name(place), graph_of(given, fitted, splits, undirected), fanouts, False)
     task.changes = (*changes, *(strange_levels(given, fitted) if like else ()))
     return task.of(given, fitted, undirected, how)

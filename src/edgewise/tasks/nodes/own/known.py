@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import DataError
+from edgewise.files import folder_name
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import SPLITS, Splits
 from edgewise.tasks.core.subject import Subject
@@ -61,7 +62,7 @@ class OwnNodes(SampledNodes):
             how = replace(self.how, labelled=False, known=self.fitted.kinds)
             given = read_folder(place if place.is_dir() else place.parent, how)
         none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
-        task = type(self)(given.place.name, graph_of(given, self.fitted, none, self.undirected), (), False)
+        task = type(self)(folder_name(given.place), graph_of(given, self.fitted, none, self.undirected), (), False)
         task.changes = (*strange_levels(given, self.fitted), *(note for note in given.notes if note.startswith("not")))
         return task.of(given, self.fitted, self.undirected, self.how)
 
