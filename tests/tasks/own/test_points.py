@@ -99,5 +99,9 @@ def test_what_is_wrong_is_named(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"task\.neighbors must be at least 1"):
         point_folder(str(tables), neighbors=0)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"expected clouds\.csv and points\.csv, or a folder for each class"):
+    with pytest.raises(
+        DataError, match=r"it has no tables of points: expected clouds\.csv and points\.csv, or a folder for each class"
+    ):
         point_folder(str(tmp_path / "empty"))
+    with pytest.raises(DataError, match="nowhere: no such file or folder: expected clouds"):
+        point_folder(str(tmp_path / "nowhere"))

@@ -163,9 +163,12 @@ def read_files(place: Path, manner: Manner, known: Any, problems: list[str]) -> 
     files = [path for path in files if place.is_file() or len(path.relative_to(place).parts) <= 2]
     labelled = manner.asked.labelled
     files = [path for path in files if path.parent != place] if labelled else files
-    if not files or len(files) > MAX_FILES:
+    if not files:
+        lacking = "it has no tables of points" if place.exists() else "no such file or folder"
         what = "clouds.csv and points.csv, or a folder for each class with tables of points"
-        raise DataError(f"{place}: it has {len(files):,} tables of points, of at most {MAX_FILES:,}; expected {what}")
+        raise DataError(f"{place}: {lacking}: expected {what}")
+    if len(files) > MAX_FILES:
+        raise DataError(f"{place}: {len(files):,} tables of points, of at most {MAX_FILES:,}")
     found, tables = Problems(), []
     first = [name for name in File(files[0]).names if name and name not in manner.asked.ignore]
     names = [*known] if known else first
