@@ -53,6 +53,7 @@ def configs(own: Path) -> dict[str, RunConfig]:
             15,
             "blocks",
             readout="mean",
+            depth=1,
         ),
         "texts": on_tokens(),
         "graphs": on_graphs(
