@@ -14,7 +14,7 @@ from edgewise.errors import ConfigError
 from edgewise.interop import modules, optimizers
 from edgewise.interop.dropout import AROUND
 from edgewise.interop.geometric import attention, collating, relations, sums
-from edgewise.interop.twin import Twin, twin_class
+from edgewise.interop.twin import Twin, origin, twin_class
 
 T = TypeVar("T")
 
@@ -36,18 +36,14 @@ class Conversion:
         return "\n".join([*lines, *(f"{name or 'the module'} stays: {why}" for name, why in self.others.items())])
 
 
-def _library(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
-
-
 def _reason(module: nn.Module) -> str | None:
     """Why a layer that passes messages or attends has no twin; None for any other module, and for one that has."""
     kind = type(module)
-    twin = TWINS.get((_library(kind), kind.__name__))
+    twin = TWINS.get(origin(kind))
     if twin is not None:
         why = twin.refusal(module)
         return None if why is None else f"{kind.__name__} with {why}"
-    bases = {(_library(base), base.__name__) for base in kind.__mro__}
+    bases = set(map(origin, kind.__mro__))
     if hasattr(kind, "twin_of") or not bases & {("torch_geometric", "MessagePassing"), ("torch", "MultiheadAttention")}:
         return None
     own = [name for library, name in bases if (library, name) in TWINS]
@@ -56,7 +52,7 @@ def _reason(module: nn.Module) -> str | None:
 
 def _is_twin(module: nn.Module) -> bool:
     kind = getattr(type(module), "twin_of", None)
-    return kind is not None and (_library(kind), kind.__name__) in TWINS
+    return kind is not None and origin(kind) in TWINS
 
 
 def conversion(module: nn.Module) -> Conversion:
@@ -128,7 +124,7 @@ def _convert_module(module: nn.Module) -> str | None:
     """Convert a module's layers in place; which of them stay."""
     for part in module.modules():
         kind: Any = type(part)
-        twin = TWINS.get((_library(kind), kind.__name__))
+        twin = TWINS.get(origin(kind))
         if twin is not None and twin.refusal(part) is None:
             part.__class__ = twin_class(kind, twin)
     made = conversion(module)

@@ -56,6 +56,11 @@ def _made(kind: Any, twin: Twin) -> Any:
     return made.__new__(made)
 
 
+def origin(kind: type) -> tuple[str, str]:
+    """The library that a class comes from, and its name."""
+    return kind.__module__.partition(".")[0], kind.__name__
+
+
 def is_plain(*tensors: Any) -> bool:
     """Whether these are ordinary dense tensors."""
     return all(type(t) in PLAIN and t.layout == torch.strided for t in tensors)

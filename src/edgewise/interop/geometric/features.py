@@ -11,6 +11,7 @@ from torch.nn import functional
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
 from edgewise.graphs.forms import offsets_of
+from edgewise.interop.twin import origin
 from edgewise.kernels import aggregate, dropout
 from edgewise.layers.plain.linear import SparseFeatures, has_hooks
 
@@ -37,8 +38,7 @@ def mapped(linear: Any, x: Tensor, biased: bool = True) -> Tensor:
 
 def is_linear(layer: Any) -> bool:
     """Whether calling a layer does nothing but x Wᵀ + b."""
-    kind = type(layer)
-    if (kind.__module__.partition(".")[0], kind.__name__) not in LINEAR or has_hooks(layer):
+    if origin(type(layer)) not in LINEAR or has_hooks(layer):
         return False
     return not isinstance(layer.weight, nn.parameter.UninitializedParameter)
 

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.interop.geometric.features import is_linear
+from edgewise.interop.twin import origin
 from edgewise.kernels import Norm, maps_of, perceptron
 from edgewise.layers.plain.linear import has_hooks
 
@@ -25,10 +26,12 @@ class Parts(NamedTuple):
 def at_once(graph: Graph, x: Tensor, network: Any, epsilon: Tensor) -> Tensor | None:
     """network((1 + ε) x_i + Σ_j x_j) as one operation; None where it has to be called, or what it does is another."""
     parts = _parts(network)
-    if parts is None or x.dim() != 2 or x.shape[0] != graph.num_senders or x.shape[1] != parts.up.weight.shape[1]:
+    if parts is None or x.dim() != 2 or x.shape[0] != graph.num_senders:
+        return None
+    up, down = maps_of([parts.up, parts.down])
+    if x.shape[1] != up[0].shape[1]:
         return None
     norm = None if parts.norm is None else _norm(parts.norm)
-    up, down = maps_of([parts.up, parts.down])
     y = perceptron(x, up, down, functional.relu, graph, epsilon, norm)
     if y is not None and norm is not None and norm.training:
         parts.norm.num_batches_tracked.add_(1)
@@ -39,13 +42,13 @@ def _parts(network: Any) -> Parts | None:
     if has_hooks(network):
         return None
     if type(network) is nn.Sequential:
-        layers: list[Any] = list(network)
-    elif _is(network, "torch_geometric", "MLP") and len(network.lins) == 2 and network.plain_last:
-        if network.act_first or (network.training and any(network.dropout)):
+        layers: list[Any] = list(network._modules.values())
+    elif origin(type(network)) == ("torch_geometric", "MLP") and network.plain_last and not network.act_first:
+        (maps, norms), drops = (network.lins, network.norms), network.training and any(network.dropout)
+        if len(maps._modules) != 2 or drops or has_hooks(maps) or has_hooks(norms):
             return None
-        layers = [network.lins[0], network.norms[0], network.act, network.lins[1]]
-        if has_hooks(network.lins) or has_hooks(network.norms):
-            return None
+        up, down = maps._modules.values()
+        layers = [up, *norms._modules.values(), network.act, down]
     else:
         return None
     layers = [_inner(layer) for layer in layers if not _is_plain(layer, nn.Identity)]
@@ -59,18 +62,13 @@ def _parts(network: Any) -> Parts | None:
     return Parts(up, norms[0] if norms else None, down, activated)
 
 
-def _is(module: Any, library: str, name: str) -> bool:
-    kind = type(module)
-    return kind.__name__ == name and kind.__module__.partition(".")[0] == library
-
-
 def _is_plain(module: Any, kind: type[nn.Module]) -> bool:
     return type(module) is kind and not has_hooks(module)
 
 
 def _inner(module: Any) -> Any:
     """PyTorch's batch normalisation inside PyTorch Geometric's."""
-    wrapped = _is(module, "torch_geometric", "BatchNorm") and not has_hooks(module)
+    wrapped = origin(type(module)) == ("torch_geometric", "BatchNorm") and not has_hooks(module)
     return module.module if wrapped and not module.allow_single_element else module
 
 

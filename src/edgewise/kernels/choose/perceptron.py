@@ -41,10 +41,11 @@ def perceptron(
         return None
     if norm is not None and x.numel() == x.shape[-1]:  # a row alone has no variance, as PyTorch says
         return None
-    if x.dtype not in native.READ or torch.is_autocast_enabled("cpu"):
+    dtype = x.dtype
+    if dtype not in native.READ or torch.is_autocast_enabled("cpu"):
         return None
     for one in tensors:
-        if one is not None and (type(one) not in PLAIN or one.dtype is not x.dtype or one.device.type != "cpu"):
+        if one is not None and (type(one) not in PLAIN or one.dtype is not dtype or not one.is_cpu):
             return None
     if graph is None:
         y = native.perceptron(x.reshape(-1, x.shape[-1]), up, down, activation, None, None, norm)

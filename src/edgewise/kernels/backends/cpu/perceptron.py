@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.graphs import Graph
-from edgewise.kernels.backends.cpu.edges import adjacency, product_reverse_of, product_structure_of
+from edgewise.graphs.derived import cached
+from edgewise.kernels.backends.cpu.edges import product_reverse_of, product_structure_of
 from edgewise.kernels.messages import Map
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.operator import DTYPES
@@ -42,15 +43,27 @@ class Norm(NamedTuple):
     eps: float
 
 
+Places = tuple[int, ...]  # what an `Adjacency` of the kernels is made of
+
+
 class Sum(NamedTuple):
-    """The edges of a sum as kernels read them, and of its gradient: offsets, senders, and numbers that they ignore."""
+    """The edges of a sum and of its gradient: offsets, senders, and numbers that are ignored; and where both lie."""
 
     forward: tuple[Tensor, ...]
     backward: tuple[Tensor, ...]
+    graph: Places
+    transpose: Places  # none where there is no gradient
 
-    @classmethod
-    def over(cls, graph: Graph, transposed: bool) -> Sum:
-        return cls(product_structure_of(graph), product_reverse_of(graph) if transposed else ())
+    @staticmethod
+    @cached
+    def over(graph: Graph, transposed: bool) -> Sum:
+        """The sum over a graph's edges; with its gradient where that is needed."""
+        forward, backward = product_structure_of(graph), product_reverse_of(graph) if transposed else ()
+        return Sum(forward, backward, _places(*forward[:2]), _places(*backward[:2]) if transposed else ())
+
+
+def _places(offsets: Tensor, index: Tensor) -> Places:
+    return offsets.numel() - 1, index.numel(), offsets.data_ptr(), index.data_ptr(), 0
 
 
 def perceptron(
@@ -71,19 +84,21 @@ def perceptron(
 
 def _fits(x: Tensor, up: Map, down: Map, norm: Norm) -> bool:
     """Whether all shapes are those of rows that stay in a core's own cache, one after the other."""
-    (W_1, b_1), (W_2, b_2), given = up, down, norm[:4]
-    hidden, outputs = W_1.shape[:1], W_2.shape[:1]
-    if W_1.shape != (*hidden, x.shape[1]) or W_2.shape != outputs + hidden or max(x.shape[1], *W_2.shape) > WIDEST:
+    (W_1, b_1), (W_2, b_2), inputs = up, down, x.shape[1]
+    if W_2.dim() != 2:
         return False
-    biased = (b_1 is None or b_1.shape == hidden) and (b_2 is None or b_2.shape == outputs)
-    return biased and all(t.shape == hidden and t.is_contiguous() for t in given)
+    outputs, hidden = W_2.shape
+    if W_1.shape != (hidden, inputs) or max(inputs, hidden, outputs) > WIDEST:
+        return False
+    biased = (b_1 is None or b_1.shape == (hidden,)) and (b_2 is None or b_2.shape == (outputs,))
+    return biased and all(t.shape == (hidden,) and t.is_contiguous() for t in norm[:4])
 
 
-def summed(x: Tensor, own: float, edges: tuple[Tensor, ...]) -> Tensor:
+def summed(x: Tensor, own: float, edges: Places) -> Tensor:
     """own x_i + Σ_j x_j, x [N, C]."""
     x, call = _rows(x), library.Product()  # type: ignore[union-attr]
     y = torch.empty_like(x)
-    call.threads, call.channels, call.own, call.graph = threads(), x.shape[1], own, adjacency(*edges[:2])
+    call.threads, call.channels, call.own, call.graph = threads(), x.shape[1], own, library.Adjacency(*edges)  # type: ignore[union-attr]
     call.x, call.y = (library.Matrix(rows.data_ptr(), 0, rows.stride(0)) for rows in (x, y))  # type: ignore[union-attr]
     library.product(DTYPES[x.dtype], call)  # type: ignore[union-attr]
     return y
@@ -121,10 +136,10 @@ class _Perceptron(torch.autograd.Function):
         read = x
         if ctx.first:
             read = x.mm(W_1.t())
-            z = summed(read, ctx.own, edges.forward)  # type: ignore[union-attr]
+            z = summed(read, ctx.own, edges.graph)  # type: ignore[union-attr]
             z = z if b_1 is None else z.add_(b_1)
         else:
-            s = x if edges is None else summed(x, ctx.own, edges.forward)
+            s = x if edges is None else summed(x, ctx.own, edges.graph)
             z = s.mm(W_1.t()) if b_1 is None else torch.addmm(b_1, s, W_1.t())
         linear, seen = z, list[Tensor]()
         if norm:
@@ -159,7 +174,7 @@ class _Perceptron(torch.autograd.Function):
         if ctx.first:
             if of_epsilon:
                 depsilon = _dot(dz, read, epsilon)
-            dz = summed(dz, ctx.own, ctx.edges.backward) if of_x or of_W_1 else dz
+            dz = summed(dz, ctx.own, ctx.edges.transpose) if of_x or of_W_1 else dz
             dW_1 = dz.t().mm(x) if of_W_1 else None
             dx = dz.mm(W_1) if of_x else None
         else:
@@ -169,7 +184,7 @@ class _Perceptron(torch.autograd.Function):
                 depsilon = _dot(dx, _rows(x), epsilon)
             if of_x and ctx.edges is not None:
                 assert dx is not None
-                dx = summed(dx, ctx.own, ctx.edges.backward)
+                dx = summed(dx, ctx.own, ctx.edges.transpose)
         db_1 = None if b_1 is None else db_1
         return dx if of_x else None, dW_1, db_1, dW_2, db_2, depsilon, dscale, dshift, None, None, None
 
@@ -183,37 +198,43 @@ class _Normalised(torch.autograd.Function):
         scale: Tensor, shift: Tensor, norm: list[Any], edges: Sum | None,
     ) -> Tensor:  # fmt: skip
         ctx.norm, ctx.edges, ctx.own = norm, edges, 1.0 if epsilon is None else 1 + epsilon.item()
-        s = _rows(x) if edges is None else summed(x, ctx.own, edges.forward)
+        rows, inputs = x.shape
         width = library.perceptron_lanes(DTYPES[x.dtype])  # type: ignore[union-attr]
-        width *= -(-len(W_1) // width)
-        z, seen, y = x.new_empty(len(s), width), x.new_empty(2, width), x.new_empty(len(s), len(W_2))
-        mean, variance = norm[:2]
-        call, _held = _normalised(norm, s, W_1, b_1, W_2, b_2, scale, shift, z, seen)
+        width *= -(-W_1.shape[0] // width)
+        room = x.new_empty((rows + 2) * width + (0 if edges is None else rows * inputs))
+        y, (mean, variance) = x.new_empty(rows, W_2.shape[0]), norm[:2]
+        call, s, _held = _normalised(norm, x, W_1, b_1, W_2, b_2, scale, shift, room, width)
+        if edges is not None:
+            call.set_sum(*edges.graph, ctx.own, s)
         call.set_results(y.data_ptr(), mean.data_ptr(), variance.data_ptr())
         library.perceptron(DTYPES[x.dtype], call)  # type: ignore[union-attr]
-        ctx.save_for_backward(x, W_1, b_1, W_2, b_2, epsilon, scale, shift, s, z, seen)
+        ctx.width = width
+        ctx.save_for_backward(x, W_1, b_1, W_2, b_2, epsilon, scale, shift, room)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        *leaves, s, z, seen = ctx.saved_tensors
+        *leaves, room = ctx.saved_tensors
         x, W_1, b_1, W_2, b_2, epsilon, scale, shift = leaves
         if creates_graph(dy, *leaves):
             return *gradients(partial(_composed, ctx.norm, RELU, ctx.edges), leaves, [dy]), None, None
-        of_x, of_epsilon, wanted = ctx.needs_input_grad[0], ctx.needs_input_grad[5], ctx.needs_input_grad
-        dy, dx = _rows(dy), torch.empty_like(s) if of_x or of_epsilon else None
+        wanted, edges, dy, x = ctx.needs_input_grad, ctx.edges, _rows(dy), _rows(x)
         weights = (W_1, b_1, W_2, b_2)
-        grads = [
-            w.new_empty(w.shape) if use and w is not None else None for use, w in zip(wanted[1:5], weights, strict=True)
+        dx, *grads = [
+            t.new_empty(t.shape) if use and t is not None else None
+            for t, use in zip((x, *weights), wanted, strict=False)
         ]
-        dscale, dshift = scale.new_empty(scale.shape), shift.new_empty(shift.shape)
-        call, _held = _normalised(ctx.norm, s, *weights, scale, shift, z, seen)
+        dscale, dshift = torch.empty_like(scale), torch.empty_like(shift)
+        call, _, _held = _normalised(ctx.norm, x, *weights, scale, shift, room, ctx.width, s=edges is not None)
+        ds = None
+        if edges is not None and (wanted[0] or wanted[5]):
+            ds = torch.empty_like(x)
+            call.set_sum(
+                *(edges.transpose or edges.graph), ctx.own, ds.data_ptr()
+            )  # for ε alone nothing is summed back
         call.set_gradients(dy.data_ptr(), *map(_place, (dx, *grads, dscale, dshift)))
-        library.perceptron_gradient(DTYPES[s.dtype], call)  # type: ignore[union-attr]
-        depsilon = None
-        if dx is not None and ctx.edges is not None:
-            depsilon = _dot(dx, _rows(x), epsilon) if of_epsilon else None
-            dx = summed(dx, ctx.own, ctx.edges.backward) if of_x else None
+        library.perceptron_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+        depsilon = None if ds is None or not wanted[5] else _dot(ds, x, epsilon)
         return dx, *grads, depsilon, dscale, dshift, None, None
 
 
@@ -222,16 +243,23 @@ def _place(x: Tensor | None) -> int:
 
 
 def _normalised(
-    norm: list[Any], s: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, scale: Tensor,
-    shift: Tensor, z: Tensor, seen: Tensor,
+    norm: list[Any], x: Tensor, W_1: Tensor, b_1: Tensor | None, W_2: Tensor, b_2: Tensor | None, scale: Tensor,
+    shift: Tensor, room: Tensor, width: int, s: bool = False,
 ) -> Any:  # fmt: skip
-    """The arguments that both passes of the kernel read; and tensors that must live as long."""
+    """The arguments that both passes of the kernel read; where sums lie; and tensors that must live as long.
+
+    Symbols     room = z [N, width], mean and variance [width], then the sums; s = whether those are what the map reads
+    """
     momentum, eps = norm[3:]
-    given = [None if t is None else _rows(t) for t in (W_1, b_1, W_2, b_2, scale, shift)]
-    sizes, first = (len(s), s.shape[1], len(W_1), len(W_2)), seen.data_ptr()
-    places = z.data_ptr(), first, first + seen.stride(0) * seen.element_size()
-    call = library.Perceptron(threads(), *sizes, eps, momentum, s.data_ptr(), *map(_place, given), *places)  # type: ignore[union-attr]
-    return call, given
+    x, given = _rows(x), [None if t is None else _rows(t) for t in (W_1, b_1, W_2, b_2, scale, shift)]
+    rows, inputs = x.shape
+    z, row = room.data_ptr(), width * room.element_size()
+    mean = z + rows * row
+    sums = mean + 2 * row
+    sizes, read = (rows, inputs, W_1.shape[0], W_2.shape[0]), sums if s else x.data_ptr()
+    places = *map(_place, given), z, mean, mean + row
+    call = library.Perceptron(threads(), *sizes, eps, momentum, read, *places)  # type: ignore[union-attr]
+    return call, sums, (x, given)
 
 
 def _dot(x: Tensor, y: Tensor, like: Tensor) -> Tensor:

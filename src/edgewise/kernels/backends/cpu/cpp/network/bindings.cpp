@@ -55,6 +55,12 @@ void bind_network(nb::module_& module) {
              call.down = at(down), call.down_bias = at(down_bias), call.scale = at(scale), call.shift = at(shift);
              call.z = writable(z), call.mean = writable(mean), call.inverse = writable(inverse);
            })
+      .def("set_sum",
+           [](Perceptron& self, int64_t rows, int64_t edges, uintptr_t offsets, uintptr_t index, uintptr_t edge, double own,
+              uintptr_t s) {
+             self.graph = {rows, edges, (const int64_t*)at(offsets), (const int32_t*)at(index), (const int32_t*)at(edge)};
+             self.own = own, self.s = writable(s);
+           })
       .def("set_results",
            [](Perceptron& self, uintptr_t y, uintptr_t running_mean, uintptr_t running_variance) {
              self.y = writable(y), self.running_mean = writable(running_mean);

@@ -1,11 +1,12 @@
-// A perceptron with batch normalisation after its first map: three passes over pieces of rows, in which what lies between the
-// maps stays in a core's own cache, and two backward. Pieces do not depend on the number of threads.
+// A perceptron with batch normalisation after its first map, of rows or of their sums over a graph: passes over pieces of rows,
+// in which what lies between sum and maps stays in a core's own cache. Pieces do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "edges/product.hpp"
 #include "matrix_products.hpp"
 #include "memory.hpp"
 #include "network/table.hpp"
@@ -76,10 +77,18 @@ class NormalisedPerceptron {
     });
   }
 
-  EDGEWISE_INLINE Vector<A> centred(int64_t m, int64_t c) const {
-    return (load(z + m * Kp + c) - load(mean + c)) * load(inverse + c);
+  // What normalises some channels, held in registers over rows.
+  struct Normal {
+    const A* z;
+    const int64_t stride;
+    const Vector<A> mean, inverse, scale, shift;
+
+    EDGEWISE_INLINE Vector<A> centred(int64_t m) const { return (load(z + m * stride) - mean) * inverse; }
+    EDGEWISE_INLINE Vector<A> of(Vector<A> u) const { return u * scale + shift; }
+  };
+  EDGEWISE_INLINE Normal normal(int64_t c) const {
+    return {z + c, Kp, load(mean + c), load(inverse + c), load(scale.data() + c), load(shift.data() + c)};
   }
-  EDGEWISE_INLINE Vector<A> normal(Vector<A> u, int64_t c) const { return u * load(scale.data() + c) + load(shift.data() + c); }
   static EDGEWISE_INLINE Vector<A> rectified(Vector<A> n) { return n < 0 ? Vector<A>{} : n; }  // NaN stays one
 
   template <class Of>
@@ -91,6 +100,14 @@ class NormalisedPerceptron {
   }
   static std::vector<double> total(const Channels& parts, int64_t pieces, int64_t stride, int64_t count) {
     return total(parts, pieces, stride, count, [](int64_t, int64_t, double value) { return value; });
+  }
+
+  // own x_i + Σ_j x_j along the graph.
+  Product summing(const void* x, void* y) const {
+    Product sum;
+    sum.threads = call.threads, sum.channels = call.inputs, sum.own = call.own, sum.graph = call.graph;
+    sum.x = {const_cast<void*>(x), 0, call.inputs}, sum.y = {y, 0, call.inputs};
+    return sum;
   }
 
   // The sums of pieces [rows, padded columns] into [rows, columns].
@@ -113,12 +130,22 @@ class NormalisedPerceptron {
 
   void forward() {
     const Channels up = panel(call.up, K, D, true), bias = row(call.up_bias, K), sums(pieces * Kp), squares(pieces * Kp);
+    const Product summed = summing(call.x, call.s);
+    const Summing<A> neighbours(summed);
+    const A* const read = (const A*)(call.s ? call.s : call.x);
     over_items(call.threads, pieces, [&](int64_t piece, int) {
       const int64_t first = piece * PIECE, rows = std::min(PIECE, call.rows - first);
       A *own = z + first * Kp, *sum = sums.data() + piece * Kp, *square = squares.data() + piece * Kp;
-      add_product<A>((const A*)call.x + first * D, D, rows, up.data(), Kp, D, own, Kp, bias.data());
-      for (int64_t m = 0; m < rows; ++m)
-        for (int64_t c = 0; c < Kp; c += W) store<A>(sum + c, load(sum + c) + load(own + m * Kp + c));
+      for (int64_t tile = first; tile < first + rows; tile += TILE) {
+        const int64_t last = std::min(tile + TILE, first + rows);
+        if (call.s) neighbours.run(0, tile, last);
+        add_product<A>(read + tile * D, D, last - tile, up.data(), Kp, D, z + tile * Kp, Kp, bias.data());
+        for (int64_t c = 0; c < Kp; c += W) {
+          Vector<A> total = load(sum + c);
+          for (int64_t m = tile; m < last; ++m) total += load(z + m * Kp + c);
+          store<A>(sum + c, total);
+        }
+      }
       for (int64_t c = 0; c < Kp; c += W) {  // around the mean of the piece, so that no large numbers cancel
         const Vector<A> centre = load(sum + c) / A(rows);
         Vector<A> apart{};
@@ -147,8 +174,10 @@ class NormalisedPerceptron {
     over_tiles([&](int64_t first, int64_t rows, int64_t) {
       thread_local std::vector<A> h, room;
       h.resize(size_t(TILE * Kp)), room.resize(size_t(TILE * Cp));
-      for (int64_t m = 0; m < rows; ++m)
-        for (int64_t c = 0; c < Kp; c += W) store<A>(&h[size_t(m * Kp + c)], rectified(normal(centred(first + m, c), c)));
+      for (int64_t c = 0; c < Kp; c += W) {
+        const Normal n = normal(c);
+        for (int64_t m = 0; m < rows; ++m) store<A>(&h[size_t(m * Kp + c)], rectified(n.of(n.centred(first + m))));
+      }
       A *y = (A*)call.y + first * C, *tile = tile_of(y, room.data(), C);
       add_product<A>(h.data(), Kp, rows, down.data(), Cp, K, tile, Cp, last.data());
       finish(tile, y, rows, C);
@@ -167,9 +196,10 @@ class NormalisedPerceptron {
       A *own = g + first * Kp, *by_scale = dscale.data() + piece * Kp, *by_shift = dshift.data() + piece * Kp;
       add_product<A>(dy, C, rows, down.data(), Kp, C, own, Kp, none.data());
       for (int64_t c = 0; c < Kp; c += W) {
+        const Normal norm = normal(c);
         Vector<A> scaled{}, shifted{};
         for (int64_t m = 0; m < rows; ++m) {
-          const Vector<A> u = centred(first + m, c), n = normal(u, c);
+          const Vector<A> u = norm.centred(first + m), n = norm.of(u);
           const Vector<A> slope = n > 0 ? load(own + m * Kp + c) : Vector<A>{};
           store<A>(&h[size_t(m * Kp + c)], rectified(n));
           store(own + m * Kp + c, slope);
@@ -184,7 +214,8 @@ class NormalisedPerceptron {
     });
     put_total(ddown, pieces, C, K, call.ddown), put_total(ddown_bias, pieces, 1, C, call.ddown_bias);
     put_total(dscale, pieces, 1, K, call.dscale), put_total(dshift, pieces, 1, K, call.dshift);
-    if (!call.dx && !call.dup && !call.dup_bias) return;
+    A* const ds = (A*)(call.s ? call.s : call.dx);  // to what the first map reads
+    if (!ds && !call.dup && !call.dup_bias) return;
 
     Channels of_scale(Kp), of_shift(Kp);
     const std::vector<double> by_scale = total(dscale, pieces, Kp, Kp), by_shift = total(dshift, pieces, Kp, Kp);
@@ -198,11 +229,12 @@ class NormalisedPerceptron {
       room.resize(size_t(TILE * Dp)), whole.resize(size_t(TILE * Dp));
       A *dz = g + first * Kp, *by_bias = dup_bias.data() + piece * Kp;
       for (int64_t c = 0; c < Kp; c += W) {
-        const Vector<A> factor = load(scale.data() + c) * load(inverse + c);
+        const Normal norm = normal(c);
+        const Vector<A> factor = norm.scale * norm.inverse;
         const Vector<A> scaled = load(of_scale.data() + c), shifted = load(of_shift.data() + c);
         Vector<A> sum{};
         for (int64_t m = 0; m < rows; ++m) {
-          const Vector<A> one = factor * (load(dz + m * Kp + c) - shifted - centred(first + m, c) * scaled);
+          const Vector<A> one = factor * (load(dz + m * Kp + c) - shifted - norm.centred(first + m) * scaled);
           store(dz + m * Kp + c, one);
           sum += one;
         }
@@ -212,12 +244,13 @@ class NormalisedPerceptron {
         const A* x = whole_rows((const A*)call.x + first * D, whole.data(), rows, D);
         add_across(dz, K, x, rows, dup.data() + piece * K * Dp, Dp, Kp);
       }
-      if (call.dx) {
-        A *dx = (A*)call.dx + first * D, *tile = tile_of(dx, room.data(), D);
+      if (ds) {
+        A *own = ds + first * D, *tile = tile_of(own, room.data(), D);
         add_product<A>(dz, Kp, rows, up.data(), Dp, K, tile, Dp, nothing.data());
-        finish(tile, dx, rows, D);
+        finish(tile, own, rows, D);
       }
     });
+    if (call.s && call.dx) product<A>(summing(call.s, call.dx));
     put_total(dup, pieces, K, D, call.dup), put_total(dup_bias, pieces, 1, K, call.dup_bias);
   }
 };

@@ -32,11 +32,14 @@ struct Network {
 // y = ReLU(n(x W_1ᵀ + b_1)) W_2ᵀ + b_2 with the batch normalisation n(z) = (z - mean) scale / √(variance + eps) + shift, whose
 // mean and variance are those of the rows. z [rows, padded(hidden)] is ours, with rows of whole vectors; mean and inverse =
 // 1 / √(variance + eps) are written, and running ones move by `momentum` towards those of the rows. Null is what is not there,
-// or not computed.
+// or not computed. With a graph the first map reads s_i = own x_i + Σ_j x_j, which is written; in the gradient x is what it
+// read, the graph the transpose, and s the gradient to what it read.
 struct Perceptron {
   int threads = 1, inputs = 0, hidden = 0, outputs = 0;
   int64_t rows = 0;
-  double eps = 0, momentum = 0;
+  double eps = 0, momentum = 0, own = 1;
+  Adjacency graph;
+  void* s = nullptr;
   const void *x = nullptr, *up = nullptr, *up_bias = nullptr, *down = nullptr, *down_bias = nullptr;
   const void *scale = nullptr, *shift = nullptr;
   void *z = nullptr, *mean = nullptr, *inverse = nullptr, *y = nullptr;
