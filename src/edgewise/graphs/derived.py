@@ -9,7 +9,6 @@ from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from edgewise.graphs.tracing import is_traced, untransformed
 
@@ -105,7 +104,8 @@ class PerTensor(Generic[P, T]):
     """What `per_tensor` makes of a function."""
 
     def __init__(self, build: Callable[P, T]) -> None:
-        self.build, self.memo = build, WeakIdKeyDictionary()
+        self.build = build
+        self.memo: dict[int, tuple[ReferenceType[Tensor], dict[Any, Entry[T]]]] = {}
         update_wrapper(self, build)
 
     def __call__(self, *args: P.args, **named: P.kwargs) -> T:
@@ -132,12 +132,21 @@ class PerTensor(Generic[P, T]):
 
     def _place(self, args: Any, tensors: list[Tensor]) -> tuple[dict[Any, Entry[T]], Hashable, list[Any]]:
         """The values that lie with the first tensor, the key of these arguments, and what changes with a write."""
-        key = tuple(id(t) if isinstance(t, Tensor) else t for t in args)
+        key = tuple([id(t) if isinstance(t, Tensor) else t for t in args])
         stamp = [(t._version, t.untyped_storage().data_ptr(), t.storage_offset(), t.shape) for t in tensors]
-        return self.memo.setdefault(args[0], {}), key, stamp
+        number, memo = key[0], self.memo
+        found = memo.get(number)
+        if found is None or found[0]() is not args[0]:
+            memo[number] = found = ref(args[0], lambda gone: _forget(memo, number, gone)), {}
+        return found[1], key, stamp
 
 
 Entry = tuple[list[Any], list[ReferenceType[Tensor]], T]
+
+
+def _forget(memo: dict[int, Any], number: int, gone: Any) -> None:
+    if number in memo and memo[number][0] is gone:  # and not one of a new tensor in the same place
+        del memo[number]
 
 
 def per_tensor(build: Callable[P, T]) -> PerTensor[P, T]:

@@ -44,6 +44,7 @@ static void choose(const std::string& name) {
 void bind_building(nb::module_& module);  // graphs: building, transposing, coalescing
 void bind_sampling(nb::module_& module);  // graphs: neighbours drawn at random
 void bind_gathering(nb::module_& module); // graphs: rows of mapped arrays
+void bind_collecting(nb::module_& module); // graphs: batches of stored ones
 void bind_adding(nb::module_& module);    // training: sums over processes
 void bind_edges(nb::module_& module);     // kernels: products and attention on edges
 void bind_tiles(nb::module_& module);     // kernels: attention on ranges, as dense tiles
@@ -67,6 +68,7 @@ NB_MODULE(_native, module) {
   bind_building(module);
   bind_sampling(module);
   bind_gathering(module);
+  bind_collecting(module);
   bind_adding(module);
   bind_edges(module);
   bind_tiles(module);

@@ -12,7 +12,9 @@ from torch.utils.data import BatchSampler, SequentialSampler, Subset, SubsetRand
 
 import edgewise
 from edgewise.interop.geometric import collating
+from edgewise.native import library
 
+pytestmark = pytest.mark.skipif(library is None, reason="the C++ kernels are not built")
 data = pytest.importorskip("torch_geometric.data")
 loading = pytest.importorskip("torch_geometric.loader")
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import profiler
 from torch.utils.data import Subset
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-from edgewise.interop.twin import is_plain
+from edgewise.interop.geometric.members import Members, Run, members_of
+from edgewise.interop.twin import is_plain, origin
+from edgewise.native import library
 
 COUNTED = {"x", "feat", "pos", "batch", "node_type", "n_id", "tf"}  # whose rows PyTorch Geometric takes for nodes
 OF_NODES = {"x", "pos", "adj", "adj_t", "edge_index", "face"}  # with any of these its batches get `batch` and `ptr`
@@ -42,27 +47,32 @@ class Stored:
         self.dataset, self.attributes, self.nodes, self.stated = dataset, attributes, nodes, stated
         self.empty = Batch(_base_cls=Data)
         self.known: dict[int, Any] = {}
-        self.rows: list[_Rows] = []  # edge_index and edge_attr have the same
+        self.stamps = list(map(_stamp, attributes))
+        self.bounds: list[Tensor] = []  # edge_index and edge_attr have the same
         self.which = [self._kind_of(one.bounds) for one in attributes]
+        self.of_nodes = self._kind_of(torch.nn.functional.pad(nodes.cumsum(0), (1, 0)))
 
     def _kind_of(self, bounds: Tensor) -> int:
-        for number, known in enumerate(self.rows):
-            if torch.equal(known.bounds, bounds):
+        for number, known in enumerate(self.bounds):
+            if torch.equal(known, bounds):
                 return number
-        self.rows.append(_Rows(bounds))
-        return len(self.rows) - 1
+        self.bounds.append(bounds.contiguous())
+        return len(self.bounds) - 1
 
     def is_current(self) -> bool:
         """Whether the data set still holds the tensors that it held."""
         data, slices = self.dataset._data, self.dataset.slices
-        return self.dataset.transform is None and all(
+        held = all(
             data._store._mapping.get(one.name) is one.values and slices.get(one.name) is one.bounds
             for one in self.attributes
         )
+        return held and self.dataset.transform is None and self.stamps == list(map(_stamp, self.attributes))
 
     def holds(self, graphs: list[int]) -> bool:
         """Whether what the data set has cached of these graphs, as elements of their own, is what is stored."""
         cached = getattr(self.dataset, "_data_list", None)
+        if min(graphs) < 0 or max(graphs) >= len(self.nodes):
+            return False
         if cached is None:
             return True
         for graph in graphs:
@@ -85,69 +95,44 @@ class Stored:
     def batch(self, graphs: list[int]) -> Any:
         """What `Batch.from_data_list` makes of these graphs."""
         chosen, count = torch.tensor(graphs), len(graphs)
-        nodes = self.nodes.index_select(0, chosen)
-        ptr, parts = _starts(nodes), [rows.of(chosen) for rows in self.rows]
+        runs = [Run.of(chosen, bounds) for bounds in self.bounds]
+        nodes, none = runs[self.of_nodes], torch.zeros(count, dtype=torch.int64)
+        ptr = nodes.starts
         made = copy(self.empty)
         store, slices = made._store, dict[str, Tensor]()
         increments = dict[str, Tensor | None]()
         for one, which in zip(self.attributes, self.which, strict=True):
-            part, name = parts[which], one.name
-            slices[name], increments[name] = part.starts, None
+            run, name = runs[which], one.name
+            slices[name], increments[name] = run.starts, None
             if isinstance(one.values, list):
                 store[name] = [one.values[graph] for graph in graphs]
                 continue
-            value = one.values.index_select(one.dim, part.places)
-            increments[name] = ptr[:-1] if one.counts else torch.zeros(count, dtype=torch.int64)
+            increments[name] = ptr[:-1] if one.counts else none
             if one.counts:
-                value += torch.repeat_interleave(ptr[:-1], part.sizes, output_size=part.total).to(value.dtype)
-            store[name] = value
+                store[name] = value = run.renumbered(one.values, ptr, dim=one.dim)
+                if name == "edge_index" and value.dtype == torch.int64:
+                    members_of.put(Members(one.values, nodes, run), value)
+            else:
+                store[name] = run.copied(one.values, one.dim)
         if self.stated:
-            store._num_nodes = nodes.tolist()
-            store.num_nodes = int(ptr[-1])
-        store.batch = torch.repeat_interleave(torch.arange(count), nodes, output_size=int(ptr[-1]))
-        store.ptr = ptr.clone()
+            store._num_nodes = ptr.diff().tolist()
+            store.num_nodes = nodes.total
+        store.batch, store.ptr = nodes.numbers(), ptr.clone()
         made._num_graphs, made._slice_dict, made._inc_dict = count, slices, increments
         return made
 
 
-class _Part(NamedTuple):
-    """The rows of some graphs: their places among those of all; how many each has, and its first; how many all have."""
-
-    places: Tensor
-    sizes: Tensor
-    starts: Tensor
-    total: int
-
-
-class _Rows:
-    """The rows of all graphs, of which graph g has those from bounds[g] to bounds[g + 1]."""
-
-    def __init__(self, bounds: Tensor) -> None:
-        self.bounds, self.sizes = bounds, bounds.diff()
-        self.single = torch.equal(bounds, torch.arange(len(bounds)))
-
-    def of(self, chosen: Tensor) -> _Part:
-        """The rows of some graphs."""
-        if self.single:
-            return _Part(chosen, torch.ones_like(chosen), torch.arange(len(chosen) + 1), len(chosen))
-        sizes = self.sizes.index_select(0, chosen)
-        starts = _starts(sizes)
-        total = int(starts[-1])
-        shifts = self.bounds.index_select(0, chosen).sub_(starts[:-1])
-        places = torch.repeat_interleave(shifts, sizes, output_size=total).add_(torch.arange(total))
-        return _Part(places, sizes, starts, total)
-
-
-def _starts(sizes: Tensor) -> Tensor:
-    starts = sizes.new_zeros(len(sizes) + 1)
-    torch.cumsum(sizes, 0, out=starts[1:])
-    return starts
+def _stamp(one: Attribute) -> tuple[int, Any]:
+    """What changes where the bounds were written, or the values are fewer now."""
+    return one.bounds._version, len(one.values) if isinstance(one.values, list) else one.values.shape
 
 
 def stored(dataset: Any) -> Stored | str:
     """The graphs of a data set, or why its batches are not gathered here."""
     from torch_geometric.data import Data, InMemoryDataset
 
+    if library is None:
+        return "edgewise was installed without its C++ kernels"
     kind: Any = type(dataset)
     if not isinstance(dataset, InMemoryDataset):
         return f"its data set is no InMemoryDataset but of type {kind.__name__}"
@@ -187,6 +172,9 @@ def _attribute(name: str, values: Any, bounds: Any, data: Any) -> Attribute | No
         return None
     dim, counts = data.__cat_dim__(name, values), "index" in name or name == "face"
     known = values.dim() > 0 and (not counts or values.dtype in (torch.int32, torch.int64))
+    known = (
+        known and 0 <= int(bounds.min()) <= int(bounds.max()) <= values.shape[dim] and bool((bounds.diff() >= 0).all())
+    )
     return Attribute(name, values, bounds, dim, counts) if known else None
 
 
@@ -202,18 +190,19 @@ def _nodes(attributes: list[Attribute], stated: Any) -> Tensor | None:
 
 
 class Fetcher:
-    """What a loader's iterator fetches its batches from, in place of PyTorch's own, to which it leaves the rest."""
+    """What a loader's batches are fetched from, in place of PyTorch's own fetcher, to which it leaves the rest."""
 
-    def __init__(self, stored: Stored, subsets: list[Any], own: Any) -> None:
-        self.stored, self.subsets, self.own = stored, subsets, own
+    def __init__(self, stored: Stored, subsets: list[Any], loader: Any) -> None:
+        self.stored, self.subsets = stored, subsets
+        self.own = _MapDatasetFetcher(loader.dataset, True, loader.collate_fn, loader.drop_last)
 
     def fetch(self, indices: list[int]) -> Any:
         """The batch of some elements of the loader's data set."""
         graphs: list[Any] = indices
         for subset in self.subsets:
             graphs = [subset[place] for place in graphs]
-        everyone = self.stored.dataset.indices()
-        graphs = [int(everyone[place]) for place in graphs]
+        if len(graphs) > 1:
+            graphs = list(map(int, itemgetter(*graphs)(self.stored.dataset.indices())))
         if len(graphs) < 2 or not self.stored.holds(graphs):  # of one graph PyTorch Geometric has floats for increments
             return self.own.fetch(indices)
         return self.stored.batch(graphs)
@@ -234,23 +223,25 @@ def _read(loader: Any) -> tuple[Stored | str, list[Any]]:
 
 def refusal(loader: Any) -> str | None:
     """Why the batches of a PyTorch Geometric DataLoader are put together as before."""
+    found = _gathered(loader)[0]
+    return found if isinstance(found, str) else None
+
+
+def _gathered(loader: Any) -> tuple[Stored | str, list[Any]]:
+    """The graphs of a loader's data set and its subsets, or why its batches are put together as before."""
     from torch_geometric.loader.dataloader import Collater
 
     collate = loader.collate_fn
     if loader.num_workers:
-        return f"it has {loader.num_workers} workers"
+        return f"it has {loader.num_workers} workers", []
     if type(collate) is not Collater or collate.follow_batch or collate.exclude_keys:
-        return "it has follow_batch or exclude_keys"
-    if not loader._auto_collation:
-        return "its sampler draws whole batches"
-    found = _read(loader)[0]
-    return found if isinstance(found, str) else None
+        return "it has follow_batch or exclude_keys", []
+    return _read(loader) if loader._auto_collation else ("its sampler draws whole batches", [])
 
 
 def is_loader(thing: Any) -> bool:
     """Whether this is PyTorch Geometric's DataLoader, or one that was converted."""
-    kind = getattr(type(thing), "twin_of", type(thing))
-    return kind.__name__ == "DataLoader" and kind.__module__.partition(".")[0] == "torch_geometric"
+    return origin(getattr(type(thing), "twin_of", type(thing))) == ("torch_geometric", "DataLoader")
 
 
 @cache
@@ -258,12 +249,17 @@ def loader_class(kind: Any) -> Any:
     """The class of loaders that gather their batches: a subclass, of the same name."""
 
     def iterator(self: Any) -> Any:
-        made = kind._get_iterator(self)
-        if refusal(self) is None:
-            stored, subsets = _read(self)
-            assert isinstance(stored, Stored)
-            made._dataset_fetcher = Fetcher(stored, subsets, made._dataset_fetcher)
-        return made
+        stored, subsets = _gathered(self)
+        if isinstance(stored, str):
+            return kind._get_iterator(self)
+        fetcher = Fetcher(stored, subsets, self)
+        if self.pin_memory or profiler._is_profiler_enabled:
+            made = kind._get_iterator(self)
+            made._dataset_fetcher = fetcher
+            return made
+        batches = iter(self._index_sampler)
+        torch.empty((), dtype=torch.int64).random_(generator=self.generator)  # PyTorch draws a seed for its workers
+        return map(fetcher.fetch, batches)
 
     def reduced(self: Any, protocol: Any) -> Any:
         return _made, (kind,), {name: value for name, value in self.__dict__.items() if name != "_stored"}

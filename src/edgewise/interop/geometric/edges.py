@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
+from edgewise.interop.geometric.members import members_of
 from edgewise.interop.later.tensor import Later
 from edgewise.interop.twin import is_plain
 
@@ -22,7 +23,9 @@ HOOKS = tuple(
 @per_tensor
 def graph_of(edge_index: Tensor, senders: int, receivers: int) -> Graph:
     """The graph of an edge_index [2, E]: row 0 the senders, row 1 the receivers."""
-    return Graph.from_edge_index(edge_index, senders, receivers)
+    members = members_of(edge_index)
+    batch = members.graph() if members is not None and members.nodes.total == senders == receivers else None
+    return Graph.from_edge_index(edge_index, senders, receivers) if batch is None else batch
 
 
 @per_tensor
@@ -80,7 +83,8 @@ _kept_with_loops = per_tensor(_with_loops)
 
 def is_watched(layer: Any) -> bool:
     """Whether somebody looks into the layer's message passing, which a twin does not do."""
-    return bool(layer.explain) or any(getattr(layer, name, None) for name in HOOKS)
+    own = layer.__dict__
+    return bool(layer.explain) or any(map(own.get, HOOKS))
 
 
 def sides(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
