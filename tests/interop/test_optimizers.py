@@ -1,5 +1,6 @@
 """Converted optimizers take PyTorch's fused steps: the same numbers, options, hooks, schedules and states."""
 
+import pickle
 from copy import deepcopy
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
 import edgewise
+from edgewise.interop import optimizers
 
 OPTIONS: dict[str, Any] = {
     "adam": lambda p: Adam(p, lr=0.1),
@@ -171,9 +173,69 @@ def test_other_optimizers_stay_and_are_named(kind: str) -> None:
     assert [group.get("fused") for group in optimizer.param_groups] == before
 
 
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many parameters each fused step had that was called at once."""
+    seen, own = list[int](), optimizers._take
+    monkeypatch.setattr(optimizers, "_take", lambda group, moments: seen.append(len(moments[0])) or own(group, moments))
+    return seen
+
+
+@pytest.mark.parametrize("name", ["adam", "adam with decay", "adamw", "amsgrad"])
+def test_all_but_the_first_step_are_one_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, own = taken(monkeypatch), weights()
+    optimizer = edgewise.convert(OPTIONS[name](own))
+    steps(optimizer, 3)
+    assert seen == ([] if name == "amsgrad" else [4, 4])
+    optimizer.register_step_post_hook(lambda *_: None)
+    steps(optimizer, 1)
+    with torch.autograd.profiler.profile():
+        steps(optimizer, 1)
+    assert len(seen) == (0 if name == "amsgrad" else 2)
+    assert {float(optimizer.state[p]["step"]) for p in own} == {5}
+
+
+def test_some_parameters_have_no_gradient_now_and_then() -> None:
+    own, theirs = weights(), weights()
+    for parameters, optimizer in ((own, edgewise.convert(Adam(own, lr=0.1))), (theirs, Adam(theirs, lr=0.1))):
+        draw = torch.Generator().manual_seed(3)
+        for step in range(7):
+            optimizer.zero_grad()
+            assert all(p.grad is None for p in parameters)
+            for number, p in enumerate(parameters):
+                if step < 2 or number != step % 3:
+                    p.grad = torch.randn(p.shape, generator=draw)
+            optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+        assert all(p.grad is None or not p.grad.any() for p in parameters)
+        assert [float(optimizer.state[p]["step"]) for p in parameters] == [5, 6, 5, 7]
+    assert_close(own, theirs)
+
+
+def test_copies_and_pickles_go_on() -> None:
+    own, theirs = weights(), weights()
+    converted, plain = edgewise.convert(Adam(own, lr=0.1)), Adam(theirs, lr=0.1)
+    steps(plain, 5)
+    steps(converted, 2)
+    for copied in (deepcopy, lambda optimizer: pickle.loads(pickle.dumps(optimizer))):  # noqa: S301
+        other = copied(converted)
+        assert type(other) is type(converted)
+        assert isinstance(other, Adam)
+        steps(other, 3)  # of its own parameters
+        assert [float(state["step"]) for state in other.state.values()] == [5] * 4
+        assert [float(state["step"]) for state in converted.state.values()] == [2] * 4
+        seen: list[str] = []
+        other.register_step_pre_hook(lambda *_, seen=seen: seen.append("before"))
+        steps(other, 1)
+        assert seen == ["before"]
+    converted.state.clear()
+    steps(converted, 1)
+    assert [float(state["step"]) for state in converted.state.values()] == [1] * 4
+
+
 def test_one_that_is_fused_already_stays_so() -> None:
     own, theirs = weights(), weights()
     optimizer = edgewise.convert(edgewise.convert(Adam(own, lr=0.1, fused=True)))
     steps(optimizer, 3)
     steps(Adam(theirs, lr=0.1), 3)
     assert_close(own, theirs)
+    assert type(optimizer).twin_of is Adam

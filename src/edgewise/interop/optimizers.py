@@ -1,19 +1,27 @@
-"""PyTorch's optimizers on the CPU, switched to PyTorch's own fused steps, which update all parameters in one call."""
+"""PyTorch's optimizers on the CPU, switched to PyTorch's own fused steps, which update all parameters in one call.
+
+Adam and AdamW go to that call at once: what else PyTorch's `step` does takes longer than it where a model is small.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import profiler
 from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import optimizer as hooks
 
 KINDS = (Adam, AdamW, SGD)
+PLAIN = ("amsgrad", "capturable", "differentiable")  # options of groups that are stepped as before
 
 
 def refusal(optimizer: Any) -> str | None:
     """Why an optimizer's steps stay as they are."""
-    if type(optimizer) not in KINDS:
+    if _kind(optimizer) not in KINDS:
         return f"{type(optimizer).__name__} has no fused step on the CPU that is known here"
     for group in optimizer.param_groups:
         if _is_fused(group):
@@ -30,6 +38,10 @@ def refusal(optimizer: Any) -> str | None:
     return None
 
 
+def _kind(optimizer: Any) -> Any:
+    return getattr(type(optimizer), "twin_of", type(optimizer))
+
+
 def _is_fused(group: dict[str, Any]) -> bool:
     return bool(group.get("fused"))
 
@@ -40,11 +52,14 @@ def fuse(optimizer: Optimizer) -> None:
     Edge cases  steps that were counted in float64 are counted in float32, as fused steps need them; a group of SGD
                 whose gradients are sparse takes its steps as before, and so do groups that are added later
     """
+    kind = _kind(optimizer)
+    if kind is not SGD:
+        optimizer.__class__ = stepping(kind)
     if all(map(_is_fused, optimizer.param_groups)):
         return
     _choose(optimizer)
     optimizer.register_load_state_dict_post_hook(_choose)
-    if type(optimizer) is SGD:
+    if kind is SGD:
         optimizer.register_step_pre_hook(_leave_sparse)
 
 
@@ -64,3 +79,109 @@ def _leave_sparse(optimizer: Optimizer, *_: Any) -> None:
     for group in optimizer.param_groups:
         if _is_fused(group) and any(p.grad is not None and p.grad.is_sparse for p in group["params"]):
             group["fused"] = None
+
+
+@cache
+def stepping(kind: Any) -> Any:
+    """The class of Adam's optimizers that go to the fused step at once: a subclass, of the same name."""
+    if not getattr(kind.step, "hooked", False):  # as an optimizer does that is made, and not read from a file
+        kind.step = Optimizer.profile_hook_step(kind.step)
+        kind.step.hooked = True
+
+    def step(self: Any, closure: Any = None) -> Any:
+        groups = None if closure is not None or _is_watched(self) else _moments(self)
+        if groups is None:
+            return kind.step(self, closure)
+        with torch.no_grad():
+            for number, (group, moments) in enumerate(zip(self.param_groups, groups, strict=True)):
+                if moments[0]:
+                    _together(self, number, moments).add_(1)
+                    _take(group, moments)
+        return None
+
+    def zero_grad(self: Any, set_to_none: bool = True) -> None:
+        if not set_to_none or profiler._is_profiler_enabled:
+            kind.zero_grad(self, set_to_none)
+            return
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        return _made, (kind,), self.__getstate__()
+
+    step.hooked = True  # type: ignore[attr-defined]  # `kind.step` calls hooks: PyTorch need not wrap this too
+    members = {"step": step, "zero_grad": zero_grad, "__reduce_ex__": reduced, "__module__": __name__, "twin_of": kind}
+    return type(kind.__name__, (kind,), members)
+
+
+def _made(kind: Any) -> Any:
+    made = stepping(kind)
+    return made.__new__(made)
+
+
+def _is_watched(optimizer: Any) -> bool:
+    """Whether a step calls hooks, is profiled or compiled, or scales gradients."""
+    own = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    shared = hooks._global_optimizer_pre_hooks or hooks._global_optimizer_post_hooks
+    scaled = optimizer.__dict__.get("grad_scale") is not None or optimizer.__dict__.get("found_inf") is not None
+    return bool(own or shared or scaled or profiler._is_profiler_enabled or torch.compiler.is_compiling())
+
+
+Moments = list[list[Tensor]]  # parameters of a group that have gradients, these, both moments and counts of steps
+
+
+def _moments(optimizer: Any) -> list[Moments] | None:
+    """Those of each group; None where some are not there yet, and where a step is no single call."""
+    groups: list[Moments] = []
+    for group in optimizer.param_groups:
+        numbers = (group["lr"], *group["betas"])
+        if not _is_fused(group) or any(group[name] for name in PLAIN) or any(isinstance(n, Tensor) for n in numbers):
+            return None
+        params, grads, means, squares, counts = moments = [list[Tensor]() for _ in range(5)]
+        state, dtype = optimizer.state, None
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None:
+                continue
+            own, dtype = state.get(p), dtype or p.dtype
+            if (
+                not own
+                or p.dtype is not dtype
+                or grad.dtype is not dtype
+                or not p.is_cpu
+                or grad.layout != torch.strided
+            ):
+                return None
+            params.append(p)
+            grads.append(grad)
+            means.append(own["exp_avg"])
+            squares.append(own["exp_avg_sq"])
+            counts.append(own["step"])
+        groups.append(moments)
+    return groups
+
+
+def _together(optimizer: Any, number: int, moments: Moments) -> Tensor:
+    """The counts of a group's steps as one tensor, of which those in the optimizer's state are parts."""
+    params, counts = moments[0], moments[4]
+    known = optimizer.__dict__.setdefault("_counts", {})
+    whole, parts = known.get(number, (None, []))
+    if len(parts) != len(counts) or not all(map(is_, parts, counts)):
+        whole = torch.stack(counts)
+        moments[4] = parts = [whole[place] for place in range(len(counts))]
+        for p, part in zip(params, parts, strict=True):
+            optimizer.state[p]["step"] = part
+        known[number] = whole, parts
+    return whole
+
+
+def _take(group: dict[str, Any], moments: Moments) -> None:
+    params, grads, means, squares, counts = moments
+    (beta1, beta2), fused = group["betas"], torch._fused_adam_
+    if group["decoupled_weight_decay"]:
+        fused = torch._fused_adamw_
+    fused(
+        params, grads, means, squares, [], counts, lr=group["lr"], beta1=beta1, beta2=beta2,
+        weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=group["maximize"],
+    )  # fmt: skip
