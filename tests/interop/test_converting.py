@@ -206,3 +206,24 @@ def test_under_autocast_results_have_the_dtype_that_they_had(name: str) -> None:
     for ours, exact in zip(*found, strict=True):
         assert ours.dtype == exact.dtype
         torch.testing.assert_close(ours.float(), exact.float(), atol=5e-2, rtol=5e-2)
+
+
+def test_modes_reach_every_part_as_before() -> None:
+    class Own(nn.Linear):
+        def train(self, mode: bool = True) -> nn.Module:
+            calls.append(mode)
+            return super().train(mode)
+
+    calls: list[bool] = []
+    attention = nn.MultiheadAttention(8, 2)
+    model = convert(nn.ModuleDict({"own": Own(2, 2), "deep": nn.Sequential(attention, nn.Dropout()), "none": None}))
+    for mode in (False, True):
+        assert model.train(mode) is model
+        assert {part.training for part in model.modules()} == {mode}
+    assert model.eval() is model
+    assert not any(part.training for part in model.modules())
+    assert attention.train().training
+    assert not model.training
+    assert calls == [False, True, False]
+    with pytest.raises(ValueError, match="training mode is expected to be boolean"):
+        model.train("on")  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def convert(*things: Any) -> Any:
                 tensor whose numbers are computed when they are read; it is a torch.Tensor in all else
     Cost        an edge_index becomes a graph once, for as long as the tensor lives and is not written; a mask likewise.
                 The edges of a data set are sorted once, where a converted layer reads a converted loader's batches: 48
-                bytes for each
+                bytes for each. Adam's steps after the first, and `train(mode)`, are PyTorch's without its detours
     Differs     dropout of attention draws other numbers; `torch.nn.functional.dropout` on the CPU, by nn.Dropout too,
                 draws them by counter wherever the forward pass of the module calls it, in a tenth of the time. Fused
                 steps round otherwise, and an optimizer's `state_dict` says `fused`

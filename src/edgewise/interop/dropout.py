@@ -39,8 +39,9 @@ def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    known = (input, weight) if bias is None else (input, weight, bias[None])
-    return affine(input, weight, bias) if is_long(weight) and fits(*known) else functional.linear(input, weight, bias)
+    if is_long(weight) and fits(input, weight, *(() if bias is None else (bias[None],))):
+        return affine(input, weight, bias)
+    return functional.linear(input, weight, bias)
 
 
 OWN: dict[Any, Callable[..., Tensor]] = {functional.dropout: _dropout, functional.linear: _linear}

@@ -46,8 +46,24 @@ def twin_class(kind: Any, twin: Twin) -> Any:
     def reduced(self: nn.Module, protocol: Any) -> Any:
         return _made, (kind, twin), self.__getstate__()
 
-    members = {"forward": forward, "__reduce_ex__": reduced, "__module__": __name__, "twin_of": kind}
+    def train(self: nn.Module, mode: bool = True) -> nn.Module:
+        return _set_training(self, mode) if isinstance(mode, bool) else kind.train(self, mode)  # which refuses it
+
+    members: dict[str, Any] = {"forward": forward, "__reduce_ex__": reduced, "__module__": __name__, "twin_of": kind}
+    if kind.train is nn.Module.train:
+        members["train"] = train
     return type(kind.__name__, (kind,), members)
+
+
+def _set_training(module: nn.Module, mode: bool) -> nn.Module:
+    """What `nn.Module.train` does, without its detours, which take as long as a layer of a small model."""
+    module.__dict__["training"] = mode
+    for part in module._modules.values():
+        if part is not None and type(part).train is nn.Module.train and type(part).__setattr__ is nn.Module.__setattr__:
+            _set_training(part, mode)
+        elif part is not None:
+            part.train(mode)
+    return module
 
 
 def _made(kind: Any, twin: Twin) -> Any:
