@@ -11,7 +11,7 @@ from edgewise import Graph
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks.core.splits import shuffled
-from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, standardised
+from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, ranked, standardised
 from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings, load_run, train
 
 pytest.importorskip("rdkit")
@@ -80,12 +80,15 @@ def test_descriptors_are_rdkits_and_standardised_by_the_molecules_that_train(tmp
             assert u[names.index(name)].item() == pytest.approx(peer[name])
     task = molecules("mine.csv", value="melts", folder=write(tmp_path, LINES), whole=True)
     u, train = task.graphs.u, task.graphs.splits["train"]
-    assert u is not None and task.signature.whole == len(names)
+    assert u is not None and task.signature.whole == 2 * len(names)
     weight = u[:, names.index("MolWt")]
     assert weight[train].mean().item() == pytest.approx(0, abs=1e-6)
     assert weight[train].std(correction=0).item() == pytest.approx(1, abs=1e-6)
     assert bool((weight.diff() > 0).all())  # a longer chain is heavier
-    assert not u[:, names.index("RingCount")].any()  # none has a ring
+    assert not u[:, names.index("RingCount") :: len(names)].any()  # none has a ring
+    ranks = u[:, len(names) + names.index("MolWt")]
+    assert bool((ranks.diff() >= 0).all())
+    assert bool((ranks[train.sort().values].diff() > 0).all())
     (batch,) = task.batches("test", 10)
     assert torch.equal(batch.u, u[task.graphs.splits["test"]])
 
@@ -97,6 +100,22 @@ def test_the_rest_of_the_table_does_not_move_the_scale() -> None:
     other[[1, 3, 4]] += 100
     assert torch.equal(standardised(values, train)[train], standardised(other, train)[train])
     assert standardised(other, train)[[1, 3, 4]].tolist() == [[3.0] * 3] * 3
+
+
+def test_ranks_are_shares_of_the_rows_that_are_less_and_of_half_of_the_equal_ones() -> None:
+    draw = torch.Generator().manual_seed(0)
+    values = torch.randint(-3, 4, (9, 5), generator=draw).double()
+    rows = torch.tensor([0, 2, 3, 7])
+    found = ranked(values, rows)
+    for i in range(9):
+        for d in range(5):
+            others = values[rows, d]
+            share = (others < values[i, d]).double().mean() + 0.5 * (others == values[i, d]).double().mean()
+            assert found[i, d].item() == pytest.approx(share.item(), abs=1e-12)
+    moved = values.clone()
+    moved[[1, 4, 5, 6, 8]] *= 1000  # of the rows that do not count
+    assert torch.equal(ranked(moved, rows)[rows], found[rows])
+    assert torch.equal(ranked(values.exp(), rows), found)
 
 
 def test_a_run_on_whole_molecules_trains_and_answers_and_a_model_that_reads_none_is_refused(tmp_path) -> None:

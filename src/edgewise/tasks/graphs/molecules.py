@@ -155,6 +155,20 @@ def standardised(values: Tensor, rows: Tensor, most: float = 3.0) -> Tensor:
     return ((values - mean) * scale).clamp(-most, most).float()
 
 
+def ranked(values: Tensor, rows: Tensor) -> Tensor:
+    """Where each value lies among those of some of the rows: the share of them that are less, equal ones by half.
+
+    Shapes      [N, D], rows [R] -> [N, D], float64, from 0 to 1
+    Edge cases  the order alone counts, so that an outlier is no farther away than the largest of the rows
+
+    >>> ranked(torch.tensor([[1.0], [3.0], [3.0], [90.0]]), torch.tensor([0, 1, 2])).flatten().tolist()
+    [0.16666666666666666, 0.6666666666666666, 0.6666666666666666, 1.0]
+    """
+    chosen, columns = values[rows].T.contiguous().sort().values, values.T.contiguous()
+    less, up_to = (torch.searchsorted(chosen, columns, right=right) for right in (False, True))
+    return (less + up_to).T.double() / (2 * len(rows))
+
+
 def rdkit() -> Any:
     """RDKit's `Chem`, which then logs nothing."""
     try:
@@ -191,8 +205,9 @@ def molecules(
         bonds: Give the types of bonds, for a model that reads edge features.
         crippen: Give of each atom what it adds to log P and to the molar refractivity, as Wildman and Crippen fitted
             them to other molecules: knowledge from outside the file.
-        whole: Give of each molecule as a whole RDKit's descriptors, standardised by the training part, for a
-            model that reads features of whole graphs. Some of them, too, were fitted to other molecules.
+        whole: Give of each molecule as a whole RDKit's descriptors and where each lies among those of the training
+            part, both standardised by it, for a model that reads features of whole graphs. Some of them, too, were
+            fitted to other molecules.
         folder: Where the file lies (default: esol in $EDGEWISE_DATA, then the cache).
 
     Errors      a file that is missing or malformed, or a SMILES that RDKit cannot read, is a `DataError` that names the
@@ -202,10 +217,15 @@ def molecules(
     texts, values = read_table(path, smiles, value)
     members, x, e = zip(*read_each(path, texts, lambda text: molecule_once(text, crippen)), strict=True)
     splits = shuffled(len(texts), fold)
-    u = standardised(torch.stack(read_each(path, texts, _descriptors)), splits["train"]) if whole else None
+    u = _whole(torch.stack(read_each(path, texts, _descriptors)), splits["train"]) if whole else None
     known = torch.cat(e) if bonds else None
     graphs = Graphs(members, torch.cat(x), torch.tensor(values), splits, names=tuple(texts), e=known, u=u)
     return Molecules(path.stem, graphs, crippen)
+
+
+def _whole(values: Tensor, rows: Tensor) -> Tensor:
+    """What a model reads of molecules as wholes, [G, 2 D]: descriptors have long tails, and their ranks have none."""
+    return torch.cat([standardised(values, rows), standardised(ranked(values, rows), rows)], 1)
 
 
 class Molecules(GraphRegression):
