@@ -20,7 +20,7 @@ def test_runs_lie_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
-@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("columns", [0, 1, 3])
 def test_rows_of_slabs_are_copied_and_numbers_shifted(dtype: torch.dtype, columns: int) -> None:
     graphs, bounds = torch.tensor([1, 0]), torch.tensor([0, 2, 5])
     chosen, places = library.Chosen(2, graphs.data_ptr(), bounds.data_ptr()), torch.tensor([2, 3, 4, 0, 1])

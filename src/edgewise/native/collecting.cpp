@@ -44,7 +44,7 @@ static void over_runs(const Chosen& chosen, const Extent& extent, const Number* 
 
 static void copy_rows(const Chosen& chosen, const Extent& bytes, const char* from, char* out) {
   over_runs(chosen, bytes, from, [&](int64_t, const char* own, int64_t count) {
-    std::memcpy(out, own, size_t(count));
+    if (count > 0) std::memcpy(out, own, size_t(count));  // rows without columns may lie nowhere
     out += count;
   });
 }
