@@ -6,7 +6,9 @@ import pytest
 
 from edgewise.errors import DataError
 from edgewise.tasks.own import rows as module
+from edgewise.tasks.own.molecules import molecule_table
 from edgewise.tasks.own.rows import Asked, Rows, read_rows
+from edgewise.tasks.own.texts import text_table
 
 ASKED = Asked("texts", {"text": ("text", "review")})
 PLAIN = "id,text,label\na,one,u\nb,two,v\n"
@@ -107,3 +109,11 @@ def test_hostile_sizes_are_refused(tmp_path, monkeypatch) -> None:
         read(tmp_path, PLAIN, name="t.xlsx")
     with pytest.raises(DataError):
         read_rows(tmp_path / "absent.csv", ASKED, [])
+
+
+def test_a_table_that_is_not_there_is_asked_for_by_its_option(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"^molecules\.csv: no such file: give --task\.file, a table of molecules$"):
+        molecule_table()
+    with pytest.raises(DataError, match=r"mine\.csv: no such file: give --task\.file, a table of texts$"):
+        text_table(str(tmp_path / "mine.csv"))

@@ -22,7 +22,7 @@ from edgewise.tasks.graphs.smiles import canonical
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Asked, Rows, read_rows
+from edgewise.tasks.own.rows import Asked, Rows, given_table, read_rows
 
 SMILES = ("smiles", "canonical_smiles", "canonicalsmiles", "isomeric_smiles", "structure")
 Read = tuple[tuple[Graph, ...], Tensor, Tensor]
@@ -88,7 +88,7 @@ def molecule_table(
                 cannot read with its line; EdgewiseError where RDKit is not installed
     """
     asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, names_in(label), id, frozenset(names_in(ignore)))
-    rows, read = read_molecules(Path(file).expanduser(), asked)
+    rows, read = read_molecules(given_table(file, asked.unit), asked)
     same = [canonical(text) for text in rows.inputs["smiles"]]
     fitted, splits, changes = settle(rows, like, target, fold, same)
     return task_of(rows, read, fitted, splits, changes, (asked, bonds))

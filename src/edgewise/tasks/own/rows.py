@@ -85,6 +85,14 @@ def is_table(place: Path) -> bool:
     return place.suffix in ENDINGS
 
 
+def given_table(file: str, unit: str) -> Path:
+    """The table that `--task.file` names."""
+    path = Path(file).expanduser()
+    if not path.exists():
+        raise DataError(f"{path}: no such file: give --task.file, a table of {unit}")
+    return path
+
+
 def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Path] = ()) -> Rows:
     """The examples of a table; what is wrong with single rows is added to `problems`.
 

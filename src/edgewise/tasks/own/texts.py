@@ -24,7 +24,7 @@ from edgewise.tasks.own import record
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Asked, Rows, read_rows
+from edgewise.tasks.own.rows import Asked, Rows, given_table, read_rows
 from edgewise.tasks.text.documents import in_tokens
 from edgewise.tasks.text.masked import text_graph
 from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
@@ -202,7 +202,7 @@ def text_table(
         raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, names_in(label), id, frozenset(names_in(ignore)))
     manner, problems = Manner(asked, level, vocabulary, length, lowercase, cut), list[str]()
-    rows = read_rows(Path(file).expanduser(), asked, problems)
+    rows = read_rows(given_table(file, asked.unit), asked, problems)
     if problems:
         raise DataError("\n".join(problems))
     parts = settle(rows, like, target, fold, rows.inputs["text"])
