@@ -171,11 +171,11 @@ def _attribute(name: str, values: Any, bounds: Any, data: Any) -> Attribute | No
     if not is_plain(values) or values.is_nested or values.device.type != "cpu" or values.requires_grad:
         return None
     dim, counts = data.__cat_dim__(name, values), "index" in name or name == "face"
-    known = values.dim() > 0 and (not counts or values.dtype in (torch.int32, torch.int64))
-    known = (
-        known and 0 <= int(bounds.min()) <= int(bounds.max()) <= values.shape[dim] and bool((bounds.diff() >= 0).all())
-    )
-    return Attribute(name, values, bounds, dim, counts) if known else None
+    if values.dim() == 0 or (counts and values.dtype not in (torch.int32, torch.int64)):
+        return None
+    if not len(bounds) or bounds[0] < 0 or bounds[-1] > values.shape[dim] or bool((bounds.diff() < 0).any()):
+        return None
+    return Attribute(name, values, bounds, dim, counts)
 
 
 def _nodes(attributes: list[Attribute], stated: Any) -> Tensor | None:

@@ -229,9 +229,8 @@ class _Normalised(torch.autograd.Function):
         ds = None
         if edges is not None and (wanted[0] or wanted[5]):
             ds = torch.empty_like(x)
-            call.set_sum(
-                *(edges.transpose or edges.graph), ctx.own, ds.data_ptr()
-            )  # for ε alone nothing is summed back
+            places = edges.transpose or edges.graph  # for ε alone nothing is summed back
+            call.set_sum(*places, ctx.own, ds.data_ptr())
         call.set_gradients(dy.data_ptr(), *map(_place, (dx, *grads, dscale, dshift)))
         library.perceptron_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
         depsilon = None if ds is None or not wanted[5] else _dot(ds, x, epsilon)
