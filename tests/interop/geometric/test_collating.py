@@ -228,6 +228,14 @@ STAY: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parametrize("bounds", [[], [0, 3, 2], [-1, 2], [0, 10_000]])
+def test_rows_that_no_graph_can_have_are_left_to_pyg_and_named(bounds: list[int]) -> None:
+    dataset = Graphs(graphs())
+    dataset.slices["y"] = torch.tensor(bounds, dtype=torch.int64)
+    with pytest.warns(UserWarning, match="an attribute 'y', which is gathered in a way of its own"):
+        edgewise.convert(loading.DataLoader(dataset, 4))
+
+
 @pytest.mark.filterwarnings("ignore:Unable to accurately infer 'num_nodes'")
 @pytest.mark.parametrize("kind", STAY)
 def test_what_is_gathered_otherwise_stays_and_is_named(kind: str, gathered: list[int]) -> None:
