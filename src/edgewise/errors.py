@@ -6,7 +6,18 @@ from pathlib import Path
 
 
 class EdgewiseError(Exception):
-    """Any error that Edgewise raises on purpose; the command line prints it in one line and exits with code 2."""
+    """Any error that Edgewise raises on purpose; the command line prints it and exits with code 2.
+
+    Several problems at once are as many arguments, each of which is a line.
+
+    Example
+        >>> print(EdgewiseError("a.csv: line 2 is too short", "a.csv: line 7 is too short"))
+        a.csv: line 2 is too short
+        a.csv: line 7 is too short
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class GraphError(EdgewiseError, ValueError):

@@ -67,7 +67,7 @@ def test_a_damaged_or_huge_file_is_refused(tmp_path, monkeypatch):
         with pytest.raises(DataError, match=r"nodes\.parquet: not a Parquet file"):
             read_table(path, ["size"])
     path.write_bytes(content)
-    with pytest.raises(DataError, match="expected weight, each once"):
+    with pytest.raises(DataError, match="its columns are size; expected weight"):
         read_table(path, ["weight"])
     monkeypatch.setattr(table, "MAX_CELLS", 999)
     with pytest.raises(DataError, match="1,000 rows of 1 columns are more than"):
@@ -79,7 +79,7 @@ def test_a_damaged_or_huge_file_is_refused(tmp_path, monkeypatch):
 def test_two_columns_of_one_name_are_refused(tmp_path):
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["size", "size"])
     pq.write_table(twice, tmp_path / "nodes.parquet")
-    with pytest.raises(DataError, match="each once"):
+    with pytest.raises(DataError, match="more than one column is called 'size'"):
         read_table(tmp_path / "nodes.parquet", ["size"])
 
 

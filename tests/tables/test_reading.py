@@ -30,6 +30,20 @@ def test_edges_may_be_in_several_files(tmp_path):
     assert [path.name for path in find_tables(tmp_path, "edges")] == ["edges.csv", "edges-work.csv", "edges_home.tsv"]
 
 
+def test_names_of_files_may_have_capitals(tmp_path):
+    (tmp_path / "Nodes.CSV").write_text("a\n1\n")
+    (tmp_path / "EDGES-work.Tsv").write_text("a\n1\n")
+    assert find_table(tmp_path, "nodes") == tmp_path / "Nodes.CSV"
+    assert find_tables(tmp_path, "edges") == [tmp_path / "EDGES-work.Tsv"]
+    path = parquet(tmp_path, size=[1]).rename(tmp_path / "ages.PARQUET")
+    assert File(path).names == ["size"] and next(pieces(path, ["size"])).columns["size"].tolist() == [1]
+
+
+def test_columns_without_a_name_may_be_several(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,,\n1,2,,\n")
+    assert File(tmp_path / "a.csv").table().columns["b"].tolist() == [2]
+
+
 def test_names_come_before_columns(tmp_path):
     (tmp_path / "a.csv").write_text(" a ;b\n1;007\n2;008\n", encoding="utf-8")
     file = File(tmp_path / "a.csv")

@@ -14,7 +14,7 @@ from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
 from edgewise.tables.lines import lines_of
-from edgewise.tables.reading import ENDINGS, pieces
+from edgewise.tables.reading import find_tables, is_table, pieces
 
 BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")
@@ -46,9 +46,9 @@ def predict_file(
     Cost        memory of a batch of rows and, of a Parquet file, of one group of its rows
     """
     file, out, rows = Path(file), Path(out), 0
-    if out.suffix not in WRITERS:
+    if out.suffix.lower() not in WRITERS:
         raise ConfigError(f"{out}: predictions are written to a file that ends with {' or '.join(WRITERS)}")
-    graph = is_graph(file) or (trained.task.tables and column is None and file.suffix in ENDINGS)
+    graph = is_graph(file) or (trained.task.tables and column is None and is_table(file))
     made = rows_of(trained, file, batch, say) if graph else rows_for(trained, read_inputs(file, column), batch)
     with whole(out) as unfinished, writing(unfinished, out) as write:
         for part in made:
@@ -62,8 +62,8 @@ def predict_file(
 
 def is_graph(file: Path) -> bool:
     """Whether a place holds a graph instead of inputs: a folder, arrays, or a table of nodes beside one of edges."""
-    beside = file.stem == "nodes" and any((file.parent / f"edges{ending}").is_file() for ending in WRITERS)
-    return file.is_dir() or file.suffix == ".npz" or beside
+    beside = is_table(file) and file.stem.lower() == "nodes" and bool(find_tables(file.parent, "edges"))
+    return file.is_dir() or file.suffix.lower() == ".npz" or beside
 
 
 def rows_of(trained: Trained, place: Path, batch: int, say: Callable[[str], object]) -> Iterator[list[Row]]:
@@ -85,11 +85,12 @@ def rows_for(trained: Trained, inputs: Iterator[tuple[str, str]], batch: int) ->
 def read_inputs(file: Path, column: str | None = None) -> Iterator[tuple[str, str]]:
     """The inputs of a file, one after the other, each with where it stands."""
     readers = {".csv": _csv_inputs, ".parquet": _parquet_inputs, ".txt": _lines}
-    if file.suffix not in readers:
+    ending = file.suffix.lower()
+    if ending not in readers:
         raise DataError(f"{file}: inputs are in a file that ends with {', '.join(readers)}")
-    if file.suffix == ".txt" and column is not None:
+    if ending == ".txt" and column is not None:
         raise ConfigError(f"{file}: a text has no columns: leave out {column!r}")
-    return readers[file.suffix](file, column)
+    return readers[ending](file, column)
 
 
 def flat(prediction: Mapping[str, Any], prefix: str = "") -> Row:
@@ -181,14 +182,16 @@ def _lines(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
 def _column(file: Path, names: list[str], column: str | None) -> str:
     wanted = column or ("input" if len(names) != 1 else names[0])
     if wanted not in names:
-        raise DataError(f"{file}: it has no column {wanted!r}, only {', '.join(names) or 'none'}: name one of them")
+        raise DataError(
+            f"{file}: it has no column {wanted!r}, only {', '.join(names) or 'none'}: name one of them by --column"
+        )
     return wanted
 
 
 @contextmanager
 def writing(place: Path, out: Path) -> Iterator[Write]:
     """Rows to a table of the kind that the name `out` says, some at a time; the first ones have all columns."""
-    if out.suffix == ".csv":
+    if out.suffix.lower() == ".csv":
         with place.open("w", newline="", encoding="utf-8") as file:
             yield _csv_writer(file)
         return

@@ -67,7 +67,7 @@ def read_columns(
             comma = bool(file.dialect and name in file.dialect.commas)
             found.append(_column(table, name, cells, kinds.get(name), comma))
         except DataError as error:
-            problems.append(str(error))
+            problems += error.args
     more = [f"{table.path}: and {len(problems) - SHOWN} more columns"] if len(problems) > SHOWN else []
     return found, [*problems[:SHOWN], *more]
 
@@ -87,14 +87,14 @@ def _column(table: Table, name: str, cells: Any, known: Kind | None, comma: bool
     codes = np.fromiter((place[text] for text in texts), np.int32, len(texts))
     present = codes >= 0
     if not here and known is None:
-        raise DataError(f"{table.path}: {name} holds no value at all: give ignore={name!r}")
+        raise DataError(f"{table.path}: {name} holds no value at all: give --task.ignore {name}")
     kind = known or _guess(here, codes[present], comma)
     if kind == "category":
         count = int(present.sum())
         if known is None and (len(here) > MAX_LEVELS or len(here) > max(2, count // 2)):
             what = f"{len(here):,} different texts in {count:,} rows"
             right = f"numbers, truth values, dates, or texts that repeat, at most {MAX_LEVELS}, are features"
-            raise DataError(f"{table.path}: {name} holds {what}: {right}; give ignore={name!r}")
+            raise DataError(f"{table.path}: {name} holds {what}: {right}; give --task.ignore {name}")
         return Column(name, kind, codes, present, tuple(here))
     if kind == "number":
         values = np.append(numbers_of(here, comma), np.nan)[codes]
@@ -125,7 +125,7 @@ def _guess(levels: Sequence[str], codes: Array, comma: bool) -> Kind:
 
 def _numbers(table: Table, name: str, values: Array, present: Any, cells: Any, known: Kind | None) -> Column:
     if known is None and not present.any():
-        raise DataError(f"{table.path}: {name} holds no value at all: give ignore={name!r}")
+        raise DataError(f"{table.path}: {name} holds no value at all: give --task.ignore {name}")
     _check(table, name, values, present, cells, "a finite number")
     if known == "boolean":
         _check(table, name, np.where((values == 0) | (values == 1), values, np.nan), present, cells, "a truth value")
@@ -144,7 +144,7 @@ def _check(table: Table, name: str, values: Array, present: Any, cells: Any, wha
     if first:
         lines = [f"{table.at(row)}: {name} is {cell[:40]!r}, not {what}" for row, cell in first]
         more = [f"and {len(wrong) - SHOWN:,} more cells of {name}"] if len(wrong) > SHOWN else []
-        raise DataError("\n".join([*lines, *more]))
+        raise DataError(*lines, *more)
 
 
 def dates_of(texts: Sequence[str], where: str) -> list[float]:

@@ -1,5 +1,6 @@
 """Tables from files, whole or in pieces; what is wrong is named by line or row."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -8,15 +9,20 @@ from edgewise.files import read_bytes
 from edgewise.tables.dialect import SAMPLE, Dialect, dialect_of
 from edgewise.tables.lines import PIECE, pieces_of_csv, read_csv
 from edgewise.tables.parquet import names_of_parquet, pieces_of_parquet, read_parquet
-from edgewise.tables.table import Table
+from edgewise.tables.table import Table, check_names
 
 MAX_BYTES = 1 << 28
 ENDINGS = (".csv", ".tsv", ".parquet")
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file is a table, by how its name ends, in small letters or capitals."""
+    return path.suffix.lower() in ENDINGS
+
+
 def find_table(place: Path, name: str) -> Path | None:
     """name.csv, name.tsv or name.parquet of a folder, or None; of two, it would be a guess which is meant."""
-    files = [place / f"{name}{ending}" for ending in ENDINGS if (place / f"{name}{ending}").is_file()]
+    files = [path for path in _tables_in(place) if path.stem.lower() == name]
     if len(files) > 1:
         raise DataError(f"{place}: it has {files[0].name} and {files[1].name}: leave one of them")
     return files[0] if files else None
@@ -25,19 +31,25 @@ def find_table(place: Path, name: str) -> Path | None:
 def find_tables(place: Path, name: str) -> list[Path]:
     """name.csv or the like, and all others whose name begins so, as edges-friends.csv and edges_work.parquet."""
     one = find_table(place, name)
-    more = (path for path in sorted(place.glob(f"{name}[-_.]*")) if path.suffix in ENDINGS and path != one)
-    return [*([one] if one else []), *(path for path in more if path.is_file() and path.stem != name)]
+    more = (path for path in _tables_in(place) if re.match(f"{name}[-_.]", path.stem, re.IGNORECASE))
+    return [*([one] if one else []), *more]
+
+
+def _tables_in(place: Path) -> list[Path]:
+    return sorted(path for path in place.iterdir() if is_table(path) and path.is_file()) if place.is_dir() else []
 
 
 class File:
     """A file that is a table, and how it is written.
 
-    Errors      DataError: a file that is missing, or longer than such a file may be
+    Errors      DataError: a file that is missing, empty, or longer than such a file may be
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.content = path, read_bytes(path, MAX_BYTES)
-        self.dialect = None if path.suffix == ".parquet" else dialect_of(self.content)
+        self.dialect = None if path.suffix.lower() == ".parquet" else dialect_of(self.content)
+        if self.dialect is not None and not self.content.strip():
+            check_names(path, (), ())
 
     @property
     def names(self) -> list[str]:
@@ -62,7 +74,7 @@ def read_table(path: Path, needed: Sequence[str], texts: Collection[str] = ()) -
     """
     table = File(path).table(needed, texts, guess=False)
     if table.problems:
-        raise DataError("\n".join(table.problems))
+        raise DataError(*table.problems)
     return table
 
 
@@ -74,7 +86,7 @@ def pieces(path: Path, needed: Sequence[str], texts: Collection[str] = (), rows:
     """
     try:
         with path.open("rb") as file:
-            if path.suffix == ".parquet":
+            if path.suffix.lower() == ".parquet":
                 yield from pieces_of_parquet(path, file, needed, rows)
             else:
                 dialect: Dialect = dialect_of(file.read(SAMPLE), whole=False)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,9 +85,13 @@ class Table:
 
 
 def check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:
-    """Refuse columns of which one is lacking, or two have one name."""
-    if not set(needed) <= set(names) or len(set(names)) < len(names):
-        raise DataError(f"{path}: its columns are {', '.join(names)}; expected {', '.join(needed)}, each once")
+    """Refuse columns of which one is lacking, or two have one name; any number may have none."""
+    if not any(names):
+        raise DataError(f"{path}: it holds no table: its first line must have the names of the columns")
+    if twice := [name for name, count in Counter(names).items() if name and count > 1]:
+        raise DataError(f"{path}: more than one column is called {twice[0]!r}: each name once")
+    if not set(needed) <= set(names):
+        raise DataError(f"{path}: its columns are {', '.join(names)}; expected {', '.join(needed)}")
 
 
 def _text(value: float) -> str:

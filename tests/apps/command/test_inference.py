@@ -106,5 +106,10 @@ def test_predict_writes_a_table_for_a_file(trained, capsys) -> None:
     Path("nodes.txt").write_text("0\n33\n5\n", encoding="utf-8")
     told = answer(["predict", str(trained("karate")), "nodes.txt", "--out", "table.csv"], capsys)
     assert told["rows"] == 3 and Path("table.csv").read_text(encoding="utf-8").count("\n") == 4
+    for request in ("nodes.txt", "."):
+        assert main(["predict", str(trained("karate")), request]) == 2
+        error = capsys.readouterr().err.splitlines()
+        assert error[0].startswith("edgewise: error: no node") and error[1].strip().endswith("give --out answers.csv")
+    assert main(["predict", str(trained("karate")), "99"]) == 2 and "--out" not in capsys.readouterr().err
     assert main(["predict", str(trained("karate")), "nodes.txt", "--column", "node"]) == 2
     assert "--column is of a file of inputs: give --out" in capsys.readouterr().err

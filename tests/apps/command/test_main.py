@@ -9,7 +9,7 @@ import torch
 from edgewise.apps.command import main as command_line
 from edgewise.apps.command.main import main, split_sections
 from edgewise.apps.command.planning import PLANNED
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, DataError
 from edgewise.kernels.choose import measure as calibration
 from edgewise.kernels.choose.machines import ASSUMED
 
@@ -215,6 +215,16 @@ def test_a_system_error_is_one_line(monkeypatch, capsys) -> None:
     monkeypatch.setattr(command_line, "run", full)
     assert main(["list"]) == 2
     assert capsys.readouterr().err == "edgewise: error: No space left on device: 'runs/x'\n"
+
+
+def test_each_problem_has_a_line_of_its_own(monkeypatch, capsys) -> None:
+    def two(args: object) -> None:
+        raise DataError("a.csv: line 2 is\nno row", "a.csv: line 7 is no row")
+
+    monkeypatch.setattr(command_line, "run", two)
+    assert main(["list"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "edgewise: error: a.csv: line 2 is no row" and second == " " * 17 + "a.csv: line 7 is no row"
 
 
 @pytest.mark.parametrize("error", [MemoryError("too much"), RuntimeError("no memory"), OverflowError("big")])

@@ -54,6 +54,12 @@ def test_a_recipe_of_links_trains_on_it(tmp_path, capsys) -> None:
 
 def test_what_no_model_of_links_reads_is_named(tmp_path) -> None:
     folder = write(tmp_path, "source,target,weight\n" + "".join(f"p{n},p{(n + 1) % NODES},{n}\n" for n in range(NODES)))
-    with pytest.raises(DataError, match="nothing reads what is known of edges: leave weight out"):
+    with pytest.raises(DataError, match=r"nothing reads what is known of edges: give --task\.ignore weight"):
         link_folder(folder)
     assert link_folder(folder, ignore="weight").graph().num_receivers == NODES
+
+
+@pytest.mark.parametrize("rows", ["", "p1,p1\np2,p2\n", "p1,p2\n"])
+def test_too_few_links_for_three_parts_are_said(tmp_path, rows: str) -> None:
+    with pytest.raises(DataError, match=r"[01] links between two nodes are too few: none is left for"):
+        link_folder(write(tmp_path, "source,target\n" + rows))

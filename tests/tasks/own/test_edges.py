@@ -59,7 +59,7 @@ def test_several_files_are_one_graph_with_a_feature_that_tells_them_apart(tmp_pa
     known = dict(zip(pairs, task.nodes.e.tolist(), strict=True))
     assert known[(0, 1)] == [0, 0, 5, 0, 0, 1] and known[(0, 3)] == [0, 1, 6, 1, 1, 0]
     (tmp_path / "edges-home.csv").write_text("source,target,hours\nc,d,x\nb,d,x\na,c,y\n", encoding="utf-8")
-    with pytest.raises(DataError, match="hours holds category and numbers: give ignore='hours'"):
+    with pytest.raises(DataError, match=r"hours holds category and numbers: give --task\.ignore hours"):
         node_folder(str(tmp_path))
 
 
@@ -71,6 +71,24 @@ def test_ends_that_are_said_or_found(tmp_path) -> None:
     assert sorted(map(tuple, said.graph().edge_index().T.tolist())) == [(1, 2), (2, 3)]
     with pytest.raises(DataError, match="expected one and three"):
         node_folder(folder, ends="one,three")
+
+
+def test_ends_that_are_found_may_have_mistakes(tmp_path) -> None:
+    rows = [("a", "b"), ("b", "c"), ("c", "z")]
+    folder = write(tmp_path, edges="via,one,two\n" + "".join(f"{n / 2},{x},{y}\n" for n, (x, y) in enumerate(rows)))
+    with pytest.raises(DataError, match=r"edges\.csv: line 4: there is no node 'z'"):
+        node_folder(folder)
+    assert node_folder(write(tmp_path, edges="one,two\n")).graph().num_edges == 0
+
+
+def test_ends_that_training_found_need_no_edges_later(tmp_path) -> None:
+    edges = "weight,one,two\n1.5,a,b\n2.5,b,c\n"
+    task = node_folder(write(tmp_path, edges=edges))
+    for rows in ("", "3.5,a,d\n"):
+        new = task.elsewhere(Path(write(tmp_path / "new", edges="weight,one,two\n" + rows)))
+        assert new.graph().num_edges == 2 * bool(rows)
+    with pytest.raises(DataError, match=r"line 2: there is no node 'x'"):
+        task.elsewhere(Path(write(tmp_path / "new", edges="weight,one,two\n3.5,a,x\n")))
 
 
 def test_arrays_have_features_of_edges_too(tmp_path) -> None:

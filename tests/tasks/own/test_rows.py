@@ -1,5 +1,6 @@
 """A table of examples is read as a person would read it, or refused with all its problems in one message."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,14 @@ def test_rows_that_are_there_twice_are_read_once(tmp_path) -> None:
     assert rows.names == ["0", "1", "3"] and "t.csv: 1 rows are there twice, and read once" in rows.notes
 
 
+def test_of_rows_to_be_predicted_each_has_an_answer(tmp_path) -> None:
+    new = replace(ASKED, labelled=False)
+    rows, problems = read(tmp_path, "text,price\na,1\nb,2\na,3\n", new)
+    assert rows.inputs["text"] == ["a", "b", "a"] and rows.names is None and problems == []
+    named, _ = read(tmp_path, "id,text\nx,a\ny,a\nx,a\n", new)
+    assert named.names == ["x", "y"]
+
+
 def test_all_problems_are_listed_at_once(tmp_path) -> None:
     content = "id,text,label,split\na,one,u,train\na,two,u,train\nb,,v,valid\nc,three\nd,four,u,tset\n,five,u,test\n"
     _, problems = read(tmp_path, content)
@@ -82,7 +91,7 @@ def test_all_problems_are_listed_at_once(tmp_path) -> None:
         ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, label=("x", "y")), "it lacks the columns x, y"),
         ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, id="key"), "no column 'key' that names the texts"),
         ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, {"text": "body"}), "no column 'body' with the text"),
-        ("text,text,label\na,b,u\n", ASKED, "each once"),
+        ("text,text,label\na,b,u\n", ASKED, "more than one column is called 'text'"),
     ],
 )
 def test_a_column_that_is_not_clear_is_asked_for(tmp_path, content: str, asked: Asked, told: str) -> None:

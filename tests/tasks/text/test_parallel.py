@@ -87,6 +87,10 @@ def test_two_files_must_fit_each_other(tmp_path) -> None:
     source, target = two_files(tmp_path)
     with source.open("a", encoding="utf-8") as file:
         file.write("noch einer\n")
+    broken = tmp_path / "broken.de"
+    broken.write_bytes(b"\xff\xf0\x81" * 100)
+    with pytest.raises(DataError, match=r"broken\.de: not a text \("):
+        parallel_text(str(broken), str(target))
     with pytest.raises(DataError, match=r"a\.de has 31 lines, and .*a\.el 30"):
         parallel_text(str(source), str(target))
     for wrong in ({"source": "a"}, {}, {"source": "a", "target": "b", "file": "c"}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ from edgewise import deployment, training
 from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.deployment.runs import place_of
+from edgewise.errors import DataError
 from edgewise.files import write_file
+from edgewise.tables.reading import ENDINGS
 from edgewise.tasks import Split
 from edgewise.tasks.core.drawing import Output
 from edgewise.tasks.core.task import Sampling
@@ -77,10 +80,24 @@ def number_of(value: Any) -> str:
 def predict(run: str, request: str, accept: bool = False, folder: str | None = None) -> dict[str, Any]:
     """Print what a run's best weights predict for one input; its drawings are written into the run's figures."""
     loaded = training.load_run(Path(run), accept=accept, folder=folder)
-    output = loaded.task.examine(loaded.model, loaded.pattern, request, device_of(loaded))
+    try:
+        output = loaded.task.examine(loaded.model, loaded.pattern, request, device_of(loaded))
+    except DataError as error:
+        if is_file_of_inputs(request):
+            raise DataError(*error.args, "for all inputs of a file or of a folder give --out answers.csv") from error
+        raise
     prediction = output.values | written(output, Path(run))
     print(json.dumps(prediction, ensure_ascii=False, indent=2))
     return prediction
+
+
+def is_file_of_inputs(request: str) -> bool:
+    """Whether a request names a folder, or a file of which each row is an input."""
+    place = Path(request.strip() or os.devnull)
+    try:
+        return place.is_dir() or (place.suffix.lower() in (*ENDINGS, ".txt", ".npz") and place.is_file())
+    except (OSError, ValueError):  # a long text, or one with a character that no name has
+        return False
 
 
 def generate(run: str, sampling: Sampling, accept: bool = False) -> dict[str, Any]:

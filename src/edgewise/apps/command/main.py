@@ -337,7 +337,7 @@ def run(args: argparse.Namespace) -> Summary:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command: 0; 2, and one line on standard error, for what the user can put right; 130 when interrupted."""
+    """Run one command: 0; 2, and a line on standard error for each thing to put right; 130 when interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a file's name or a prediction may hold what it cannot encode
             stream.reconfigure(errors="backslashreplace")
@@ -348,7 +348,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(json.dumps(summary, ensure_ascii=False))
         sys.stdout.flush()
     except EdgewiseError as error:
-        return _complain(str(error))
+        return _complain(*map(str, error.args))
     except BrokenPipeError:
         # The reader went away (`edgewise list | head`): say nothing, and let nothing be flushed into the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -366,7 +366,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _complain(message: str) -> int:
-    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in " ".join(message.split()))
-    print(f"edgewise: error: {line}", file=sys.stderr)
+def _complain(*problems: str) -> int:
+    """Each problem in a line of its own, whatever is in it."""
+    start = "edgewise: error: "
+    for number, problem in enumerate(problems):
+        text = " ".join(problem.split())
+        line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+        print(f"{' ' * len(start) if number else start}{line}", file=sys.stderr)
     return 2

@@ -13,7 +13,7 @@ from torch import Tensor
 from edgewise.errors import DataError, nearest
 from edgewise.files import check_header, reading
 from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
-from edgewise.tables.reading import ENDINGS, pieces
+from edgewise.tables.reading import is_table, pieces
 from edgewise.tables.table import Table
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
@@ -68,7 +68,7 @@ def edges_of(path: Path, names: Names | None) -> Iterator[tuple[Array, Array, Ar
     A table has the columns `sender` and `receiver`, and its other columns are attributes; an array is [2, E] (senders,
     receivers) or [E, 2]; a safetensors file has `edge_index` [2, E] and, if there are, `edge_attr` [E, D].
     """
-    if path.suffix in ENDINGS:
+    if is_table(path):
         for table in pieces(path, ENDS, ENDS if names else (), ROWS):
             rest = [column for column in table.columns if column not in ENDS]
             e = np.stack([table.numbers(column) for column in rest], 1).astype(np.float32) if rest else None
@@ -138,7 +138,7 @@ class NodeColumns:
         A table's columns are `node` (names), `label` (empty: unknown), `split` and features; an array is x [N, C]; a
         safetensors file has `x` and, if there are, `labels` [N] (-1: unknown) and masks `train`, `valid`, `test` [N].
         """
-        if path.suffix in ENDINGS:
+        if is_table(path):
             for table in pieces(path, (), ABOUT_NODES, ROWS):
                 self._add_rows(table)
             return
@@ -280,7 +280,7 @@ def arrays_of(path: Path) -> dict[str, Stored]:
     """
     with reading(path, "a .npy or safetensors file with numbers"), path.open("rb") as file:
         size = path.stat().st_size
-        if path.suffix == ".npy":
+        if path.suffix.lower() == ".npy":
             major, _ = np.lib.format.read_magic(file)
             header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
             shape, by_column, dtype = header(file)
@@ -288,7 +288,7 @@ def arrays_of(path: Path) -> dict[str, Stored]:
             if by_column and len(shape) > 1:
                 raise ValueError("its columns lie one after the other: write it in C order")
             found = {"": Stored(path, kind, shape, file.tell())}
-        elif path.suffix == ".safetensors":
+        elif path.suffix.lower() == ".safetensors":
             start = file.read(8)
             check_header(start)
             length = int.from_bytes(start, "little")

@@ -215,7 +215,7 @@ def read_images(rows: Rows, manner: Manner, shape: tuple[int, int] | None = None
     if len(sizes) > 1 or (shape and sizes and {*sizes} != {shape}):
         found.add(f"{rows.place}: {_sizes(sizes, shape)}")
     if problems := found.sentences():
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
     return np.stack(made)
 
 

@@ -28,12 +28,15 @@ def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
     Errors      DataError: no such file, none of `FORMATS`, damaged, or more than `MAX_PIXELS`
     Edge cases  what is transparent is white; 16 bits are scaled to 8; of several frames the first is read
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     content = read_bytes(path, MAX_BYTES)
     with reading(path, "a readable picture"), catch_warnings():
         simplefilter("error", Image.DecompressionBombWarning)
-        opened = Image.open(io.BytesIO(content), formats=FORMATS)
+        try:
+            opened = Image.open(io.BytesIO(content), formats=FORMATS)
+        except UnidentifiedImageError as error:  # whose message names an object in memory
+            raise DataError(f"{path}: not a readable picture (none of {', '.join(FORMATS)})") from error
         width, height = opened.size
         if width * height > MAX_PIXELS or not width * height:
             raise DataError(f"{path}: {width:,} x {height:,} pixels, of at most {MAX_PIXELS:,}")

@@ -91,7 +91,7 @@ def link_folder(
     given, when = times_of_edges(given, time) if time and not like else (given, None)
     if given.e is not None:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
-        what = f"nothing reads what is known of edges: leave {names} out, or give ignore={names!r}"
+        what = f"nothing reads what is known of edges: give --task.ignore {names}"
         raise DataError(f"{given.place}: {what}")
     if fitted is None:
         columns = fit_to(given.x, slice(None), scale == "standard")
@@ -110,6 +110,9 @@ def link_folder(
         train, valid, test = (links[:, parts[split]] for split in SPLITS)
         cut = hold_out(graph, train, valid, test, generator)
         notes += (in_words(when, times, parts, "links"),)
+    if empty := [split for split in SPLITS if not getattr(cut, split).numel()]:
+        count = links_of(graph).shape[1]
+        raise DataError(f"{given.place}: {count} links between two nodes are too few: none is left for {empty[0]}")
     task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)
     task.given, task.fitted, task.changes, task.summary = given, fitted, tuple(changes), (task.describe(), *notes)
     return task

@@ -1,6 +1,6 @@
 """The edges of one's own graph: who attends to whom, and what is known of each edge, from one table or several."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,12 +55,22 @@ class EdgeFile:
         """The nodes at an end."""
         return self.table.texts(end)
 
-    def look(self, known: Mapping[str, int]) -> None:
-        """Find the ends by what columns hold, where no name says which they are: nodes, in all cells of both."""
+    def look(self, known: Mapping[str, int], features: Collection[str] | None = None) -> None:
+        """Find the ends by what columns hold, where no name says which they are: nodes, in all cells of both.
+
+        Symbols     features = columns that are known to be none; None: nothing is known of the others
+        Edge cases  where no two columns hold nodes alone, two that mostly do: the others of their cells are mistakes.
+                    Two columns beside the features are the ends, and so are the only two of a file without rows
+        """
         if not self.guessed:
             return
         texts = self.file.table((), self.names)
-        fitting = [name for name in self.names if len(texts) and all(text in known for text in texts.texts(name))]
+        left = [name for name in self.names if name not in (features or ())]
+        nodes = {name: sum(text in known for text in texts.texts(name)) for name in left}
+        fitting = [name for name in left if nodes[name] == len(texts) > 0]
+        if len(fitting) != 2:
+            sure = len(left) == 2 and (features is not None or not len(texts))
+            fitting = left if sure else [name for name in left if 2 * nodes[name] > len(texts)]
         if len(fitting) != 2:
             expected = " and ".join(ENDS[0])
             raise DataError(
@@ -109,7 +119,7 @@ def columns_of(
         kinds = {part.kind for part in parts if part.present.any()}
         if len(kinds) > 1:
             problems.append(
-                f"{edges[0].path.parent}: {name} holds {' and '.join(sorted(kinds))}s: give ignore={name!r}"
+                f"{edges[0].path.parent}: {name} holds {' and '.join(sorted(kinds))}s: give --task.ignore {name}"
             )
             continue
         merged.append(_merged(parts, kinds.pop() if kinds else parts[0].kind))

@@ -57,7 +57,7 @@ def targets_of(given: Examples, wanted: Wanted) -> tuple[Target, ...]:
         except DataError as error:
             problems.append(str(error))
     if problems:
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
     return tuple(made)
 
 

@@ -144,7 +144,7 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
     tables = [EdgesOfMembers(path, manner.ends, "graph", manner.graph) for path in links]
     edges, e = edges_of(tables, of_nodes, ignored, known[1], problems)
     if problems:
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
     notes = [*rows.notes, *of_nodes.notes, *unread(place, rows.files)]
     notes += [note for one in tables for note in (*one.table.notes, *one.note())]
     notes += [f"of edges: {column}" for column in e]

@@ -106,7 +106,7 @@ def read_molecules(path: Path, asked: Asked) -> tuple[Rows, Read]:
         except DataError as error:
             found.add(f"{where}: {error}")
     if problems := [*problems, *found.sentences()]:
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
     if not rows.where:
         raise DataError(f"{path}: it has no molecules")
     members, x, e = zip(*(one for one in made if one), strict=True)

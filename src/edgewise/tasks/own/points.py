@@ -17,7 +17,7 @@ from edgewise.graphs import k_nearest
 from edgewise.tables.encoding import Encoding, features, fit
 from edgewise.tables.features import Array, Column
 from edgewise.tables.lines import Problems
-from edgewise.tables.reading import ENDINGS, File, find_table, unread
+from edgewise.tables.reading import ENDINGS, File, find_table, is_table, unread
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
@@ -72,7 +72,7 @@ class OwnClouds(OwnExamples):
         return task_of(read_clouds(place, manner, self.own.fitted), self.own.fitted, {}, (), self.manner)
 
     def reads(self, request: str) -> bool:
-        return request.endswith(ENDINGS)
+        return request.lower().endswith(ENDINGS)
 
     def read(self, request: str, pattern: Pattern) -> Member:
         """A cloud from a file of points."""
@@ -153,13 +153,13 @@ def read_clouds(place: Path, manner: Manner, fitted: Fitted | None) -> Clouds:
     else:
         rows, columns, sizes = read_files(place, manner, known, problems)
     if problems:
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
     return centred(replace(rows, counts={"points": int(sizes.sum())}), columns, sizes, manner.position)
 
 
 def read_files(place: Path, manner: Manner, known: Any, problems: list[str]) -> tuple[Rows, list[Column], Array]:
     """A cloud for each file of a folder, in folders of their classes; or one, from a file."""
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in ENDINGS)
+    files = [place] if place.is_file() else sorted(filter(is_table, place.rglob("*")))
     files = [path for path in files if place.is_file() or len(path.relative_to(place).parts) <= 2]
     labelled = manner.asked.labelled
     files = [path for path in files if path.parent != place] if labelled else files

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewise.errors import DataError
 from edgewise.tables.lines import Problems
-from edgewise.tables.reading import ENDINGS, File
+from edgewise.tables.reading import ENDINGS, File, is_table
 from edgewise.tables.table import Table, numbers_of
 from edgewise.tasks.core.splits import Splits, named
 
@@ -80,11 +80,6 @@ class Rows:
         return len(self.where)
 
 
-def is_table(place: Path) -> bool:
-    """Whether a file is a table, by its name."""
-    return place.suffix in ENDINGS
-
-
 def given_table(file: str, unit: str) -> Path:
     """The table that `--task.file` names."""
     path = Path(file).expanduser()
@@ -98,7 +93,8 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
 
     Symbols     beside = other files of its folder that are read too
     Errors      DataError for a column that is not there, or that may be one of several
-    Edge cases  rows that are there twice are read once: of the same name, or without names with the same cells
+    Edge cases  rows that are there twice are read once: of the same name, or without names with the same cells; of a
+                table to be predicted, rows without names all stay, since the answers' order alone says whose they are
     """
     if not is_table(path):
         raise DataError(f"{path}: {asked.unit} are read from a table that ends with {', '.join(ENDINGS)}")
@@ -118,7 +114,10 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
         found.add(problem)
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
     cells = {name: table.texts(name) for name in texts}
-    rows = _distinct(table, names if named_by else [*zip(*cells.values(), strict=True)], cells, found)
+    if named_by or asked.labelled:
+        rows = _distinct(table, names if named_by else [*zip(*cells.values(), strict=True)], cells, found)
+    else:
+        rows = [*range(len(table))]
     notes = [*table.notes]
     notes += [f"{column} has the {meaning}" for meaning, column in columns.items() if column.lower() != meaning]
     if twice := len(names) - len(rows):

@@ -90,7 +90,7 @@ class OwnTexts(OwnExamples):
             shortened += not whole
             x.append(tokens)
         if found := problems.sentences():
-            raise DataError("\n".join(found))
+            raise DataError(*found)
         members = tuple(text_graph(None, len(one)) for one in x)
         self.graphs = replace(self.graphs, members=members, x=torch.cat(x))
         self._x = self.graphs.x.split([len(one) for one in x])
@@ -136,7 +136,7 @@ class OwnTexts(OwnExamples):
         manner, problems = replace(self.manner, asked=replace(self.manner.asked, labelled=False)), list[str]()
         rows = read_rows(place, manner.asked, problems)
         if problems:
-            raise DataError("\n".join(problems))
+            raise DataError(*problems)
         task = OwnTexts(place.stem, rows, (self.own.fitted, {}, ()), manner)
         task.use(self.tokenizer)
         return task
@@ -204,7 +204,7 @@ def text_table(
     manner, problems = Manner(asked, level, vocabulary, length, lowercase, cut), list[str]()
     rows = read_rows(given_table(file, asked.unit), asked, problems)
     if problems:
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
     parts = settle(rows, like, target, fold, rows.inputs["text"])
     task = OwnTexts(Path(file).stem, rows, parts, manner)
     training = [task.texts[number] for number in parts[1]["train"].tolist()]

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Literal
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import read_bytes
+from edgewise.files import read_bytes, reading
 from edgewise.tables.dialect import encoding_of
 from edgewise.tables.lines import lines_of
+from edgewise.tables.reading import is_table
 from edgewise.tasks.core.splits import SPLITS, Splits
 from edgewise.tasks.own import record
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Asked, Rows, is_table, read_rows
+from edgewise.tasks.own.rows import Asked, Rows, read_rows
 from edgewise.tasks.own.texts import tokenizer_of
 from edgewise.tasks.text.pretrained import TOKENIZER
 from edgewise.tasks.text.tokenization import Tokenizer
@@ -128,7 +129,7 @@ def read_table(path: Path, pair: Sequence[str]) -> Rows:
         advice = "give --task.columns NAME,NAME or, where no line has names, their numbers, as in 1,2"
         raise DataError(f"{str(error).split(' Give --task')[0]} ({advice})") from error
     if problems:
-        raise DataError("\n".join(problems))
+        raise DataError(*problems)
     return rows
 
 
@@ -141,7 +142,7 @@ def without_names(path: Path, pair: Sequence[int]) -> Rows:
             problems.append(f"{path}: line {number} has {len(row)} columns between tabs, not {max(pair)}")
     if problems or min(pair) < 1:
         more = [f"and {len(problems) - 10} more such lines"] if len(problems) > 10 else []
-        raise DataError("\n".join([*problems[:10], *more]) or f"{path}: columns are numbered from 1")
+        raise DataError(*problems[:10], *more) if problems else DataError(f"{path}: columns are numbered from 1")
     sides = {
         side: [row[number - 1] if len(row) >= number else "" for row in cells]
         for side, number in zip(SIDES, pair, strict=True)
@@ -162,7 +163,8 @@ def read_lines(source: Path, target: Path) -> Rows:
 def texts_of(path: Path) -> list[str]:
     """The lines of a text, as it is encoded."""
     content = read_bytes(path, MAX_BYTES)
-    return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content))]
+    with reading(path, "a text"):
+        return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content))]
 
 
 def rows_of(files: Sequence[Path], sides: dict[str, list[str]]) -> Rows:

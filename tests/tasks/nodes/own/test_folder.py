@@ -77,8 +77,8 @@ def test_a_column_of_texts_that_do_not_repeat_is_no_feature_and_all_problems_are
     with pytest.raises(DataError) as caught:
         node_folder(write(tmp_path, "size,address,empty,label\n" + lines, "from,to\n0,1\n"))
     first, second = str(caught.value).split("\n")
-    assert "address holds 6 different texts in 6 rows" in first and "give ignore='address'" in first
-    assert "empty holds no value at all: give ignore='empty'" in second
+    assert "address holds 6 different texts in 6 rows" in first and "give --task.ignore address" in first
+    assert "empty holds no value at all: give --task.ignore empty" in second
     assert len(node_folder(str(tmp_path), ignore="address,empty").nodes.x[0]) == 1
 
 

@@ -113,7 +113,7 @@ def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
 
 
 def test_a_target_that_is_not_there_is_named(tmp_path) -> None:
-    with pytest.raises(DataError, match="expected age, weight, each once"):
+    with pytest.raises(DataError, match="expected age, weight"):
         node_folder(people(tmp_path), label="age,weight")
     with pytest.raises(DataError, match="age are needed"):
         node_folder(str(tmp_path), label="age,party", ignore="age")

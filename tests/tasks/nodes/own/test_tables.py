@@ -11,7 +11,7 @@ from tasks.nodes.own.test_folder import EDGES, NODES, write
     ("nodes", "edges", "told"),
     [
         (NODES.replace("label", "class"), EDGES, "expected label"),
-        (NODES.replace("width", "height"), EDGES, "each once"),
+        (NODES.replace("width", "height"), EDGES, "more than one column is called 'height'"),
         (NODES.replace("2.5", "wide"), EDGES, "line 2: width is 'wide', not a finite number"),
         (NODES.replace("2.5", "inf"), EDGES, "line 2: width"),
         (NODES.replace("b,2", "a,2"), EDGES, "the node 'a' is there twice"),
@@ -21,6 +21,9 @@ from tasks.nodes.own.test_folder import EDGES, NODES, write
         (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
         (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
         ("node,label,split\na,x,train\n", EDGES, "no column with a feature"),
+        ("node,age,label\n", EDGES, "it has no nodes: no line follows"),
+        ("", EDGES, "nodes.csv: it holds no table: its first line must have the names"),
+        (NODES, "\n \n", "edges.csv: it holds no table"),
         (
             NODES.replace("2.5", "wide").replace("a,1", "a,inf"),
             EDGES,
@@ -40,7 +43,6 @@ from tasks.nodes.own.test_folder import EDGES, NODES, write
         ),
         (NODES, "from,kind\na,x\n", "its columns are from, kind; expected sender and receiver"),
         (NODES, "from,to,src,dst\na,b,a,b\n", "expected one of from and to; src and dst"),
-        ("", EDGES, "expected label"),
     ],
 )
 def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str) -> None:

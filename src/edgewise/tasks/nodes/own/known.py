@@ -56,7 +56,7 @@ class OwnNodes(SampledNodes):
         return node if self.given.names is None else self.given.names[node]
 
     def elsewhere(self, place: Path) -> OwnNodes:
-        if place.suffix == ".npz":
+        if place.suffix.lower() == ".npz":
             given = read_npz(place, labelled=False)
         else:
             how = replace(self.how, labelled=False, known=self.fitted.kinds)

@@ -57,6 +57,8 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     named_by = _named(nodes, file, how, lower)
     texts = [name for name in (named_by, *labels, split) if name in file.names]
     table = file.table(labels if how.labelled else (), texts)
+    if not len(table) and not table.problems:
+        raise DataError(f"{nodes}: it has no nodes: no line follows the columns' names")
     if len(table) > MAX_NODES:
         raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from graph.npz")
     notes = [*table.notes, *(note for one in links for note in one.table.notes)]
@@ -69,7 +71,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         names = [names[row] for row in rows.tolist()]
     number_of = {name: number for number, name in enumerate(names)}
     for one in links:
-        one.look(number_of)
+        one.look(number_of, how.known and how.known[1])
         notes += one.note()
     for problem in (*table.problems, *(problem for one in links for problem in one.table.problems)):
         problems.add(problem)
@@ -86,7 +88,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     except DataError as error:
         problems.add(str(error))
     if told := [*wrong, *wrong_edges, *problems.sentences()]:
-        raise DataError("\n".join(told))
+        raise DataError(*told)
     of_targets = [labels_of(file, name, table.texts(name)) for name in labels] if how.labelled else []
     new = [name for name in others if name not in features]
     new += [name for one in links for name in one.names if how.known and name not in {*one.ends, *how.known[1]}]
@@ -117,7 +119,9 @@ def _named(nodes: Path, file: File, how: Reading, lower: Mapping[str, str]) -> s
         return how.id
     found = [lower[name] for name in IDS if name in lower and lower[name] not in how.ignore]
     if len(found) > 1 and not how.id:
-        raise DataError(f"{nodes}: {' or '.join(found)}, which names the nodes? Give --task.id, or ignore= the other")
+        raise DataError(
+            f"{nodes}: {' or '.join(found)}, which names the nodes? Give --task.id, or --task.ignore the other"
+        )
     return found[0] if found and not how.id else ""
 
 
