@@ -23,13 +23,19 @@ PLAIN = Dialect()
 
 
 def lines_of(path: Path, content: bytes | IO[bytes], encoding: str = "utf-8-sig") -> Iterator[str]:
-    """The lines of a text, each with its end; one that has none for `MAX_LINE` characters is a DataError."""
+    """The lines of a text, each with its end.
+
+    Errors      DataError for bytes that are none, and for a line that has no end for `MAX_LINE` characters
+    """
     file = io.TextIOWrapper(io.BytesIO(content) if isinstance(content, bytes) else content, encoding, newline="")
     try:
         while line := file.readline(MAX_LINE + 1):
             if len(line) > MAX_LINE:
                 raise DataError(f"{path}: a line is longer than {MAX_LINE:,} characters")
             yield line
+    except UnicodeDecodeError as error:
+        wrong = f"byte {error.object[error.start]:#04x} is not {encoding.removesuffix('-sig')}"
+        raise DataError(f"{path}: not a text in a known encoding ({wrong})") from error
     finally:
         with suppress(ValueError):  # it is closed already
             file.detach()  # whoever opened the file closes it

@@ -89,7 +89,7 @@ def test_two_files_must_fit_each_other(tmp_path) -> None:
         file.write("noch einer\n")
     broken = tmp_path / "broken.de"
     broken.write_bytes(b"\xff\xf0\x81" * 100)
-    with pytest.raises(DataError, match=r"broken\.de: not a text \("):
+    with pytest.raises(DataError, match=r"broken\.de: not a text in a known encoding \(byte 0xff is not utf-8\)"):
         parallel_text(str(broken), str(target))
     with pytest.raises(DataError, match=r"a\.de has 31 lines, and .*a\.el 30"):
         parallel_text(str(source), str(target))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import read_bytes, reading
+from edgewise.files import read_bytes
 from edgewise.tables.dialect import encoding_of
 from edgewise.tables.lines import lines_of
 from edgewise.tables.reading import is_table
@@ -163,8 +163,7 @@ def read_lines(source: Path, target: Path) -> Rows:
 def texts_of(path: Path) -> list[str]:
     """The lines of a text, as it is encoded."""
     content = read_bytes(path, MAX_BYTES)
-    with reading(path, "a text"):
-        return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content))]
+    return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content))]
 
 
 def rows_of(files: Sequence[Path], sides: dict[str, list[str]]) -> Rows:

@@ -20,5 +20,5 @@ def test_a_missing_folder_or_damaged_file_is_named(tmp_path) -> None:
     (tmp_path / "graph.npz").unlink()
     write(tmp_path)
     (tmp_path / "nodes.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a CSV file"):
+    with pytest.raises(DataError, match="not a text in a known encoding"):
         node_folder(str(tmp_path))
