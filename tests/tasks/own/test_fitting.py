@@ -1,6 +1,7 @@
 """Targets, parts and scales: fitted to what trains, or as a run has kept them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,21 @@ def test_all_doubtful_targets_are_named(tmp_path) -> None:
         targets_of(rows, "auto")
     assert "size: 30 different whole numbers in 30 texts" in str(caught.value)
     assert "kind: 30 labels of 30 texts differ" in str(caught.value)
+
+
+def test_infinity_among_numbers_is_a_mistake(tmp_path) -> None:
+    with pytest.raises(DataError, match="size holds numbers with fractions, and 'inf': empty such cells"):
+        targets_of(rows_of(tmp_path, [*lines(), "m1,a,inf,u"]), "auto")
+
+
+def test_what_cannot_be_learned_is_refused_or_said(tmp_path) -> None:
+    asked = replace(ASKED, label=("kind",))
+    with pytest.raises(DataError, match="kind: all labels are 'u': one class leaves nothing to learn"):
+        settle(rows_of(tmp_path, [f"n{n},t{n},1,u" for n in range(30)], asked), "", "auto", 0)
+    rows = rows_of(tmp_path, [f"n{n},t{n},1,{'uvw'[n // 10]}" for n in range(30)], asked)
+    splits = {"train": torch.arange(12), "valid": torch.arange(12, 16), "test": torch.arange(16, 30)}
+    _, _, said = settle(replace(rows, splits=splits), "", "auto", 0)
+    assert said == ("kind: no text that trains is of the class w",)
+    rare = rows_of(tmp_path, [f"n{n},t{n},{n + 0.5 if n > 20 else ''},{'uv'[n % 2]}" for n in range(30)])
+    with pytest.raises(DataError, match="size: no text that trains has a label"):
+        settle(replace(rare, splits=splits), "", "auto", 0)

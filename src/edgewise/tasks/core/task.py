@@ -108,7 +108,7 @@ class Task(ABC):
     summary: tuple[str, ...] = ()
     """How its data were read, in lines that are printed before training."""
     changes: tuple[str, ...] | None = None
-    """Of a task that keeps its split in a run, what has changed in the data since, in sentences."""
+    """Of a task that keeps its split in a run, what its split lacks, or what has changed since, in sentences."""
     files: tuple[str, ...] = ()
     """The endings of files that a request may name; without any, a request is never taken for a file's place."""
     tables: bool = False

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from edgewise.errors import DataError
-from edgewise.tables.table import numbers_of
+from edgewise.tables.table import LARGEST, numbers_of
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.own import record
 from edgewise.tasks.own.record import Examples, Fitted
@@ -26,20 +27,23 @@ def settle(
     times: Tensor | None = None,
     fit: Callable[[Fitted, Splits], Fitted] = lambda fitted, splits: fitted,
 ) -> tuple[Fitted, Splits, tuple[str, ...]]:
-    """The targets, the parts and the scales of examples, and what has changed since a run kept them.
+    """The targets, the parts and the scales of examples, and what is to be said of them: what has changed since a run
+    kept them, or which classes no example teaches.
 
     Symbols     like = that run's folder, or empty; wanted = what labels are; fold = seed of the random cut; same = what
                 must not be in two parts; times = when each example is: the earliest train, the latest test; fit = adds
                 what else is fitted to the examples that train
-    Errors      DataError for labels that may be either, and for parts that are empty
+    Errors      DataError for labels that may be either, for parts that are empty, and for a target that is the same in
+                all examples or unknown in all that train
     """
     if like:
         run = Path(like).expanduser()
         fitted = record.read(run)
         splits, changes = record.parts(run, given, fitted)
     else:
-        targets, changes = targets_of(given, wanted), list[str]()
+        targets = targets_of(given, wanted)
         splits = given.splits or record.cut(record.known(targets, given), fold, same, times)
+        changes = untaught(targets, given, splits["train"])
         fitted = fit(Fitted(targets, scales=record.scales(targets, given, splits["train"])), splits)
     record.check(given, fitted.targets, splits)
     return fitted, splits, tuple(changes)
@@ -61,24 +65,46 @@ def targets_of(given: Examples, wanted: Wanted) -> tuple[Target, ...]:
     return tuple(made)
 
 
+def untaught(targets: Sequence[Target], given: Examples, train: Tensor) -> list[str]:
+    """The classes that none of the examples that train is of, in a line for each target.
+
+    Errors      DataError for a target that has one class, or that is unknown in all examples that train
+    """
+    said, unit = [], given.unit[:-1]
+    for target, labels in zip(targets, given.targets, strict=True):
+        if len(target.classes) == 1:
+            only = target.classes[0][:40]
+            raise DataError(f"{given.place}: {target.name}: all labels are {only!r}: one class leaves nothing to learn")
+        known = target.known(labels)[train]
+        if len(train) and not bool(known.any()):
+            raise DataError(f"{given.place}: {target.name}: no {unit} that trains has a label")
+        taught = target.values(labels)[train][known].unique().tolist() if target.kind == "class" else []
+        lacking = [name for number, name in enumerate(target.classes) if number not in taught]
+        if lacking and len(train):
+            more = f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else ""
+            said.append(f"{target.name}: no {unit} that trains is of the class {', '.join(lacking[:SHOWN])}{more}")
+    return said
+
+
 def _mixed(where: str, labels: Sequence[str], wanted: Wanted) -> list[str]:
     """The labels that are no numbers, in a column of which most are numbers with fractions."""
     known = [label for label in labels if label.strip().lower() not in UNKNOWN]
     values = numbers_of(known)
-    numbers = values[values == values]
+    finite = np.abs(values) <= LARGEST
+    numbers = values[finite]
     fractions = bool((numbers != numbers.round()).any())
     if len(numbers) == len(known) or len(numbers) < MIXED * len(known) or not fractions:
         return []
-    wrong = list(dict.fromkeys(label for label, value in zip(known, values, strict=True) if value != value))
+    wrong = list(dict.fromkeys(label for label, number in zip(known, finite, strict=True) if not number))
     more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     shown = ", ".join(repr(label[:40]) for label in wrong[:SHOWN])
     return [f"{where} holds numbers with fractions, and {shown}{more}: empty such cells, or give --task.target class"]
 
 
 def names_in(listed: str) -> tuple[str, ...]:
-    """The names of a list with commas between them.
+    """The names of a list with commas between them, each once.
 
-    >>> names_in("from, to"), names_in("")
-    (('from', 'to'), ())
+    >>> names_in("from, to"), names_in("to,to"), names_in("")
+    (('from', 'to'), ('to',), ())
     """
-    return tuple(name.strip() for name in listed.split(",") if name.strip())
+    return tuple(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
