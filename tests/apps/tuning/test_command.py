@@ -68,3 +68,15 @@ def test_a_mistake_is_one_line_and_makes_no_folder(arguments, message, capsys):
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not Path("runs").exists()
+
+
+def test_options_that_do_not_go_with_the_data_are_not_searched(tmp_path, capsys):
+    """Each trial but the first had a share of edges to leave out, which edges with features refuse."""
+    nodes = "".join(f"n{n},{n % 7},{'uv'[n % 2]}\n" for n in range(20))
+    (tmp_path / "nodes.csv").write_text("id,age,label\n" + nodes)
+    (tmp_path / "edges.csv").write_text("source,target,hours\n" + "".join(f"n{n},n{n // 2},{n}\n" for n in range(20)))
+    data = ["--task=node-folder", f"--task.folder={tmp_path}", "--train.steps=2"]
+    assert main(["tune", "cora-gat", *data, "--trials=2", "--json"]) == 0
+    told = capsys.readouterr().out
+    assert "not searched: model.edge_dropout: edge_dropout cannot leave out edges that have features" in told
+    assert "trial 1: valid" in told or "trial 1: stopped early" in told

@@ -74,3 +74,18 @@ def test_the_usual_search_is_of_rates_sizes_dropouts_and_names():
         "model.activation=relu,sigmoid,tanh,gelu,gelu-tanh,silu,elu",
         "model.edge_dropout=0.0..0.8",
     ]
+
+
+def test_values_that_the_model_refuses_by_themselves_are_not_searched():
+    tried = [
+        space.written(text)
+        for text in ("model.a=0.5..0.8", "model.b=x,y,z", "model.c=u,v", "model.d=1..4", "o.e=0..1.5")
+    ]
+
+    def takes(option, value):
+        if (option, value) in {("model.a", 0.8), ("model.b", "y"), ("model.c", "v")}:
+            raise ConfigError(f"no {value}")
+
+    found, left_out = space.possible(tried, takes)
+    assert [str(one) for one in found] == ["model.b=x,z", "model.d=1..4", "o.e=0.0..1.5"]
+    assert left_out == ["model.a: no 0.8", "model.b=y: no y", "model.c: no v"]

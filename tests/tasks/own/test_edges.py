@@ -63,6 +63,16 @@ def test_several_files_are_one_graph_with_a_feature_that_tells_them_apart(tmp_pa
         node_folder(str(tmp_path))
 
 
+def test_which_file_an_edge_is_from_may_be_left_out(tmp_path) -> None:
+    edges = {"edges_work": "source,target,hours\na,b,5\n", "edges_home": "source,target\nc,d\n"}
+    folder = write(tmp_path, **edges)
+    assert [one.name for one in node_folder(folder, ignore="relation").fitted.edges] == ["hours"]
+    task = node_folder(folder, ignore="relation,hours")
+    assert task.signature.edges == 0 and task.elsewhere(tmp_path).signature.edges == 0
+    with pytest.raises(DataError, match="no table has the columns minutes that are to be ignored"):
+        node_folder(folder, ignore="relation,minutes")
+
+
 def test_ends_that_are_said_or_found(tmp_path) -> None:
     folder = write(tmp_path, edges="via,one,two\na,b,c\nb,c,d\n")
     with pytest.raises(DataError, match="expected sender and receiver, or"):

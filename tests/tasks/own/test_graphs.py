@@ -141,3 +141,9 @@ def test_new_graphs_lack_no_column(tmp_path) -> None:
     (new / "nodes.csv").write_text(text.replace("age", "years"), encoding="utf-8")
     with pytest.raises(DataError, match="it lacks the columns age, which the run was trained with"):
         task.elsewhere(new)
+
+
+def test_a_column_to_be_ignored_must_be_there(tmp_path) -> None:
+    folder = small(tmp_path, GRAPHS, NODES, EDGES)
+    with pytest.raises(DataError, match="no table has the columns nmae, relation that are to be ignored"):
+        graph_folder(folder, ignore="nmae,relation")

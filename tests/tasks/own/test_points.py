@@ -105,3 +105,9 @@ def test_what_is_wrong_is_named(tmp_path) -> None:
         point_folder(str(tmp_path / "empty"))
     with pytest.raises(DataError, match="nowhere: no such file or folder: expected clouds"):
         point_folder(str(tmp_path / "nowhere"))
+
+
+def test_a_column_to_be_ignored_must_be_there(tmp_path) -> None:
+    for folder in (write(tmp_path / "mine"), write_files(tmp_path / "files")):
+        with pytest.raises(DataError, match="no table has the columns colr that are to be ignored"):
+            point_folder(str(folder), label="form" * (folder.name == "mine"), ignore="colr")

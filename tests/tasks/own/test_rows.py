@@ -21,6 +21,11 @@ def read(place: Path, content: str | bytes, asked: Asked = ASKED, name: str = "t
     return read_rows(place / name, asked, problems), problems
 
 
+def refused(place: Path, content: str, asked: Asked) -> None:
+    _, problems = read(place, content, asked)
+    raise DataError(*problems)
+
+
 @pytest.mark.parametrize(
     ("content", "name"),
     [
@@ -91,12 +96,13 @@ def test_all_problems_are_listed_at_once(tmp_path) -> None:
         ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, label=("x", "y")), "it lacks the columns x, y"),
         ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, id="key"), "no column 'key' that names the texts"),
         ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, {"text": "body"}), "no column 'body' with the text"),
+        ("text,label\na,u\n", replace(ASKED, ignore=frozenset(["nmae"])), "no table has the columns nmae"),
         ("text,text,label\na,b,u\n", ASKED, "more than one column is called 'text'"),
     ],
 )
 def test_a_column_that_is_not_clear_is_asked_for(tmp_path, content: str, asked: Asked, told: str) -> None:
     with pytest.raises(DataError, match=told):
-        read(tmp_path, content, asked)
+        refused(tmp_path, content, asked)
 
 
 def test_columns_that_are_not_read_are_named(tmp_path) -> None:

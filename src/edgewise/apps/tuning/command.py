@@ -19,6 +19,8 @@ from edgewise.apps.tuning.search import Search
 from edgewise.apps.tuning.study import REFUSED, Reached, Study, folder_of, held
 from edgewise.errors import ConfigError
 from edgewise.files import write_file
+from edgewise.models import MODELS
+from edgewise.tasks import Task
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -33,10 +35,14 @@ def tune(
     config = configure(written, overrides)
     dimensions = [space.written(text) for text in searched] or space.usual(config)
     space.checked(written, overrides, dimensions)
-    search = Search(written, overrides, dimensions, *repeats)
-    task = rehearse(search.repetitions({})[-1])
+    task = rehearse(Search(written, overrides, dimensions, *repeats).repetitions({})[-1])
     if task.summary:
         print("\n".join(task.summary))
+    if not searched:
+        dimensions, left_out = space.possible(dimensions, partial(takes, written, overrides, task))
+        for line in left_out:
+            print(f"not searched: {line}")
+    search = Search(written, overrides, dimensions, *repeats)
     study = Study(search, Path(folder or f"runs/{written.name}-tuned"), task)
     study.open()
     print(f"{study.folder}: {', '.join(map(str, dimensions))}")
@@ -51,6 +57,14 @@ def tune(
         return {"trials": len(study.done()), "running": others}
     with held(study.folder / "conclusion.lock"):
         return conclude(study)
+
+
+def takes(recipe: recipes.Recipe, overrides: Overrides, task: Task, option: str, value: space.Value) -> None:
+    """Build the model of a task with one option changed: what does not go together is a ValueError."""
+    model = configure(recipe, [*overrides, (option, space.as_text(value))]).model
+    if option.startswith("model."):
+        settings, made = MODELS[model.name]
+        made(settings(**model.options), task.signature)
 
 
 def in_words(study: Study, trial: "FrozenTrial") -> str:

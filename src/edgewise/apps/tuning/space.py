@@ -1,8 +1,8 @@
 """Which options of a recipe are searched, and over what."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,29 @@ def usual(config: RunConfig) -> list[Dimension]:
     table = options_of(RunConfig)["model"].table
     assert table is not None
     return found + [one for entry in _options(table, config.model, "model.") for one in _usual(*entry)]
+
+
+def possible(dimensions: Sequence[Dimension], takes: Callable[[str, Value], None]) -> tuple[list[Dimension], list[str]]:
+    """The dimensions without values that are refused by themselves, and a line on each of these.
+
+    Symbols     takes(option, value) = a ValueError that says why a value is refused
+    Edge cases  a range of which an end is refused is not searched, nor a list of which one value is left
+    """
+    found, left_out = [], []
+    for one in dimensions:
+        refused: dict[Value, str] = {}
+        for value in one.choices or ((int(one.low), int(one.high)) if one.whole else (one.low, one.high)):
+            try:
+                takes(one.option, value)
+            except ValueError as error:
+                refused[value] = str(error)
+        kept = tuple(choice for choice in one.choices if choice not in refused)
+        if not refused or len(kept) > 1:
+            found.append(replace(one, choices=kept))
+        if refused:
+            values = f"={','.join(map(str, refused))}" if len(kept) > 1 else ""
+            left_out.append(f"{one.option}{values}: {next(iter(refused.values()))}")
+    return found, left_out
 
 
 def _options(table: OneOf, choice: Choice, path: str) -> Iterator[tuple[str, Option, Any]]:

@@ -299,7 +299,8 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
     layer = Choice.of(settings.layer).name
     if edges and layer not in EDGE_LAYERS:
         readers = ", ".join(EDGE_LAYERS)
-        raise ConfigError(f"the layer {layer!r} reads no edge features, and this task has some: {readers} do")
+        what = f"the layer {layer!r} reads no edge features, and this task has some: {readers} do"
+        raise ConfigError(f"{what}; of one's own tables --task.ignore leaves them out")
     if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")
     if layer == "hgt" and settings.edge_dropout:

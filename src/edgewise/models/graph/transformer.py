@@ -208,7 +208,8 @@ def looped(graph: Graph) -> tuple[Graph, int]:
 def _check_attention(attention: str, block: PreNorm, edges: int) -> None:
     if edges and attention not in EDGE_ATTENTIONS:
         readers = ", ".join(EDGE_ATTENTIONS)
-        raise ConfigError(f"the attention {attention!r} reads no edge features, which this task has: {readers} do")
+        what = f"the attention {attention!r} reads no edge features, which this task has: {readers} do"
+        raise ConfigError(f"{what}; of one's own tables --task.ignore leaves them out")
     if attention == "weighted" and edges > 1:
         raise ConfigError(f"attention='weighted' reads one weight of each edge, and this task has {edges}")
     if attention == "gps" and not isinstance(block, PostNorm):

@@ -1,6 +1,6 @@
 """The edges of one's own graph: who attends to whom, and what is known of each edge, from one table or several."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,12 @@ ENDS = (  # what the ends of an edge are called, the sender first
     ("node1", "node2"),
 )
 RELATION = "relation"  # the feature that says which of several files an edge is from
+
+
+def strangers(place: Path, ignore: Set[str], present: Set[str], edges: int = 0) -> list[str]:
+    """A problem where columns are to be ignored that no table has; several files of edges have `relation` too."""
+    names = sorted(ignore - present - ({RELATION} if edges > 1 else set()))
+    return [f"{place}: no table has the columns {', '.join(names)} that are to be ignored"] if names else []
 
 
 class EdgeFile:
@@ -104,7 +110,8 @@ def columns_of(
     """What is known of the edges, as columns over those of all files; and what is wrong with other columns.
 
     Symbols     known = the columns that are read and their kinds; None: all but the ends and those to be ignored
-    Edge cases  a column that a file lacks holds no value there; of several files, a category says which an edge is from
+    Edge cases  a column that a file lacks holds no value there; of several files, a category says which one an edge is
+                from, unless `relation` is to be ignored
     """
     found, problems = [], list[str]()
     for one in edges:
@@ -126,7 +133,7 @@ def columns_of(
     lacking = [] if known is None else [name for name in known if name not in {one.name for one in merged} | {RELATION}]
     if lacking:
         problems.append(f"{edges[0].path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
-    if len(edges) > 1 or RELATION in (known or {}):
+    if (len(edges) > 1 and known is None and RELATION not in ignored) or RELATION in (known or {}):
         levels, sizes = tuple(one.path.stem for one in edges), [len(one.table) for one in edges]
         codes = np.repeat(np.arange(len(edges), dtype=np.int32), sizes)
         merged.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))

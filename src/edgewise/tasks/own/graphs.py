@@ -13,10 +13,11 @@ from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.tables.encoding import features, fit, width
 from edgewise.tables.features import Array, Column
-from edgewise.tables.reading import find_table, find_tables, unread
+from edgewise.tables.reading import File, find_table, find_tables, unread
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.own import record
+from edgewise.tasks.own.edges import strangers
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.groups import EdgesOfMembers, Members, edges_of, graphs_of, read_members
@@ -143,6 +144,9 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
     of_nodes = read_members(nodes, names, "graph", manner.graph, ignored, known[0], problems)
     tables = [EdgesOfMembers(path, manner.ends, "graph", manner.graph) for path in links]
     edges, e = edges_of(tables, of_nodes, ignored, known[1], problems)
+    if manner.asked.labelled and ignored:
+        present = {name for path in (graphs, nodes) for name in File(path).names} | {n for t in tables for n in t.names}
+        problems += strangers(place, ignored, present, len(tables))
     if problems:
         raise DataError(*problems)
     notes = [*rows.notes, *of_nodes.notes, *unread(place, rows.files)]

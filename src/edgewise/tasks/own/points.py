@@ -22,6 +22,7 @@ from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record
+from edgewise.tasks.own.edges import strangers
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.groups import read_members
@@ -152,6 +153,9 @@ def read_clouds(place: Path, manner: Manner, fitted: Fitted | None) -> Clouds:
         rows = replace(rows, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
     else:
         rows, columns, sizes = read_files(place, manner, known, problems)
+    if manner.asked.labelled and manner.asked.ignore:
+        present = {name for path in (*filter(None, (clouds, points)), *rows.files[:1]) for name in File(path).names}
+        problems += strangers(place, manner.asked.ignore, present)
     if problems:
         raise DataError(*problems)
     return centred(replace(rows, counts={"points": int(sizes.sum())}), columns, sizes, manner.position)

@@ -11,6 +11,7 @@ from edgewise.tables.lines import Problems
 from edgewise.tables.reading import ENDINGS, File, is_table
 from edgewise.tables.table import Table, numbers_of
 from edgewise.tasks.core.splits import Splits, named
+from edgewise.tasks.own.edges import strangers
 
 IDS = ("id", "name")  # beside that of the unit, as graph, molecule, text
 LABELS = ("label", "target", "class", "y", "value")
@@ -133,6 +134,8 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     except DataError as error:
         found.add(str(error))
     problems += found.sentences()
+    if asked.labelled and not beside:
+        problems += strangers(path, asked.ignore, {*file.names})
     left = [name for name in file.names if name not in {*texts, *asked.ignore}]
     notes += [f"not read: the columns {', '.join(left)}"] if left else []
     files = (path, *beside)

@@ -13,7 +13,7 @@ from edgewise.tables.reading import File, unread
 from edgewise.tables.table import Table
 from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.nodes.own.given import Given
-from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of
+from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, strangers
 from edgewise.tasks.own.rows import labels_of
 
 IDS = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
@@ -170,17 +170,14 @@ def _misfits(
     """What is wrong with the names of columns."""
     problems = []
     if not features:
-        problems.append(f"{nodes}: it has no column with a feature")
+        problems.append(f"{nodes}: it has no column with a feature: one of ones would do where the edges say all")
     if lacking := [name for name in features if name not in file.names]:
         problems.append(f"{nodes}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
     present = {*file.names, *(name for one in links for name in one.names)}
     needed = needed | {end for one in links for end in one.ends}
     if wrong := how.ignore & needed:
         problems.append(f"{nodes.parent}: the columns {', '.join(sorted(wrong))} are needed: they cannot be ignored")
-    if how.labelled and (strangers := how.ignore - present):
-        names = ", ".join(sorted(strangers))
-        problems.append(f"{nodes.parent}: no table has the columns {names} that are to be ignored")
-    return problems
+    return problems + (strangers(nodes.parent, how.ignore, present, len(links)) if how.labelled else [])
 
 
 def _left_out(names: Sequence[str]) -> list[str]:
