@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
 from edgewise import ConfigError, GraphError, causal, complete, memory, plan, window
@@ -47,3 +51,29 @@ def test_what_would_not_fit_in_memory_is_refused_before_it_is_allocated():
         ):
             read()
     assert plan(causal(10**6)).choice == "tiled"
+
+
+STEPS = """
+import resource, sys
+from edgewise.memory import keep_freed
+if sys.argv[1] == "keep":
+    keep_freed()
+for step in range(10):
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [bytearray(1 << 24) for _ in range(12)]
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_freed_memory_is_kept_for_the_next_step_unless_the_user_has_said_otherwise():
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    own = {**plain, "MALLOC_TRIM_THRESHOLD_": "131072"}
+
+    def faults(what: str, environment: dict[str, str]) -> int:
+        command = [sys.executable, "-c", STEPS, what]
+        return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+    fresh, kept, chosen = faults("plain", plain), faults("keep", plain), faults("keep", own)
+    assert kept < 0.1 * min(fresh, chosen)

@@ -1,13 +1,17 @@
-"""How much memory there is, and a refusal before more of it is asked for."""
+"""How much memory there is, a refusal before more of it is asked for, and what becomes of that which is freed."""
 
+import ctypes
 import os
 import re
+import sys
 from functools import lru_cache
 from pathlib import Path
 
 from edgewise.errors import ConfigError, GraphError
 
 SHARE = 0.5  # of the machine's memory, beyond which one value is refused
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of mallopt
+KEPT, LARGEST = 1 << 29, 1 << 25  # bytes: free memory that glibc keeps, and the largest block there is in it
 LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container, in bytes
 
 
@@ -35,6 +39,18 @@ def check_fits(size: int, what: str, error: type[Exception] = GraphError) -> Non
 
 
 check_fits._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
+
+
+def keep_freed() -> None:
+    """Have glibc keep freed memory for the next step of training, where its user has not said what it is to do.
+
+    By itself it gives much of that back to the system, from which it comes as fresh pages that have to be cleared: a
+    fifth of a step of `cora-gat`, a tenth of one of `multi30k-de-en`, on an AMD EPYC. The process's peak stays.
+    """
+    said = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
+    if sys.platform == "linux" and not said and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(TRIM_THRESHOLD, KEPT)
+        libc.mallopt(MMAP_THRESHOLD, LARGEST)
 
 
 def in_words(size: float) -> str:
