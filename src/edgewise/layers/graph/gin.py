@@ -9,7 +9,7 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
-from edgewise.kernels.choose.perceptron import beside_own
+from edgewise.kernels.choose.fused import beside_own
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures
 from edgewise.layers.plain.mlp import MLP

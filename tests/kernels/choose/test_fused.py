@@ -7,7 +7,7 @@ from torch.nn import functional
 from edgewise import Graph, complete, plans, use_backend
 from edgewise.errors import ShapeError
 from edgewise.kernels import EdgeInput, perceptron
-from edgewise.kernels.choose.perceptron import beside_own
+from edgewise.kernels.choose.fused import beside_own
 from edgewise.layers import GIN, GINE, MLP, FeedForward
 from edgewise.native import library
 from kernels.drawn import random_graph
