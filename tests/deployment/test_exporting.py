@@ -339,3 +339,25 @@ def test_examples_for_families_have_one_node_no_edges_and_isolated_nodes() -> No
     assert any(bool((graph.in_degrees() == 0).any()) and graph.num_edges for graph in graphs)
     assert any((several(number).sizes == 1).any() for number in range(6))
     assert text(1, causal)[1].shape == (1, 1)
+
+
+FULL = """
+import resource, sys, torch
+from pathlib import Path
+from edgewise import Graph
+from edgewise.deployment import export
+from edgewise.layers import GCN
+made = export(GCN(4, 300), (Graph.from_edge_index([[0], [1]], 2), torch.ones(2, 4)), to="pt2")
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    made.save(Path(sys.argv[1]))
+except OSError as error:
+    print("refused", error.errno)
+"""
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    """PyTorch's own writer ended the process."""
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "m.pt2")], capture_output=True, text=True)
+    assert done.stdout == "refused 27\n", done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from edgewise.errors import GraphError, ShapeError
-from edgewise.graphs import Graph, blocks, causal, complete, grid, window
+from edgewise.graphs import Graph, blocks, causal, complete, draw, grid, window
 from edgewise.graphs.rule import Blocks, Causal
 from graphs.examples import PATTERNED, random_edges, random_graphs
 
@@ -261,3 +261,8 @@ def test_a_graph_is_lowered_inside_torch_compile_without_a_break(make) -> None:
     graph, x = make(), torch.randn(6)
     for _ in range(2):  # first lowered in the compiled function, then read from what that kept
         torch.testing.assert_close(compiled(graph, x), walk(make(), x))
+
+
+def test_a_graph_that_is_too_large_to_draw_is_refused() -> None:
+    with pytest.raises(GraphError, match=r"100,000 x 100,000 has over 4,194,304 characters: draw a part"):
+        draw(causal(100_000))

@@ -227,3 +227,11 @@ def test_modes_reach_every_part_as_before() -> None:
     assert calls == [False, True, False]
     with pytest.raises(ValueError, match="training mode is expected to be boolean"):
         model.train("on")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [lambda: pyg.SAGEConv(4, 3), lambda: pyg.TransformerConv(4, 3, heads=2)])
+def test_tensors_without_numbers_give_their_shapes_as_before(make) -> None:
+    layer = convert(make()).to("meta")
+    x, edges = torch.empty(4, 4, device="meta"), EDGES.to("meta")
+    assert layer(x, edges).shape == make()(torch.ones(4, 4), EDGES).shape
+    assert nn.Sequential(layer)[0](x, edges).is_meta

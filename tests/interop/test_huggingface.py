@@ -150,3 +150,9 @@ def test_dropout_of_weights_acts_in_training_alone() -> None:
     assert not torch.equal(made(**given).logits, made(**given).logits)
     made.eval()
     assert torch.equal(made(**given).logits, deepcopy(made)(**given).logits)
+
+
+def test_a_static_cache_is_refused() -> None:
+    made = model("llama", register_attention()).eval()
+    with pytest.raises(AttributeError, match="transformers wants for cache_implementation='static': leave it out"):
+        made.generate(inputs("llama")["input_ids"], max_new_tokens=2, cache_implementation="static")

@@ -220,3 +220,11 @@ def test_a_scale_is_one_number_or_one_for_each_head(shape):
     x = torch.randn(3, 2, 4)
     with pytest.raises(ShapeError, match=r"Dot: scale is .*one number or \[H\] = \[2\]"):
         attend(complete(3), x, x, x, Dot(scale=torch.ones(shape)))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_ends_that_are_no_real_numbers_are_refused(dtype):
+    """Weights between 0 and 1 were rounded to the integers that the ends held."""
+    q = torch.ones(3, 1, 2).to(dtype)
+    with pytest.raises(ShapeError, match="must hold real numbers, as float32 does, not torch"):
+        attend(causal(3), q, q, q)

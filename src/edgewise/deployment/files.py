@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
@@ -147,8 +148,9 @@ MEANINGS = {
 
 def save_pt2(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
     """Write PyTorch's archive, whose extra file edgewise.json says what the model reads."""
-    with out.open("wb") as file:
-        torch.export.save(program, file, extra_files={f"{KEY}.json": json.dumps(about)})
+    archive = io.BytesIO()  # PyTorch's own writer ends the process where the disk is full
+    torch.export.save(program, archive, extra_files={f"{KEY}.json": json.dumps(about)})
+    out.write_bytes(archive.getbuffer())
 
 
 def save_aoti(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from edgewise.graphs.algebra import Algebra
 from edgewise.graphs.exchange import Exchange
 from edgewise.graphs.masks import Masks
 
+DRAWN = 1 << 22  # characters that are drawn at most
 SHOWN = 64  # nodes on a side, at most, of a graph that a notebook draws
 
 
@@ -21,9 +22,11 @@ class _Swapped(GraphError, AttributeError):
 class _OfTensors:
     """An attribute of tensors, which a graph is asked for where it stands in the place of one."""
 
+    def __init__(self, told: str) -> None:
+        self.told = told
+
     def __get__(self, graph: object, owner: type) -> NoReturn:
-        order = "the graph comes first, then the tensors: layer(graph, x), attend(graph, q, k, v)"
-        raise _Swapped(f"a Graph has no shape and no dtype, as tensors have: {order}")
+        raise _Swapped(self.told)
 
 
 class Graph(Algebra, Exchange, Masks):
@@ -45,7 +48,14 @@ class Graph(Algebra, Exchange, Masks):
     ([0, 1, 3, 3], [1, 0, 2])
     """
 
-    shape = dtype = ndim = requires_grad = _OfTensors()
+    shape = dtype = ndim = requires_grad = _OfTensors(
+        "a Graph has no shape and no dtype, as tensors have: the graph comes first, then the tensors: "
+        "layer(graph, x), attend(graph, q, k, v)"
+    )
+    contiguous = _OfTensors(
+        "a Graph is no tensor with a mask, which transformers wants for cache_implementation='static': leave it out, "
+        "and the cache grows with the text, or take another attn_implementation"
+    )
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -70,9 +80,14 @@ def picture(matrix: Callable[[], Tensor], rows: int, columns: int, caption: str)
 def draw(graph: Graph) -> str:
     """The graph as text: row = receiver, column = sender, '#' where i listens to j.
 
+    Errors      GraphError beyond `DRAWN` characters: `graph.subgraph(nodes)` has a part of a graph
+
     >>> print(draw(Graph.from_edge_index([[0, 2, 1], [0, 1, 2]], num_nodes=3)))
     #..
     ..#
     .#.
     """
+    if graph.num_receivers * graph.num_senders > DRAWN:
+        size = f"{graph.num_receivers:,} x {graph.num_senders:,}"
+        raise GraphError(f"a drawing of {size} has over {DRAWN:,} characters: draw a part, graph.subgraph(nodes)")
     return "\n".join("".join("#" if listens else "." for listens in row) for row in graph.dense_mask().tolist())

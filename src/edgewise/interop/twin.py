@@ -78,5 +78,5 @@ def origin(kind: type) -> tuple[str, str]:
 
 
 def is_plain(*tensors: Any) -> bool:
-    """Whether these are ordinary dense tensors."""
-    return all(type(t) in PLAIN and t.layout == torch.strided for t in tensors)
+    """Whether these are ordinary dense tensors, with numbers."""
+    return all(type(t) in PLAIN and t.layout == torch.strided and not t.is_meta for t in tensors)

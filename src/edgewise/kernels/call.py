@@ -15,6 +15,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, Score
 
+REAL = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 REDUCTIONS = ("sum", "mean", "max", "min")
 
 
@@ -258,6 +259,8 @@ def check_attend(call: Attend) -> None:
         )
     if not q.dtype == k.dtype == v.dtype:
         raise ShapeError(f"q, k and v must have one dtype, not {q.dtype}, {k.dtype} and {v.dtype}")
+    if q.dtype not in REAL:
+        raise ShapeError(f"q, k and v must hold real numbers, as float32 does, not {q.dtype}")
 
 
 def check_aggregate(call: Aggregate) -> None:
