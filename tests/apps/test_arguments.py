@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from edgewise.apps.arguments import Parser, duration, temperature, whole
+from edgewise.apps.arguments import Parser, duration, folder, temperature, whole
 from edgewise.errors import ConfigError
 
 
@@ -20,6 +20,13 @@ def test_a_time_has_a_unit_or_is_in_seconds(text, seconds):
 def test_what_is_no_such_number_is_quoted(kind, text):
     with pytest.raises(argparse.ArgumentTypeError, match=r"is no|is not"):
         kind(text)
+
+
+def test_a_folder_has_a_name():
+    assert folder("runs/a b") == "runs/a b"
+    for text in ("", " "):
+        with pytest.raises(argparse.ArgumentTypeError, match="the name of a folder is empty"):
+            folder(text)
 
 
 def test_a_complaint_is_an_error_that_names_the_nearest_word():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.errors import DataError
-from edgewise.tables.features import Column, read_columns
+from edgewise.tables.features import LISTED, Column, in_lines, read_columns
 from edgewise.tables.reading import File
 from edgewise.tables.table import SHOWN
 
@@ -79,3 +79,10 @@ def test_all_columns_that_cannot_be_read_are_named_but_not_without_end(tmp_path:
     lines = str(caught.value).split("\n")
     assert len(lines) == SHOWN + 1 and lines[-1].endswith("and 3 more columns")
     assert "c0 holds 4 different texts in 4 rows" in lines[0]
+
+
+def test_of_very_many_columns_the_first_are_listed(tmp_path):
+    names = [f"c{number}" for number in range(LISTED + 2)]
+    found = columns(tmp_path, ",".join(names) + "\n" + ",".join("5" for _ in names) + "\n")
+    assert in_lines(found[:2], "of edges: ") == ["of edges: c0 (a number)", "of edges: c1 (a number)"]
+    assert in_lines(found)[LISTED - 1 :] == [f"c{LISTED - 1} (a number)", "and 2 more columns, which are read too"]

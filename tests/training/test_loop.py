@@ -276,11 +276,12 @@ def test_tensorboard_comes_with_the_run(tmp_path):
     assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
 
 
-def test_the_best_weights_are_chosen_by_the_loss_where_asked(tmp_path):
+def test_the_best_weights_are_chosen_by_the_loss_where_asked(tmp_path, capsys):
     chosen = {}
-    for choice in ("metric", "loss"):
-        result = train(configured(choose_by=choice, evaluate_every=1), tmp_path / choice, progress=False)
+    for choice, told in (("metric", "(best 0."), ("loss", "(best by loss 0.")):
+        result = train(configured(choose_by=choice, evaluate_every=1), tmp_path / choice)
         chosen[choice] = result.best_step
+        assert told in capsys.readouterr().err
     lines = [line for line in records(tmp_path / "loss") if "valid" in line and "metric" not in line]
     assert chosen["loss"] == min(lines, key=lambda line: line["valid"]["loss"])["step"]
     assert chosen["metric"] == max(lines, key=lambda line: (line["valid"]["accuracy"], -line["valid"]["loss"]))["step"]

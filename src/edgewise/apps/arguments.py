@@ -44,6 +44,14 @@ def whole(least: int, most: int = MOST) -> Callable[[str], int]:
     return parse
 
 
+def folder(text: str) -> str:
+    """An argparse type: the name of a folder to write. An empty one, as of a shell's variable that is not set, would be
+    the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name of a folder is empty")
+    return text
+
+
 def temperature(text: str) -> float:
     """An argparse type: a finite number, zero or more."""
     try:

@@ -15,6 +15,7 @@ from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers
 
 BOOLEAN = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "on": 1.0, "ja": 1.0, "oui": 1.0}
 BOOLEAN |= {"false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0, "off": 0.0, "nein": 0.0, "non": 0.0}
+LISTED = 100  # columns that have a line of their own
 MAX_LEVELS = 100  # of a category, each of which is a feature
 ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ].*)?", re.ASCII)
 EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
@@ -44,6 +45,12 @@ class Column:
         gaps = f", missing in {missing:,} rows" if missing else ""
         levels = f" of {len(self.levels)}" if self.levels else ""
         return f"{self.name} (a {self.kind}{levels}{gaps})"
+
+
+def in_lines(columns: Sequence[Column], prefix: str = "") -> list[str]:
+    """How columns were read, a line for each; of more than `LISTED` how many there are beside the first ones."""
+    more = [f"{prefix}and {len(columns) - LISTED:,} more columns, which are read too"] if len(columns) > LISTED else []
+    return [*(f"{prefix}{column}" for column in columns[:LISTED]), *more]
 
 
 def read_columns(

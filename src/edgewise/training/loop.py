@@ -252,7 +252,8 @@ class Trainer:
         if self.world.first:
             self.record(valid=scores)
         metric, best = self.task.metric, self.best
-        summary = f"valid {metric} {scores[metric]:.4f} (best {best['valid'][metric]:.4f} at step {best['step']})"
+        by = " by loss" if self.config.evaluation.choose_by == "loss" and metric != "loss" else ""
+        summary = f"valid {metric} {scores[metric]:.4f} (best{by} {best['valid'][metric]:.4f} at step {best['step']})"
         return 0 if better else self.stale + 1, summary
 
     def training_batches(self) -> Iterator[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from edgewise import __version__
-from edgewise.apps.arguments import MOST, Parser, temperature, whole
+from edgewise.apps.arguments import MOST, Parser, folder, temperature, whole
 from edgewise.apps.command.store import STORE, add_options, store
 from edgewise.apps.help import (
     CHECK,
@@ -68,7 +68,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         command.add_argument(flag, type=whole(least, most), default=default, metavar=letter, help=help + shown)
 
     demo = add("demo", "train one attention on text, images and a social network")
-    demo.add_argument("--run", metavar="FOLDER", help="where to put the runs and the report (default: runs/demo)")
+    demo.add_argument(
+        "--run", type=folder, metavar="FOLDER", help="where to put the runs and the report (default: runs/demo)"
+    )
 
     listing = add("list", "show the systems and the recipes, or one table in full")
     listing.add_argument("what", nargs="?", metavar="TABLE", choices=TABLES, help=f"one of {', '.join(TABLES)}")
@@ -79,7 +81,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     number(train, "--seeds", "N", 1, 1000, 1, "repeat with N seeds: mean ± standard deviation")
     number(train, "--folds", "N", 2, 1000, None, "repeat with task.fold = 0 to N - 1, each with its own seed")
-    train.add_argument("--run", metavar="FOLDER", help="the run folder (default: runs/RECIPE-SEED)")
+    train.add_argument("--run", type=folder, metavar="FOLDER", help="the run folder (default: runs/RECIPE-SEED)")
     train.add_argument("--print-config", action="store_true", help="print the recipe as it would be trained, and stop")
     train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from edgewise.apps.arguments import duration, whole
+from edgewise.apps.arguments import duration, folder, whole
 
 TUNE = """Search the options of a recipe that validate best, with Optuna (extra `tune`), and write them as a recipe.
 
@@ -41,4 +41,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--folds", type=whole(2, 1000), metavar="N", help="a trial is the mean of task.fold = 0 to N - 1"
     )
-    command.add_argument("--run", metavar="FOLDER", help="the folder of the search (default: runs/RECIPE-tuned)")
+    command.add_argument(
+        "--run", type=folder, metavar="FOLDER", help="the folder of the search (default: runs/RECIPE-tuned)"
+    )

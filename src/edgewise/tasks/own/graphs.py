@@ -12,7 +12,7 @@ import torch
 from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.tables.encoding import features, fit, width
-from edgewise.tables.features import Array, Column
+from edgewise.tables.features import Array, Column, in_lines
 from edgewise.tables.reading import File, find_table, find_tables, unread
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
@@ -151,7 +151,7 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
         raise DataError(*problems)
     notes = [*rows.notes, *of_nodes.notes, *unread(place, rows.files)]
     notes += [note for one in tables for note in (*one.table.notes, *one.note())]
-    notes += [f"of edges: {column}" for column in e]
+    notes += in_lines(e, "of edges: ")
     if not of_nodes.columns:
         notes.append("nodes have no features: each has the number 1")
     counts = {"nodes": int(of_nodes.sizes.sum()), "edges": int(edges.shape[1])}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
-from edgewise.tables.features import Array, Column, Kind, read_columns
+from edgewise.tables.features import Array, Column, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File
 from edgewise.tables.table import Table
@@ -107,7 +107,7 @@ def read_members(
     problems += [*wrong, *found.sentences()]
     order = rows[np.argsort(owner[rows], kind="stable")]
     notes = [*table.notes, *([f"{path.name}: {twice:,} rows are there twice, and read once"] if twice else [])]
-    notes += [*map(str, columns), *([f"not read: the columns {', '.join(left)}"] if left else [])]
+    notes += [*in_lines(columns), *([f"not read: the columns {', '.join(left)}"] if left else [])]
     return Members(
         [replace(one, values=one.values[order], present=one.present[order]) for one in columns],
         np.bincount(owner[rows], minlength=len(examples)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from edgewise.errors import DataError
-from edgewise.tables.features import Array, Kind, read_columns
+from edgewise.tables.features import Array, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File, unread
 from edgewise.tables.table import Table
@@ -93,7 +93,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     new = [name for name in others if name not in features]
     new += [name for one in links for name in one.names if how.known and name not in {*one.ends, *how.known[1]}]
     new += ["without a name"] * ("" in file.names)
-    notes += [*map(str, x), *(f"of edges: {column}" for column in e), *_left_out(new)]
+    notes += [*in_lines(x), *in_lines(e, "of edges: "), *_left_out(new)]
     files = (nodes, *edges)
     own = names if named_by else None
     return Given(
