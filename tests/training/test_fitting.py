@@ -135,7 +135,18 @@ def test_mistakes_are_named(tmp_path, capsys) -> None:
         fit(Line(), Affine(), resume=True)
     with pytest.raises(ConfigError, match="graph must be a Graph, a pattern or its name, not int"):
         fit(Line(), Affine(), graph=3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="Affine has no weight that trains: each is frozen"):
+        fit(Line(), Affine().requires_grad_(False), steps=1)
+    with pytest.raises(ConfigError, match="run is the name of a folder, and empty"):
+        fit(Line(), Affine(), "", steps=1)
     fit(Line(), Affine(), tmp_path / "run", steps=1)
+    for named, told in (
+        ({"steps": 2}, r"train\.steps=1, not 2"),
+        ({"learning_rate": 0.5}, r"learning_rate=.*, not 0\.5"),
+    ):
+        with pytest.raises(ConfigError, match=rf"was begun with .*{told}: give its own settings"):
+            fit(Line(), Affine(), tmp_path / "run", resume=True, **{"steps": 1} | named)
+    assert fit(Line(), Affine(), tmp_path / "run", resume=True, steps=1, machine={"threads": 1}).steps == 1
     with pytest.raises(ConfigError, match="already holds a run"):
         fit(Line(), Affine(), tmp_path / "run", steps=1)
     assert main(["evaluate", str(tmp_path / "run")]) == 2

@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import nn
 
-from edgewise.configuration import Choice, OneOf, build, known_options, plain
+from edgewise.configuration import Choice, OneOf, build, known_options, plain, read_yaml
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
 from edgewise.training.checkpoint import load_weights
 from edgewise.training.distributed import join
-from edgewise.training.integrity import check
+from edgewise.training.integrity import CONFIG, check
 from edgewise.training.loop import Trainer
 from edgewise.training.optimizers.descent import OPTIMIZERS
 from edgewise.training.runs import OWN, Result, create, finished, newest_of, refuse_used
@@ -57,8 +57,8 @@ def fit(
                 attends to whom in place of the data's own graph: a `Graph`, a pattern or its name; resume = go on with
                 what the folder holds, to the same bits; settings = a recipe's sections `optimizer`, `schedule`,
                 `train`, `evaluation`, `machine`, or options of `train` and of the optimizer by themselves
-    Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`), for
-                what is no task or no module; NonFiniteError as `train`
+    Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`) or one
+                of other settings (with it), for what is no task or no module; NonFiniteError as `train`
     Edge cases  the weights that training starts from are the model's own
 
     Example
@@ -79,6 +79,8 @@ def fit(
         made = f"{type(task).__name__} and {type(model).__name__}"
         raise ConfigError(f"fit takes a task and a module, fit(task, model), not {made}")
     config = configured(task, model, graph, settings)
+    if isinstance(run, str) and not run.strip():
+        raise ConfigError("run is the name of a folder, and empty: leave it out to keep nothing")
     if run is not None:
         return _fit(task, model, config, Path(run), resume, progress)
     if resume:
@@ -91,6 +93,7 @@ def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: boo
     world = join(config.machine.device, config.train.partition, config.train.shard)
     if resume:
         world.once(lambda: check(run))
+        world.once(lambda: _same_settings(run, config))
         if result := finished(run):
             checkpoint = newest_of(run)
             load_weights(model, checkpoint.tensors("best"), checkpoint.path)
@@ -104,6 +107,22 @@ def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: boo
         result = trainer.fit(progress)
     model.eval()
     return result
+
+
+def _same_settings(run: Path, config: OwnConfig) -> None:
+    """Refuse to go on with other settings than those that a run was begun with; where it computes may be another."""
+    begun, now = _by_path(read_yaml(run / CONFIG)), _by_path(config.to_plain())
+    sections = [f"{section}." for section in SECTIONS if section != "machine"]
+    for name in sorted(begun.keys() | now.keys()):
+        if name.startswith(tuple(sections)) and begun.get(name) != now.get(name):
+            what = f"{run} was begun with {name}={begun.get(name)}, not {now.get(name)}"
+            raise ConfigError(f"{what}: give its own settings, or train anew in another folder")
+
+
+def _by_path(content: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(content, Mapping) and content:
+        return {name: value for key, one in content.items() for name, value in _by_path(one, f"{path}{key}.").items()}
+    return {path.removesuffix("."): list(content) if isinstance(content, tuple) else content}
 
 
 def configured(

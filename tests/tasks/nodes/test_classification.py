@@ -1,6 +1,7 @@
 """Node classification, on the karate club."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError, GraphError
-from edgewise.graphs import Graph, complete
+from edgewise.graphs import Graph, causal, complete
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import NodeClassification, Nodes, PatternChoice, karate
 from edgewise.tasks.nodes.classification import AROUND, WHOLE
@@ -177,3 +178,24 @@ def test_karates_weights_are_those_of_networkx(loops: bool) -> None:
     assert task.signature.edges == 1 and karate(loops).signature.edges == 0
     with pytest.raises(ConfigError, match="must be 'given'"):
         task.graph(complete)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"x": torch.eye(2)}, "x has 2 rows, and the graph 3 nodes"),
+        ({"labels": torch.tensor([0])}, "labels has 1 rows, and the graph 3 nodes"),
+        ({"labels": torch.tensor([0, 2, 1])}, "labels must be whole numbers below 2"),
+        ({"labels": torch.rand(3)}, "labels must be whole numbers below 2"),
+        ({"splits": {"train": torch.tensor([0])}}, "splits have no 'valid': each of train, valid, test"),
+        ({"splits": {"train": torch.tensor([3])}}, "the train split has nodes 3 to 3, of 0 to 2"),
+        ({"splits": {"train": torch.tensor([True, False, True])}}, "the train split is a mask: mask"),
+        ({"graph": torch.tensor([[0], [1]])}, "must be a Graph, not Tensor"),
+    ],
+)
+def test_data_that_do_not_fit_each_other_are_named(wrong: dict[str, Any], told: str) -> None:
+    splits = {split: torch.tensor([number]) for number, split in enumerate(("train", "valid", "test"))}
+    fine = {"graph": causal(3), "x": torch.eye(3), "labels": torch.tensor([0, 1, -1]), "splits": splits}
+    with pytest.raises((DataError, GraphError), match=told):
+        Nodes(**{**fine, "classes": ("a", "b"), **wrong})
+    assert Nodes(**fine, classes=("a", "b")).splits == splits

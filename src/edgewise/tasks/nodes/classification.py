@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from edgewise.errors import DataError
 from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
+from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.splits import SPLITS, Split
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern
 
@@ -47,6 +48,8 @@ class Nodes:
             there are none.
         relations: How many relations there are, where e are their numbers.
         kinds: How many types of nodes there are: the last features are the type, one-hot. 0: all are of one.
+
+    Errors      DataError for parts that do not fit one another; those of a store are what its manifest says
     """
 
     graph: Graph
@@ -57,6 +60,27 @@ class Nodes:
     e: Tensor | None = None
     relations: int = 0
     kinds: int = 0
+
+    def __post_init__(self) -> None:
+        check_graph(self.graph)
+        if not isinstance(self.x, Tensor | SparseFeatures):
+            return
+        count = self.graph.num_receivers
+        for name, rows in (("x", self.x.shape[0]), ("labels", len(self.labels))):
+            if rows != count:
+                raise DataError(f"{name} has {rows:,} rows, and the graph {count:,} nodes")
+        if self.classes and (self.labels.is_floating_point() or not bool((self.labels < len(self.classes)).all())):
+            raise DataError(f"labels must be whole numbers below {len(self.classes)}, one for each class, or -1")
+        for split in SPLITS:
+            if split not in self.splits:
+                raise DataError(f"splits have no {split!r}: each of {', '.join(SPLITS)} lists its nodes")
+            nodes = torch.as_tensor(self.splits[split])
+            if nodes.dtype == torch.bool:
+                raise DataError(f"the {split} split is a mask: mask.nonzero()[:, 0] lists its nodes")
+            if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < count:
+                raise DataError(
+                    f"the {split} split has nodes {int(nodes.min())} to {int(nodes.max())}, of 0 to {count - 1}"
+                )
 
 
 def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray[Any, Any]]:

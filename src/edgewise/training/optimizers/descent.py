@@ -256,6 +256,8 @@ def optimizer_for(model: nn.Module, descent: Descent) -> Optimizer:
     if descent.decay_prefix and not decayed:
         names = ", ".join(name for name, _ in model.named_parameters())
         raise ConfigError(f"optimizer.decay_prefix {descent.decay_prefix!r} starts no name of a weight: {names}")
+    if not decayed and not others:
+        raise ConfigError(f"{type(model).__name__} has no weight that trains: each is frozen, or there are none")
     groups: Groups = [
         {"params": decayed, "weight_decay": descent.weight_decay},
         {"params": others, "weight_decay": 0.0},
