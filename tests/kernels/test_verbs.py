@@ -228,3 +228,8 @@ def test_ends_that_are_no_real_numbers_are_refused(dtype):
     q = torch.ones(3, 1, 2).to(dtype)
     with pytest.raises(ShapeError, match="must hold real numbers, as float32 does, not torch"):
         attend(causal(3), q, q, q)
+
+
+def test_a_weight_that_is_no_tensor_is_named():
+    with pytest.raises(ShapeError, match="not 'mean': how to combine is reduce='mean'"):
+        aggregate(causal(3), torch.ones(3, 2), "mean")

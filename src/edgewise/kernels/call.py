@@ -266,6 +266,9 @@ def check_attend(call: Attend) -> None:
 def check_aggregate(call: Aggregate) -> None:
     """Raise ShapeError unless x and the weights fit the graph."""
     check_reduction(call.reduce)
+    if call.weight is not None and not isinstance(call.weight, Tensor):
+        what = f"weight must be a tensor [E] or [*, E, H], not {call.weight!r}"
+        raise ShapeError(f"{what}: how to combine is reduce={call.weight!r}" if call.weight in REDUCTIONS else what)
     if call.weight is not None and call.weight.ndim == 0:
         raise ShapeError("weight is a single number, but must be [E] or [*, E, H]")
     shape = "[*, J, C]" if call.node_axis == -2 else "[*, J, H, C] because the weight has heads"

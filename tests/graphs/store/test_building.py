@@ -117,7 +117,11 @@ def test_features_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
 
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"e.csv": "sender,receiver\n0,9\n"}, "edge 0: receiver 9 is out of range: there are 3 nodes"),
-    ({"e.csv": "sender,receiver\n0,1\n0.5,1\n"}, "e.csv: line 3: sender is 0.5; no column 'node' names"),
+    ({"e.csv": "sender,receiver\n0,1\n0.5,1\n"}, "e.csv: line 3: sender is 0.5; no column 'node' of --nodes"),
+    (
+        {"e.csv": "sender,receiver\nann,ben\n"},
+        "line 2: sender is 'ann', not a finite number; no column 'node' of --nodes",
+    ),
     ({"e.csv": "sender\n0\n"}, "e.csv: its columns are sender; expected sender, receiver"),
     ({"e.csv": "sender,receiver\n0,1\n", "f.csv": "sender,receiver,w\n0,1,2\n"}, "edge 1: 1 attributes, and 0 before"),
     ({"n.csv": "size\n1\nx\n3\n"}, "n.csv: line 3: size is 'x', not a finite number"),

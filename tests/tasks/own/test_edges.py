@@ -91,6 +91,14 @@ def test_ends_that_are_found_may_have_mistakes(tmp_path) -> None:
     assert node_folder(write(tmp_path, edges="one,two\n")).graph().num_edges == 0
 
 
+@pytest.mark.parametrize(("name", "end"), [("7.0", "7"), ("7", "7.0"), ("007", "7"), ("Ann", "ann"), ("ann", "Ann")])
+def test_a_node_in_another_spelling_is_suggested(tmp_path, name: str, end: str) -> None:
+    folder = write(tmp_path, edges=f"source,target\na,{end}\n")
+    (tmp_path / "nodes.csv").write_text(NODES.replace("d,4", f"{name},4"), encoding="utf-8")
+    with pytest.raises(DataError, match=rf"there is no node '{end}'; did you mean '{name}'\?"):
+        node_folder(folder)
+
+
 def test_ends_that_training_found_need_no_edges_later(tmp_path) -> None:
     edges = "weight,one,two\n1.5,a,b\n2.5,b,c\n"
     task = node_folder(write(tmp_path, edges=edges))

@@ -21,7 +21,7 @@ NUMBERS = 1 << 22  # numbers at once, of an array
 ENDS, ABOUT_NODES = ("sender", "receiver"), ("node", "label", "split")
 PARTS = ("train", "valid", "test")
 MAX_CLASSES = 1 << 16
-UNNAMED = "no column 'node' names the nodes, so that the edges' ends are rows, from 0"
+UNNAMED = "no column 'node' of --nodes names the nodes, so that the edges' ends are rows, from 0"
 
 
 @dataclass
@@ -110,7 +110,10 @@ def _sides(index: Stored) -> list[Stored]:
 
 
 def _numbered(table: Table, column: str) -> Array:
-    numbers = table.numbers(column)
+    try:
+        numbers = table.numbers(column)
+    except DataError as error:
+        raise DataError(f"{error}; {UNNAMED}") from error
     wrong = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers > MAX_NODES))
     if len(wrong):
         raise DataError(f"{table.at(int(wrong[0]))}: {column} is {numbers[wrong[0]]:g}; {UNNAMED}")

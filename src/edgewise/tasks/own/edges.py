@@ -13,7 +13,7 @@ from edgewise.graphs import Graph
 from edgewise.tables.features import Array, Column, Kind, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File
-from edgewise.tables.table import Table
+from edgewise.tables.table import SHOWN, Table
 
 ENDS = (  # what the ends of an edge are called, the sender first
     ("sender", "receiver"),
@@ -98,10 +98,19 @@ def ends_of(edges: Sequence[EdgeFile], number_of: Mapping[str, int], problems: P
             names = one.names_of(end)
             numbers = np.fromiter((number_of.get(name, -1) for name in names), np.int64, len(names))
             for row in np.flatnonzero(numbers < 0).tolist():
-                problems.add(f"{one.table.at(row)}: there is no node {names[row][:40]!r}")
+                meant = _meant(names[row], number_of) if problems.count < SHOWN else ""
+                problems.add(f"{one.table.at(row)}: there is no node {names[row][:40]!r}{meant}")
             pair.append(numbers)
         parts.append(np.stack(pair))
     return np.concatenate(parts, axis=1)
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    """The node that another spelling of a name has: spreadsheets write 7 as 7.0 and 007 as 7."""
+    plain = name.removesuffix(".0").lstrip("0")
+    digits = [plain.zfill(width) for width in range(1, 9)]
+    spellings = (f"{name}.0", name.removesuffix(".0"), *digits, name.lower(), name.upper(), name.capitalize())
+    return next((f"; did you mean {other[:40]!r}?" for other in spellings if other in known), "")
 
 
 def columns_of(
