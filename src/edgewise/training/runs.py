@@ -186,7 +186,7 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     if run and (run / DATA).is_file() and "like" in OneOf(TASKS).options(config.task.name):
         options = options | {"like": str(run)}  # the split and the scales that it was trained with
     task = TASKS[config.task.name](**options)
-    for change in task.changes or ():
+    for change in (task.changes or ()) if run else ():
         say(f"{run}: {change}")
     for folder in (config.start.run, config.start.hub, run):  # weights fit the tokens that they were trained with
         if folder:

@@ -187,3 +187,19 @@ def test_training_never_loads_the_compiler(threads):
     environment = os.environ | {"OMP_NUM_THREADS": threads}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert run.stdout.splitlines()[-1] == "False"
+
+
+def test_what_is_wrong_with_data_or_said_of_them_is_told_once_in_lines(tmp_path, capsys) -> None:
+    def write(last: str) -> list[str]:
+        rows = "".join(f"n{n},{n},{'uv'[n % 2]},{('train', 'valid', 'test')[n % 3]}\n" for n in range(18))
+        (tmp_path / "nodes.csv").write_text(f"id,age,label,split\n{rows}{last}", encoding="utf-8")
+        (tmp_path / "edges.csv").write_text("source,target\nn0,n1\n", encoding="utf-8")
+        data = [f"--task.folder={tmp_path}", "--task=node-folder", "--train.steps=1"]
+        return ["train", "cora-sage", *data, f"--run={tmp_path / 'run'}"]
+
+    assert main(write("x,1,u\ny,2,u\n")) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("line 20 does not have 4 columns") and second.endswith("line 21 does not have 4 columns")
+    assert main(write("x,1,w,test\n")) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "that trains" in line]
+    assert said == [f"{tmp_path / 'run'}: label: no node that trains is of the class w"]

@@ -103,7 +103,7 @@ def rehearse(config: RunConfig) -> Task:
         with torch.no_grad():
             task.loss(model.eval()(*batch.inputs), batch)
     except ValueError as error:  # EdgewiseError's kinds, and what PyTorch says of a number that cannot be
-        raise ConfigError(str(error)) from error
+        raise ConfigError(*map(str, error.args)) from error
     return task
 
 
