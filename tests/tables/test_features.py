@@ -86,3 +86,11 @@ def test_of_very_many_columns_the_first_are_listed(tmp_path):
     found = columns(tmp_path, ",".join(names) + "\n" + ",".join("5" for _ in names) + "\n")
     assert in_lines(found[:2], "of edges: ") == ["of edges: c0 (a number)", "of edges: c1 (a number)"]
     assert in_lines(found)[LISTED - 1 :] == [f"c{LISTED - 1} (a number)", "and 2 more columns, which are read too"]
+
+
+def test_a_column_with_many_mistakes_is_one_of_few(tmp_path):
+    """Its lines were counted as columns."""
+    cells = "".join(f"{number},{'inf' if number < 12 else number}\n" for number in range(30))
+    with pytest.raises(DataError) as caught:
+        columns(tmp_path, "a,b\n" + cells)
+    assert str(caught.value).splitlines()[-1] == "and 2 more cells of b"

@@ -67,16 +67,16 @@ def read_columns(
     doubtful = {name for name in names if name in table.strange or kinds.get(name) in ("category", "date", "boolean")}
     doubtful = {name for name in doubtful if isinstance(table.columns[name], np.ndarray)}
     texts = file.table((), doubtful).columns if doubtful and file.dialect else {}
-    found, problems = list[Column](), list[str]()
+    found, problems = list[Column](), list[tuple[str, ...]]()
     for name in names:
         try:
             cells = texts[name] if name in doubtful and texts else table.columns[name]
             comma = bool(file.dialect and name in file.dialect.commas)
             found.append(_column(table, name, cells, kinds.get(name), comma))
         except DataError as error:
-            problems += error.args
+            problems.append(error.args)
     more = [f"{table.path}: and {len(problems) - SHOWN} more columns"] if len(problems) > SHOWN else []
-    return found, [*problems[:SHOWN], *more]
+    return found, [*(line for lines in problems[:SHOWN] for line in lines), *more]
 
 
 def _column(table: Table, name: str, cells: Any, known: Kind | None, comma: bool) -> Column:
