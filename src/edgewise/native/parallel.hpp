@@ -23,9 +23,12 @@ struct Pieces {
   const int64_t* offsets;
   int64_t rows, total, count;
 
-  Pieces(const int64_t* offsets, int64_t rows)
+  // work: multiplications for each edge. Few edges are shared out too, where there is enough to do for each.
+  Pieces(const int64_t* offsets, int64_t rows, int64_t work = 1)
       : offsets(offsets), rows(rows), total(offsets[rows] - offsets[0] + rows) {
-    count = std::clamp<int64_t>(total >> 12, 1, 1024);
+    constexpr int64_t few = 8, least = 7, worth = 17;  // pieces; edges and multiplications of a piece, as powers of 2
+    count = std::max(total >> 12, std::min({few, total >> least, total * work >> worth}));
+    count = std::clamp<int64_t>(count, 1, 1024);
   }
 
   // The first row of a piece: rows count as much as edges, so that empty ones are shared out too.

@@ -120,9 +120,10 @@ def test_a_gradient_alone(activation, form, learned):
     assert torch.equal(alone, among)
 
 
+@pytest.mark.parametrize("edges", [20_000, 2_000])
 @pytest.mark.parametrize(("activation", "form"), [(torch.sigmoid, "normalised"), (functional.relu, "sum")])
-def test_threads_change_no_bit(activation, form):
-    graph, before, bits = random_graph(300, 200, 20_000), torch.get_num_threads(), []
+def test_threads_change_no_bit(activation, form, edges):
+    graph, before, bits = random_graph(300, 200, edges), torch.get_num_threads(), []
     message, leaves = case(activation, form, "receiver, edge", graph, 64, torch.float32)
     try:
         for threads in (1, 2, 3):

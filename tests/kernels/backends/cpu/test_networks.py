@@ -67,9 +67,11 @@ def test_large_numbers_and_nan(activation):
         torch.testing.assert_close(slope[:5], right[:5])
 
 
-def test_threads_and_instruction_sets_change_nothing():
+@pytest.mark.parametrize(("nodes", "edges", "width"), [(3000, 60_000, 16), (40, 1500, 64)])  # many, and few but wide
+def test_threads_and_instruction_sets_change_nothing(nodes, edges, width):
     torch.manual_seed(5)
-    call = case(random_graph(3000, 3000, 60_000), [16, 16, 1], edges=1, readout=1, reduce=None).to(torch.float32)
+    graph = random_graph(nodes, nodes, edges)
+    call = case(graph, [width, width, 1], edges=1, readout=1, reduce=None).to(torch.float32)
     before, chosen = torch.get_num_threads(), library.instruction_set()
     try:
         found = []

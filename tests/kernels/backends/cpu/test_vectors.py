@@ -149,9 +149,10 @@ def test_masked_and_missing_senders_give_0():
     assert not attend(none, q, q, q, Dot() + vectors, backend="native").any()
 
 
+@pytest.mark.parametrize("edges", [20_000, 2_000])
 @pytest.mark.parametrize("score", SCORES)
-def test_threads_and_instruction_sets_change_nothing(score):
-    graph = random_graph(300, 200, 20_000)
+def test_threads_and_instruction_sets_change_nothing(score, edges):
+    graph = random_graph(300, 200, edges)
     call, leaves = case(score, "maps", torch.float32, graph=graph, heads=4, channels=16)
     before, chosen, bits = torch.get_num_threads(), library.instruction_set(), []
     try:

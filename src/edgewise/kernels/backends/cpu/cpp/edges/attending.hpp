@@ -194,6 +194,9 @@ struct Attending {
                      A* dx, double* da);
 };
 
+// What an edge of some heads takes, its exponentials included, in multiplications.
+inline int64_t work_of(const Attention& call, int heads) { return int64_t(heads) * (call.channels + call.values + 16); }
+
 // Calls run(attending, piece, h) for every piece and every group of G heads.
 template <class S, int G, class Run>
 void for_pieces(const Attention& call, const Pieces& pieces, const Run& run) {

@@ -162,7 +162,8 @@ template <class S, int G>
 void attend_gradient_by(const Attention& call) {
   using A = Sum<S>;
   const int64_t I = call.graph.rows, E = call.graph.edges, H = call.heads, width = H * call.channels;
-  const Pieces receivers(call.graph.offsets, I), senders(call.transpose.offsets, call.transpose.rows);
+  const int64_t work = work_of(call, G);
+  const Pieces receivers(call.graph.offsets, I, work), senders(call.transpose.offsets, call.transpose.rows, work);
   const bool reads_keys = call.score == DOT || call.score == GATED, second = reads_keys || call.dbias;
   const int64_t partial = call.score == GATED ? std::max(senders.count, receivers.count) * width : 0;
   const auto stats = scratch<A>(I * H * 4), ds = scratch<A>(second ? E * H : 0);

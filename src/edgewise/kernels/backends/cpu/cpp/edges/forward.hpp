@@ -160,7 +160,7 @@ EDGEWISE_APART void Attending<S, G>::forward_short(int64_t b, int h, const Part&
 
 template <class S, int G>
 void attend_by(const Attention& call) {
-  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  const Pieces pieces(call.graph.offsets, call.graph.rows, work_of(call, G));
   const int64_t receivers = call.batch * call.graph.rows * call.heads;
   expect_writes(call.y.data, receivers * call.values * sizeof(S));
   if (call.positive) expect_writes(call.positive, receivers * (call.values + 1) * sizeof(Sum<S>));

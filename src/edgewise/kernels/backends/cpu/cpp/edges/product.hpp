@@ -315,7 +315,7 @@ struct Multiplying {
 // Calls rows(b, from, to) for runs of rows.
 template <class Rows>
 void over_graph(const Product& call, const Rows& rows) {
-  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  const Pieces pieces(call.graph.offsets, call.graph.rows, int64_t(call.heads) * call.channels);
   over_items(call.threads, pieces.count * call.batch, [&](int64_t item, int) {
     const int64_t piece = item % pieces.count;
     rows(item / pieces.count, pieces.start(piece), pieces.start(piece + 1));

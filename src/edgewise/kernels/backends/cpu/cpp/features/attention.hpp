@@ -246,7 +246,7 @@ struct Featured {
 template <class A, class Run>
 void over_groups(const FeaturedAttention& call, const FeaturedMaps<A>& maps, const Adjacency& graph, int64_t b, int64_t groups,
                  const Run& run) {
-  const Pieces pieces(graph.offsets, graph.rows);
+  const Pieces pieces = pieces_of(call, graph);
   over_items(call.threads, groups, [&](int64_t group, int) {
     Featured<A> featured(call, maps, b);
     run(featured, group, pieces.start(pieces.count * group / groups), pieces.start(pieces.count * (group + 1) / groups));
@@ -258,7 +258,7 @@ void attention(const FeaturedAttention& call) {
   const FeaturedMaps<A> maps(call);
   expect_writes(call.y.data, call.batch * call.graph.rows * call.heads * call.values * sizeof(A));
   if (call.p) expect_writes(call.p, call.batch * call.graph.edges * call.heads * sizeof(A));
-  const int64_t pieces = pieces_of(call.graph, 1), numbers = call.graph.edges * call.heads;
+  const int64_t pieces = pieces_of(call, call.graph).count, numbers = call.graph.edges * call.heads;
   const auto room = scratch<A>(call.p ? 0 : numbers);
   for (int64_t b = 0; b < call.batch; ++b) {
     A* const p = call.p ? (A*)call.p + b * numbers : room.get();
@@ -277,13 +277,13 @@ void attention_gradient(const FeaturedAttention& call) {
                                      std::pair(call.dv.data, J * call.values)})
     expect_writes(there, call.batch * H * count * sizeof(A));
   const int64_t of_keys = call.dkey_weight ? H * call.channels * wide : 0, of_values = call.dvalue_weight ? H * call.values * wide : 0;
-  const int64_t pieces = pieces_of(call.graph, 1), numbers = of_keys + of_values;
+  const int64_t pieces = pieces_of(call, call.graph).count, numbers = of_keys + of_values;
   const int64_t groups = std::min(pieces, std::max(least, most / std::max<int64_t>(1, numbers)));
   std::vector<A> totals(numbers * groups);
   const auto both = scratch<A>(call.graph.edges * 2 * H);
   for (int64_t b = 0; b < call.batch; ++b) {
     const auto by_receiver = [&](const auto& run) { over_groups<A>(call, maps, call.graph, b, groups, run); };
-    const auto by_sender = [&](const auto& run) { over_groups<A>(call, maps, call.transpose, b, pieces_of(call.transpose, 1), run); };
+    const auto by_sender = [&](const auto& run) { over_groups<A>(call, maps, call.transpose, b, pieces_of(call, call.transpose).count, run); };
     by_receiver([&](auto& some, int64_t group, int64_t from, int64_t to) {
       some.score_gradient(from, to, both.get(), of_values ? totals.data() + group * numbers + of_keys : nullptr);
     });

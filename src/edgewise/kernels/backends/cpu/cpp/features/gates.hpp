@@ -244,7 +244,7 @@ void gates_of(const Gates& call, bool learning) {
   const bool by_receiver = call.da || call.de || call.dweight || (alone && to_senders);
   if (!by_receiver && !call.down) return;
   const size_t of_map = call.dweight ? size_t(call.inputs) * map.wide_outputs : 0, numbers = of_map + (call.one ? map.wide_outputs : 0);
-  const int64_t pieces = pieces_of(call.graph, call.batch);
+  const int64_t pieces = pieces_of(call, call.graph).count * call.batch;
   std::vector<A> totals(numbers * pieces);  // each piece its own
   std::vector<double> owns(pieces);
   over(false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {

@@ -18,6 +18,8 @@ struct Vectors {
   const void *u = nullptr, *w = nullptr, *x = nullptr;
   int64_t x_batch_stride = 0, x_row_stride = 0;
   void* out = nullptr;
+
+  int64_t work() const { return int64_t(heads) * channels; }  // for each edge, in multiplications
 };
 
 // Of s [batch, E, heads], receiver by receiver: p = softmax(s); or from p and dp the gradient ds.
@@ -41,6 +43,8 @@ struct Ends {
   const void *a = nullptr, *b = nullptr, *x = nullptr, *ds = nullptr;
   int64_t x_batch_stride = 0;
   void *out = nullptr, *da = nullptr;
+
+  int64_t work() const { return heads; }
 };
 
 // z_ij = a_i + b_j + W e_ij, of `width` numbers; e is W e itself where there are no inputs. Null is what is not there, or
@@ -57,6 +61,8 @@ struct Terms {
   void *de = nullptr, *dweight = nullptr;      // [batch, E, inputs or width], [width, inputs]
   bool one = false;                            // a is one row for all receivers, and da its gradient [width]
   uint64_t* signs = nullptr;                   // [batch, E, width / 64 and more]: a bit for each z that is positive
+
+  int64_t work() const { return int64_t(width) * (inputs / 4 + 8); }
 };
 
 // t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j. Of the sum of a ReLU alone all gradients follow from the signs; it may have
@@ -106,6 +112,8 @@ struct FeaturedAttention {
   void* p = nullptr;                                          // [batch, E, heads], before dropout
   void *dx = nullptr, *dbias = nullptr;                       // of every member of the batch
   void *dkey_weight = nullptr, *dvalue_weight = nullptr;
+
+  int64_t work() const { return int64_t(heads) * (channels + values + inputs + 16); }
 };
 
 struct FeaturesTable {  // none for bfloat16

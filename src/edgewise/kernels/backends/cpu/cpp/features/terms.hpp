@@ -192,7 +192,7 @@ struct Tiles {
 template <class A, template <class, class> class Kind, class Call, class Run>
 int64_t over_pieces(const Call& call, const Packed<A>& map, bool backward, const Run& run) {
   const Adjacency& graph = backward ? call.transpose : call.graph;
-  const Pieces pieces(graph.offsets, graph.rows);
+  const Pieces pieces = pieces_of(call, graph);
   for (int64_t b = 0; b < call.batch; ++b)
     over_items(call.threads, pieces.count, [&](int64_t piece, int) {
       Kind<A, Call> tiles(call, map, backward, b);

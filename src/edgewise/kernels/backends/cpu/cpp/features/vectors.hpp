@@ -12,12 +12,15 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-inline int64_t pieces_of(const Adjacency& graph, int64_t batch) { return Pieces(graph.offsets, graph.rows).count * batch; }
+template <class Call>
+Pieces pieces_of(const Call& call, const Adjacency& graph) {
+  return Pieces(graph.offsets, graph.rows, call.work());
+}
 
 // Calls row(b, i, first, last) for every receiver.
 template <class Call, class Row>
 void over_receivers(const Call& call, const Row& row) {
-  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  const Pieces pieces = pieces_of(call, call.graph);
   over_items(call.threads, pieces.count * call.batch, [&](int64_t item, int) {
     const int64_t b = item / pieces.count, piece = item % pieces.count, stop = pieces.start(piece + 1);
     for (int64_t i = pieces.start(piece); i < stop; ++i) row(b, i, call.graph.offsets[i], call.graph.offsets[i + 1]);

@@ -49,6 +49,13 @@ struct Maps {
       gradients += map.back().gradients();
     }
   }
+
+  // What an edge takes: products, many at a time, and activations.
+  int64_t work() const {
+    int64_t total = 0;
+    for (const auto& one : map) total += int64_t(one.inputs) * one.outputs / 8 + 16 * one.outputs;
+    return total;
+  }
 };
 
 // What one piece of the edges needs: tiles of activations, and sums of gradients.
@@ -339,7 +346,7 @@ struct Running {
 template <class A>
 void network(const Network& call) {
   const Maps<A> maps(call);
-  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  const Pieces pieces(call.graph.offsets, call.graph.rows, maps.work());
   if (call.r) expect_writes(call.r, call.graph.edges * maps.map.back().outputs * sizeof(A));
   over_items(call.threads, pieces.count, [&](int64_t piece, int) {
     Running<A>(call, maps, false).run(pieces.start(piece), pieces.start(piece + 1));
@@ -349,7 +356,7 @@ void network(const Network& call) {
 template <class A>
 void network_gradient(const Network& call) {
   const Maps<A> maps(call);
-  const Pieces pieces(call.graph.offsets, call.graph.rows);
+  const Pieces pieces(call.graph.offsets, call.graph.rows, maps.work());
   if (call.dz) expect_writes(call.dz, call.graph.edges * maps.map[0].outputs * sizeof(A));
   std::vector<A> totals(maps.gradients * pieces.count);  // each piece's own, so that any threads add in one order
   over_items(call.threads, pieces.count, [&](int64_t piece, int) {

@@ -9,7 +9,8 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-constexpr int64_t ITEM = int64_t(1) << 17;  // vector operations that are worth handing to a thread
+constexpr int64_t ITEM = int64_t(1) << 17;  // vector operations that are worth handing to a thread ...
+constexpr int64_t FEWEST = ITEM / 4;      // ... where there are few of them
 constexpr int SPLIT = 8;                  // a backward pass of few heads is cut in about as many pieces
 
 // Receivers row .. row + count - 1, in the lanes of one or two vectors.
@@ -254,17 +255,19 @@ struct Share {
 template <class Work>
 std::vector<Share> shared_out(int heads, int64_t count, const Work& work) {
   std::vector<Share> shares;
-  int64_t pending = 0;
+  int64_t pending = 0, total = 0;
+  for (int64_t n = 0; n < count; ++n) total += work(n) * heads;
+  const int64_t item = std::clamp(total / SPLIT, FEWEST, ITEM);
   for (int64_t n = 0; n < count; ++n) {
     const int64_t own = work(n);
-    if (own >= ITEM) {
+    if (own >= item) {
       for (int h = 0; h < heads; ++h) shares.push_back({n, n + 1, h, h + 1});
       pending = 0;
       continue;
     }
     if (pending == 0) shares.push_back({n, n, 0, heads});
     shares.back().last = n + 1;
-    pending = pending + own * heads >= ITEM ? 0 : pending + std::max<int64_t>(1, own * heads);
+    pending = pending + own * heads >= item ? 0 : pending + std::max<int64_t>(1, own * heads);
   }
   return shares;
 }
