@@ -19,6 +19,10 @@ def precision_cases():
                 lambda graph, reduce=reduce, weight=weight: product(graph, reduce, weight, 3, 20, equal=True),
             )
         yield f"{reduce} of messages", lambda graph, reduce=reduce: messages(graph, reduce, 20)
+        yield (
+            f"{reduce} with a weight for each column",
+            lambda graph, reduce=reduce: product(graph, reduce, "heads", 20, 1, equal=True),
+        )
 
 
 def relative_error(found, expected):

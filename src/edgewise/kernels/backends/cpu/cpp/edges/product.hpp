@@ -180,26 +180,43 @@ struct Multiplying {
     return w;
   }
 
-  // Calls see(e, h, c, w x) for every message that arrives at row i.
-  template <class See>
-  void messages(int64_t b, int64_t i, const See& see) {
-    for (int64_t e = g.offsets[i]; e < g.offsets[i + 1]; ++e)
-      for (int h = 0; h < H; ++h) {
-        const A* weight = weights(b, e, 1, h);
-        const S* x = gathered(call.x, b, h, e, false).at(0);
-        for (int c = 0; c < C; ++c) see(e, h, c, weight ? *weight * number(x[c]) : A(number(x[c])));
-      }
+  // A number as it is when it was written.
+  static A rounded(A value) {
+    if constexpr (std::is_same_v<S, A>) return value;
+    S written;
+    put(&written, value);
+    return number(written);
+  }
+
+  // Calls columns(from, to, w) for the columns of edge e, where column c has the weight w(c): at once where all share one or
+  // each has its own, else head by head.
+  template <class Columns>
+  EDGEWISE_INLINE void by_weight(int64_t b, int64_t e, const Columns& columns) const {
+    const auto all_by = [&](A one, int from, int to) EDGEWISE_INLINE_LAMBDA { columns(from, to, [=](int) { return one; }); };
+    if (!call.weight) return all_by(A(1), 0, H * C);
+    const int per = call.weight_heads;
+    const S* const w = (const S*)call.weight + b * call.weight_batch_stride + number_of(e) * per;
+    if (per == 1) return all_by(number(*w), 0, H * C);
+    if (C == 1) return columns(0, H, [=](int c) { return A(number(w[c])); });
+    for (int h = 0; h < H; ++h) all_by(number(w[h]), h * C, (h + 1) * C);
   }
 
   void extreme(int64_t b, int64_t i) {
     S* out = (S*)call.y.data + b * call.y.batch_stride + i * call.y.row_stride;
+    A* const best = y.data();
     std::fill(y.begin(), y.end(), A(0));
-    const int64_t first = g.offsets[i];
     const bool largest = call.reduce == MAX;
-    messages(b, i, [&](int64_t e, int h, int c, A m) {
-      A& best = y[h * C + c];
-      if (e == first || (largest ? m > best : m < best) || m != m) best = best != best && e != first ? best : m;
-    });
+    for (int64_t e = g.offsets[i]; e < g.offsets[i + 1]; ++e) {
+      const S* x = row(call.x, b, g.index[e]);
+      const bool first = e == g.offsets[i];
+      by_weight(b, e, [=](int from, int to, auto w) EDGEWISE_INLINE_LAMBDA {
+        for (int c = from; c < to; ++c) {
+          const A m = w(c) * A(number(x[c])), old = best[c];
+          const bool better = (largest ? m > old : m < old) || m != m;
+          best[c] = first || (better && old == old) ? m : old;  // NaN stays
+        }
+      });
+    }
     for (int c = 0; c < H * C; ++c) put(out + c, y[c]);
   }
 
@@ -261,12 +278,14 @@ struct Multiplying {
   // The gradient of an extreme is shared equally by the messages that reach it: out_i = g_i / how many do.
   void share(int64_t b, int64_t i) {
     const S *best = row(call.y, b, i), *from = row(call.g, b, i);
+    A* const count = y.data();
     std::fill(y.begin(), y.end(), A(0));
-    S m;
-    messages(b, i, [&](int64_t, int h, int c, A message) {
-      put(&m, message);  // as it was rounded when it was compared
-      y[h * C + c] += number(m) == number(best[h * C + c]);
-    });
+    for (int64_t e = g.offsets[i]; e < g.offsets[i + 1]; ++e) {
+      const S* x = row(call.x, b, g.index[e]);
+      by_weight(b, e, [=](int first, int last, auto w) EDGEWISE_INLINE_LAMBDA {
+        for (int c = first; c < last; ++c) count[c] += rounded(w(c) * A(number(x[c]))) == A(number(best[c])) ? A(1) : A(0);
+      });
+    }
     S* out = (S*)call.out + (b * g.rows + i) * H * C;
     for (int c = 0; c < H * C; ++c) put(out + c, y[c] > 0 ? number(from[c]) / y[c] : A(0));
   }
@@ -274,18 +293,14 @@ struct Multiplying {
   // Both gradients of an extreme, from the shares: to the features of sender j along the transpose ...
   void extreme_gradient(int64_t b, int64_t j) {
     std::fill(y.begin(), y.end(), A(0));
+    A* const total = y.data();
     const S* x = row(call.x, b, j);
-    S m;
     for (int64_t e = g.offsets[j]; e < g.offsets[j + 1]; ++e) {
       const S *best = row(call.y, b, g.index[e]), *from = row(call.g, b, g.index[e]);
-      for (int h = 0; h < H; ++h) {
-        const A* weight = weights(b, e, 1, h);
-        const A factor = weight ? *weight : A(1);
-        for (int c = h * C; c < (h + 1) * C; ++c) {
-          put(&m, factor * number(x[c]));
-          if (number(m) == number(best[c])) y[c] += factor * number(from[c]);
-        }
-      }
+      by_weight(b, e, [=](int first, int last, auto w) EDGEWISE_INLINE_LAMBDA {
+        for (int c = first; c < last; ++c)
+          total[c] += rounded(w(c) * A(number(x[c]))) == A(number(best[c])) ? w(c) * A(number(from[c])) : A(0);
+      });
     }
     S* out = (S*)call.out + (b * g.rows + j) * H * C;
     for (int c = 0; c < H * C; ++c) put(out + c, y[c]);
@@ -294,20 +309,21 @@ struct Multiplying {
   // ... and to the weights of receiver i's edges.
   void extreme_weight_gradient(int64_t b, int64_t i) {
     const S *best = row(call.y, b, i), *from = row(call.g, b, i);
-    S m;
+    const int per = call.weight_heads;
     for (int64_t e = g.offsets[i]; e < g.offsets[i + 1]; ++e) {
       const S* x = row(call.x, b, g.index[e]);
-      A total = 0;
-      for (int h = 0; h < H; ++h) {
-        const A factor = *weights(b, e, 1, h);
-        if (call.weight_heads > 1) total = 0;
-        for (int c = h * C; c < (h + 1) * C; ++c) {
-          put(&m, factor * number(x[c]));
-          if (number(m) == number(best[c])) total += number(x[c]) * number(from[c]);
-        }
-        const int64_t at = (b * g.edges + number_of(e)) * call.weight_heads + (call.weight_heads > 1 ? h : 0);
-        put((S*)call.out + at, total);
-      }
+      S* const out = (S*)call.out + (b * g.edges + number_of(e)) * per;
+      by_weight(b, e, [=](int first, int last, auto w) EDGEWISE_INLINE_LAMBDA {
+        const auto reached = [=](int c) EDGEWISE_INLINE_LAMBDA {
+          return rounded(w(c) * A(number(x[c]))) == A(number(best[c])) ? A(number(x[c])) * A(number(from[c])) : A(0);
+        };
+        A total = 0;
+        if (per > 1 && C == 1)
+          for (int c = first; c < last; ++c) put(out + c, reached(c));
+        else
+          for (int c = first; c < last; ++c) total += reached(c);
+        if (per == 1 || C > 1) put(out + (per > 1 ? first / C : 0), total);
+      });
     }
   }
 };
