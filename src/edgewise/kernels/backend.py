@@ -30,7 +30,9 @@ PLACES = {"cpu": "the CPU", "cuda": "NVIDIA GPUs"}
 #   fitted   to the times, forward and backward in float32 on two threads of an AMD EPYC and of an Intel Xeon with
 #            AVX-512, of 2,800 calls of all verbs that `python -m benchmarks.regret.drawn` drew with the seeds 201 to
 #            206, 301, 302 and 402 to 405, and of the 129 of `python -m benchmarks regret`, on 25 November 2026; a third
-#            of such a time counts as the forward pass (docs/performance.md says what regret is left)
+#            of such a time counts as the forward pass (docs/performance.md says what regret is left). Constants of the
+#            CPU's kernels and of `segment`'s messages that these calls missed were fitted again on 26 November, to the
+#            600 calls of seeds 11, 601 and 602 on one thread of the EPYC and to those of 601 on two
 #   assumed  not measured
 
 

@@ -276,7 +276,7 @@ def test_the_cost_follows_the_pairs_inside_the_tiles():
     def pairs(graph):
         return tiled.pairs_of(graph)
 
-    assert 4096 * 257 < pairs(window(4096, 128)) < 1.2 * 4096 * 257
+    assert 4096 * 257 < pairs(window(4096, 128)) < 1.4 * 4096 * 257
     assert pairs(blocks([25] * 40)) < 2 * 40 * 25 * 25
     x = torch.randn(500, 2, 16)
     listed = {one.backend: one for one in candidates(Attend(window(500, 9), x, x, x, Dot()))}

@@ -22,11 +22,13 @@ from edgewise.native import say_if_missing
 
 MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
 # Operations of attention, for an edge: of each number of a head, of a head, to look up its sender for a group of heads,
-# and of a head's bias; for a receiver and a group of heads; for each number of a node; and launches. All fitted
-ATTEND = (2.1, 23, 250, 195, 1870, 9.6, 4.1)
+# of a head's bias, and of whether it is dropped; for a receiver and a group of heads; for each number of a node; and
+# launches. All fitted
+ATTEND = (2.1, 23, 250, 195, 45, 1870, 9.6, 4.1)
 # Operations of a sum: for each number of an edge, more of an extreme that is weighted by heads; for an edge; for a
-# receiver; for each number of a node. Launches: of a sum, and more where each head has a weight. All fitted
-SUM = (1.4, 325, 32, 75, 13, 2.5, 1.8)
+# receiver; for each number of a node. Launches: of a sum, more where each head has a weight, and for the division of a
+# mean's gradient. All fitted
+SUM = (1.4, 30, 32, 75, 13, 2.5, 0.5, 1)
 COLLECT = (12, 5.3)  # operations for each number of messages, and launches; fitted
 
 
@@ -38,9 +40,9 @@ def cost(call: Call) -> Cost:
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
         batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
-        number, head, lookup, bias, row, end, launches = ATTEND
+        number, head, lookup, bias, drop, row, end, launches = ATTEND
         ends = (graph.num_receivers + graph.num_senders) * width
-        head += bias if call.score.biases else 0
+        head += (bias if call.score.biases else 0) + (drop if call.dropout > 0 else 0)
         work = count * (batch * (number * width + head) + groups * lookup) + row * groups * graph.num_receivers
         plain = Cost(
             edges=int(work + end * batch * ends),
@@ -51,9 +53,10 @@ def cost(call: Call) -> Cost:
         )
         return plain if call.score.vectors is None else plain + vectors.cost(call)
     if isinstance(call, Aggregate):
-        number, extreme, term, row, end, launches, heads = SUM
+        number, extreme, term, row, end, launches, heads, mean = SUM
         own, size, weight = call.x.numel() // max(1, graph.num_senders), call.x.element_size(), call.weight
         batch = call.x.shape[: call.node_axis].numel()
+        launches += mean if call.reduce == "mean" else 0
         if weight is not None:
             launches += heads if weight.ndim > 1 else 0
             number += extreme if weight.ndim > 1 and call.reduce in ("max", "min") else 0

@@ -27,7 +27,7 @@ SCALE = 3  # where a network's tensors have its scale
 MOST = 8  # linear maps of one call that the kernel has room for, the edge's own among them
 # What part of each product counts; operations for each number of a layer, for an edge and for each weight; launches for
 # each map. All fitted
-PRODUCT, ACTIVATION, EDGE, WEIGHT, MAP = 0.33, 19, 800, 1100, 1.6
+PRODUCT, ACTIVATION, EDGE, WEIGHT, MAP = 0.33, 19, 800, 300, 1.6
 
 TAKEN = Networks(tuple(ACTIVATIONS), MOST, (torch.float32, torch.float64), False, False, False, False)
 

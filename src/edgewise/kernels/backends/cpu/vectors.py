@@ -180,7 +180,8 @@ _featured_gradient = Operator("attend_features_gradient", FeaturedGradient, _att
 _featured = Operator("attend_features", Featured, _attend, _featured_gradient, _composed, on_cpu=True)
 
 
-PASSES, CALL = 6, 10.5  # over scores and weights, a number for each edge and head: counted; and launches: fitted
+PASSES = 6  # over scores and weights, a number for each edge and head: counted
+CALL, FUSED = 10.5, 3.5  # launches, of one operation after the other and of all in one kernel: fitted
 BLOCK = 512  # edges of a product
 WEIGHT = 100  # products of an edge and head, beside those of attention in one kernel; fitted to 200,000 edges of 4 × 16
 
@@ -198,7 +199,8 @@ def cost(call: Attend) -> Cost:
         elif x is not None:
             total += Cost(edges=2 * batch * x.shape[-3:].numel(), bytes=size * x.numel())
     numbers = batch * count * call.heads
-    return total + Cost(edges=2 * WEIGHT * numbers, bytes=PASSES * size * numbers, launches=CALL)
+    launches = FUSED if isinstance(call.score, Dot) and _share_features(vectors) else CALL
+    return total + Cost(edges=2 * WEIGHT * numbers, bytes=PASSES * size * numbers, launches=launches)
 
 
 def run(call: Attend) -> Tensor:

@@ -34,7 +34,7 @@ CALL, CARD_COLLECT, CARD_SUM = 10, 4, 6  # launches of attention (fitted), and o
 SUM = (2.6, 56, 202, 20, 18, 3.6)
 # Bytes of messages on a CPU: for each number, more of an extreme, and in a batch; for an edge. Launches: and more of an
 # extreme, and in a batch. All fitted
-COLLECT = (5.3, 57, 8.7, 210, 0.57, 4.1, 2)
+COLLECT = (5.3, 57, 4, 210, 0.57, 4.1, 1)
 
 
 def cost(call: Call) -> Cost:

@@ -316,10 +316,22 @@ void with_tiles(const Tiling& call, const Plan& plan, int64_t count, const Run& 
   });
 }
 
+// Of tiles as the backward pass cuts them, which costs the same where a panel meets a tile's last senders alone.
 inline int64_t pairs_in_tiles(const Tiling& call) {
+  constexpr int64_t step = 32;
   const Plan plan(call, lanes<float>, PANELS);
   int64_t work = 0;
-  for (const Group& group : plan.groups) work += group.work;
+  for (const Group& group : plan.groups)
+    for (int64_t n = group.first_panel; n < group.last_panel; ++n) {
+      work += plan.work(n);
+      for (int64_t r = 0; r < call.ranges; ++r) {
+        const Span& span = plan.span(n, r);
+        if (span.empty()) continue;
+        const int64_t first = span.first - group.first_sender, last = span.last - group.first_sender;
+        const int64_t cut = std::min((last + step - 1) / step * step, group.last_sender - group.first_sender);
+        work += (first % step + cut - last) * plan.panels[n].vectors;
+      }
+    }
   return work * lanes<float>;
 }
 
