@@ -87,7 +87,7 @@ def _seconds(steps: dict[str, Callable[[], None]], choice: str) -> dict[str, flo
 
 
 def _in_turns(steps: dict[str, Callable[[], None]], calls: dict[str, int], times: int) -> dict[str, float]:
-    """The median of so many times the usual rounds, of some calls of each."""
+    """The lower quartile of so many times the usual rounds, of some calls of each: all else only adds to a time."""
     rounds: dict[str, list[float]] = {name: [] for name in calls}
     started = time.perf_counter()
     for n in range(times * ROUNDS):
@@ -95,11 +95,12 @@ def _in_turns(steps: dict[str, Callable[[], None]], calls: dict[str, int], times
             break
         for name, count in calls.items():
             rounds[name].append(_timed(steps[name], count))
-    return {name: statistics.median(taken) for name, taken in rounds.items()}
+    return {name: statistics.quantiles(taken, n=4)[0] for name, taken in rounds.items()}
 
 
 def _timed(step: Callable[[], None], calls: int) -> float:
-    start = time.perf_counter()
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     for _ in range(calls):
         step()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
