@@ -1,10 +1,13 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.regret.drawn import draw, main, table
+from benchmarks.regret import drawn
+from benchmarks.regret.drawn import again, draw, main, table
+from benchmarks.regret.measuring import Problem
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.call import Aggregate, Attend, Collect
 from edgewise.kernels.choose import dispatch
@@ -16,9 +19,9 @@ def test_a_seed_draws_the_same_calls_and_another_one_others() -> None:
 
 
 def test_all_verbs_are_drawn_with_batches_biases_and_features() -> None:
-    drawn = list(draw(60, 5))
-    assert {type(problem.call) for _, problem in drawn} == {Attend, Aggregate, Collect}
-    said = " ".join(name["what"] for name, _ in drawn)
+    calls = list(draw(60, 5))
+    assert {type(problem.call) for _, problem in calls} == {Attend, Aggregate, Collect}
+    said = " ".join(name["what"] for name, _ in calls)
     for what in (
         "Dot",
         "Additive",
@@ -32,7 +35,7 @@ def test_all_verbs_are_drawn_with_batches_biases_and_features() -> None:
         "max",
     ):
         assert what in said
-    assert len({name["graph"] for name, _ in drawn}) >= 8
+    assert len({name["graph"] for name, _ in calls}) >= 8
 
 
 def test_every_backend_that_takes_a_drawn_call_agrees_with_the_reference() -> None:
@@ -65,6 +68,19 @@ def test_the_command_writes_a_line_for_each_call_and_goes_on_after_some(
         row["regret"] == row["milliseconds"][row["choice"]] / min(row["milliseconds"].values()) - 1 for row in rows
     )
     assert "3 calls" in capsys.readouterr().out
+
+
+def test_a_call_beyond_the_bar_is_measured_twice_more_and_the_median_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, regrets = [name for name, _ in draw(3, 8)], iter((0.3, 0.0))
+
+    def measured(name: dict[str, Any], problem: Problem) -> dict[str, Any]:
+        assert name == names[1]
+        return name | {"regret": next(regrets)}
+
+    monkeypatch.setattr(drawn, "measure", measured)
+    assert again({}, 8) == {}
+    assert again({1: names[1] | {"regret": 0.2}}, 8) == {1: names[1] | {"regret": 0.2}}
+    assert next(regrets, None) is None
 
 
 def test_the_table_begins_with_the_worst() -> None:
