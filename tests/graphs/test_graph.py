@@ -69,6 +69,8 @@ def test_sort_edges_refuses_what_it_cannot_know() -> None:
         graph.sort_edges(torch.zeros(3, 4))
     with pytest.raises(ShapeError, match=r"not \[\]"):
         graph.sort_edges(torch.tensor(1.0))
+    with pytest.raises(ShapeError, match="not a list"):
+        graph.sort_edges([1.0, 2.0])  # type: ignore[arg-type]
     for other in (causal(3), graph.add_self_loops(), Graph.from_ranges([[0]], [[1]], 1)):
         with pytest.raises(GraphError, match="no caller's edge order"):
             other.sort_edges(torch.zeros(other.num_edges))

@@ -18,6 +18,7 @@ from edgewise import (
     collect,
     complete,
     ends,
+    plan,
     record,
     use_backend,
 )
@@ -29,6 +30,7 @@ def zeros(*shape: int) -> torch.Tensor:
 
 
 GRAPH = complete(3, 4)
+Q, K = zeros(3, 1, 2), zeros(4, 1, 2)
 WRONG = {
     "v has too few rows": (
         lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(3, 1, 2)),
@@ -53,6 +55,27 @@ WRONG = {
     "dtypes": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2).double(), zeros(4, 1, 2)), "one dtype"),
     "dropout 1": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2), dropout=1.0), "probability"),
     "dropout < 0": (lambda: attend(GRAPH, zeros(3, 1, 2), zeros(4, 1, 2), zeros(4, 1, 2), dropout=-0.1), "probability"),
+    "dropout in words": (lambda: attend(GRAPH, Q, K, K, dropout="0.1"), "probability"),
+    "eight bits": (lambda: attend(GRAPH, *(x.to(torch.float8_e5m2) for x in (Q, K, K))), "must hold real numbers"),
+    "tensors on meta": (lambda: attend(GRAPH, Q, K, K.to("meta")), "v is on meta, where no tensor holds numbers"),
+    "a bias that is a tensor": (lambda: attend(GRAPH, Q, K, K, Dot() + zeros(12, 1)), r"write Dot\(\) \+ EdgeBias"),
+    "a bias of a list": (lambda: attend(GRAPH, Q, K, K, Dot() + EdgeBias([0.0])), "EdgeBias holds a list, but must"),
+    "aggregate weight list": (
+        lambda: aggregate(GRAPH, zeros(4, 2), [1.0] * 12),
+        r"weight must be a tensor .* not \[1.0, ",
+    ),
+    "aggregate complex weight": (
+        lambda: aggregate(GRAPH, zeros(4, 2), zeros(12) + 0j),
+        "weight is complex and x is not",
+    ),
+    "aggregate eight bits": (lambda: aggregate(GRAPH, zeros(4, 2).to(torch.float8_e5m2)), "PyTorch does not add"),
+    "the largest complex number": (lambda: aggregate(GRAPH, zeros(4, 2) + 0j, reduce="max"), "have no max"),
+    "the least complex message": (lambda: collect(GRAPH, zeros(12, 2) + 0j, "min"), "have no min"),
+    "ends of a list": (lambda: ends(GRAPH, [1.0, 2.0]), "x is a list"),
+    "plan of heads": (lambda: plan(GRAPH, heads=1.5), "in whole numbers, not 1.5"),
+    "plan of a dtype": (lambda: plan(GRAPH, dtype="float32"), "as torch.float32, not 'float32'"),
+    "plan of a batch": (lambda: plan(GRAPH, batch=3), r"as \(3,\), not 3"),
+    "plan of a score's name": (lambda: plan(GRAPH, "dot"), r"write Dot\(...\)"),
     "aggregate rows": (lambda: aggregate(GRAPH, zeros(3, 2)), "x is .* with 4 rows"),
     "aggregate vector": (lambda: aggregate(GRAPH, zeros(4)), r"must be \[\*, J, C\]"),
     "aggregate weight": (lambda: aggregate(GRAPH, zeros(4, 2), zeros(5)), "with E = 12 edges"),
@@ -71,6 +94,18 @@ def test_tensors_that_do_not_fit_are_refused_with_the_shape_that_would(name):
     call, message = WRONG[name]
     with pytest.raises(ShapeError, match=message):
         call()
+
+
+@pytest.mark.parametrize("backend", ["reference", "segment", None])
+def test_truth_is_counted_as_a_sum_of_tensors_counts_it(backend):
+    graph, known = Graph.from_edge_index([[0, 1, 2], [3, 3, 3]], 4), torch.tensor([[True], [True], [False], [False]])
+    assert aggregate(graph, known, backend=backend).flatten().tolist() == [0, 0, 0, 2]
+    assert collect(graph, known[:3], backend=backend).flatten().tolist() == [0, 0, 0, 2]
+    best = aggregate(graph, known, reduce="max", backend=backend)
+    assert best.dtype == torch.bool
+    assert best.flatten().tolist() == [False, False, False, True]
+    share = aggregate(graph, known, reduce="mean", backend=backend)
+    assert torch.allclose(share.flatten(), torch.tensor([0, 0, 0, 2 / 3]))
 
 
 @pytest.mark.parametrize("backend", ["reference", "segment", "dense", None])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from edgewise import Dot, Graph, aggregate, attend, causal, collect, ends
+from edgewise import Dot, Graph, aggregate, attend, causal, collect, ends, plan
 from edgewise.errors import EdgewiseError, GraphError, ShapeError
 from edgewise.layers import GAT, GCN, GIN, LAYERS, MLP, GATv2, MultiHeadAttention, SAGEMean
 
@@ -24,6 +24,9 @@ EDGES = torch.tensor([[0, 1, 2], [1, 2, 3]])
         (lambda: attend(torch.ones(4, 4, dtype=torch.bool), Q, Q, Q), r"Graph.from_mask\(mask\)"),
         (lambda: attend("causal", Q, Q, Q), r"not str: .* as edgewise.causal\(n\)"),
         (lambda: attend(None, Q, Q, Q), "not NoneType"),
+        (lambda: plan(None), "not NoneType"),
+        (lambda: attend(GRAPH.to("meta"), Q, Q, Q), "a graph on meta has no edges"),
+        (lambda: aggregate(GRAPH.to("meta"), X.to("meta")), "a graph on meta has no edges"),
         (lambda: attend(SimpleNamespace(edge_index=EDGES), Q, Q, Q), r"Graph.from_pyg\(data\)"),
         (lambda: aggregate(X, GRAPH), "the graph comes first"),
         (lambda: aggregate(EDGES, X), "Graph.from_edge_index"),

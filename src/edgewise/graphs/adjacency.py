@@ -222,8 +222,8 @@ class Adjacency:
         if self._order is None:
             only = "only graphs made from a list of edges have one, and what to, transpose and batch make of those"
             raise GraphError(f"this graph has no caller's edge order: {only}; here edge_index() is the order")
-        if t.dim() == 0 or t.shape[0] != self.num_edges:
-            raise ShapeError(f"an edge tensor of this graph has shape [{self.num_edges}, ...], not {list(t.shape)}")
+        if not isinstance(t, Tensor) or t.dim() == 0 or t.shape[0] != self.num_edges:
+            raise ShapeError(f"an edge tensor of this graph has shape [{self.num_edges}, ...], not {checks.shown(t)}")
         return t.index_select(0, self._order)
 
     @derived

@@ -156,8 +156,9 @@ class Algebra(Adjacency):
 
         Errors      another shape or dtype
         """
-        if mask.shape != (self.num_edges,) or mask.dtype != torch.bool:
-            raise GraphError(f"mask is {list(mask.shape)} of {mask.dtype}, but must be bool [{self.num_edges}]")
+        if not isinstance(mask, Tensor) or mask.shape != (self.num_edges,) or mask.dtype != torch.bool:
+            given = f"{checks.shown(mask)} of {mask.dtype}" if isinstance(mask, Tensor) else checks.shown(mask)
+            raise GraphError(f"mask is {given}, but must be bool [{self.num_edges}]")
         degrees = lowering.counts(self.receivers[mask], self.num_receivers)
         return self._with(self.sizes, offsets=lowering.offsets_of(degrees), senders=self.senders[mask])
 
@@ -173,6 +174,8 @@ class Algebra(Adjacency):
         >>> Graph.batch([complete(2), complete(3)])
         Graph(5 receivers, 5 senders, Blocks(receivers=(2, 3), senders=(2, 3)))
         """
+        if isinstance(graphs, Adjacency):
+            raise GraphError("a batch takes a list of graphs, not one: Graph.batch([graph])")
         members = list(graphs)
         if not members:
             raise GraphError("a batch needs at least one graph")
@@ -273,6 +276,8 @@ def _both(first: Rule, second: Rule) -> Rule:
 
 def _common_sizes(graph: Adjacency, other: Adjacency, verb: str) -> Tensor | None:
     """The sizes of both graphs, if those agree; the graphs must be on the same nodes."""
+    if not isinstance(other, Adjacency):
+        raise GraphError(f"{verb} takes another Graph, not {checks.shown(other)}")
     mine, theirs = (
         f"{g.num_receivers} receivers at offset {g.offset} and {g.num_senders} senders on {g.device}"
         for g in (graph, other)

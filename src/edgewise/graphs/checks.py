@@ -61,6 +61,7 @@ def edge_index(value: Any, num_receivers: int, num_senders: int, square: bool) -
     if index.shape[0] != 2:
         hint = " (this one looks like [E, 2]: transpose it)" if index.shape[1] == 2 else ""
         raise GraphError(f"edge_index must have shape [2, E], not {list(index.shape)}{hint}")
+    _one_device(edge_index=index)
     senders, receivers = ("nodes", "nodes") if square else ("senders", "receivers")
     in_range(index[0], num_senders, "edge", "sender", f"the graph has {num_senders} {senders}")
     in_range(index[1], num_receivers, "edge", "receiver", f"the graph has {num_receivers} {receivers}")
@@ -106,9 +107,16 @@ def ranges(starts: Any, stops: Any, num_senders: int) -> Intervals:
     return neat_starts, neat_stops
 
 
+def shown(value: Any) -> str:
+    """What an error calls something that was handed over: the shape of a tensor, the type of anything else."""
+    return str(list(value.shape)) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
 def same_device(name: str, x: Tensor, device: torch.device) -> None:
     """A tensor lies where the graph does: a kernel that reads another device's memory would crash."""
     if x.device != device:
+        if x.device.type == "meta":
+            raise ShapeError(f"{name} is on meta, where no tensor holds numbers, and the graph on {device}")
         raise ShapeError(
             f"{name} is on {x.device} and the graph on {device}: graph.to({str(x.device)!r}) moves the graph"
         )
@@ -133,3 +141,6 @@ def _one_device(**tensors: Tensor) -> None:
     if len(set(devices.values())) > 1:
         places = " and ".join(f"{name} on {device}" for name, device in devices.items())
         raise GraphError(f"all tensors of a graph must be on one device: {places}")
+    for name, device in devices.items():
+        if device.type == "meta":
+            raise GraphError(f"{name} is on meta, where no tensor holds numbers: give one on a real device")

@@ -137,6 +137,7 @@ def _sorted_in_c(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Edges sorted by major, then minor; None where the C++ cannot. `ascending`: minors already ascend in the list."""
     edges, (rows, columns) = majors.shape[0], shape
+    check_fits(8 * rows, f"a list of where the edges of each of {rows:,} nodes begin")
     offsets = majors.new_empty(rows + 1)
     library = compiled(majors, minors, offsets)
     if library is None or rows.bit_length() + columns.bit_length() > 63:  # a pair must fit in a word

@@ -7,6 +7,7 @@ from typing import NoReturn
 from torch import Tensor
 
 from edgewise.errors import GraphError
+from edgewise.graphs import checks
 from edgewise.graphs.algebra import Algebra
 from edgewise.graphs.exchange import Exchange
 from edgewise.graphs.masks import Masks
@@ -87,6 +88,8 @@ def draw(graph: Graph) -> str:
     ..#
     .#.
     """
+    if not isinstance(graph, Graph):
+        raise GraphError(f"draw takes a Graph, not {checks.shown(graph)}")
     if graph.num_receivers * graph.num_senders > DRAWN:
         size = f"{graph.num_receivers:,} x {graph.num_senders:,}"
         raise GraphError(f"a drawing of {size} has over {DRAWN:,} characters: draw a part, graph.subgraph(nodes)")

@@ -184,6 +184,8 @@ Call = Attend | Aggregate | Collect
 def check_graph(graph: Any, *others: Any) -> None:
     """Raise GraphError for something else in the place of a graph, and say how to make one of it."""
     if hasattr(graph, "num_receivers"):
+        if graph.device.type == "meta":
+            raise GraphError("a graph on meta has no edges to compute along: leave it on its device")
         return
     what = f"the first argument must be a Graph, not {type(graph).__name__}"
     if any(hasattr(other, "num_receivers") for other in others):
@@ -226,8 +228,8 @@ def check_attend(call: Attend) -> None:
         score.vectors.check(graph, call.heads, None if k is None else k.shape[-1], v.shape[-1])
     if score.biases or score.vectors is not None or isinstance(getattr(score, "scale", None), Tensor):
         score.check_batch(v.shape[:-3], call.heads)
-    if not 0.0 <= call.dropout < 1.0:
-        raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout}")
+    if isinstance(call.dropout, str | None) or not 0.0 <= call.dropout < 1.0:
+        raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout!r}")
     if not score.needs_ends:
         if q is not None or k is not None:
             raise ShapeError(f"{type(score).__name__} reads neither queries nor keys: pass None for q and k")
@@ -273,9 +275,12 @@ def check_aggregate(call: Aggregate) -> None:
         raise ShapeError("weight is a single number, but must be [E] or [*, E, H]")
     shape = "[*, J, C]" if call.node_axis == -2 else "[*, J, H, C] because the weight has heads"
     _check_rows("x", call.x, call.node_axis, call.graph, "senders", shape)
+    _check_order("x", call.x, call.reduce)
     weight = call.weight
     if weight is None:
         return
+    if weight.is_complex() and not call.x.is_complex():
+        raise ShapeError(f"weight is complex and x is not: hand over x.to({weight.dtype})")
     edge_axis = -1 if weight.ndim == 1 else -2
     if weight.shape[edge_axis] != call.graph.num_edges:
         raise ShapeError(
@@ -298,12 +303,25 @@ def check_collect(call: Collect) -> None:
         return
     check_reduction(call.reduce)
     _check_rows("m_ij", call.message, -2, call.graph, "edges", "[*, E, C]")
+    _check_order("m_ij", call.message, call.reduce)
 
 
 def check_reduction(reduce: str | None) -> None:
     """Raise ShapeError for a reduction that does not exist."""
     if reduce not in REDUCTIONS:
         raise ShapeError(f"unknown reduction {reduce!r}: choose one of {', '.join(REDUCTIONS)}")
+
+
+def _check_order(name: str, x: Tensor, reduce: str | None) -> None:
+    """Raise ShapeError for numbers that PyTorch does not add, or that have no largest one."""
+    if x.is_floating_point() and x.itemsize == 1:
+        raise ShapeError(f"{name} is {_kind(x)}, which PyTorch does not add: hand over {name}.float()")
+    if reduce in ("max", "min") and x.is_complex():
+        raise ShapeError(f"{name} is {_kind(x)}: complex numbers have no {reduce}")
+
+
+def _kind(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
 
 
 def _batch(x: Tensor, last: int) -> str:

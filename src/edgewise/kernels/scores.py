@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.checks import same_device
+from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels.messages.network import EdgeInput
@@ -157,10 +157,10 @@ class EdgeVectors:
 
 
 def _check_rows(bias: EdgeBias | SenderBias, letter: str, rows: int, heads: int, graph: Graph) -> None:
-    shape = bias.values.shape
+    shape = bias.values.shape if isinstance(bias.values, Tensor) else ()
     if len(shape) < 2 or shape[-2] != rows or shape[-1] not in (1, heads):
         right = f"[*, {letter}, H] with {letter} = {rows} and H = {heads}"
-        raise ShapeError(f"{type(bias).__name__} holds {list(shape)}, but must be {right}")
+        raise ShapeError(f"{type(bias).__name__} holds {shown(bias.values)}, but must be {right}")
     same_device(type(bias).__name__, bias.values, graph.device)
 
 
@@ -184,8 +184,10 @@ class Score:
         return cls()
 
     def __add__(self, more: Bias | EdgeVectors) -> Self:
-        if not isinstance(more, EdgeVectors):
+        if isinstance(more, Bias):
             return replace(self, biases=(*self.biases, more))
+        if not isinstance(more, EdgeVectors):
+            raise ShapeError(f"{shown(more)} cannot be added to a score: write {type(self).__name__}() + EdgeBias(b)")
         if self.vectors is not None:
             raise ShapeError(f"{type(self).__name__} has vectors of edges already: add them up first")
         return replace(self, vectors=more)
@@ -206,10 +208,8 @@ class Score:
 
     def edge_bias(self, graph: Graph) -> Tensor | None:
         """The sum of all biases on the edges, [*, E, H], or None without any."""
-        total = None
-        for bias in self.biases:
-            total = bias.on_edges(graph) if total is None else total + bias.on_edges(graph)
-        return total
+        terms = [bias.on_edges(graph) for bias in self.biases]
+        return sum(terms[1:], terms[0]) if terms else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,13 @@
 """The three verbs: `attend` with learned weights, `aggregate` with fixed weights, `collect` for messages on edges."""
 
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, Partition
+from edgewise.graphs.checks import shown
 from edgewise.kernels.call import (
     Aggregate,
     Attend,
@@ -26,6 +27,7 @@ from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Dot, Score, Uniform
 
 X = TypeVar("X", Tensor, Tensor | None)
+M = TypeVar("M")
 Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
 
 
@@ -101,7 +103,8 @@ def aggregate(
                 x [*, J, H, C], weight [*, E, H] (one set of weights for each head) -> [*, I, H, C];
                 weights in the graph's edge order (`graph.sort_edges`)
     Errors      ShapeError where a tensor does not fit; BackendRefusal where the named backend cannot
-    Edge cases  a receiver without senders gives 0; the mean divides by the number of senders, not by Σ_j w_ij
+    Edge cases  a receiver without senders gives 0; sums and means count bools; the mean divides by the number of
+                senders, not by Σ_j w_ij
     Cost        O(E·C) time; O((I + J)·C + E) memory for sums and means of float32 and float64
     Reference   Gilmer et al. 2017, eqs. 1–2
     Example
@@ -112,6 +115,7 @@ def aggregate(
         [100.0, 0.0, 11.0]
     """
     check_graph(graph, x, weight)
+    x = _counted(x, reduce)
     call = Aggregate(graph, x, weight, reduce)
     check_aggregate(call)
     if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
@@ -150,6 +154,7 @@ def collect(
     device = graph.device.type
     if isinstance(message, Message) and torch.is_autocast_enabled(device):
         message = message.lowered(torch.get_autocast_dtype(device))
+    message = _counted(message, reduce)
     call = Collect(graph, message, reduce)
     check_collect(call)
     if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
@@ -181,9 +186,9 @@ def ends(graph: Graph, x: Tensor, senders: Tensor | None = None) -> tuple[Tensor
         ("x", x, graph.num_receivers, "receivers"),
         ("senders", x_senders, graph.num_senders, "senders"),
     ):
-        if rows.ndim < 2 or rows.shape[-2] != count:
+        if not isinstance(rows, Tensor) or rows.ndim < 2 or rows.shape[-2] != count:
             raise ShapeError(
-                f"{name} is {list(rows.shape)}, but must be [*, N, C] with {count} rows, one for each of the {what}"
+                f"{name} is {shown(rows)}, but must be [*, N, C] with {count} rows, one for each of the {what}"
             )
     x_i, local = x.index_select(-2, graph.receivers), graph
     if isinstance(graph, Partition):
@@ -215,8 +220,17 @@ def plan(
         >>> plan(causal(1024), heads=8, channels=16).choice
         'tiled'
     """
-    if min(heads, channels, *batch, 1) < 1:
-        raise ShapeError(f"heads, channels and batch must be at least 1, not {heads}, {channels} and {batch}")
+    check_graph(graph)
+    if not isinstance(what, Message) and what is not None:
+        check_score(what)
+    if not isinstance(dtype, torch.dtype):
+        raise ShapeError(f"dtype must be one of PyTorch's, as torch.float32, not {dtype!r}")
+    if not isinstance(batch, tuple | list):
+        raise ShapeError(f"batch lists the sizes of leading axes, as ({batch!r},), not {batch!r}")
+    if not all(isinstance(n, int) and n >= 1 for n in (heads, channels, *batch)):
+        raise ShapeError(
+            f"heads, channels and batch must be at least 1, in whole numbers, not {heads}, {channels} and {batch}"
+        )
 
     def assumed(*shape: int) -> Tensor:
         return torch.empty(*batch, *shape, dtype=dtype, device="meta")
@@ -244,6 +258,13 @@ def _lowered(x: X) -> X:
     """In the dtype of the autocast in force, as scaled_dot_product_attention takes its ends."""
     if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64:
         return x.to(torch.get_autocast_dtype(x.device.type))
+    return x
+
+
+def _counted(x: M, reduce: str | None) -> M:
+    """Truth as numbers where it is added up, as Tensor.sum counts it."""
+    if isinstance(x, Tensor) and x.dtype == torch.bool and reduce in ("sum", "mean"):
+        return cast(M, x.long())
     return x
 
 

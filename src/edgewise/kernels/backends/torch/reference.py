@@ -123,5 +123,5 @@ def _collect(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tenso
         worst = float("-inf") if reduce == "max" else float("inf")
         best = torch.where(pairs, m_ij, worst)
         best = best.amax(1) if reduce == "max" else best.amin(1)
-        y = torch.where(sent.any(1).reshape(-1, *[1] * (best.ndim - 1)), best, 0)
+        y = torch.where(sent.any(1).reshape(-1, *[1] * (best.ndim - 1)), best, 0).to(m_ij.dtype)
     return y.movedim(0, axis)

@@ -229,7 +229,7 @@ def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor
     # A start that equals no message: PyTorch would give it a share of the gradient, even with include_self=False.
     start = m_ij.new_full(shape, float("nan") if m_ij.is_floating_point() else 0)
     best = start.scatter_reduce(axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False)
-    return torch.where(_has_senders(graph).reshape(-1, *[1] * (-axis - 1)), best, 0)
+    return torch.where(_has_senders(graph).reshape(-1, *[1] * (-axis - 1)), best, best.new_zeros(()))
 
 
 def _divide_by_degree(graph: Graph, y: Tensor, axis: int) -> Tensor:
