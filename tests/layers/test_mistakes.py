@@ -88,3 +88,24 @@ def test_a_star_imports_all_public_names() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
     assert len(LAYERS) > 10
     assert isinstance(GRAPH, Graph)
+
+
+READERS = [
+    *("BahdanauAttention", "GraphAttention", "HopfieldAttention", "HopfieldLookup", "LSHAttention", "LinearAttention"),
+    *("MultiHeadAttention", "PerformerAttention", "T5Attention", "AttentionReadout", "FirstReadout", "PPGN", "I2GNN"),
+]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_features_of_another_shape_or_kind(name: str) -> None:
+    layer, graph, (x, *more) = LAYERS[name].example()
+    wrong = {
+        r"features are \[.*; this linear map reads \[\.\.\., \d+\]": x[..., :-1],
+        r"float64 and this layer's weights float32": x.double(),
+        r"must be a tensor \[\*, N, C\], not a list": x.tolist(),
+        r"must be a tensor \[\*, N, C\], not a NoneType": None,
+        "the graph comes first": graph,
+    }
+    for what, given in wrong.items():
+        with pytest.raises(ShapeError, match=what):
+            layer(graph, given, *more)

@@ -14,7 +14,7 @@ from edgewise.kernels.call import check_graph
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_dtype, check_one_kind
+from edgewise.layers.plain.linear import check_features, check_one_kind
 
 
 class KeyValueCache:
@@ -198,7 +198,7 @@ class MultiHeadAttention(nn.Module):
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         heads, shared, _ = self.split
         check_graph(graph, x)
-        check_dtype(x, self.projection.weight)
+        check_features(x, self.projection.weight)
         qkv = self.projection(x).view(*x.shape[:-1], sum(self.split), self.channels)  # [*, N, H + 2 H', C]
         if self.rotary is None:
             q, k, v = qkv.split(self.split, -2)

@@ -7,7 +7,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import EdgeBias, Uniform, attend, ends
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import Linear, check_one_kind
 
 Memory = tuple[Tensor, Tensor]  # U h_j and h_j of the senders, with an axis for heads, [*, J, 1, C] each
 
@@ -37,8 +37,8 @@ class BahdanauAttention(nn.Module):
         super().__init__()
         if min(width, memory, hidden) < 1:
             raise ConfigError(f"width={width}, memory={memory} and hidden={hidden} must be at least 1")
-        self.query = nn.Linear(width, hidden, bias=False)
-        self.key = nn.Linear(memory, hidden)
+        self.query = Linear(width, hidden, bias=False)
+        self.key = Linear(memory, hidden)
         self.score = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, graph: Graph, x: Tensor, senders: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import Linear, check_one_kind
 
 
 class BinaryHopfield:
@@ -244,7 +244,7 @@ class HopfieldPooling(nn.Module):
         if heads < 1 or width < 1 or width % heads or steps < 1:
             raise ConfigError(f"{heads} heads must divide a width of {width}, and steps={steps} be at least 1")
         self.query = nn.Parameter(torch.empty(heads, width // heads))
-        self.projection = nn.Linear(width, 2 * width)
+        self.projection = Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
         self.steps = steps
         self.beta = (width // heads) ** -0.5 if beta is None else beta
@@ -295,7 +295,7 @@ class HopfieldLookup(nn.Module):
                 f"{heads} heads must divide a width of {width}; steps={steps} and memories={memories} be at least 1"
             )
         channels = width // heads
-        self.query = nn.Linear(width, width, bias=False)
+        self.query = Linear(width, width, bias=False)
         self.keys = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
         self.values = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
         self.steps = steps

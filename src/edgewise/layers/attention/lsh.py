@@ -9,6 +9,7 @@ from edgewise.graphs import Gathered, Graph, alike, causal
 from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -88,7 +89,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
 
     def _initialise(self) -> None:
         width = self.output.in_features
-        self.projection = nn.Linear(width, 2 * width, self.output.bias is not None)
+        self.projection = Linear(width, 2 * width, self.output.bias is not None)
         super()._initialise()
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

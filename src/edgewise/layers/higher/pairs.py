@@ -76,7 +76,7 @@ class PPGN(nn.Module):
     def __init__(self, inputs: int, outputs: int, hidden: int = 16, depth: int = 5, gain: float = GAIN) -> None:
         super().__init__()
         self.pair = nn.Linear(3, hidden, bias=False)
-        self.receiver, self.sender = nn.Linear(inputs, hidden), nn.Linear(inputs, hidden, bias=False)
+        self.receiver, self.sender = Linear(inputs, hidden), Linear(inputs, hidden, bias=False)
         self.blocks = nn.ModuleList(PairProduct(hidden, hidden, gain) for _ in range(depth))
         self.out = nn.Linear(2 * hidden, outputs)
 

@@ -12,7 +12,7 @@ from edgewise.kernels import aggregate, collect
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.higher.pairs import GAIN, PPGN, spreading
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import Linear, check_one_kind
 from edgewise.layers.plain.uncompiled import uncompiled
 
 marked_of = uncompiled(marked_copies)
@@ -90,11 +90,11 @@ class I2GNN(nn.Module):
     ) -> None:
         super().__init__()
         self.hops = hops
-        self.embed, self.mark = nn.Linear(inputs, hidden), nn.Linear(hops + 2, hidden, bias=False)
+        self.embed, self.mark = Linear(inputs, hidden), nn.Linear(hops + 2, hidden, bias=False)
         self.layers = nn.ModuleList(GIN(spreading([hidden, hidden, hidden], gain)) for _ in range(depth))
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(depth))
         self.message = spreading([hidden, hidden, outputs], gain)
-        self.own = nn.Linear(inputs, outputs)
+        self.own = Linear(inputs, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_one_kind(x)

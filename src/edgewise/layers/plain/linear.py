@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, forms
+from edgewise.graphs.checks import shown
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
@@ -87,12 +88,18 @@ class SparseFeatures:
 
 
 def check_one_kind(x: object) -> None:
-    """Raise ShapeError for a pair (x_receivers, x_senders), which few layers read."""
+    """Raise ShapeError for a pair (x_receivers, x_senders), which few layers read, and for what is no tensor."""
     if isinstance(x, tuple):
         raise ShapeError(
             "this layer reads nodes of one kind, x [*, N, C], and not a pair (x_receivers, x_senders): "
             "convolutions of graphs, such as GAT and SAGEMean, and MultiHeadAttention do"
         )
+    if isinstance(x, Tensor | SparseFeatures):
+        return
+    if isinstance(x, Graph):
+        raise ShapeError("the features are a Graph: the graph comes first, then the tensors")
+    if not hasattr(x, "shape"):
+        raise ShapeError(f"features must be a tensor [*, N, C], not {shown(x)}")
 
 
 def has_hooks(module: nn.Module) -> bool:
@@ -102,9 +109,11 @@ def has_hooks(module: nn.Module) -> bool:
     )
 
 
-def check_dtype(x: Tensor, weight: Tensor) -> None:
-    """Raise ShapeError for features of another dtype than the weights, but under autocast, which changes both."""
+def check_features(x: Tensor, weight: Tensor) -> None:
+    """Raise ShapeError for features of another width or dtype than the weights; autocast may change the latter."""
     check_one_kind(x)
+    if x.shape[-1:] != weight.shape[-1:]:
+        raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {weight.shape[-1]}]")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         given, own = (str(t.dtype).removeprefix("torch.") for t in (x, weight))
         what = f"features are {given} and this layer's weights {own}"
@@ -130,12 +139,11 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor | SparseFeatures) -> Tensor:
-        check_one_kind(x)
+        if not isinstance(x, SparseFeatures):
+            check_features(x, self.weight)
+            return functional.linear(x, self.weight, self.bias)
         if x.shape[-1] != self.in_features:
             raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {self.in_features}]")
-        if isinstance(x, Tensor):
-            check_dtype(x, self.weight)
-            return functional.linear(x, self.weight, self.bias)
         y = aggregate(x.graph, self.weight.T, x.weight)
         return y if self.bias is None else y + self.bias
 
@@ -150,8 +158,7 @@ class Linear(nn.Linear):
         if seen or isinstance(x, SparseFeatures) or x.ndim < 2 or x.shape[-1] != self.in_features:
             made: tuple[Tensor, ...] = self(x).chunk(count, -1)
             return made
-        check_one_kind(x)
-        check_dtype(x, self.weight)
+        check_features(x, self.weight)
         parts: tuple[Tensor, ...] = _Parts.apply(x, self.weight, self.bias, count)  # type: ignore[no-untyped-call]
         return parts
 

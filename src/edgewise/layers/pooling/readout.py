@@ -11,7 +11,7 @@ from edgewise.kernels import SenderBias, Uniform, aggregate, attend, pool
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import Linear, check_one_kind
 
 
 class _Readout(nn.Module):
@@ -111,7 +111,7 @@ class AttentionReadout(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, 1, bias=False)  # a bias would cancel in the softmax
+        self.gate = Linear(width, 1, bias=False)  # a bias would cancel in the softmax
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_one_kind(x)
@@ -145,7 +145,7 @@ class FirstReadout(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_one_kind(x)

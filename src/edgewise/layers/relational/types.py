@@ -15,7 +15,7 @@ from edgewise.graphs.derived import per_tensor
 from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
 from edgewise.kernels.call import check_graph
-from edgewise.layers.plain.linear import check_dtype
+from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_pair
 
 
@@ -194,7 +194,7 @@ class GroupedLinear(nn.Module):
         if x.shape[-1] != W.shape[-1]:
             raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {W.shape[-1]}]")
         if isinstance(x, Tensor):
-            check_dtype(x, W)
+            check_features(x, W)
         if types is None:
             return (functional.linear(x, W[0]) if isinstance(x, Tensor) else aggregate(x.graph, W[0].T, x.weight)) + b[
                 0
