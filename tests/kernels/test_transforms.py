@@ -19,6 +19,7 @@ from edgewise import (
     complete,
     window,
 )
+from edgewise.graphs.checks import same_device
 from edgewise.graphs.tracing import is_transformed
 from edgewise.layers import MLP
 
@@ -198,5 +199,7 @@ def test_tensors_on_another_device_than_the_graph_are_refused():
         lambda: aggregate(graph, torch.ones(N, 2), torch.ones(40, device="meta")),
         lambda: collect(graph, torch.empty(40, 2, device="meta")),
     ):
-        with pytest.raises(ShapeError, match=r"is on meta and the graph on cpu: graph\.to\('meta'\) moves the graph"):
+        with pytest.raises(ShapeError, match="is on meta, where no tensor holds numbers, and the graph on cpu"):
             call()
+    with pytest.raises(ShapeError, match=r"x is on cpu and the graph on cuda:1: graph\.to\('cpu'\) moves the graph"):
+        same_device("x", torch.ones(1), torch.device("cuda:1"))
