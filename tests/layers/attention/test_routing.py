@@ -152,14 +152,15 @@ def test_a_complete_graph_does_not_know_the_order_of_its_nodes():
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the number of entries of the largest tensor that any operation makes."""
+    """Remembers the number of entries of the largest tensor that any operation makes, of a sparse one those it has."""
 
     entries = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor):
-            self.entries = max(self.entries, result.numel())
+            entries = result.numel() if result.layout is torch.strided else result._nnz()
+            self.entries = max(self.entries, entries)
         return result
 
 

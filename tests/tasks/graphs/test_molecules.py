@@ -213,7 +213,7 @@ def test_a_missing_column_file_or_encoding_is_named(tmp_path) -> None:
     with pytest.raises(DataError, match=r"lacks other.csv"):
         molecules("other.csv", folder=folder)
     (tmp_path / "mine.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a CSV file"):
+    with pytest.raises(DataError, match="not a text in a known encoding"):
         molecules("mine.csv", value="melts", folder=folder)
 
 
