@@ -77,3 +77,24 @@ def test_freed_memory_is_kept_for_the_next_step_unless_the_user_has_said_otherwi
 
     fresh, kept, chosen = faults("plain", plain), faults("keep", plain), faults("keep", own)
     assert kept < 0.1 * min(fresh, chosen)
+
+
+def test_no_allocator_but_glibcs_is_touched(monkeypatch):
+    calls: list[tuple[int, int]] = []
+
+    class Glibc:
+        @staticmethod
+        def mallopt(option: int, value: int) -> None:
+            calls.append((option, value))
+
+    for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
+        monkeypatch.delenv(name)
+    for platform, library, asked in (("darwin", Glibc, False), ("linux", object, False), ("linux", Glibc, True)):
+        monkeypatch.setattr(memory.sys, "platform", platform)
+        monkeypatch.setattr(memory.ctypes, "CDLL", lambda _, library=library: library)
+        memory.keep_freed()
+        assert bool(calls) is asked
+    assert calls == [(-1, memory.KEPT), (-3, memory.LARGEST)]
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1")
+    memory.keep_freed()
+    assert len(calls) == 2
