@@ -243,7 +243,11 @@ def join(device: str, partition: Sharing = "none", shard: bool = False) -> World
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(place)
     if not dist.is_initialized():  # once per process: a second group would wait for the first one's keys
-        store, rank, size = next(rendezvous("env://"))
+        try:
+            store, rank, size = next(rendezvous("env://"))
+        except ValueError as error:
+            lacks = f"WORLD_SIZE is {size}, without all that torchrun sets beside it"
+            raise ConfigError(f"{lacks} ({error}): unset it to train in one process") from error
         # Processes that are started again share a store with those before, whose addresses lead nowhere.
         store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         backend = "nccl" if place.type == "cuda" else "gloo"

@@ -142,6 +142,8 @@ class Trainer:
         shown = progress and self.world.first
         with ExitStack() as opened:
             opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
+            if self.gradients:
+                opened.enter_context(closing(self.gradients))
             self.restore(self.world.once(lambda: self.open(opened, shown)))
             alone = (
                 self.world.device.type == "cpu" and not self.world.partition

@@ -360,19 +360,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, RuntimeError) and not re.search("memory|Storage size", str(error)):
             raise
         return _complain(f"this machine has too little memory for it: {error}")
-    except KeyboardInterrupt:
-        print("edgewise: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        return _interrupted(*map(str, stop.args))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     return 0
 
 
+def _interrupted(*advice: str) -> int:
+    """One line, with how to go on where there is a way."""
+    line = "; ".join(["edgewise: interrupted", *advice])
+    if _speaks(line):
+        print(line, file=sys.stderr)
+    return 130
+
+
 def _complain(*problems: str) -> int:
     """Each problem in a line of its own, whatever is in it."""
+    if not _speaks("\n".join(problems)):
+        return 2
     start = "edgewise: error: "
     for number, problem in enumerate(problems):
         text = " ".join(problem.split())
         line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
         print(f"{' ' * len(start) if number else start}{line}", file=sys.stderr)
     return 2
+
+
+def _speaks(problem: str) -> bool:
+    """Whether this process says what ends it: of several that train together, the first that ends by it."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return True
+    from edgewise.training.ranks.ending import first_to_end
+
+    return first_to_end(problem)

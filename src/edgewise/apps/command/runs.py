@@ -1,6 +1,7 @@
 """`edgewise train` and `edgewise resume`: run folders, repetitions with other seeds, and what is printed about them."""
 
 import os
+import shlex
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -111,9 +112,9 @@ def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False, 
     """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run."""
     try:
         result = training_()
-    except KeyboardInterrupt:
-        if (run / "config.yaml").exists() and first_rank():
-            print(f"edgewise: interrupted; go on with: edgewise resume {run}", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        if (run / "config.yaml").exists():
+            raise KeyboardInterrupt(f"go on with: edgewise resume {shlex.quote(str(run))}") from stop
         raise
     if first_rank():
         write_report(run, accept, data)

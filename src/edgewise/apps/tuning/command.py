@@ -1,6 +1,5 @@
 """`edgewise tune`: trials, then the best options as a recipe, and one reading of the test data with it."""
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -49,9 +48,8 @@ def tune(
     try:
         for trial in study.carry_out(*limits):
             print(in_words(study, trial), flush=True)
-    except KeyboardInterrupt:
-        print("edgewise: interrupted; the same command goes on", file=sys.stderr)
-        raise
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("the same command goes on") from stop
     if others := study.elsewhere():
         print(f"{len(others)} trials run in other processes: the last to end reads the test data")
         return {"trials": len(study.done()), "running": others}

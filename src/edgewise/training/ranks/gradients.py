@@ -66,6 +66,10 @@ class Gradients:
             buffer.copy_(first)
         return total
 
+    def close(self) -> None:
+        """Let go of the memory that the ranks share, which would stay until the process has ended."""
+        self.shared = None
+
     def _add_up_in_place(self, shared: SharedSum, loss: Tensor) -> Tensor:
         gradients = [weight.grad for weight in self.weights]
         own = [

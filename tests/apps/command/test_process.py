@@ -1,0 +1,81 @@
+"""The command as a process of its own: what it makes of Ctrl-C, and of other processes that train with it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STEPS = ["--train.steps", "2", "--model.width", "8"]
+PRESSED = """
+import os, signal, sys, edgewise.__main__ as process
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+def main():
+    try:
+        press()
+    except KeyboardInterrupt:  # in an import of a compiled module, which makes another error of it
+        press()  # the launcher's, at once
+        {then}
+
+process.main = main
+sys.exit(process.command())
+"""
+
+
+def run_in_python(script: str) -> subprocess.CompletedProcess[str]:
+    def as_in_a_terminal() -> None:  # a shell lets what it runs in the background ignore Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=as_in_a_terminal)
+
+
+def test_ctrl_c_in_the_middle_of_an_import_is_one_line() -> None:
+    done = run_in_python(PRESSED.format(then='raise ImportError("cannot load module more than once per process")'))
+    assert (done.returncode, done.stderr) == (130, "edgewise: interrupted\n")
+
+
+def test_ctrl_c_that_comes_later_once_more_ends_at_once() -> None:
+    done = run_in_python(PRESSED.format(then="process.ECHO = -1; press(); print('goes on')"))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_error_without_ctrl_c_stays_what_it_is() -> None:
+    done = run_in_python(PRESSED.replace("    press()", "    1 / 0").format(then="pass"))
+    assert done.returncode == 1
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_ctrl_c_is_ignored_where_the_shell_says_so() -> None:
+    script = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)" + PRESSED.format(then="pass")
+    assert run_in_python(script).returncode == 0
+
+
+def together(*options: str) -> subprocess.CompletedProcess[str]:
+    """The command under `torchrun`, in two processes."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "--"]
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*launcher, "edgewise", *options], capture_output=True, text=True, check=False, env=alone, timeout=100
+    )
+
+
+def test_two_processes_print_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = together("train", "karate", *STEPS, "--run", "run")
+    assert done.returncode == 0, done.stderr
+    assert [line[:9] for line in done.stderr.splitlines()] == ["step 2/2 "]
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_two_processes_say_a_mistake_once_and_the_launcher_repeats_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = together("train", "karate", "--train.batchh", "3")
+    assert done.returncode == 1
+    assert done.stderr.count("edgewise: error: train takes no option 'batchh'") == 1
+    assert done.stderr.rpartition("Root Cause")[2].count("train takes no option 'batchh'") == 1
