@@ -3,7 +3,7 @@
 import pytest
 
 from edgewise.errors import DataError
-from edgewise.tables.reading import File, find_table, find_tables, pieces
+from edgewise.tables.reading import File, find_table, find_tables, names_in, pieces
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -56,3 +56,13 @@ def test_pieces_find_out_how_a_file_is_written(tmp_path):
     (tmp_path / "a.csv").write_text("a\tb\n1\t2\n", encoding="utf-16")
     (piece,) = pieces(tmp_path / "a.csv", ["a"])
     assert piece.numbers("b").tolist() == [2]
+
+
+def test_the_names_of_a_files_columns_need_no_rows(tmp_path):
+    (tmp_path / "a.csv").write_text("# of 2024\nNode;size\n1;2\n")
+    assert names_in(tmp_path / "a.csv") == ["Node", "size"]
+    assert names_in(parquet(tmp_path, size=[1], age=[2])) == ["size", "age"]
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1")
+    for file, message in (("torn.parquet", "not a Parquet file"), ("b.csv", "cannot be read")):
+        with pytest.raises(DataError, match=message):
+            names_in(tmp_path / file)

@@ -59,6 +59,13 @@ def names_of_parquet(path: Path, content: bytes) -> list[str]:
         return list(_parquet(path).ParquetFile(_buffer(content)).schema_arrow.names)
 
 
+def names_in_parquet(path: Path, file: IO[bytes]) -> list[str]:
+    """The same of a file of any length."""
+    with reading(path, "a Parquet file"), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        check_pages(path, content, by_group=True)
+        return list(_parquet(path).ParquetFile(path).schema_arrow.names)
+
+
 def _parquet(path: Path) -> Any:
     try:
         import pyarrow.parquet

@@ -8,7 +8,7 @@ from edgewise.errors import DataError
 from edgewise.files import read_bytes
 from edgewise.tables.dialect import SAMPLE, Dialect, dialect_of
 from edgewise.tables.lines import PIECE, pieces_of_csv, read_csv
-from edgewise.tables.parquet import names_of_parquet, pieces_of_parquet, read_parquet
+from edgewise.tables.parquet import names_in_parquet, names_of_parquet, pieces_of_parquet, read_parquet
 from edgewise.tables.table import Table, check_names
 
 MAX_BYTES = 1 << 28
@@ -92,6 +92,17 @@ def pieces(path: Path, needed: Sequence[str], texts: Collection[str] = (), rows:
                 dialect: Dialect = dialect_of(file.read(SAMPLE), whole=False)
                 file.seek(0)
                 yield from pieces_of_csv(path, file, needed, texts, rows, dialect)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def names_in(path: Path) -> list[str]:
+    """The names of the columns of a file of any length."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".parquet":
+                return names_in_parquet(path, file)
+            return list(dialect_of(file.read(SAMPLE), whole=False).names)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 

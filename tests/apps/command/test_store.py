@@ -20,6 +20,15 @@ def test_build_info_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "every byte is what its hash says" in capsys.readouterr().out
 
 
+def test_the_ends_of_edges_may_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "edges.csv").write_text("von,nach\n0,1\n2,1\n")
+    build = ["store", "build", "--edges", str(tmp_path / "edges.csv"), "--out", str(tmp_path / "store")]
+    assert main(build) == 2
+    assert "give --ends FROM,TO" in capsys.readouterr().err
+    assert main([*build, "--ends", "von, nach"]) == 0
+    assert "3 nodes, 2 edges" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -103,6 +103,28 @@ def test_nodes_with_names_labels_parts_and_features(tmp_path: Path) -> None:
     assert [store.name(node) for node in range(3)] == ["zoë", "7", "a, b"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "ends"), [("Source,target", ()), ("src,dst", ()), ("von,nach", ("von", "nach")), ("a,b", ("b", "a"))]
+)
+def test_ends_of_edges_and_names_of_nodes_are_called_as_in_a_folder_of_ones_own(
+    tmp_path: Path, columns: str, ends: tuple[str, ...]
+) -> None:
+    (tmp_path / "e.csv").write_text(f"{columns},hours\n30,10,1\n20,30,2\n")
+    (tmp_path / "n.csv").write_text("ID,Label,size\n10,u,1\n30,v,3\n20,u,2\n")
+    build_store(tmp_path / "store", [tmp_path / "e.csv"], [tmp_path / "n.csv"], ends=ends)
+    store = Store.open(tmp_path / "store")
+    turned = ends == ("b", "a")
+    assert sorted(store.graph.edge_index().T.tolist()) == ([[0, 1], [1, 2]] if turned else [[1, 0], [2, 1]])
+    assert [store.name(node) for node in range(3)] == ["10", "30", "20"]
+    assert store.manifest.features == ("size",) and store.manifest.classes == ("u", "v")
+
+
+def test_chosen_ends_that_are_not_there_are_named(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("von,nach\n0,1\n")
+    with pytest.raises(DataError, match=r"e\.csv: its columns are von, nach; expected von and to"):
+        build_store(tmp_path / "store", [tmp_path / "e.csv"], ends=("von", "to"))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8])
 def test_features_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
     x = torch.randint(-99, 99, (40, 3), generator=torch.Generator().manual_seed(0)).float()
@@ -117,12 +139,16 @@ def test_features_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
 
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"e.csv": "sender,receiver\n0,9\n"}, "edge 0: receiver 9 is out of range: there are 3 nodes"),
-    ({"e.csv": "sender,receiver\n0,1\n0.5,1\n"}, "e.csv: line 3: sender is 0.5; no column 'node' of --nodes"),
+    ({"e.csv": "sender,receiver\n0,1\n0.5,1\n"}, "e.csv: line 3: sender is 0.5; no column 'node' or 'id' of --nodes"),
     (
         {"e.csv": "sender,receiver\nann,ben\n"},
-        "line 2: sender is 'ann', not a finite number; no column 'node' of --nodes",
+        "line 2: sender is 'ann', not a finite number; no column 'node' or 'id' of --nodes",
     ),
-    ({"e.csv": "sender\n0\n"}, "e.csv: its columns are sender; expected sender, receiver"),
+    (
+        {"e.csv": "sender\n0\n"},
+        "e.csv: its columns are sender; expected sender and receiver, source and target, from and",
+    ),
+    ({"e.csv": "u,v,src,dst\n0,1,0,1\n"}, "expected one of src and dst; u and v: give --ends"),
     ({"e.csv": "sender,receiver\n0,1\n", "f.csv": "sender,receiver,w\n0,1,2\n"}, "edge 1: 1 attributes, and 0 before"),
     ({"n.csv": "size\n1\nx\n3\n"}, "n.csv: line 3: size is 'x', not a finite number"),
     ({"n.csv": "size\n1\n2\n3\n", "o.csv": "size,age\n1,2\n"}, "o.csv: its features are size, age; before: size"),

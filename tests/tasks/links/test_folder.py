@@ -37,6 +37,16 @@ def test_held_out_links_are_in_no_graph_that_the_model_reads(tmp_path) -> None:
     assert other.splits["test"].tolist() != task.splits["test"].tolist()
 
 
+def test_nodes_of_which_nothing_is_known_have_the_degrees_of_the_links_that_train(tmp_path) -> None:
+    write(tmp_path)
+    (tmp_path / "nodes.csv").write_text("id\n" + "".join(f"p{n}\n" for n in range(NODES)))
+    task = link_folder(str(tmp_path), scale="none")
+    degrees = torch.bincount(task.cut.train.flatten(), minlength=NODES)
+    assert torch.allclose(task.x[:, 0], degrees.float().log1p()) and task.x.shape == (NODES, 1)
+    assert int(degrees.sum()) == 2 * 102
+    assert "each node has log(1 + degree): nothing else is known of it" in task.summary
+
+
 def test_a_recipe_of_links_trains_on_it(tmp_path, capsys) -> None:
     folder, run = write(tmp_path / "mine"), tmp_path / "run"
     options = ["--task", "link-folder", "--task.folder", folder, "--train.steps", "2"]

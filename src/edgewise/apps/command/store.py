@@ -19,9 +19,10 @@ STORE = """Build a graph on disk that may be larger than memory, show what one h
     edgewise store info papers
     edgewise store check papers
 
-Files are CSV, Parquet, .npy or safetensors. Edges: columns `sender` and `receiver` and attributes, an array [2, E] or
-[E, 2], or `edge_index` and `edge_attr`. Nodes: columns `node` (a name), `label`, `split` and features, an array
-[N, C], or `x`, `labels`, `train`, `valid` and `test`."""
+Files are CSV, Parquet, .npy or safetensors. Edges: columns `sender` and `receiver` (or `source` and `target`, `from`
+and `to`, ..., or what --ends says) and attributes, an array [2, E] or [E, 2], or `edge_index` and `edge_attr`. Nodes:
+columns `node` or `id` (a name), `label`, `split` and features, an array [N, C], or `x`, `labels`, `train`, `valid` and
+`test`."""
 FEATURES = ("float32", "float16", "bfloat16", "int8")
 
 
@@ -34,6 +35,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", metavar="STORE", help="of build: the folder to write")
     command.add_argument("--memory", default="2GB", metavar="SIZE", help="of build: what it may take (default: 2GB)")
     command.add_argument("--undirected", action="store_true", help="of build: each edge both ways, and once")
+    command.add_argument("--ends", metavar="FROM,TO", help="of build: the edges' columns of senders and receivers")
     command.add_argument("--features", choices=FEATURES, help="of build: their type (default: the files' own)")
 
 
@@ -47,13 +49,14 @@ def store(args: argparse.Namespace) -> dict[str, Any]:
     if args.what == "build":
         if args.store or not args.edges or not args.out:
             raise ConfigError("store build needs --edges FILE ... and --out STORE")
+        ends = [name.strip() for name in args.ends.split(",")] if args.ends else []
         features = None if args.features is None else getattr(torch, args.features)
         began, out = time.perf_counter(), Path(args.out)
-        manifest = build_store(out, args.edges, args.nodes, parse_size(args.memory), args.undirected, features)
+        manifest = build_store(out, args.edges, args.nodes, parse_size(args.memory), args.undirected, features, ends)
         seconds = time.perf_counter() - began
         print(f"{out}: {manifest.edges / max(seconds, 1e-9):,.0f} edges a second")
         return show(out, manifest) | {"seconds": seconds}
-    if not args.store or args.edges or args.nodes or args.out:
+    if not args.store or args.edges or args.nodes or args.out or args.ends:
         raise ConfigError(f"store {args.what} takes the folder of a store, and no files")
     out = Path(args.store)
     summary = show(out, check_store(out) if args.what == "check" else Manifest.read(out))

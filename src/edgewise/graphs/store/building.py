@@ -31,13 +31,15 @@ def build_store(
     memory: int = 2 << 30,
     undirected: bool = False,
     features: torch.dtype | None = None,
+    ends: Sequence[str] = (),
 ) -> Manifest:
     """Write a graph that may be larger than memory to a folder, from which `Graph.open` maps it.
 
     Symbols     edges = files, or an iterable of (senders, receivers, attributes [*, D] or None); nodes = files, or an
                 iterable of what is known of the next ones (x [*, C], labels [*], masks), or how many; memory = bytes
                 that it may take, about; undirected: every node also listens to those that listen to it, each once;
-                features = the type that x is stored in (float32, float16, bfloat16, int8)
+                features = the type that x is stored in (float32, float16, bfloat16, int8); ends = the columns of tables
+                with senders and receivers; empty: `sender` and `receiver`, `source` and `target`, `from` and `to`, ...
     Errors      DataError: a file that is missing, malformed or does not fit the others, a node without a number or a
                 name, a number so large that most nodes would have no edge, a disk that is full, or something at
                 `store` already
@@ -72,7 +74,7 @@ def build_store(
         def blocks() -> Iterator[tuple[Array, Array, Array | None]]:
             for part in edges:
                 if isinstance(part, Path | str):
-                    yield from edges_of(Path(part), columns.names)
+                    yield from edges_of(Path(part), columns.names, ends)
                 else:
                     yield np.asarray(part[0]), np.asarray(part[1]), None if part[2] is None else np.asarray(part[2])
 

@@ -13,15 +13,15 @@ from torch import Tensor
 from edgewise.errors import DataError, nearest
 from edgewise.files import check_header, reading
 from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
-from edgewise.tables.reading import is_table, pieces
+from edgewise.tables.ends import ENDS, NODES, ends_called
+from edgewise.tables.reading import is_table, names_in, pieces
 from edgewise.tables.table import Table
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
 NUMBERS = 1 << 22  # numbers at once, of an array
-ENDS, ABOUT_NODES = ("sender", "receiver"), ("node", "label", "split")
 PARTS = ("train", "valid", "test")
 MAX_CLASSES = 1 << 16
-UNNAMED = "no column 'node' of --nodes names the nodes, so that the edges' ends are rows, from 0"
+UNNAMED = "no column 'node' or 'id' of --nodes names the nodes, so that the edges' ends are rows, from 0"
 
 
 @dataclass
@@ -62,21 +62,33 @@ def _hashes(names: Sequence[str]) -> Array:
     return np.fromiter(map(hash, names), np.int64, len(names))  # SipHash with a key of this process
 
 
-def edges_of(path: Path, names: Names | None) -> Iterator[tuple[Array, Array, Array | None]]:
+def edges_of(
+    path: Path, names: Names | None, chosen: Sequence[str] = ()
+) -> Iterator[tuple[Array, Array, Array | None]]:
     """(senders, receivers, attributes [*, D]) of a file, some edges at a time.
 
-    A table has the columns `sender` and `receiver`, and its other columns are attributes; an array is [2, E] (senders,
-    receivers) or [E, 2]; a safetensors file has `edge_index` [2, E] and, if there are, `edge_attr` [E, D].
+    A table has the columns `sender` and `receiver` (or another pair of `ENDS`, or those chosen), and its other columns
+    are attributes; an array is [2, E] (senders, receivers) or [E, 2]; a safetensors file has `edge_index` [2, E] and,
+    if there are, `edge_attr` [E, D].
     """
     if is_table(path):
-        for table in pieces(path, ENDS, ENDS if names else (), ROWS):
-            rest = [column for column in table.columns if column not in ENDS]
+        columns = names_in(path)
+        called = ends_called(path, columns, chosen, "--ends")
+        if columns and not called:
+            expected = ", ".join(" and ".join(pair) for pair in ENDS[:4])
+            raise DataError(
+                f"{path}: its columns are {', '.join(columns)}; expected {expected}, ...: give --ends FROM,TO"
+            )
+        for table in pieces(path, called, called if names else (), ROWS):
+            rest = [column for column in table.columns if column not in called]
             e = np.stack([table.numbers(column) for column in rest], 1).astype(np.float32) if rest else None
-            ends = [names.find(table, end) if names else _numbered(table, end) for end in ENDS]
+            ends = [names.find(table, end) if names else _numbered(table, end) for end in called]
             yield ends[0], ends[1], e
         return
     if names:
-        raise DataError(f"{path}: an array's ends are numbers, and the nodes have names: leave out their column 'node'")
+        raise DataError(
+            f"{path}: an array's ends are numbers, and the nodes have names: leave out the column that names them"
+        )
     arrays = arrays_of(path)
     index = arrays.get("edge_index", arrays.get(""))
     known = [name for name in arrays if name in ("", "edge_index", "edge_attr")]
@@ -120,6 +132,14 @@ def _numbered(table: Table, column: str) -> Array:
     return numbers.astype(np.int64)
 
 
+def _about_nodes(columns: Sequence[str]) -> dict[str, str]:
+    """The columns that are no features, by what they say: `node`, `label` and `split`."""
+    lower = {column.lower(): column for column in columns}
+    named_by = next((name for name in NODES if name in lower), "node")
+    means = {"node": named_by, "label": "label", "split": "split"}
+    return {meaning: lower[name] for meaning, name in means.items() if name in lower}
+
+
 class NodeColumns:
     """Collects what is known of the nodes: features and names on the disk, labels and parts in memory."""
 
@@ -138,12 +158,14 @@ class NodeColumns:
     def read(self, path: Path) -> None:
         """All nodes of a file, after those of the files before.
 
-        A table's columns are `node` (names), `label` (empty: unknown), `split` and features; an array is x [N, C]; a
-        safetensors file has `x` and, if there are, `labels` [N] (-1: unknown) and masks `train`, `valid`, `test` [N].
+        A table's columns are `node` or another of `NODES` (names), `label` (empty: unknown), `split` and features; an
+        array is x [N, C]; a safetensors file has `x` and, if there are, `labels` [N] (-1: unknown) and masks `train`,
+        `valid`, `test` [N].
         """
         if is_table(path):
-            for table in pieces(path, (), ABOUT_NODES, ROWS):
-                self._add_rows(table)
+            about = _about_nodes(names_in(path))
+            for table in pieces(path, (), [*about.values()], ROWS):
+                self._add_rows(table, about)
             return
         arrays = {name or "x": array for name, array in arrays_of(path).items()}
         if "x" not in arrays or len(arrays["x"].shape) != 2 or {*arrays} - {"x", "labels", *PARTS}:
@@ -183,24 +205,23 @@ class NodeColumns:
         self.x.write(stored)
         self.count += len(rows)
 
-    def _add_rows(self, table: Table) -> None:
-        features = tuple(column for column in table.columns if column not in ABOUT_NODES)
-        self._has({*table.columns} & {*ABOUT_NODES} | {"x" for _ in features}, str(table.path))
+    def _add_rows(self, table: Table, about: Mapping[str, str]) -> None:
+        features = tuple(column for column in table.columns if column not in about.values())
+        self._has({*about} | {"x" for _ in features}, str(table.path))
         if features != (self.features or features):
             raise DataError(f"{table.path}: its features are {', '.join(features)}; before: {', '.join(self.features)}")
         self.features = features
-        before = self.count
         if features:
             numbers = np.stack([table.numbers(column) for column in features], 1).astype(np.float32)
             self._add_features(torch.from_numpy(numbers), str(table.path))
         else:
             self.count += len(table)
-        if "node" in table.columns:
-            self._add_names(table.texts("node"))
-        if "label" in table.columns:
-            self.labels.append(self._classes(table))
-        if "split" in table.columns:
-            self._add_named_splits(table, before)
+        if "node" in about:
+            self._add_names(table.texts(about["node"]))
+        if "label" in about:
+            self.labels.append(self._classes(table, about["label"]))
+        if "split" in about:
+            self._add_named_splits(table, about["split"])
 
     def _has(self, kinds: set[str], where: str) -> None:
         if self.kinds and kinds != self.kinds:
@@ -221,8 +242,8 @@ class NodeColumns:
         self.texts[0].write(torch.frombuffer(bytearray(joined), dtype=torch.uint8) if joined else torch.empty(0))
         self.texts[1].write(ends)
 
-    def _classes(self, table: Table) -> Array:
-        labels = table.texts("label")
+    def _classes(self, table: Table, column: str) -> Array:
+        labels = table.texts(column)
         for label in set(labels) - {"", *self.classes}:
             self.classes[label] = len(self.classes)
         if len(self.classes) > MAX_CLASSES:
@@ -230,9 +251,9 @@ class NodeColumns:
         number_of = self.classes | {"": -1}
         return np.fromiter((number_of[label] for label in labels), np.int32, len(labels))
 
-    def _add_named_splits(self, table: Table, before: int) -> None:
+    def _add_named_splits(self, table: Table, column: str) -> None:
         code = {"": 0} | {part: number for number, part in enumerate(PARTS, start=1)}
-        given = table.texts("split")
+        given = table.texts(column)
         for row, name in enumerate(given):
             if name not in code:
                 raise DataError(

@@ -63,10 +63,11 @@ def link_folder(
     """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
 
     The folder is that of `node-folder`, without need of labels; every column of nodes that does not name them is a
-    feature. Of the links, without regard to their direction, 85 % train, 5 % choose the weights and 10 % test, at
-    random or (`time`) from past to future, a link that is there several times by its first. Each held-out part has as
-    many pairs of nodes without a link. The held-out links are in no graph that the model reads. A run keeps the part of
-    each link and the scales, and goes by them when it is evaluated or resumed, whatever has become of the files.
+    feature, and without any every node has the logarithm of 1 + its number of links that train. Of the links, without
+    regard to their direction, 85 % train, 5 % choose the weights and 10 % test, at random or (`time`) from past to
+    future, a link that is there several times by its first. Each held-out part has as many pairs of nodes without a
+    link. The held-out links are in no graph that the model reads. A run keeps the part of each link and the scales, and
+    goes by them when it is evaluated or resumed, whatever has become of the files.
 
     Args:
         folder: Where the files lie.
@@ -93,15 +94,10 @@ def link_folder(
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
         what = f"nothing reads what is known of edges: give --task.ignore {names}"
         raise DataError(f"{given.place}: {what}")
-    if fitted is None:
-        columns = fit_to(given.x, slice(None), scale == "standard")
-        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0))
-    x, _ = inputs_of(given, fitted)
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
-    generator, notes, changes = torch.Generator().manual_seed(fold), given.notes, list[str]()
+    generator, notes, changes = torch.Generator().manual_seed(fold), list[str](), list[str]()
     if like:
         cut, changes = read_cut(run, given, graph)
-        changes += strange_levels(given, fitted)
     elif when is None:
         cut = cut_links(graph, VALID, TEST, generator)
     else:
@@ -109,10 +105,21 @@ def link_folder(
         parts = by_time(times, (1 - VALID - TEST, 1 - TEST))
         train, valid, test = (links[:, parts[split]] for split in SPLITS)
         cut = hold_out(graph, train, valid, test, generator)
-        notes += (in_words(when, times, parts, "links"),)
+        notes.append(in_words(when, times, parts, "links"))
     if empty := [split for split in SPLITS if not getattr(cut, split).numel()]:
         count = links_of(graph).shape[1]
         raise DataError(f"{given.place}: {count} links between two nodes are too few: none is left for {empty[0]}")
+    given = given.described(cut.train.numpy())  # those that are held out are in no degree
+    if fitted is None:
+        columns = fit_to(given.x, slice(None), scale == "standard")
+        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0))
+    changes += strange_levels(given, fitted) if like else ()
+    x, _ = inputs_of(given, fitted)
     task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)
-    task.given, task.fitted, task.changes, task.summary = given, fitted, tuple(changes), (task.describe(), *notes)
+    task.given, task.fitted, task.changes, task.summary = (
+        given,
+        fitted,
+        tuple(changes),
+        (task.describe(), *given.notes, *notes),
+    )
     return task

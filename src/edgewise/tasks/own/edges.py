@@ -10,21 +10,12 @@ from torch import Tensor
 
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
+from edgewise.tables.ends import ENDS, ends_called
 from edgewise.tables.features import Array, Column, Kind, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File
 from edgewise.tables.table import SHOWN, Table
 
-ENDS = (  # what the ends of an edge are called, the sender first
-    ("sender", "receiver"),
-    ("source", "target"),
-    ("from", "to"),
-    ("src", "dst"),
-    ("source_id", "target_id"),
-    ("from_id", "to_id"),
-    ("u", "v"),
-    ("node1", "node2"),
-)
 RELATION = "relation"  # the feature that says which of several files an edge is from
 
 
@@ -39,22 +30,13 @@ class EdgeFile:
 
     def __init__(self, path: Path, ends: Sequence[str]) -> None:
         self.file, self.path = File(path), path
-        self.names, self.ends = self.file.names, list(ends)
-        lower = {name.lower(): name for name in self.names}
-        pairs = [pair for pair in ENDS if {*pair} <= {*lower}]
-        if not self.ends and len(pairs) > 1:
-            expected = "; ".join(" and ".join(pair) for pair in pairs)
-            raise DataError(
-                f"{path}: its columns are {', '.join(self.names)}; expected one of {expected}: give --task.ends"
-            )
-        if not self.ends and pairs:
-            self.ends = [lower[end] for end in pairs[0]]
+        self.names = self.file.names
+        self.ends = ends_called(path, self.names, ends, "--task.ends")
         self.guessed = not self.ends
         if not self.ends:
             self.ends = self.names[:2]
-        if len(self.ends) != 2 or not {*self.ends} <= {*self.names}:
-            expected = " and ".join(ends or ENDS[0])
-            raise DataError(f"{path}: its columns are {', '.join(self.names)}; expected {expected}")
+        if len(self.ends) != 2:
+            raise DataError(f"{path}: its columns are {', '.join(self.names)}; expected {' and '.join(ENDS[0])}")
         self.table = self.file.table(self.ends, self.ends)
 
     def names_of(self, end: str) -> list[str]:

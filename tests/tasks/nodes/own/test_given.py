@@ -1,11 +1,13 @@
 """What a folder says of a graph."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from edgewise.tables.reading import unread
-from edgewise.tasks.nodes.own.given import Given
+from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.own.record import name, numbers
 
 
@@ -18,6 +20,19 @@ def test_nodes_are_known_by_name_or_by_row() -> None:
     assert numbers(given(["a", "b", "7"])) == {"a": 0, "b": 1, "7": 2}
     assert name(given(None), 2) == "2" and numbers(given(None)) == {"0": 0, "1": 1, "2": 2}
     assert len(given(None)) == 3 and given(None).width == 5
+
+
+def test_where_nothing_is_known_of_nodes_their_degrees_are() -> None:
+    edges = np.array([[0, 0, 1], [1, 2, 1]])
+    bare = replace(given(None), x=[])
+    (column,) = bare.described(edges).x
+    assert (column.name, str(column)) == (DEGREE, "log(1 + degree) (a number)")
+    assert np.expm1(column.values) == pytest.approx([2, 3, 1])
+    assert bare.described(edges).notes == ("each node has log(1 + degree): nothing else is known of it",)
+    (alone,) = bare.described(edges[:, :0]).x
+    assert alone.values.tolist() == [0, 0, 0]
+    known = given(None)
+    assert known.described(edges) is known
 
 
 def test_other_files_are_named_but_not_without_end(tmp_path) -> None:

@@ -110,3 +110,26 @@ def test_a_task_of_one_graph_reads_no_other(tmp_path) -> None:
     assert main(["train", "karate", "--train.steps", "1", "--run", str(tmp_path / "run")]) == 0
     with pytest.raises(ConfigError, match="karate reads no other graph"):
         deployment.predict_file(deployment.load(tmp_path / "run"), tmp_path, tmp_path / "out.csv")
+
+
+def test_a_graph_of_names_edges_and_labels_trains_on_degrees_and_predicts_others(tmp_path, capsys) -> None:
+    """Each hub has eleven neighbours and each other node one: the degree says which is which."""
+    nodes = "".join(
+        f"n{k},{'hub' if k % 12 == 0 else 'leaf'},{('train', 'valid', 'test')[k // 12]}\n" for k in range(36)
+    )
+    edges = "".join(f"n{k},n{k - k % 12}\n" for k in range(36) if k % 12)
+    mine = new(tmp_path / "mine", f"id,label,split\n{nodes}", f"source,target\n{edges}")
+    run, task = str(tmp_path / "run"), ["--task", "node-folder", "--task.folder", str(mine)]
+    assert main(["train", "cora-sage", *task, "--train.steps", "60", "--run", run, "--json"]) == 0
+    told = capsys.readouterr().out
+    assert "mine: 36 nodes of 2 classes with log(1 + degree) (a number)" in told
+    assert "each node has log(1 + degree): nothing else is known of it" in told
+    assert json.loads(told.splitlines()[-1])["mean"] == 1.0
+    star = new(
+        tmp_path / "star",
+        "id,size\nx,1\n" + "".join(f"y{k},2\n" for k in range(11)),
+        "source,target\n" + "".join(f"x,y{k}\n" for k in range(11)),
+    )
+    rows, said = answers(Path(run), star, tmp_path / "answers.csv", capsys)
+    assert [row["class"] for row in rows] == ["hub", *["leaf"] * 11]
+    assert "not read: the columns size" in said

@@ -20,7 +20,6 @@ from tasks.nodes.own.test_folder import EDGES, NODES, write
         (NODES.replace("red,test", ",test"), EDGES, "node [3d] of the test split has no label"),
         (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
         (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
-        ("node,label,split\na,x,train\n", EDGES, "no column with a feature"),
         ("node,age,label\n", EDGES, "it has no nodes: no line follows"),
         ("", EDGES, "nodes.csv: it holds no table: its first line must have the names"),
         (NODES, "\n \n", "edges.csv: it holds no table"),

@@ -37,7 +37,8 @@ def node_folder(
     Either two tables, each a CSV file with a line of column names first, or a Parquet file (with .parquet for .csv):
         nodes.csv   a column `label` (empty: unknown), and if there are, a column that names the nodes (`node`, `id`, or
                     any that all ends of edges are in) and `split`, their parts "train", "valid", "test" or nothing;
-                    every other column is a feature: numbers, truth values, dates, or texts that repeat, categories
+                    every other column is a feature: numbers, truth values, dates, or texts that repeat, categories.
+                    Without a feature every node has the logarithm of 1 + its degree
         edges.csv   the columns `sender` and `receiver` (or `source` and `target`, `from` and `to`, or any two that hold
                     names of nodes alone): names of nodes or, where they have none, their rows from 0; all other columns
                     are features of the edges. Of edges-a.csv, edges-b.csv, ... a further one says which an edge is from
@@ -81,6 +82,7 @@ def node_folder(
     how = Reading(frozenset(names_in(ignore)), id, names_in(label) or ("label",), names_in(ends), True, known)
     given = read_folder(place, how)
     given, when = times_of_nodes(given, time) if time and not like else (given, None)
+    given = given.described(given.edges)
     times = None if when is None else torch.from_numpy(when.values)
 
     def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:

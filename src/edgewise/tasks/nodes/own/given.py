@@ -1,12 +1,17 @@
 """What a folder says of a graph, before anything is fitted to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
+
+import numpy as np
 
 from edgewise.tables.features import Array, Column
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.own.target import Labels
+
+DEGREE = "log(1 + degree)"  # the feature of nodes of which nothing else is known
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,14 @@ class Given:
     def width(self) -> int:
         """How many columns or numbers are known of a node."""
         return len(self.x) if isinstance(self.x, list) else int(self.x.shape[1])
+
+    def described(self, edges: Array) -> Self:
+        """The same, with each node's degree among edges [2, E] where nothing else is known of the nodes."""
+        if not isinstance(self.x, list) or self.x:
+            return self
+        degrees = np.log1p(np.bincount(edges.reshape(-1), minlength=len(self)))
+        column = Column(DEGREE, "number", degrees, np.ones(len(self), dtype=bool))
+        return replace(self, x=[column], notes=(*self.notes, f"each node has {DEGREE}: nothing else is known of it"))
 
     @property
     def unit(self) -> str:

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from edgewise.errors import DataError
+from edgewise.tables.ends import NODES
 from edgewise.tables.features import Array, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File, unread
 from edgewise.tables.table import Table
 from edgewise.tasks.core.splits import Splits, named
-from edgewise.tasks.nodes.own.given import Given
+from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, strangers
 from edgewise.tasks.own.rows import labels_of
 
-IDS = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
 MAX_NODES = 1 << 21  # of a table: each has a name
 
 Kinds = Mapping[str, Kind]
@@ -76,7 +76,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     for problem in (*table.problems, *(problem for one in links for problem in one.table.problems)):
         problems.add(problem)
     others = [name for name in file.names if name and name not in {*how.ignore, named_by, *labels, split}]
-    features = others if how.known is None else [*how.known[0]]
+    features = others if how.known is None else [] if [*how.known[0]] == [DEGREE] else [*how.known[0]]
     for problem in _misfits(nodes, file, links, how, features, {named_by, *labels}):
         problems.add(problem)
     x, wrong = read_columns(file, table, [name for name in features if name in file.names], how.known and how.known[0])
@@ -117,7 +117,7 @@ def _named(nodes: Path, file: File, how: Reading, lower: Mapping[str, str]) -> s
         if how.id not in file.names:
             raise DataError(f"{nodes}: it has no column {how.id!r} that names the nodes, only {', '.join(file.names)}")
         return how.id
-    found = [lower[name] for name in IDS if name in lower and lower[name] not in how.ignore]
+    found = [lower[name] for name in NODES if name in lower and lower[name] not in how.ignore]
     if len(found) > 1 and not how.id:
         raise DataError(
             f"{nodes}: {' or '.join(found)}, which names the nodes? Give --task.id, or --task.ignore the other"
@@ -169,8 +169,6 @@ def _misfits(
 ) -> list[str]:
     """What is wrong with the names of columns."""
     problems = []
-    if not features:
-        problems.append(f"{nodes}: it has no column with a feature: one of ones would do where the edges say all")
     if lacking := [name for name in features if name not in file.names]:
         problems.append(f"{nodes}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
     present = {*file.names, *(name for one in links for name in one.names)}
