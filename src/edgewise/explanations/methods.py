@@ -32,10 +32,12 @@ EXPLANATIONS = {
                       attention.rollout),
     "flow": Method("the largest flow from a node to the output through all layers of attention", False, attention.flow),
     "relevance": Method("attention through all layers, as far as the output grows with it", False, attention.relevance),
-    "gradient": Method("the gradient times the input: how the output would begin to change", True, gradients.gradient),
-    "integrated-gradients": Method("its part in the output: the parts add up to it", True, gradients.integrated),
+    "gradient": Method("the gradient times the input, by which the output would begin to change", True,
+                       gradients.gradient),
+    "integrated-gradients": Method("the part of each edge and node in the output, which is the sum of the parts", True,
+                                   gradients.integrated),
     "learned-mask": Method("the mask that keeps the output with the fewest edges and nodes", False, removal.learned),
-    "leave-one-out": Method("how much the output falls without it", True, removal.leave_one_out),
+    "leave-one-out": Method("how much the output falls without an edge or a node", True, removal.leave_one_out),
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 import re
 from collections.abc import Iterator
+from html import unescape
 from xml.etree import ElementTree
 
 import numpy as np
@@ -206,3 +207,25 @@ def test_measured_points_stand_beside_their_curve() -> None:
     points, line = curves().axes[1].lines[:2]
     assert (points.get_xdata().tolist(), points.get_ydata().tolist()) == ([1], [2])
     assert line.get_color() == figures.ACCENT
+
+
+def test_names_of_any_length_and_script_are_cut_and_cost_no_warning() -> None:
+    """matplotlib's typeface lacks these letters, which the page's typefaces have; warnings are errors here."""
+    names = ["a name " * 40, "שלום " * 50, "🧪" * 200, "<b>日本語</b>" * 30]
+    ring = Graph.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], num_nodes=4)
+    shown = figures.svg(networks.network(Network(ring, np.arange(4), names, names=names)), "a")
+    shown += figures.svg(figures.confusion(Confusion(np.eye(4, dtype=np.int64), names)), "b")
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", shown)
+    assert sum(text.endswith("…") for text in texts) == 16
+    assert max(len(unescape(text)) for text in texts) == 24
+
+
+def test_steps_are_whole_and_names_at_the_ends_stay_beside_their_panel() -> None:
+    lines = [Curve(name, [1, 2, 3], [0.0, 1.0, 1.0], "accent") for name in "abc"]
+    figure = figures.curves(Curves([Panel("loss", lines)]))
+    (axes,) = figure.axes
+    figure.draw_without_rendering()
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    low, high = axes.get_ylim()
+    places = [text.xy[1] for text in axes.texts]
+    assert max(places) == pytest.approx(high) and min(np.diff(places)) == pytest.approx(0.09 * (high - low))

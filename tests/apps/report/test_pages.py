@@ -36,6 +36,12 @@ def test_a_table_sets_numbers_flush_right() -> None:
     assert '<th>name</th><th class="number">value</th>' in made
 
 
+def test_a_table_that_is_wider_than_the_page_moves_sideways_and_its_heads_break_at_underscores() -> None:
+    made = pages.table(["learning_rate", "<x>"], [["1", "2"]])
+    assert made.startswith('<div class="wide"><table><thead><tr><th>learning_<wbr>rate</th><th>&lt;x&gt;</th>')
+    assert pages.properties([("a_b", "c_d")]).endswith("<th>a_b</th><td>c_d</td></tr></tbody></table></div>")
+
+
 def test_a_page_is_one_well_formed_document_that_may_request_nothing() -> None:
     document = pages.page("<title>", element("h1", "& so on"))
     assert document.startswith("<!DOCTYPE html>")

@@ -170,6 +170,11 @@ def options_of(told: list[str]) -> list[tuple[str, str]]:
 def test_of_two_systems_with_one_id_the_recipes_own_is_shown() -> None:
     assert [row.name for row in layers_of(read("cora-gatv2"))] == ["GATv2"]
     assert [row.id for row in layers_of(read("digits-vit"))] == ["B2", "B3"]
+    named = [
+        row.name for row in layers_of(read("karate"))
+    ]  # whose own none of them is: no variant that it does not have
+    assert named == ["Multi-head scaled dot-product attention", "Transformer block, pre/post-norm"]
+    assert layers_of(read("digits-memory")) == []  # its own is a model
     assert layers_of(None) == []
 
 

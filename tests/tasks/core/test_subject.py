@@ -53,8 +53,12 @@ def test_of_a_large_graph_the_nodes_that_matter_are_drawn() -> None:
     (drawn,) = on_graph(path, None, nodes, centre=50)
     assert isinstance(drawn, Drawing) and isinstance(drawn.figure, Scores)
     shown = drawn.figure
-    assert {"7", "70", "50"} <= set(shown.names) and len(shown.nodes) == 48
+    assert [*shown.names] == ["7", "50", "70"]  # and none of the other 97, which do not matter
     assert shown.centre is not None and shown.names[shown.centre] == "50"
+    assert drawn.caption == "The 3 of 100 nodes that matter. A ring marks the explained node."
+    (drawn,) = on_graph(path, None, torch.arange(100.0), centre=50)
+    assert isinstance(drawn, Drawing) and isinstance(drawn.figure, Scores) and len(drawn.figure.nodes) == 48
+    assert drawn.caption.startswith("The 48 of 100 nodes that matter most.")
 
 
 def test_movement_is_explained_of_the_particle_that_moves_furthest() -> None:

@@ -22,5 +22,7 @@ def explore(run: str | None, out: str | None, node: int | None, accept: bool = F
     page = written(content).encode()
     write_file(place, page)
     graphs = [graph["name"] for graph in content["examples"][0]["graphs"]]
-    print(f"{place}: {len(content['examples'])} example(s) on {', '.join(graphs)}; open it in a browser")
+    count = len(content["examples"])
+    examples = "one example" if count == 1 else f"{count} examples"
+    print(f"{place}: {examples} on {', '.join(graphs)}; open it in a browser")
     return {"page": str(place), "bytes": len(page), "examples": len(content["examples"]), "graphs": graphs}

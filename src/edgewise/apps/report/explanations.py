@@ -14,16 +14,18 @@ from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.report.report import footer
 from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity
 from edgewise.files import write_file
-from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel
+from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel, Scores
 
 FOLDER = "explanations"
 LISTED = 10  # edges and nodes in the tables
 
-SIGNED = """Blue speaks for the output and orange against it: the stronger the colour and the thicker the line, the
-larger the score. Scores are relative to the one furthest from 0."""
-UNSIGNED = "The stronger the colour and the thicker the line, the larger the score; there are no scores below 0."
-READING = """An edge carries something from its sender to its receiver; the half of a line next to a node shows what
-that node receives. The tables list the largest scores with their values, so that nothing hangs on colour alone."""
+SIGNED = """Blue speaks for the output and orange against it: the stronger the colour, the larger the score. Scores are
+relative to the one furthest from 0."""
+UNSIGNED = "The stronger the colour, the larger the score; there are no scores below 0."
+CARRIED = "An edge carries something from its sender to its receiver"
+ON_LINES = f"{CARRIED}; the half of a line next to a node, thicker for larger scores, shows what that node receives."
+READING = """The tables list the largest scores with their values, those that are not 0, so that nothing hangs on colour
+alone."""
 TRUST = """Left: the output as the edges or nodes of the highest scores are deleted first. Right: as they are inserted
 first into an empty graph. The faster the left curve falls and the right one rises, the more the scores say; the curves
 of random orders (a mean of several) and of the highest degrees show what an order knows that has not seen the model."""
@@ -74,7 +76,7 @@ def write(made: Explained, path: Path) -> None:
         element("h2", "What is shown"),
         *(part(content, made.run) for content in made.drawings),
         element("p", element("b", "Legend. "), SIGNED if method.signed else UNSIGNED),
-        element("p", element("b", "How to read it. "), READING),
+        element("p", element("b", "How to read it. "), reading(made)),
         element("h2", "The largest scores"),
         *([] if edges is None else [element("h3", "Edges"), table(made, edges, True)]),
         element("h3", "Nodes"),
@@ -93,6 +95,14 @@ def write(made: Explained, path: Path) -> None:
         write_list(made.run)
 
 
+def reading(made: Explained) -> str:
+    """What the figures mean: lines where there is a graph among them."""
+    drawn = [content.figure for content in made.drawings if isinstance(content, Drawing)]
+    lines = made.explanation.edges is not None and any(isinstance(figure, Scores) for figure in drawn)
+    carried = ON_LINES if lines else "" if made.explanation.edges is None else f"{CARRIED}."
+    return f"{carried} {READING}".strip()
+
+
 def numbers(made: Explained) -> dict[str, str]:
     """The few that matter."""
     explanation = made.explanation
@@ -103,10 +113,10 @@ def numbers(made: Explained) -> dict[str, str]:
 
 
 def table(made: Explained, scores: Tensor, of_edges: bool) -> Markup:
-    """The edges or nodes of the largest scores, by their names."""
+    """The edges or nodes of the largest scores, by their names; those whose score is 0 say nothing."""
     graph = made.explanation.graph
     names = made.names or [str(node) for node in range(max(graph.num_senders, graph.num_receivers))]
-    top = scores.abs().topk(min(LISTED, len(scores))).indices.tolist()
+    top = scores.abs().topk(min(LISTED, int(scores.count_nonzero()))).indices.tolist()
     if not of_edges:
         return pages.table(["node", "score"], [[names[j], f"{float(scores[j]):+.4g}"] for j in top], ["score"])
     # Of a cross graph, receivers are named after the senders.

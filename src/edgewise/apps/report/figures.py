@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -56,6 +57,7 @@ _STYLE: dict[Any, Any] = {
 }
 WIDTH = 7.2
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # characters that no XML may hold
+LONGEST, NAME_OF_CLASS = 16, 24  # characters of a name in a figure; tables have it whole
 TYPEFACE = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
@@ -79,7 +81,9 @@ def drawing(
 
 def svg(figure: Figure, name: str) -> str:
     """The figure as SVG text for a page: the same bytes every time, its ids made unique by a hash of its name."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        # The page's own typefaces draw what matplotlib's lacks.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
     drawn = NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text.getvalue())
@@ -109,6 +113,15 @@ def standalone(drawn: str) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{drawn[:start]}<style>{style}</style>{drawn[start:]}'
 
 
+def short(name: str, longest: int = LONGEST) -> str:
+    """A name as a figure has room for it.
+
+    >>> short("probabilistic methods"), short("theory")
+    ('probabilistic m…', 'theory')
+    """
+    return name if len(name) <= longest else name[: longest - 1].rstrip() + "…"
+
+
 def shades(weights: Array, colour: str, strength: float = 1.0) -> Array:
     """Weights in [0, 1] as one colour whose opacity is the weight: [..., 4]."""
     rgb = np.broadcast_to(np.array(to_rgb(colour)), (*weights.shape, 3))
@@ -135,6 +148,7 @@ def curves(shown: Curves) -> Figure:
             if shown.mark is not None:
                 axes.axvline(shown.mark, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
             axes.set_xlabel(panel.axis)
+            axes.xaxis.get_major_locator().set_params(integer=panel.axis == "step")
             axes.grid(axis="y", color=RULE, linewidth=0.6)
             axes.set_axisbelow(True)
             axes.tick_params(length=0)
@@ -151,10 +165,12 @@ def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
     """Name each curve at its end instead of in a legend, pushed apart where two ends are close."""
     ends = sorted((line.y[-1], line.label, _of_curve(line.colour)) for line in lines if len(line.y) and line.label)
     low, high = axes.get_ylim()
-    gap, floor = (high - low) * 0.09, -np.inf
-    for value, label, colour in ends:
-        floor = max(value, floor + gap)
-        end: dict[str, Any] = {"xy": (1.0, floor), "xycoords": ("axes fraction", "data")}
+    gap, places = (high - low) * 0.09, list[float]()
+    for value, _, _ in ends:
+        places.append(max(value, places[-1] + gap) if places else value)
+    above = max(0.0, places[-1] - high) if places else 0.0  # all names move down by as much as the last is too high
+    for (_, label, colour), place in zip(ends, places, strict=True):
+        end: dict[str, Any] = {"xy": (1.0, place - above), "xycoords": ("axes fraction", "data")}
         axes.annotate(label, xytext=(5, 0), textcoords="offset points", color=colour, va="center", **end)
 
 
@@ -172,7 +188,7 @@ def parity(shown: Parity) -> Figure:
 
 def confusion(shown: Confusion) -> Figure:
     """Rows are the truth, columns the prediction; a cell's colour is its share of the row."""
-    counts, names = shown.counts, shown.classes
+    counts, names = shown.counts, [short(name, NAME_OF_CLASS) for name in shown.classes]
     classes = len(names)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     size = float(np.clip(0.42 * classes + 1.2, 2.6, WIDTH))
@@ -209,7 +225,7 @@ def matrix(shown: Matrix) -> Figure:
         _draw_matrix(axes, shown.weights.mean(0))
         axes.set_title("mean of the heads" if small else "the head", pad=16)
         for ticks in (axes.set_xticks, axes.set_yticks):
-            ticks(range(length), shown.labels, fontsize=min(7.5, 300 / length))
+            ticks(range(length), [short(label) for label in shown.labels], fontsize=min(7.5, 300 / length))
         axes.tick_params(length=0, pad=2, top=True, bottom=False, labeltop=True, labelbottom=False)
         if small:
             rows = columns[1].subgridspec(min(small, 4), -(-small // 4), hspace=0.12)

@@ -9,7 +9,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from edgewise.apps.report.figures import CLASSES, INK, MUTED, PAPER, bare, drawing
+from edgewise.apps.report.figures import CLASSES, INK, MUTED, NAME_OF_CLASS, PAPER, bare, drawing, short
 from edgewise.tasks.core.drawing import Array, Labels, Network, Networks
 
 
@@ -19,7 +19,7 @@ def network(shown: Network) -> Figure:
         _draw_network(grid[0, 0], shown)
         used = [c for c in range(len(shown.legend)) if c in shown.classes]
         dots = [Line2D([], [], linestyle="", marker="o", markersize=5, color=_colour(c)) for c in used]
-        names = [shown.legend[c] for c in used]
+        names = [short(shown.legend[c], NAME_OF_CLASS) for c in used]
         layout: dict[str, Any] = {"loc": "outside upper left", "ncols": 4, "handletextpad": 0.1, "columnspacing": 1.2}
         figure.legend(dots, names, frameon=False, labelcolor=MUTED, **layout).set_zorder(0)
     return figure
@@ -49,7 +49,7 @@ def _draw_network(axes: Axes, shown: Network) -> None:
         axes.scatter(x[wrong], y[wrong], s=0.4 * sizes[wrong], c=INK, marker="x", linewidth=1.2, zorder=5)
     above: dict[str, Any] = {"xytext": (0, 8.5), "textcoords": "offset points", "ha": "center", "fontsize": 6.5}
     for place, name in zip(places, shown.names, strict=False):
-        axes.annotate(name, place, color=MUTED, zorder=6, **above)
+        axes.annotate(short(name), place, color=MUTED, zorder=6, **above)
     axes.set_aspect("equal")
     axes.margins(0.06)
     bare(axes)
@@ -72,7 +72,7 @@ def networks(shown: Networks) -> Figure:
             )
             axes.set_aspect("equal")
             axes.margins(0.08)
-            axes.set_title(title)
+            axes.set_title(short(title, NAME_OF_CLASS))
     return figure
 
 

@@ -58,8 +58,10 @@ font-variant-numeric:lining-nums tabular-nums}}
 th{{text-align:left;font-weight:500;font-size:.75rem;
 color:var(--muted);letter-spacing:.02em}}
 td,th{{padding:.42rem 1.2rem .42rem 0;border-bottom:1px solid var(--rule);vertical-align:baseline;
-overflow-wrap:anywhere}}
+overflow-wrap:break-word;max-width:24rem}}
+tbody th+td{{max-width:36rem}}
 tr>*:last-child{{padding-right:0}}
+.wide{{overflow-x:auto}}
 .number{{text-align:right;white-space:nowrap;overflow-wrap:normal}}
 tbody th{{width:11rem}}
 figure{{margin:1.6rem 0 2.2rem}}
@@ -75,7 +77,8 @@ details{{margin:1rem 0}}summary{{cursor:pointer;color:var(--muted);font-size:.95
 a{{color:inherit;text-decoration-color:var(--accent);text-underline-offset:.15em}}
 .problem{{border-left:2px solid var(--warm);padding-left:1rem;color:var(--warm)}}
 footer{{margin-top:5rem;font-size:.78rem;color:var(--muted)}}
-@media (max-width:40rem){{table{{display:block;overflow-x:auto}}td,th{{overflow-wrap:break-word}}}}
+@media (max-width:40rem){{figure{{overflow-x:auto}}figure svg:has(text){{min-width:34rem}}
+table{{width:max-content;min-width:100%}}td,th,tbody th+td{{max-width:14rem}}tbody th{{width:auto;max-width:7rem}}}}
 @media print{{body{{font-size:10pt}}main{{padding:0;max-width:none}}figure,table{{break-inside:avoid}}}}
 """
 
@@ -127,7 +130,7 @@ def headline(numbers: Mapping[str, str]) -> Markup:
 
 def properties(rows: Iterable[tuple[str, str]]) -> Markup:
     """A table of names and values."""
-    return element("table", element("tbody", *(element("tr", element("th", k), element("td", v)) for k, v in rows)))
+    return wide(element("tbody", *(element("tr", element("th", k), element("td", v)) for k, v in rows)))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Markup:
@@ -141,7 +144,22 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
         return element("tr", *made)
 
     body = element("tbody", *(cells("td", row) for row in rows))
-    return element("table", element("thead", cells("th", head)), body)
+    return wide(element("thead", cells("th", [breakable(name) for name in head])), body)
+
+
+def wide(*parts: str) -> Markup:
+    """A table that may be wider than the page, on which it then moves sideways."""
+    return element("div", element("table", *parts), class_="wide")
+
+
+def breakable(name: str) -> Markup:
+    """A column's name, which may be broken behind underscores and nowhere else.
+
+    Example:
+        >>> breakable("learning_rate")
+        'learning_<wbr>rate'
+    """
+    return Markup(escape(name).replace("_", "_<wbr>"))
 
 
 def page(title: str, *body: str) -> Markup:

@@ -178,10 +178,15 @@ def properties(page: RunPage) -> Markup:
 
 
 def layers_of(recipe: recipes.Recipe | None) -> list[System]:
-    """The layers among the systems that a recipe runs; of two with the same id, its own."""
-    layers = [row for row in SYSTEMS if recipe and row.id in recipe.system and row.file.startswith("layers/")]
-    own = {row.id for row in layers if recipe and row.recipe == recipe.name}
-    return [row for row in layers if row.id not in own or (recipe and row.recipe == recipe.name)]
+    """The layers among the systems that a recipe runs; of several with one id its own, or else the first, of which the
+    others are variants."""
+    if recipe is None:
+        return []
+    rows = [row for row in SYSTEMS if row.id in recipe.system]
+    first = {row.id: row for row in reversed(rows)}
+    own = {row.id for row in rows if row.recipe == recipe.name}
+    chosen = [row for row in rows if row.recipe == recipe.name or (row.id not in own and row is first[row.id])]
+    return [row for row in chosen if row.file.startswith("layers/")]
 
 
 def named(choice: Choice) -> dict[str, Any]:

@@ -6,13 +6,12 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from edgewise.apps.report.figures import ACCENT, INK, MUTED, PAPER, RULE, WARM, WIDTH, bare, drawing
+from edgewise.apps.report.figures import ACCENT, INK, MUTED, PAPER, RULE, WARM, WIDTH, bare, drawing, short
 from edgewise.apps.report.networks import lay_out
 from edgewise.apps.report.pages import Markup, element, join
 from edgewise.tasks.core.drawing import Alignment, Array, Coloured, Scores
 
 NAMED = 60  # nodes of which each has its name written beside it
-LONGEST = 16  # characters of a name in a figure; the tables have it whole
 
 
 def graph_scores(shown: Scores) -> Figure:
@@ -44,7 +43,7 @@ def graph_scores(shown: Scores) -> Figure:
             axes.scatter(*at, s=320, facecolor="none", edgecolor=INK, linewidth=1.1, zorder=6)
         text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5, "color": INK, "zorder": 7}
         for place, name in zip(places, shown.names if count <= NAMED else (), strict=False):
-            axes.annotate(name[:LONGEST], place, **text)
+            axes.annotate(short(name), place, **text)
         middle, reach = (places.max(0) + places.min(0)) / 2, 0.58 * np.ptp(places, axis=0)
         reach = np.maximum(reach, max(0.25 * float(reach.max()), 1e-9))  # nodes in a line still have a figure's height
         axes.set(xlim=(middle[0] - reach[0], middle[0] + reach[0]), ylim=(middle[1] - reach[1], middle[1] + reach[1]))
@@ -73,7 +72,7 @@ def alignment(shown: Alignment) -> Figure:
                 square = _square(column, row)
                 axes.fill(*square, color=colour, alpha=float(sign * heat[row, column]), linewidth=0)
         fonts = min(7.5, 300 / max(height, width, 1))
-        rows, columns = ([name[:LONGEST] for name in names] for names in (shown.rows, shown.columns))
+        rows, columns = ([short(name) for name in names] for names in (shown.rows, shown.columns))
         axes.set_xticks(
             range(width),
             columns,

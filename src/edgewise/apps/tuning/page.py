@@ -90,6 +90,7 @@ def history(study: Study) -> Any:
         axes.step(numbers, best, where="post", color=ACCENT)
         axes.set_title(f"validation {study.metric}")
         axes.set_xlabel("trial")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y", color=RULE, linewidth=0.6)
         axes.tick_params(length=0)
         axes.spines["left"].set_visible(False)

@@ -182,7 +182,8 @@ def on_graph(
             weight = weight.scatter_reduce(0, graph.receivers, strong, "amax")
         if centre is not None:
             weight[centre] = 2.0
-        shown = weight.topk(DRAWN).indices.sort().values
+        scored = max(1, int(weight.count_nonzero()))
+        shown = weight.topk(min(DRAWN, scored)).indices.sort().values
     inside = torch.isin(graph.receivers, shown) & torch.isin(graph.senders, shown)
     labels = names or [str(node) for node in range(graph.num_senders)]
     scores = Scores(
@@ -194,7 +195,9 @@ def on_graph(
         centre=None if centre is None else shown.tolist().index(centre),
     )
     count = graph.num_senders
-    what = f"The {len(shown)} of {count:,} nodes that matter most" if count > len(shown) else f"All {count} nodes"
+    few = len(shown) < min(DRAWN, count)
+    which = "that matter" if few else "that matter most"
+    what = f"The {len(shown)} of {count:,} nodes {which}" if count > len(shown) else f"All {count} nodes"
     ring = "" if centre is None else " A ring marks the explained node."
     return [Drawing("explanation", scores, f"{what}.{ring}")]
 

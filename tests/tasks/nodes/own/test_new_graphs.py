@@ -122,7 +122,7 @@ def test_a_graph_of_names_edges_and_labels_trains_on_degrees_and_predicts_others
     run, task = str(tmp_path / "run"), ["--task", "node-folder", "--task.folder", str(mine)]
     assert main(["train", "cora-sage", *task, "--train.steps", "60", "--run", run, "--json"]) == 0
     told = capsys.readouterr().out
-    assert "mine: 36 nodes of 2 classes with log(1 + degree) (a number)" in told
+    assert "mine: 36 nodes of 2 classes; features: log(1 + degree) (a number)" in told
     assert "each node has log(1 + degree): nothing else is known of it" in told
     assert json.loads(told.splitlines()[-1])["mean"] == 1.0
     star = new(

@@ -90,7 +90,7 @@ class OwnNodes(SampledNodes):
         columns = given.x if isinstance(given.x, list) else []
         if columns:
             more = f" and {len(columns) - LISTED} more" if len(columns) > LISTED else ""
-            self.contents += f" with {', '.join(map(str, columns[:LISTED]))}{more}"
+            self.contents += f"; features: {', '.join(map(str, columns[:LISTED]))}{more}"
         self.summary = (self.describe(), *map(str, fitted.targets), *given.notes)
         return self
 
