@@ -83,6 +83,17 @@ def test_a_file_appears_whole(tmp_path):
     assert path.read_text() == "1 2" and list(path.parent.iterdir()) == [path]
 
 
+def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch):
+    """A user who may write in /dev had a file in the place of /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)
+    refused = {"pipe": "Not a file that can be replaced: 'pipe'", "": "Is a directory: '.'"}
+    for name, message in refused.items():
+        with pytest.raises(OSError, match=message):
+            write_file(Path(name), b"1 2")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and (tmp_path / "pipe").is_fifo()
+
+
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path):
     path = tmp_path / "numbers.txt"
     path.write_text("1 2")

@@ -138,6 +138,7 @@ def whole(path: Path, alone: bool = False) -> Iterator[Path]:
     too there is the whole new file, or what was there before.
 
     Symbols     alone = no other process writes this file, so that what a killed one left half-written is replaced
+    Errors      IsADirectoryError; OSError for what is no file, such as /dev/null, whose place a file would take
     Edge cases  folders that are missing are made; where writing fails, nothing of it is left behind
 
     Example
@@ -149,6 +150,10 @@ def whole(path: Path, alone: bool = False) -> Iterator[Path]:
         >>> path.read_text()
         '1 2 3'
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "Not a file that can be replaced", str(path))
     part = path.with_name(f".writing-{path.name}" if alone else f".{path.name}.{uuid4().hex}.part")
     try:
         make_folder(path.parent)

@@ -116,8 +116,8 @@ def test_a_file_comes_with_what_it_reads_an_example_and_a_script_that_runs_it(to
     made = export(gnn("gine", edges=2, readout="sum"), call, to, tmp_path / f"m.{to}", preprocessing={"classes": ["a"]})
     axes = {"x": ["N", 5], "edge_attr": ["E", 2], "edge_index": [2, "E"], "sizes": ["G"]}
     assert made.inputs == made.about["inputs"] == axes and made.outputs == ("y",)
-    command = [sys.executable, f"m.{to}.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env={})
+    command = [sys.executable, str(tmp_path / f"m.{to}.py")]  # from wherever it is called
+    ran = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True, env={})
     assert ran.stdout.startswith("y (3, 3)") and "'classes': ['a']" in ran.stdout
     assert len((tmp_path / f"m.{to}.py").read_text().splitlines()) <= 12
     page = (tmp_path / f"m.{to}.md").read_text()
@@ -127,6 +127,17 @@ def test_a_file_comes_with_what_it_reads_an_example_and_a_script_that_runs_it(to
     first = made.call(*call)
     for one, other in zip(first, made.example, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+def test_a_file_may_have_any_name(to: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine, and yours"
+    folder.mkdir()
+    export(GCN(5, 3), on_nodes(0), to, folder / '"1" {x} \\n ü')
+    ran = subprocess.run(
+        [sys.executable, str(folder / '"1" {x} \\n ü.py')], cwd="/", capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.startswith("y (")
 
 
 def test_formats_in_one_folder_have_scripts_of_their_own(tmp_path: Path) -> None:

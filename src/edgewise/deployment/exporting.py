@@ -75,7 +75,7 @@ class Exported:
         with whole(beside(out, "npz")) as unfinished, unfinished.open("wb") as file:
             (np.savez if self.to == "aoti" else np.savez_compressed)(file, **arrays)  # for C++ not compressed
         lines = lines_of(self.exportable.precomputed, self.inputs)
-        script = script_of(self.to, out.name, isinstance(self.exportable, Decoding), lines, native)
+        script = script_of(self.to, isinstance(self.exportable, Decoding), lines, native)
         write_file(beside(out, "py"), script.encode())
         page = readme_of(out.name, self.to, self.about, self.example, bool(lines))
         write_file(beside(out, "md"), page.encode())

@@ -22,35 +22,37 @@ OPSET = 23  # the first with the operator Attention
 KEY = "edgewise"  # of the metadata
 Example = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]  # inputs and outputs of a call
 
-ONNX_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
+ONNX_SCRIPT = '''"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""
 import json, sys
 import numpy, onnxruntime
 {lines}
-session = onnxruntime.InferenceSession("{name}")
-arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+file = __file__.removesuffix(".py")
+session = onnxruntime.InferenceSession(file)
+arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else f"{{file}}.npz")
 outputs = session.run(None, {{one.name: arrays[one.name] for one in session.get_inputs()}})
 about = json.loads(session.get_modelmeta().custom_metadata_map["edgewise"])
 for name, values in zip(about["outputs"], outputs):
     print(name, values.shape, values.reshape(-1)[:5], about["preprocessing"])
 '''
-PT2_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
+PT2_SCRIPT = '''"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""
 import json, sys
 import numpy, torch
 {operators}{lines}
-files = {{"edgewise.json": ""}}
-program = torch.export.load("{name}", extra_files=files)
-about, arrays = json.loads(files["edgewise.json"]), {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+file, files = __file__.removesuffix(".py"), {{"edgewise.json": ""}}
+program = torch.export.load(file, extra_files=files)
+about, arrays = json.loads(files["edgewise.json"]), {load}(sys.argv[1] if len(sys.argv) > 1 else f"{{file}}.npz")
 outputs = program.module()(**{{name: torch.from_numpy(arrays[name]) for name in about["inputs"]}})
 for name, values in outputs.items():
     print(name, tuple(values.shape), values.detach().flatten()[:5].tolist(), about["preprocessing"])
 '''
-AOTI_SCRIPT = '''"""Runs {name} on the arrays of an .npz file: python {script} [INPUTS.npz]"""
+AOTI_SCRIPT = '''"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""
 import json, sys
 import numpy, torch._inductor
 {operators}{lines}
-program = torch._inductor.aoti_load_package("{name}")
+file = __file__.removesuffix(".py")
+program = torch._inductor.aoti_load_package(file)
 about = json.loads(program.get_metadata()["edgewise"])
-arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else "{example}")
+arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else f"{{file}}.npz")
 outputs = program(**{{name: torch.from_numpy(arrays[name]) for name in about["inputs"]}})
 for name, values in outputs.items():
     print(name, tuple(values.shape), values.flatten()[:5].tolist(), about["preprocessing"])
@@ -59,7 +61,8 @@ ONNX_STEP = """
 import json, sys
 import numpy, onnxruntime
 
-session = onnxruntime.InferenceSession("{name}")
+file = __file__.removesuffix(".py")
+session = onnxruntime.InferenceSession(file)
 about = json.loads(session.get_modelmeta().custom_metadata_map["edgewise"])
 
 
@@ -70,8 +73,8 @@ PT2_STEP = """
 import json, sys
 import numpy, torch
 {operators}
-files = {{"edgewise.json": ""}}
-program = torch.export.load("{name}", extra_files=files).module()
+file, files = __file__.removesuffix(".py"), {{"edgewise.json": ""}}
+program = torch.export.load(file, extra_files=files).module()
 about = json.loads(files["edgewise.json"])
 
 
@@ -80,7 +83,7 @@ def step(given):
     outputs = program(**{{name: torch.from_numpy(array) for name, array in given.items()}})
     return {{name: tensor.numpy() for name, tensor in outputs.items()}}
 """
-GREEDY_SCRIPT = '''"""Continues tokens by the likeliest: python {script} [STEPS] [INPUTS.npz]"""{step}
+GREEDY_SCRIPT = '''"""Continues tokens by the likeliest: python SCRIPT [STEPS] [INPUTS.npz]"""{step}
 
 def nothing():  # the keys and values of no tokens
     blocks = {{name: shape for name, shape in about["inputs"].items() if name != "tokens"}}
@@ -89,7 +92,7 @@ def nothing():  # the keys and values of no tokens
 
 
 steps, length = int(sys.argv[1]) if len(sys.argv) > 1 else 16, about["length"]
-tokens = numpy.load(sys.argv[2] if len(sys.argv) > 2 else "{example}")["tokens"]
+tokens = numpy.load(sys.argv[2] if len(sys.argv) > 2 else f"{{file}}.npz")["tokens"]
 visible, past = tokens, nothing()
 for _ in range(steps):
     if length is not None and visible.shape[1] > length:  # drop the older half
@@ -102,7 +105,9 @@ print(json.dumps(tokens.tolist()))
 '''
 NATIVE = {
     "pt2": "import edgewise.kernels  # the native operators\n",
-    "aoti": 'torch.ops.load_library("./libedgewise_operators.so")\n',
+    "aoti": """import os.path
+torch.ops.load_library(os.path.join(os.path.dirname(os.path.abspath(__file__)), "libedgewise_operators.so"))
+""",
 }
 STEPS = {"onnx": ONNX_STEP, "pt2": PT2_STEP}
 SCRIPTS = {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT, "aoti": AOTI_SCRIPT}
@@ -235,15 +240,15 @@ def beside(out: Path, ending: str) -> Path:
     return out.with_name(f"{out.name}.{ending}")
 
 
-def script_of(to: str, name: str, cache: bool, lines: str = "", native: bool = False) -> str:
-    """A script that runs the file; with a cache it continues a text.
+def script_of(to: str, cache: bool, lines: str = "", native: bool = False) -> str:
+    """A script that runs the file beside it, from wherever it is called; with a cache it continues a text.
 
     Symbols     lines = what computes inputs that follow from others; native = it loads the native operators first
     """
     script = GREEDY_SCRIPT.replace("{step}", STEPS[to]) if cache else SCRIPTS[to]
     reads = {"lines": f"\n\n{lines}\n" if lines else "", "load": "completed" if lines else "numpy.load"}
     reads["operators"] = NATIVE[to] if native else ""
-    return script.format(name=name, script=f"{name}.py", example=f"{name}.npz", **reads)
+    return script.format(**reads)
 
 
 def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, completed: bool = False) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -137,7 +138,7 @@ def export(
     inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
     shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())
     print(f"{place} ({place.stat().st_size / 1e6:.1f} MB): {shown_inputs} -> {', '.join(exported.outputs)}")
-    print(f"how to call it: {place}.md; python {place}.py")
+    print(f"how to call it: {place}.md; python {shlex.quote(f'{place}.py')}")
     return {"file": str(place), "bytes": place.stat().st_size, "inputs": inputs, "outputs": list(exported.outputs)}
 
 
