@@ -270,7 +270,8 @@ def check_aggregate(call: Aggregate) -> None:
     check_reduction(call.reduce)
     if call.weight is not None and not isinstance(call.weight, Tensor):
         what = f"weight must be a tensor [E] or [*, E, H], not {call.weight!r}"
-        raise ShapeError(f"{what}: how to combine is reduce={call.weight!r}" if call.weight in REDUCTIONS else what)
+        is_reduction = isinstance(call.weight, str) and call.weight in REDUCTIONS
+        raise ShapeError(f"{what}: how to combine is reduce={call.weight!r}" if is_reduction else what)
     if call.weight is not None and call.weight.ndim == 0:
         raise ShapeError("weight is a single number, but must be [E] or [*, E, H]")
     shape = "[*, J, C]" if call.node_axis == -2 else "[*, J, H, C] because the weight has heads"

@@ -107,7 +107,7 @@ def test_weights_of_one_are_attention_over_the_edges_and_others_than_one_for_eac
     for y in (layer(graph, x, ones), layer(graph, x)):
         assert torch.allclose(y, plain(graph, x), atol=1e-12)
     for e in (ones[1:], ones.expand(-1, 2)):
-        with pytest.raises(ShapeError, match="a weight for each edge"):
+        with pytest.raises(ShapeError, match="a row for each of the graph's edges"):
             layer(graph, x, e)
 
 

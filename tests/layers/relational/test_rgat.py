@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_said() -> None:
         layer(graph, x, kinds + (kinds == 4))
     with pytest.raises(ShapeError, match=r"relations of edges are \[70, 5\] of float32; expected \[70\] of int64"):
         layer(graph, x, torch.zeros(EDGES, RELATIONS))
-    with pytest.raises(ShapeError, match="a row for each of the senders"):
+    with pytest.raises(ShapeError, match="a row for each of the graph's senders"):
         layer(graph, x[1:], kinds)
     with pytest.raises(ConfigError, match="bases=3 from 0 to as many"):
         RGAT(3, 4, 2, bases=3)

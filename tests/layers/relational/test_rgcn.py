@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_said() -> None:
         layer(graph, x)
     with pytest.raises(ShapeError, match=r"relations of edges are 0 to 4, not 0 to 5"):
         layer(graph, x, kinds + (kinds == 4))
-    with pytest.raises(ShapeError, match=r"weights of relations are \[70, 3\]; expected \[\*, 70, 5\]"):
+    with pytest.raises(ShapeError, match=r"weights of relations are \[70, 3\], but must be \[\*, 70, 5\]"):
         layer(graph, x, torch.zeros(EDGES, 3))
     with pytest.raises(ShapeError, match=r"relations of edges are \[69\] of int64"):
         layer(graph, x, kinds[1:])

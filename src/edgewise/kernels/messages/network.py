@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.checks import same_device
+from edgewise.graphs.checks import same_device, shown
 
 Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
 Activation = Callable[[Tensor], Tensor]
@@ -89,6 +89,10 @@ class Message(Generic[Result]):
 
 def check_rows(name: str, x: Tensor, count: int) -> None:
     """Raise ShapeError unless a tensor has a row for each of a graph's nodes or edges."""
+    if not isinstance(x, Tensor):
+        raise ShapeError(f"{name} must be a tensor [*, {count}, C], not {shown(x)}")
+    if x.is_complex():
+        raise ShapeError(f"{name} are complex, but must be real numbers: hand over x.real, x.imag or x.abs()")
     if x.ndim < 2 or x.shape[-2] != count:
         raise ShapeError(f"{name} are {list(x.shape)}, but must be [*, {count}, C]")
 

@@ -10,11 +10,11 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
-from edgewise.kernels.call import check_graph
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_features, check_one_kind
+from edgewise.layers.plain.linear import check_features
+from edgewise.layers.plain.sides import check_nodes
 
 
 class KeyValueCache:
@@ -173,7 +173,6 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         if isinstance(x, tuple) and senders is None:
             x, senders = x
-        check_one_kind(x)
         q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)
         if isinstance(cache, KeyValueCache):
             k, v = cache.append(k, v)
@@ -197,7 +196,7 @@ class MultiHeadAttention(nn.Module):
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         heads, shared, _ = self.split
-        check_graph(graph, x)
+        check_nodes(graph, x)
         check_features(x, self.projection.weight)
         qkv = self.projection(x).view(*x.shape[:-1], sum(self.split), self.channels)  # [*, N, H + 2 H', C]
         if self.rotary is None:
@@ -226,6 +225,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, x: Tensor, first: int, stop: int) -> Tensor:
         """The heads first, ..., stop − 1 of `projection`, [*, N, stop − first, C]."""
+        check_features(x, self.projection.weight)
         rows, bias = slice(first * self.channels, stop * self.channels), self.projection.bias
         y = functional.linear(x, self.projection.weight[rows], None if bias is None else bias[rows])
         return y.view(*x.shape[:-1], stop - first, self.channels)

@@ -7,7 +7,8 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import EdgeBias, Uniform, attend, ends
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import check_nodes
 
 Memory = tuple[Tensor, Tensor]  # U h_j and h_j of the senders, with an axis for heads, [*, J, 1, C] each
 
@@ -42,7 +43,7 @@ class BahdanauAttention(nn.Module):
         self.score = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, graph: Graph, x: Tensor, senders: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         return self.read(graph, x, self.keys_and_values(senders))
 
     def keys_and_values(self, senders: Tensor) -> Memory:

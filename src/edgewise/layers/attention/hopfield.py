@@ -13,7 +13,8 @@ from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import check_nodes
 
 
 class BinaryHopfield:
@@ -254,7 +255,7 @@ class HopfieldPooling(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         nodes = graph.membership()
         k, v = self.projection(x).unflatten(-1, (2, *self.query.shape)).unbind(-3)
         q = self.query.to(k.dtype).expand(*x.shape[:-2], nodes.num_receivers, *self.query.shape)
@@ -302,7 +303,7 @@ class HopfieldLookup(nn.Module):
         self.beta = channels**-0.5 if beta is None else beta
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         memories, heads, channels = self.keys.shape
         lookup = _lookup(graph, memories)
         q = self.query(x).unflatten(-1, (heads, channels))

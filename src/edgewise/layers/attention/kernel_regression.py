@@ -7,7 +7,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Gaussian, attend
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.sides import check_nodes
 
 
 class KernelRegression(nn.Module):
@@ -36,7 +36,8 @@ class KernelRegression(nn.Module):
         self.log_sigma = nn.Parameter(torch.tensor(float(sigma)).log())
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
+        check_nodes(graph, v, name="v")
         x = x.unsqueeze(-2)
         return attend(graph, x, x, v.unsqueeze(-2), Gaussian(self.log_sigma.exp())).squeeze(-2)
 

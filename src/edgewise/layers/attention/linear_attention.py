@@ -19,6 +19,7 @@ from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.linear import check_real, check_width
 
 
 class LinearAttention(MultiHeadAttention):
@@ -128,6 +129,8 @@ class PositiveFeatures(nn.Module):
 
     def angles(self, x: Tensor) -> Tensor:
         """ω·x, [..., m]."""
+        check_width(x, self.omega)
+        check_real(x)
         return x @ self.omega.T.to(x.dtype)
 
     @torch.no_grad()

@@ -10,6 +10,7 @@ from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -93,6 +94,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
         super()._initialise()
 
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        check_nodes(graph, x)
         q, v = self.projection(x).unflatten(-1, (2 * self.split[0], self.channels)).chunk(2, -2)
         q = q if self.rotary is None else self.rotary(graph, q)
         return q, functional.normalize(q, dim=-1), v

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
+from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
+from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import check_one_kind, check_real
+from edgewise.layers.plain.sides import check_nodes
 
 
 @cached
@@ -61,7 +64,8 @@ class Sinusoidal(nn.Module):
         self.base = base
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x, self.channels)
+        check_real(x)
         return x + _waves(graph, self.channels, self.base).to(x.dtype)
 
     @staticmethod
@@ -95,7 +99,7 @@ class Learned(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x, self.weight.shape[1], self.weight)
         single = graph.sizes.shape[0] == 1 and isinstance(graph.offset, int)  # no symbol, as in an exported program
         stop = graph.offset + graph.num_receivers if single else _longest(graph)
         if stop > len(self.weight):
@@ -140,7 +144,13 @@ class Rotary(nn.Module):
         self.channels, self.base, self.stretch = channels, base, stretch
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_graph(graph, x)
         check_one_kind(x)
+        if x.ndim < 3 or x.shape[-3] != graph.num_receivers or x.shape[-1] != self.channels:
+            wanted = f"[*, {graph.num_receivers}, H, {self.channels}], a row for each of the graph's receivers"
+            raise ShapeError(f"queries or keys to turn are {list(x.shape)}, but must be {wanted}")
+        same_device("x", x, graph.device)
+        check_real(x)
         return _turned(x, *_turns(graph, self.channels, self.base, self.stretch, x.dtype))
 
     def at(self, p: Tensor, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import Linear, check_alike, check_one_kind, check_width
 from edgewise.layers.plain.mlp import ACTIVATIONS, two_maps
 
 Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
@@ -34,6 +34,9 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        check_normed(self, x)
+        if x.ndim < 2:
+            raise ShapeError(f"x is {list(x.shape)}, but must be [*, N, C]: a row for each node")
         rows = x.flatten(0, -2)
         if rows.shape[0] == 0:
             return x
@@ -71,8 +74,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: str = "gelu", bias: bool = True) -> None:
         super().__init__()
-        self.up = nn.Linear(width, hidden, bias)
-        self.down = nn.Linear(hidden, width, bias)
+        self.up = Linear(width, hidden, bias)
+        self.down = Linear(hidden, width, bias)
         self.activation = chosen("activation", activation, ACTIVATIONS)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,12 +103,22 @@ class GatedFeedForward(nn.Module):
     def __init__(self, width: int, hidden: int, bias: bool = True, activation: str = "silu") -> None:
         super().__init__()
         self.activation = chosen("activation", activation, ACTIVATIONS)
-        self.gate_and_value = nn.Linear(width, 2 * hidden, bias)
-        self.down = nn.Linear(hidden, width, bias)
+        self.gate_and_value = Linear(width, 2 * hidden, bias)
+        self.down = Linear(hidden, width, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, value = self.gate_and_value(x).chunk(2, -1)
         return self.down(self.activation(gate) * value)
+
+
+def check_normed(norm: nn.Module, x: Tensor) -> None:
+    """Raise ShapeError for features that a norm does not read; those of half the precision it does."""
+    check_one_kind(x)
+    weight = getattr(norm, "weight", None)
+    if weight is not None:
+        check_width(x, weight, "this norm")
+    if weight is not None and x.dtype not in (torch.float16, torch.bfloat16):
+        check_alike(x, weight)
 
 
 class TransformerBlock(nn.Module):
@@ -153,7 +166,7 @@ class PreNormBlock(TransformerBlock):
     """
 
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
-        check_one_kind(x)
+        check_normed(self.norm_1, x)
         x = x + self._attended(graph, self.norm_1(x), cache, e)
         return x + self._drop(self.feed_forward(self.norm_2(x)))
 
@@ -262,7 +275,7 @@ class PreNormDecoderBlock(TransformerBlock):
     def forward(
         self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
-        check_one_kind(x)
+        check_normed(self.norm_1, x)
         x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
         x = x + self._drop(cross_attention(self.cross, sources or graph, self.norm_2(x), memory))
         return x + self._drop(self.feed_forward(self.norm_3(x)))
@@ -310,6 +323,6 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
 
 def cross_attention(cross: MultiHeadAttention, sources: Graph, x: Tensor, memory: Memory) -> Tensor:
     """Cross-attention from x to a memory; where one memory serves a batch of x, its members' rows are receivers."""
-    memory = cross.keys_and_values(memory) if isinstance(memory, Tensor) else memory
+    memory = memory if isinstance(memory, tuple) else cross.keys_and_values(memory)
     leading = x.ndim - memory[0].ndim + 1
     return cross.cross(sources, x.flatten(0, leading) if leading > 0 else x, memory).view(x.shape)

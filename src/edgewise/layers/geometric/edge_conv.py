@@ -11,9 +11,9 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.kernels import EdgeNetwork, collect
 from edgewise.layers.plain.examples import Example, example_graph, small_example
-from edgewise.layers.plain.linear import SparseFeatures, check_one_kind
+from edgewise.layers.plain.linear import SparseFeatures, check_features
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import Sides, both_sides
+from edgewise.layers.plain.sides import Sides, both_sides, check_nodes
 
 
 def edge_message(mlp: MLP, x: Tensor, senders: Tensor | None = None) -> EdgeNetwork:
@@ -35,6 +35,8 @@ def edge_message(mlp: MLP, x: Tensor, senders: Tensor | None = None) -> EdgeNetw
         raise ShapeError(f"the MLP reads {first.in_features} channels, twice those of x {list(x.shape)}")
     own, offset = first.weight.chunk(2, -1)
     x_j = x if senders is None else senders
+    for side in (x, x_j):
+        check_features(side, offset)
     return mlp.message(functional.linear(x, own - offset, first.bias), functional.linear(x_j, offset))
 
 
@@ -100,7 +102,7 @@ class DynamicEdgeConv(nn.Module):
         self.k = k
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         x = x.to_dense() if isinstance(x, SparseFeatures) else x
         rows = x.reshape(-1, x.shape[-1])
         sizes = graph.sizes.repeat(x.shape[:-2].numel())

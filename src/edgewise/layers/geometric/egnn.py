@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from edgewise.configuration import chosen
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, collect, maps_of
-from edgewise.layers.geometric.geometry import displacements, given, squared_lengths
+from edgewise.layers.geometric.geometry import beside, check_places, displacements, squared_lengths
 from edgewise.layers.plain.examples import Example, example_graph, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
+from edgewise.layers.plain.sides import check_nodes
 
 
 class EdgeMLP(nn.Module):
@@ -116,7 +117,7 @@ class EGNN(nn.Module):
 
     def message(self, h: Tensor, x_ij: Tensor, a_ij: Tensor | None) -> EdgeNetwork:
         """m_ij (3)."""
-        return self.phi_e(h, torch.cat([squared_lengths(x_ij), *given(a_ij)], -1))
+        return self.phi_e(h, beside(squared_lengths(x_ij), a_ij))
 
     @staticmethod
     def example() -> Example:
@@ -154,6 +155,9 @@ class VelocityEGNN(EGNN):
     def forward(  # type: ignore[override]
         self, graph: Graph, h: Tensor, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
+        check_nodes(graph, x)
+        check_nodes(graph, v, x.shape[-1], name="v")
+        check_places("velocities", v)
         new, moved = super().forward(graph, h, x, a_ij, cell)
         return new, moved + self.phi_v(h) * v
 

@@ -5,12 +5,34 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import same_device, shown
 from edgewise.kernels import ends
+from edgewise.kernels.call import check_graph
+from edgewise.layers.plain.linear import check_one_kind
 
 
-def given(*tensors: Tensor | None) -> list[Tensor]:
-    """Those that are there."""
-    return [t for t in tensors if t is not None]
+def beside(of_distance: Tensor, a_ij: Tensor | None) -> Tensor:
+    """What follows from the distance of each edge [*, E, C], and what else is known of it [*, E, A], side by side."""
+    if a_ij is None:
+        return of_distance
+    wanted = f"{list(of_distance.shape[:-1])} and a width, a row for each of the graph's edges"
+    if not isinstance(a_ij, Tensor) or a_ij.shape[:-1] != of_distance.shape[:-1]:
+        raise ShapeError(f"what is known of edges is {shown(a_ij)}, but must be {wanted}")
+    same_device("what is known of edges", a_ij, of_distance.device)
+    return torch.cat([of_distance, a_ij], -1)
+
+
+def check_places(name: str, x: Tensor) -> None:
+    """Raise ShapeError for what cannot be places or velocities; whole numbers can."""
+    if x.dtype == torch.bool or x.is_complex():
+        raise ShapeError(f"{name} are {str(x.dtype).removeprefix('torch.')}, but must be real numbers, [*, N, D]")
+
+
+def check_cell(cell: Tensor | None) -> None:
+    """Raise ShapeError for a cell that is no tensor."""
+    if not isinstance(cell, Tensor | None) or (cell is not None and (cell.is_complex() or cell.dtype == torch.bool)):
+        given = f"{shown(cell)} of {cell.dtype}" if isinstance(cell, Tensor) else shown(cell)
+        raise ShapeError(f"a cell is a tensor of one length, or of one for each axis, not {given}")
 
 
 def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor:
@@ -28,10 +50,16 @@ def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor
         >>> displacements(pair, x).item(), displacements(pair, x, torch.tensor(10.0)).item()
         (9.0, -1.0)
     """
+    check_graph(graph, x)
+    check_one_kind(x)
+    same_device("x", x, graph.device)
+    check_places("positions", x)
     x_i, x_j = ends(graph, x)
     x_ij = x_i - x_j
+    check_cell(cell)
     if cell is None:
         return x_ij
+    same_device("the cell", cell, graph.device)
     if cell.shape not in ((), x.shape[-1:]) and cell.shape[-2:] != x_ij.shape[-2:]:
         raise ShapeError(f"a cell is one length, or one for each of {x.shape[-1]} axes, not {list(cell.shape)}")
     images = torch.round(x_ij.detach() / cell)

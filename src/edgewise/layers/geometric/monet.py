@@ -8,8 +8,8 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Sides, both_sides
+from edgewise.layers.plain.linear import Linear, check_real
+from edgewise.layers.plain.sides import Sides, both_sides, check_edges
 
 
 class DegreeCoordinates(nn.Module):
@@ -91,6 +91,8 @@ class MoNet(nn.Module):
             if self.coordinates is None:
                 raise ShapeError("MoNet without coordinates of its own needs u [E, dimensions]")
             u = self.coordinates(graph, theta_x.dtype)
+        check_edges(graph, u, self.mean.shape[1])
+        check_real(u)
         distance = (u.unsqueeze(-2) - self.mean).square() / (self.deviation.square() + 1e-15)
         weight = (-0.5 * distance.sum(-1)).exp() / graph.in_degrees()[graph.receivers].unsqueeze(-1)  # [E, K]
         return both_sides(graph, x, self.root)[0] + aggregate(graph, theta_x, weight.to(theta_x.dtype)).sum(-2)

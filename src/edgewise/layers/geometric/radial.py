@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.kernels import collect
-from edgewise.layers.geometric.geometry import displacements, given, lengths, log_lengths
+from edgewise.layers.geometric.geometry import beside, check_places, displacements, lengths, log_lengths
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.mlp import MLP, begin_small
+from edgewise.layers.plain.sides import check_nodes
 
 
 class RadialField(nn.Module):
@@ -42,9 +42,11 @@ class RadialField(nn.Module):
     def forward(
         self, graph: Graph, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
+        check_nodes(graph, v, x.shape[-1], name="v")
+        check_places("velocities", v)
         x_ij = displacements(graph, x, cell)
-        m_ij = self.phi_rf.message_of_edges(torch.cat([log_lengths(x_ij), *given(a_ij)], -1), scale=x_ij)
+        m_ij = self.phi_rf.message_of_edges(beside(log_lengths(x_ij), a_ij), scale=x_ij)
         return x + self.phi_v(lengths(v)) * v + collect(graph, m_ij, "mean")
 
     @staticmethod

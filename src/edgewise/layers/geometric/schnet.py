@@ -9,7 +9,8 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
-from edgewise.layers.geometric.geometry import displacements, lengths
+from edgewise.kernels.call import check_graph
+from edgewise.layers.geometric.geometry import check_cell, displacements, lengths
 from edgewise.layers.plain.examples import Example, example_graph
 from edgewise.layers.plain.linear import Linear
 
@@ -52,6 +53,8 @@ class SchNet(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def forward(self, graph: Graph, h: Tensor, x: Tensor, cell: Tensor | None = None) -> Tensor:
+        check_graph(graph, h, x)
+        check_cell(cell)
         alike = (cell is None or cell.ndim < 2) and not torch.compiler.is_compiling()  # whose edges are data
         pairs = linked_pairs(graph) if alike else None
         edges = graph if pairs is None else pairs  # a distance has one filter for both directions

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, EdgewiseError, ShapeError, installing
 from edgewise.graphs import Graph
-from edgewise.kernels import EdgeNetwork, TensorProduct
-from edgewise.layers.geometric.geometry import displacements, lengths
-from edgewise.layers.plain.linear import Linear
+from edgewise.kernels import EdgeNetwork, TensorProduct, maps_of
+from edgewise.layers.geometric.geometry import beside, displacements, lengths
+from edgewise.layers.plain.linear import Linear, check_one_kind
 from edgewise.layers.plain.mlp import MLP
 
 LARGEST = 3  # type of a feature
@@ -100,7 +100,8 @@ class Coupling:
             if x.coupling != self:
                 raise ShapeError(f"this basis was made for {x.coupling}, and the layer has {self}")
             return x
-        if x.shape[-1] != 3:
+        check_one_kind(x)
+        if x.shape[-1:] != (3,):
             raise ShapeError(f"spherical harmonics live in three dimensions: x is {list(x.shape)}, not [*, N, 3]")
         x_ij = displacements(graph, x, cell)
         r_ij = lengths(x_ij)
@@ -131,6 +132,9 @@ class Basis:
     def couple(self, graph: Graph, h: Tensor) -> list[Tensor]:
         """Q^(lk)_J(x_ij) h_j^k for each type l: h [*, N, (L + 1)², C] -> [*, E, 2l + 1, P_l, C]."""
         h_j = self.senders(graph, h)
+        if h.dtype != self.harmonics.dtype:
+            kinds = [str(t.dtype).removeprefix("torch.") for t in (h, self.harmonics)]
+            raise ShapeError(f"features are {kinds[0]} and positions {kinds[1]}, but must be of one dtype")
         return [(Q @ h_j).unflatten(-2, (2 * out + 1, -1)) for out, Q in enumerate(self.matrices)]
 
     def message(self, h: Tensor, weight: Tensor | EdgeNetwork) -> TensorProduct:
@@ -149,7 +153,10 @@ class Basis:
 
 def by_type(h: Tensor) -> tuple[Tensor, ...]:
     """The rows of each type: h [*, (L + 1)², C] -> [*, 1, C], [*, 3, C], [*, 5, C], ..."""
-    types = round(sqrt(h.shape[-2]))
+    check_one_kind(h)
+    types = 0 if h.ndim < 2 else round(sqrt(h.shape[-2]))
+    if types**2 != h.shape[-2:-1].numel() or not types:
+        raise ShapeError(f"features of several types are [*, (L + 1)², C], with 1, 4, 9, ... rows, not {list(h.shape)}")
     return h.split([2 * out + 1 for out in range(types)], -2)
 
 
@@ -162,6 +169,9 @@ def harmonics(most: int, direction: Tensor) -> Tensor:
         >>> harmonics(1, torch.tensor([0.0, 0.0, 1.0]))  # 1, and sqrt(3) times x, y, z
         tensor([1.0000, 0.0000, 0.0000, 1.7321])
     """
+    check_one_kind(direction)
+    if direction.shape[-1:] != (3,):
+        raise ShapeError(f"directions are {list(direction.shape)}, but must be unit vectors [*, 3]")
     Y: Tensor = _harmonics(most)(direction)
     return Y
 
@@ -227,8 +237,7 @@ class RadialWeights(nn.Module):
         self.network = MLP([1 + edges, hidden, hidden, paths * channels], "silu")
 
     def forward(self, basis: Basis, a_ij: Tensor | None = None) -> EdgeNetwork:
-        known = basis.distances if a_ij is None else torch.cat([basis.distances, a_ij], -1)
-        return self.network.message_of_edges(known)
+        return self.network.message_of_edges(beside(basis.distances, a_ij))
 
 
 class TypedLinear(nn.Module):
@@ -247,6 +256,11 @@ class TypedLinear(nn.Module):
         super().__init__()
         sizes = enumerate(zip(inputs, outputs, strict=True))
         self.maps = nn.ModuleList(Linear(into, out, bias and kind == 0) for kind, (into, out) in sizes)
+
+    @property
+    def read_by(self) -> Tensor:
+        """W^0, the weights that read numbers."""
+        return maps_of(self.maps)[0][0]
 
     def forward(self, parts: Sequence[Tensor]) -> list[Tensor]:
         return [W(part) for W, part in zip(self.maps, parts, strict=True)]

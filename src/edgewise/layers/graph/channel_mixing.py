@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Sides, both_sides, with_loops
 
 
@@ -45,7 +45,6 @@ class ACM(nn.Module):
         nn.init.uniform_(self.mix, -(3**-0.5), 3**-0.5)
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
-        check_one_kind(x)
         at_i, at_j = both_sides(graph, x, self.channels)
         _, difference, own = at_i.chunk(3, -1)
         filtered = at_j[..., : 2 * own.shape[-1]]  # what passes along edges: the first two

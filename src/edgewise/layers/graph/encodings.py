@@ -13,8 +13,8 @@ from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, component_spectra, random_walk_returns
 from edgewise.layers.graph.gcn import mixed_orders
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
 
 Found = TypeVar("Found", Tensor, Spectrum)
@@ -60,7 +60,6 @@ class DiffusionEncoding(nn.Module):
         self.steps = whole_number(steps, "steps")
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
         return mixed_orders(graph, x, self.steps)
 
     @staticmethod
@@ -97,7 +96,7 @@ class LaplacianEncoding(nn.Module):
         self.count = count
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x, self.linear.out_features, self.linear.weight)
         spectra = spectra_of(graph, self.count + 1)
         v = spectra.vectors[:, 1:].to(x.dtype)
         if self.training:
@@ -137,7 +136,8 @@ class SignInvariantEncoding(nn.Module):
         self.count = count
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        W = self.rho.maps[-1][0]
+        check_nodes(graph, x, len(W), W)
         spectra = spectra_of(graph, self.count + 1)
         v = spectra.vectors[:, 1:].to(x.dtype)
         values = spectra.values[:, 1:].to(x.dtype)[spectra.part]
@@ -175,7 +175,8 @@ class EigenspaceEncoding(nn.Module):
         self.count = count
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        W = self.rho.maps[-1][0]
+        check_nodes(graph, x, len(W), W)
         spectra = spectra_of(graph, self.count + 1)
         whole = spectra.values[:, -1:] - spectra.values[:, :-1] > 1e-6
         read = torch.stack([spectra.values[:, :-1][spectra.part], spectra.projections()[:, :-1]], -1).to(x.dtype)
@@ -211,7 +212,7 @@ class RandomWalkEncoding(nn.Module):
         self.steps = steps
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x, self.linear.out_features, self.linear.weight)
         return x + self.linear(returns_of(graph, self.steps).to(x.dtype))
 
     @staticmethod
@@ -244,7 +245,7 @@ class CliqueEncoding(nn.Module):
         self.largest = largest
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x, self.linear.out_features, self.linear.weight)
         return x + self.linear(counts_of(graph, self.largest).log1p().to(x.dtype))
 
     @staticmethod

@@ -9,7 +9,7 @@ from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
 from edgewise.layers.attention.transformer import BatchNorm
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Sides, parts_of_both
+from edgewise.layers.plain.sides import Sides, check_edges, parts_of_both
 
 EPSILON = 1e-6
 
@@ -66,7 +66,10 @@ class GatedGCN(nn.Module):
         if (e is None) != (self.edges is None):
             raise ShapeError(f"this layer reads {'no' if self.edges is None else 'some'} edge features: see `edges`")
         (A, _, D, _), (_, B, _, E) = parts_of_both(graph, x, self.nodes, 4)  # each already multiplied with x
-        edges = None if self.edges is None or e is None else EdgeInput((self.edges.weight, None), e)
+        edges = None
+        if self.edges is not None and e is not None:
+            check_edges(graph, e, self.edges.in_features)
+            edges = EdgeInput((self.edges.weight, None), e)
         return A, B, EdgeNetwork((), torch.sigmoid, receivers=D, senders=E, edges=edges, activated=True)
 
     @staticmethod

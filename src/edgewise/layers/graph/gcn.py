@@ -7,9 +7,10 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
+from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_one_kind
-from edgewise.layers.plain.sides import Sides, at_receivers, with_loops
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_one_kind, check_real
+from edgewise.layers.plain.sides import Sides, at_receivers, check_nodes, check_sides, with_loops
 
 
 def renormalised(graph: Graph, dtype: torch.dtype, paired: bool = False) -> tuple[Graph, Tensor]:
@@ -26,7 +27,7 @@ def renormalised(graph: Graph, dtype: torch.dtype, paired: bool = False) -> tupl
         >>> renormalised(pair, torch.float32)[1].tolist()  # every degree is 2, so 1/√2 · 1/√2 on 4 edges
         [0.5, 0.5, 0.5, 0.5]
     """
-    loops = graph if paired else with_loops(graph, torch.empty(0), None)[0]
+    loops = graph if paired else with_loops(graph, torch.empty(graph.num_senders, 0), None)[0]
     return loops, _entries(loops, dtype)
 
 
@@ -52,6 +53,8 @@ def mixed_orders(graph: Graph, x: Tensor, steps: int) -> Tensor:
         >>> mixed_orders(pair, torch.tensor([[2.0], [4.0]]), 1).tolist()  # (2 + 3)/2, (4 + 3)/2
         [[2.5], [3.5]]
     """
+    check_nodes(graph, x)
+    check_real(x)
     graph, entries = renormalised(graph, x.dtype)
     total = x
     for _ in range(steps):
@@ -92,6 +95,7 @@ class GCN(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)  # Glorot & Bengio, 2010, as in the paper
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
+        check_sides(graph, x)
         paired = isinstance(x, tuple)
         x = x[1] if isinstance(x, tuple) else x
         graph, entries = renormalised(graph, x.dtype, paired)
@@ -129,6 +133,7 @@ class FastGCN(GCN):
     def forward(self, graph: Graph, x: Sides, weight: Tensor | None = None) -> Tensor:
         if weight is None:
             return super().forward(graph, x)
+        check_sides(graph, x)
         y = aggregate(graph, self.linear(x[1] if isinstance(x, tuple) else x), weight)
         return y if self.bias is None else y + self.bias
 
@@ -170,10 +175,12 @@ class GCNII(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
 
     def forward(self, graph: Graph, x: Tensor, x_0: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_graph(graph, x, x_0)
         for name, side in (("x", x), ("x_0", x_0)):
+            check_one_kind(side)
             if side.ndim < 2 or side.shape[-1] != self.linear.weight.shape[0]:
                 raise ShapeError(f"{name} is {[*side.shape]}; this layer reads [*, N, {self.linear.weight.shape[0]}]")
+            check_alike(side, self.linear.weight)
         loops, entries = renormalised(graph, x.dtype)
         y = aggregate(loops, x, entries)
         x_0 = x_0 if x_0.shape[-2] == y.shape[-2] else at_receivers(graph, x_0)

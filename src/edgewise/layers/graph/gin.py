@@ -11,13 +11,20 @@ from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 from edgewise.kernels.choose.fused import beside_own
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import Nodes, Sides, both_sides
+from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
 
 
-def _dense(x: Nodes) -> Tensor:
-    return x.to_dense() if isinstance(x, SparseFeatures) else x
+def dense_sides(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor]:
+    """The features of receivers and senders as ordinary tensors, each as the network reads them."""
+    W = mlp.maps[0][0]
+
+    def dense(side: Nodes) -> Tensor:
+        check_features(side, W)
+        return side.to_dense() if isinstance(side, SparseFeatures) else side
+
+    return both_sides(graph, x, dense)
 
 
 class GIN(nn.Module):
@@ -51,7 +58,7 @@ class GIN(nn.Module):
             return self._sparse(graph, x)
         if isinstance(x, Tensor) and (y := self._at_once(graph, x)) is not None:
             return y
-        x_i, x_j = both_sides(graph, x, _dense)
+        x_i, x_j = dense_sides(graph, x, self.mlp)
         return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
 
     def _at_once(self, graph: Graph, x: Tensor) -> Tensor | None:
@@ -101,9 +108,10 @@ class GINE(nn.Module):
     def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
         if (e is None) != (self.edge is None):
             raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
-        x_i, x_j = both_sides(graph, x, _dense)
+        x_i, x_j = dense_sides(graph, x, self.mlp)
         if self.edge is None or e is None:
             return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j.relu()))
+        check_edges(graph, e, self.edge.in_features)
         edges = EdgeInput((self.edge.weight, self.edge.bias), e)
         if isinstance(x, Tensor) and (s := beside_own(graph, x, edges, self.epsilon)) is not None:
             return self.mlp(s)

@@ -12,8 +12,8 @@ from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.graph.graph_attention import all_pairs
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import check_one_kind
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.sides import check_nodes
 
 
 class GPS(nn.Module):
@@ -58,7 +58,7 @@ class GPS(nn.Module):
         self.dropout = dropout
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         messages = self.messages(graph, x) if e is None else self.messages(graph, x, e)
         near = self.norm_1(x + self._drop(messages))
         far = self.norm_2(x + self._drop(self.attention(all_pairs(graph), x)))

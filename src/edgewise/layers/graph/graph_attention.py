@@ -12,9 +12,10 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
-from edgewise.layers.attention.transformer import NORMS, FeedForward
+from edgewise.layers.attention.transformer import NORMS, FeedForward, check_normed
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import Linear, check_alike
+from edgewise.layers.plain.sides import check_edges, check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
 
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
@@ -82,7 +83,7 @@ class GraphAttention(MultiHeadAttention):
 
     def __init__(self, width: int, heads: int, edges: int = 0, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        self.edge = nn.Linear(edges, width, bias) if edges else None
+        self.edge = Linear(edges, width, bias) if edges else None
         self.edge_output = nn.Linear(width, edges, bias) if edges else None
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
@@ -93,8 +94,9 @@ class GraphAttention(MultiHeadAttention):
         if (e is None) != (self.edge is None):
             raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
         q, k, v = self._self_ends(graph, x)
-        if self.edge is None or self.edge_output is None:
+        if self.edge is None or self.edge_output is None or e is None:
             return self.output(self.mean(graph, q, k, v, Dot()).flatten(-2)), None
+        check_edges(graph, e, self.edge.in_features)
         q_i, k_j = ends(graph, q.flatten(-2), k.flatten(-2))
         w = q_i * k_j * self.edge(e) * self.channels**-0.5  # [*, E, width]
         s_ij = w.unflatten(-1, (self.split[0], self.channels)).sum(-1)
@@ -140,6 +142,8 @@ class EdgeTransformerBlock(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
         before_x, after_x, before_e, after_e = self.norms
+        for norm, given in ((before_x, x), (before_e, e)):
+            check_normed(norm, given)
         y, new = self.attention.update(graph, *((before_x(x), before_e(e)) if self.pre else (x, e)))
         assert new is not None  # the attention reads edge features
         x = self._stage(x + self._drop(y), before_x, after_x, self.feed_forward)
@@ -181,8 +185,7 @@ class WeightedAttention(MultiHeadAttention):
         q, k, v = self._self_ends(graph, x)
         if e is None:
             return self.output(self.mean(graph, q, k, v, Dot()).flatten(-2))
-        if e.shape[-2:] != (graph.num_edges, 1):
-            raise ShapeError(f"e is {list(e.shape)}: a weight for each edge, [{graph.num_edges}, 1], was expected")
+        check_edges(graph, e, 1, "weights of edges")
         q_i, k_j = ends(graph, q.flatten(-2), k.flatten(-2))  # [*, E, width]
         dots = (q_i * k_j).unflatten(-1, (self.split[0], self.channels)).sum(-1)
         s_ij = e * dots * self.channels**-0.5
@@ -228,17 +231,21 @@ class GraphormerAttention(MultiHeadAttention):
         self.most = most
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        q, k, v = self._self_ends(graph, x)
         pairs, apart = _hops(graph, self.most)
         bias = self.distance[apart]
         if self.path is not None:
             bias = bias + self.along(graph, e)
-        q, k, v = self._self_ends(graph, x)
         return self.output(self.mean(pairs, q, k, v, Dot() + EdgeBias(bias.to(q.dtype))).flatten(-2))
 
     def along(self, graph: Graph, e: Tensor | None) -> Tensor:
         """c_ij of all pairs, [E', H]."""
-        if e is None or self.path is None or e.shape != (graph.num_edges, self.path.shape[1]):
+        if e is None or self.path is None:
             raise ShapeError("a layer with a path bias needs e [E, edges], in the graph's edge order")
+        check_edges(graph, e, self.path.shape[1])
+        if e.ndim != 2:
+            raise ShapeError(f"features of edges are {list(e.shape)}, but must be [E, edges], one for all of a batch")
+        check_alike(e, self.path)
         edges = _path_edges(graph, self.most)  # [E', most], -1 beyond
         of_edge = torch.einsum("ed,ndh->neh", e, self.path)  # every edge at every place of a path
         steps = of_edge[torch.arange(self.most, device=e.device), edges.clamp(min=0)]  # [E', most, H]
@@ -276,7 +283,7 @@ class CentralityEncoding(nn.Module):
         self.out_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x, self.in_degree.shape[1], self.in_degree)
         largest = len(self.in_degree) - 1
         incoming, outgoing = graph.in_degrees().clamp(max=largest), graph.out_degrees().clamp(max=largest)
         return x + self.in_degree[incoming] + self.out_degree[outgoing]
@@ -318,8 +325,8 @@ class KernelAttention(MultiHeadAttention):
     def forward(  # type: ignore[override]
         self, graph: Graph, x: Tensor, cache: Cache | None = None
     ) -> Tensor:
-        near, log_k = kernel_pairs(graph, *self.kernel[1:])
         q, k, v = self._self_ends(graph, x)
+        near, log_k = kernel_pairs(graph, *self.kernel[1:])
         return self.output(self.mean(near, q, k, v, Dot() + EdgeBias(log_k.to(q.dtype))).flatten(-2))
 
     @staticmethod

@@ -6,11 +6,12 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import same_device, shown
 from edgewise.kernels import EdgeInput, aggregate, collect
-from edgewise.layers.geometric.geometry import given
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.sides import check_edges, check_nodes
 
 
 class EdgeUpdate(nn.Module):
@@ -34,14 +35,17 @@ class EdgeUpdate(nn.Module):
         self.mlp = mlp
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
+        check_parts(graph, x, e, u)
         first: nn.Linear = self.mlp.linears[0]  # type: ignore[assignment]
         widths = (_width(e), x.shape[-1], x.shape[-1], _width(u))
         if sum(widths) != first.in_features:
             named = f"{widths[0]} of the edge, 2 · {widths[1]} of its ends and {widths[3]} of the whole"
             raise ShapeError(f"the edges' MLP reads {first.in_features} channels, but there are {named}")
         W_e, W_i, W_j, W_u = first.weight.split(widths, -1)
+        check_features(x, W_i)
         own = functional.linear(x, W_i, first.bias)
         if u is not None:
+            check_features(u, W_u)
             own = own + spread(graph, functional.linear(u, W_u))
         edges = None if e is None else EdgeInput((W_e, None), e)
         return collect(graph, self.mlp.message(own, functional.linear(x, W_j), edges), None)
@@ -63,9 +67,10 @@ class NodeUpdate(nn.Module):
         self.reduce = reduce
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
+        check_parts(graph, x, e, u)
         arriving = None if e is None else collect(graph, e, self.reduce)
         whole = None if u is None else spread(graph, u)
-        return self.mlp(torch.cat([x, *given(arriving, whole)], -1))
+        return self.mlp(torch.cat([t for t in (x, arriving, whole) if t is not None], -1))
 
 
 class WholeUpdate(nn.Module):
@@ -86,11 +91,13 @@ class WholeUpdate(nn.Module):
         self.reduce = reduce
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
+        check_parts(graph, x, e, u)
         members = graph.membership()
         edges = None if e is None else aggregate(members, collect(graph, e))
         if edges is not None and self.reduce == "mean":
             edges = edges / aggregate(members, graph.in_degrees().to(edges.dtype).unsqueeze(-1)).clamp(min=1)
-        return self.mlp(torch.cat([*given(edges), aggregate(members, x, reduce=self.reduce), *given(u)], -1))
+        parts = (edges, aggregate(members, x, reduce=self.reduce), u)
+        return self.mlp(torch.cat([part for part in parts if part is not None], -1))
 
 
 class GraphNetwork(nn.Module):
@@ -125,7 +132,7 @@ class GraphNetwork(nn.Module):
         self.whole = whole
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         return self.update(graph, x, e, u)[0]
 
     def update(
@@ -143,11 +150,26 @@ class GraphNetwork(nn.Module):
         return small_example(block)
 
 
+def check_parts(graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> None:
+    """Raise an error unless nodes, edges and the graphs as a whole have a row for each."""
+    check_nodes(graph, x)
+    if e is not None:
+        check_edges(graph, e)
+    if u is not None:
+        check_whole(graph, u)
+
+
+def check_whole(graph: Graph, u: Tensor) -> None:
+    """Raise ShapeError unless u [*, G, U] has a row for each graph of a batch."""
+    graphs = graph.sizes.shape[0]
+    if not isinstance(u, Tensor) or u.ndim < 2 or u.shape[-2] != graphs:
+        raise ShapeError(f"u is {shown(u)}, but must be [*, G, U], one row for each of {graphs} graphs")
+    same_device("u", u, graph.device)
+
+
 def spread(graph: Graph, u: Tensor) -> Tensor:
     """The row of each graph of a batch at every one of its nodes: [*, G, U] -> [*, N, U]."""
-    if u.ndim < 2 or u.shape[-2] != graph.sizes.shape[0]:
-        graphs = graph.sizes.shape[0]
-        raise ShapeError(f"u is {list(u.shape)}, but must be [*, G, U], one row for each of {graphs} graphs")
+    check_whole(graph, u)
     return aggregate(graph.membership().transpose()[0], u)
 
 

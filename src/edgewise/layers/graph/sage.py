@@ -11,10 +11,9 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
-from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures
-from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_pair, with_loops
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
+from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_sides, with_loops
 
 
 class SAGEMean(nn.Module):
@@ -63,7 +62,7 @@ class SAGEMean(nn.Module):
 
     def _mean_first(self, graph: Graph, x: Sides) -> bool:
         """Whether that takes fewer multiplications and additions, on dense features of the right width."""
-        check_graph(graph, *x if isinstance(x, tuple) else (x,))
+        check_sides(graph, x)
         outputs, inputs = self.W.weight.shape
         sides = x if isinstance(x, tuple) else (x,)
         if graph.is_square or not all(isinstance(side, Tensor) and side.shape[-1] == inputs for side in sides):
@@ -142,8 +141,8 @@ class SAGE(nn.Module):
         raise NotImplementedError
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
+        check_sides(graph, x)
         if isinstance(x, tuple):
-            check_pair(graph, x)
             y: Tensor = self.own(x[0]) + self.neighbors(self.combine(graph, x[1]))
         else:
             y = at_receivers(graph, self.own(x)) + self.neighbors(self.combine(graph, x))
@@ -215,6 +214,7 @@ class SAGELSTM(SAGE):
     def combine(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         """The last state of every receiver, [*, I, hidden]: the members of * are more sequences, side by side."""
         x = x.to_dense() if isinstance(x, SparseFeatures) else x
+        check_features(x, self.lstm.all_weights[0][0])
         edges, together, rows = reading_order(graph)
         batch = x.shape[:-2].numel()
         y = x.new_zeros(batch, graph.num_receivers, self.lstm.hidden_size)

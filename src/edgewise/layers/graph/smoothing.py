@@ -7,13 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.linear import check_one_kind, check_real
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.sides import check_nodes
 
 
 def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
@@ -32,6 +34,8 @@ def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
         >>> dirichlet_energy(pair, torch.tensor([[1.0], [3.0]])).item()  # (1/√2 - 3/√2)²
         2.0
     """
+    check_nodes(graph, x)
+    check_real(x)
     loops, entries = renormalised(graph, x.dtype)
     energy = (x * (x - aggregate(loops, x, entries))).sum((-2, -1))
     if not relative:
@@ -64,6 +68,8 @@ class PairNorm(nn.Module):
         self.scale = scale
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_nodes(graph, x)
+        check_real(x)
         members = graph.membership()
         x = x - spread(graph, aggregate(members, x, reduce="mean"))
         length = aggregate(members, x.square().sum(-1, keepdim=True), reduce="mean")
@@ -100,6 +106,7 @@ class VirtualNode(nn.Module):
         self.mlp = mlp
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_nodes(graph, x)
         return x + spread(graph, self.mlp(aggregate(graph.membership(), x)))
 
     @staticmethod
@@ -126,6 +133,16 @@ class JumpingKnowledge(nn.Module):
         self.how = chosen("how", how, JUMPS)
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
+        for state in states:
+            check_one_kind(state)
+            check_real(state)
+        shared = None if self.how is JUMPS["max"] else -1
+        alike = len({(state.device, state.shape[:shared]) for state in states}) == 1
+        if not alike or min(state.ndim for state in states) < 2:
+            shapes = ", ".join(f"{list(state.shape)} on {state.device}" for state in states)
+            raise ShapeError(
+                f"states of all layers are of the same nodes, [*, N, C], and for max as wide, not {shapes}"
+            )
         return self.how(list(states))
 
 

@@ -6,12 +6,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.subgraphs import pairs
 from edgewise.kernels import collect, ends
+from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, check_one_kind
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
 
 GAIN = 1.5  # of 1.3, 1.5 and 1.7 the first at which 5 blocks see a twist around a ladder of 6 rungs, float64
@@ -46,6 +49,11 @@ class PairProduct(nn.Module):
         self.norm = nn.LayerNorm(outputs)
 
     def forward(self, graph: Graph, h: Tensor) -> Tensor:
+        check_graph(graph, h)
+        check_one_kind(h)
+        pairs = pairs_of(graph).graph.num_edges
+        if h.shape[-2:-1] != (pairs,):
+            raise ShapeError(f"h is {list(h.shape)}, but must be [*, {pairs}, C], a row for each pair of nodes")
         return self.norm(self.both(torch.cat([h, *products(graph, self.left(h), self.right(h))], -1)))
 
 
@@ -81,7 +89,7 @@ class PPGN(nn.Module):
         self.out = nn.Linear(2 * hidden, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         every = pairs_of(graph)
         x_i, x_j = ends(every.graph, self.receiver(x), self.sender(x))
         h = self.pair(every.links.to(x.dtype)) + x_i + x_j

@@ -12,7 +12,8 @@ from edgewise.kernels import aggregate, collect
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.higher.pairs import GAIN, PPGN, spreading
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
 
 marked_of = uncompiled(marked_copies)
@@ -48,7 +49,7 @@ class Marked(nn.Module):
         self.layer = layer
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         copies = marked_of(graph)
         mark = copies.marks.to(x.dtype).expand(*x.shape[:-2], -1, -1)
         y = self.layer(copies.graph, torch.cat([x.index_select(-2, copies.nodes), mark], -1))
@@ -97,7 +98,7 @@ class I2GNN(nn.Module):
         self.own = Linear(inputs, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         copies = rooted_of(graph, self.hops)
         distance, neighbor = copies.marks.unbind(-1)
         marks = torch.cat([functional.one_hot(distance, self.hops + 1), neighbor[:, None]], -1)

@@ -13,9 +13,11 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
+from edgewise.kernels.call import check_graph
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import check_alike, check_one_kind, check_real
+from edgewise.layers.plain.sides import check_nodes
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,14 @@ def over_pixels(rule: Disc, x: Tensor, bank: Tensor, dilation: int = 1) -> Tenso
     return y.permute(0, 2, 3, 1).reshape(*x.shape[:-1], len(bank))
 
 
+def on_plane(graph: Graph, p: Tensor, cell: Tensor | None) -> Tensor:
+    """p_j - p_i of every edge, for positions (down, across) [*, N, 2]."""
+    p_ji = displacements(graph, p, cell)
+    if p_ji.shape[-1] != 2:
+        raise ShapeError(f"positions are {list(p.shape)}, but must be [*, N, 2]: down and across")
+    return -p_ji
+
+
 def weights_at(p: Tensor, group: PlaneGroup, radius: float) -> Tensor:
     """How much each filter point counts at p, seen from every pose: p [*, 2] -> [*, |G|, K]."""
     seen = torch.einsum("...e,ged->...gd", p, group.matrices().to(p))  # pᵀ g = (g⁻¹ p)ᵀ
@@ -115,8 +125,9 @@ class _PlaneConvolution(nn.Module):
             poses, inputs = W.shape[2:4]
             wanted = f"{graph.num_senders} nodes, {poses} poses and {inputs} channels"
             raise ShapeError(f"the features of {wanted} were expected, not {list(x.shape)}")
+        check_alike(x, W)
         if p is not None:
-            y = self._over_edges(graph, x, W, -displacements(graph, p, cell))
+            y = self._over_edges(graph, x, W, on_plane(graph, p, cell))
         elif isinstance(graph.rule, Disc) and graph.is_square:
             y = self._over_lattice(graph, graph.rule, x, W)
         else:
@@ -167,7 +178,7 @@ class LiftingConvolution(_PlaneConvolution):
         super().__init__(group, 1, inputs, outputs, radius, bias)
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         W = self.weight.unsqueeze(1).expand(-1, self.group.order, -1, -1, -1)
         return self.convolve(graph, x.unsqueeze(-2), W, p, cell)
 
@@ -204,6 +215,7 @@ class GroupConvolution(_PlaneConvolution):
         self.register_buffer("relative", group.relative(), persistent=False)
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
+        check_graph(graph, x)
         check_one_kind(x)
         W = self.weight.index_select(1, self.relative.flatten()).unflatten(1, self.relative.shape)
         return self.convolve(graph, x, W, p, cell)
@@ -238,6 +250,9 @@ class GroupPooling(nn.Module):
 
     def forward(self, graph: Graph | None, x: Tensor) -> Tensor:
         check_one_kind(x)
+        check_real(x)
+        if x.ndim < 3:
+            raise ShapeError(f"x is {list(x.shape)}, but must be [*, N, |G|, C]: a row for each pose of each node")
         return x.amax(-2) if self.reduce == "max" else x.mean(-2)
 
     @staticmethod

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ShapeError
+from edgewise.layers.plain.linear import check_alike, check_device, check_one_kind
 
 
 class ResidualBlock(nn.Module):
@@ -33,6 +34,10 @@ class ResidualBlock(nn.Module):
         self.norm_0 = None if same else nn.BatchNorm2d(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_one_kind(x)
+        if x.ndim != 4 or x.shape[1] != self.first.in_channels:
+            raise ShapeError(f"pictures are {list(x.shape)}, but must be [M, {self.first.in_channels}, h, w]")
+        check_alike(x, self.first.weight)
         y = functional.relu(self.norm_1(self.first(x)))
         y = self.norm_2(self.second(y))
         if self.shortcut is not None and self.norm_0 is not None:
@@ -68,7 +73,9 @@ class ResNet(nn.Module):
         )
 
     def forward(self, tiles: Tensor) -> Tensor:
+        check_one_kind(tiles)
         if tiles.ndim != 4 or tiles.shape[-1] != 3 or tiles.dtype != torch.uint8:
             raise ShapeError(f"tiles are {list(tiles.shape)} of {tiles.dtype}, but must be bytes [M, h, w, 3]")
+        check_device(tiles, self.stem.weight)
         u = tiles.permute(0, 3, 1, 2).to(self.stem.weight.dtype) / 127.5 - 1
         return self.blocks(functional.relu(self.norm(self.stem(u)))).mean((-2, -1))

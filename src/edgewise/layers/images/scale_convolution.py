@@ -7,10 +7,11 @@ from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
-from edgewise.layers.geometric.geometry import displacements
-from edgewise.layers.images.group_convolution import lattice_points, over_pixels
+from edgewise.kernels.call import check_graph
+from edgewise.layers.images.group_convolution import lattice_points, on_plane, over_pixels
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import check_alike, check_one_kind, check_real
+from edgewise.layers.plain.sides import check_nodes
 
 
 class ScaleSpace(nn.Module):
@@ -41,8 +42,9 @@ class ScaleSpace(nn.Module):
         self.levels = levels
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
-        check_one_kind(x)
-        p_ij = None if p is None else -displacements(graph, p, cell)
+        check_nodes(graph, x)
+        check_real(x)
+        p_ij = None if p is None else on_plane(graph, p, cell)
         h = torch.tensor([1.0, 2.0, 1.0, 2.0, 4.0, 2.0, 1.0, 2.0, 1.0]).to(x) / 16  # in the order of lattice_points
         W = h[:, None, None] * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
         z = [x]
@@ -91,12 +93,14 @@ class ScaleConvolution(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
+        check_graph(graph, x)
         check_one_kind(x)
         reach, inputs = self.weight.shape[1:3]
         if x.ndim < 3 or x.shape[-3] != graph.num_senders or x.shape[-1] != inputs:
             nodes = f"{graph.num_senders} nodes at some scales with {inputs} channels"
             raise ShapeError(f"the features of {nodes} were expected, not {list(x.shape)}")
-        p_ij = None if p is None else -displacements(graph, p, cell)
+        check_alike(x, self.weight)
+        p_ij = None if p is None else on_plane(graph, p, cell)
         y = []
         for s in range(x.shape[-2]):
             seen = x[..., s : s + reach, :]

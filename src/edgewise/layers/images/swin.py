@@ -10,8 +10,9 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import PositionalAttention
-from edgewise.layers.attention.transformer import NORMS
+from edgewise.layers.attention.transformer import NORMS, check_normed
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.linear import Linear, check_one_kind
 
 
 class WindowAttention(PositionalAttention):
@@ -86,14 +87,19 @@ class PatchMerging(nn.Module):
 
     def __init__(self, width: int, columns: int, norm: str = "layer") -> None:
         super().__init__()
-        self.columns = columns
+        self.width, self.columns = width, columns
         self.norm = chosen("norm", norm, NORMS)(4 * width)
-        self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
+        self.reduction = Linear(4 * width, 2 * width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_one_kind(x)
+        if x.ndim < 2 or x.shape[-1] != self.width:
+            raise ShapeError(f"x is {list(x.shape)}, but must be [*, N, {self.width}], a row for each pixel")
         rows, left = divmod(x.shape[-2], self.columns)
         if left or rows % 2 or self.columns % 2:
             raise ShapeError(f"{x.shape[-2]} pixels in rows of {self.columns} do not merge two by two")
         four = x.unflatten(-2, (rows // 2, 2, self.columns // 2, 2))  # [*, y, down, x, across, C]
         four = four.movedim((-2, -4), (-3, -2)).flatten(-3)  # across before down, as the paper's code
-        return self.reduction(self.norm(four.flatten(-3, -2)))
+        four = four.flatten(-3, -2)
+        check_normed(self.norm, four)
+        return self.reduction(self.norm(four))

@@ -89,17 +89,17 @@ class SparseFeatures:
 
 def check_one_kind(x: object) -> None:
     """Raise ShapeError for a pair (x_receivers, x_senders), which few layers read, and for what is no tensor."""
+    if isinstance(x, (Tensor, SparseFeatures)):
+        return
     if isinstance(x, tuple):
         raise ShapeError(
             "this layer reads nodes of one kind, x [*, N, C], and not a pair (x_receivers, x_senders): "
             "convolutions of graphs, such as GAT and SAGEMean, and MultiHeadAttention do"
         )
-    if isinstance(x, Tensor | SparseFeatures):
-        return
     if isinstance(x, Graph):
         raise ShapeError("the features are a Graph: the graph comes first, then the tensors")
-    if not hasattr(x, "shape"):
-        raise ShapeError(f"features must be a tensor [*, N, C], not {shown(x)}")
+    made = ": torch.as_tensor(x) makes one" if isinstance(x, list) or hasattr(x, "__array__") else ""
+    raise ShapeError(f"features must be a tensor [*, N, C], not {shown(x)}{made}")
 
 
 def has_hooks(module: nn.Module) -> bool:
@@ -109,11 +109,37 @@ def has_hooks(module: nn.Module) -> bool:
     )
 
 
-def check_features(x: Tensor, weight: Tensor) -> None:
-    """Raise ShapeError for features of another width or dtype than the weights; autocast may change the latter."""
+def check_features(x: Tensor | SparseFeatures, weight: Tensor) -> None:
+    """Raise ShapeError unless x is of the width, device and dtype of the weights [..., C] that read it."""
+    check_width(x, weight)
+    if isinstance(x, Tensor):
+        check_alike(x, weight)
+
+
+def check_width(x: Tensor | SparseFeatures, weight: Tensor, reader: str = "this linear map") -> None:
+    """Raise ShapeError for features of another width than the weights [..., C]."""
     check_one_kind(x)
     if x.shape[-1:] != weight.shape[-1:]:
-        raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {weight.shape[-1]}]")
+        raise ShapeError(f"features are {list(x.shape)}; {reader} reads [..., {weight.shape[-1]}]")
+
+
+def check_real(x: Tensor | SparseFeatures) -> None:
+    """Raise ShapeError for whole numbers, to which weights between 0 and 1 would be rounded, and for complex ones."""
+    if not x.dtype.is_floating_point:
+        made = "x.real, x.imag or x.abs()" if x.dtype.is_complex else "x.float()"
+        kind = str(x.dtype).removeprefix("torch.")
+        raise ShapeError(f"features are {kind}, but must be real numbers: hand over {made}")
+
+
+def check_device(x: Tensor, weight: Tensor) -> None:
+    """Raise ShapeError for features on another device than the weights."""
+    if x.device != weight.device:
+        raise ShapeError(f"features are on {x.device} and this layer's weights on {weight.device}: move one of them")
+
+
+def check_alike(x: Tensor, weight: Tensor) -> None:
+    """Raise ShapeError for features of another device or dtype than the weights; autocast may change the latter."""
+    check_device(x, weight)
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         given, own = (str(t.dtype).removeprefix("torch.") for t in (x, weight))
         what = f"features are {given} and this layer's weights {own}"
@@ -139,11 +165,9 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor | SparseFeatures) -> Tensor:
-        if not isinstance(x, SparseFeatures):
-            check_features(x, self.weight)
+        check_features(x, self.weight)
+        if isinstance(x, Tensor):
             return functional.linear(x, self.weight, self.bias)
-        if x.shape[-1] != self.in_features:
-            raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {self.in_features}]")
         y = aggregate(x.graph, self.weight.T, x.weight)
         return y if self.bias is None else y + self.bias
 
@@ -154,11 +178,11 @@ class Linear(nn.Linear):
         """
         if self.out_features % count:
             raise ShapeError(f"{self.out_features} numbers are no {count} equal parts")
-        seen = is_traced() or has_hooks(self) or torch.is_autocast_enabled(x.device.type)
-        if seen or isinstance(x, SparseFeatures) or x.ndim < 2 or x.shape[-1] != self.in_features:
+        check_features(x, self.weight)
+        seen = is_traced() or has_hooks(self) or isinstance(x, SparseFeatures) or x.ndim < 2
+        if seen or torch.is_autocast_enabled(x.device.type):
             made: tuple[Tensor, ...] = self(x).chunk(count, -1)
             return made
-        check_features(x, self.weight)
         parts: tuple[Tensor, ...] = _Parts.apply(x, self.weight, self.bias, count)  # type: ignore[no-untyped-call]
         return parts
 

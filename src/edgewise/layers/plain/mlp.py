@@ -12,7 +12,7 @@ from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of, perceptron
-from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout, has_hooks
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_one_kind, dropout, has_hooks
 
 Activation = Callable[[Tensor], Tensor]
 PLAIN = (nn.Linear, Linear)  # which compute x Wᵀ + b and nothing else
@@ -42,7 +42,7 @@ def two_maps(
         if type(linear) not in PLAIN or has_hooks(linear):
             return None
     (W_1, b_1), (W_2, b_2) = maps_of([up, down])
-    if x.shape[-1] != W_1.shape[1]:
+    if not isinstance(x, Tensor) or x.shape[-1:] != W_1.shape[1:]:
         return None
     return perceptron(x, (W_1, b_1), (W_2, b_2), activation, graph, epsilon)
 
@@ -147,6 +147,7 @@ def probabilities(z: Tensor, temperature: float = 1.0) -> Tensor:
         >>> probabilities(torch.tensor([0.0, 2.0]), temperature=2.0)  # 1 / (1 + e) and e / (1 + e)
         tensor([0.2689, 0.7311])
     """
+    check_one_kind(z)
     if not temperature > 0:
         raise ConfigError(f"temperature is {temperature}: it must be positive")
     return torch.softmax(z / temperature, -1)

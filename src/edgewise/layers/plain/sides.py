@@ -7,10 +7,11 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import cached
 from edgewise.kernels import collect
 from edgewise.kernels.call import check_graph
-from edgewise.layers.plain.linear import Linear, SparseFeatures
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_one_kind
 
 Nodes = Tensor | SparseFeatures
 Sides = Nodes | tuple[Nodes, Nodes]  # features of all nodes, or those of the receivers and those of the senders
@@ -29,10 +30,55 @@ def at_receivers(graph: Graph, x: Tensor) -> Tensor:
     """
     if graph.is_square:
         return x
-    if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2] != graph.num_senders:
+    if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2:-1] != (graph.num_senders,):
         what = f"{graph} has receivers that are not among its senders, or another number than x {[*x.shape]}"
         raise ShapeError(f"{what}: features of two kinds of nodes are a pair, (x_receivers, x_senders)")
     return x.narrow(-2, graph.offset, graph.num_receivers)
+
+
+def check_nodes(
+    graph: Graph, x: Nodes, width: int | None = None, weight: Tensor | None = None, name: str = "x"
+) -> None:
+    """Raise an error unless x [*, N, C] has a row for each receiver; of that width, and as the weights' numbers."""
+    check_graph(graph, x)
+    check_one_kind(x)
+    rows = graph.num_receivers
+    if len(x.shape) < 2 or x.shape[-2] != rows or width not in (None, x.shape[-1]):
+        wanted = f"[*, {rows}, {'C' if width is None else width}]"
+        raise ShapeError(f"{name} is {[*x.shape]}, but must be {wanted}, a row for each of the graph's receivers")
+    if isinstance(x, Tensor):
+        same_device(name, x, graph.device)
+        if weight is not None:
+            check_alike(x, weight)
+
+
+def check_edges(graph: Graph, e: Tensor, width: int | None = None, name: str = "features of edges") -> None:
+    """Raise ShapeError unless e [*, E, C] has a row for each edge, of that width."""
+    rows = graph.num_edges
+    wanted = f"[*, {rows}, {'C' if width is None else width}], a row for each of the graph's edges"
+    if not isinstance(e, Tensor):
+        raise ShapeError(f"{name} must be a tensor {wanted}, not {shown(e)}")
+    if e.is_complex():
+        raise ShapeError(f"{name} are complex, but must be real numbers")
+    if e.ndim < 2 or e.shape[-2] != rows or width not in (None, e.shape[-1]):
+        raise ShapeError(f"{name} are {list(e.shape)}, but must be {wanted}")
+    same_device(name, e, graph.device)
+
+
+def check_sides(graph: Graph, x: Sides) -> None:
+    """Raise an error for something else in the place of a graph, or of features of its nodes: one tensor or a pair."""
+    sides = x if isinstance(x, tuple) else (x,)
+    check_graph(graph, *sides)
+    if isinstance(x, tuple) and len(x) != 2:
+        raise ShapeError(f"features of two kinds of nodes are a pair, (x_receivers, x_senders), not {len(x)} tensors")
+    for side in sides:
+        check_one_kind(side)
+    if isinstance(x, tuple):
+        check_pair(graph, x)
+    elif len(x.shape) < 2 or x.shape[-2] != graph.num_senders:
+        two = "" if graph.is_square else "; features of two kinds of nodes are a pair, (x_receivers, x_senders)"
+        what = f"[*, {graph.num_senders}, C], a row for each of the graph's senders"
+        raise ShapeError(f"x is {[*x.shape]}, but must be {what}{two}")
 
 
 def check_pair(graph: Graph, x: tuple[Nodes, Nodes]) -> None:
@@ -57,7 +103,7 @@ def both_sides(
         >>> [side.flatten().tolist() for side in both_sides(reads, (user, books), lambda x: 10 * x)]
         [[70.0], [10.0, 20.0, 30.0]]
     """
-    check_graph(graph, *x if isinstance(x, tuple) else (x,))
+    check_sides(graph, x)
     if not isinstance(x, tuple):
         senders = of(x)
         receivers = at_receivers(graph, senders)
@@ -65,16 +111,14 @@ def both_sides(
             return receivers, senders
         split = senders.unflatten(-1, shape)
         return split if receivers is senders else receivers.unflatten(-1, shape), split
-    check_pair(graph, x)
     receivers, senders = (of(side) for side in x)
     return (receivers.unflatten(-1, shape), senders.unflatten(-1, shape)) if shape else (receivers, senders)
 
 
 def parts_of_both(graph: Graph, x: Sides, linear: Linear, count: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """`both_sides` for a linear map in so many equal parts: those of the receivers, and those of the senders."""
-    check_graph(graph, *x if isinstance(x, tuple) else (x,))
+    check_sides(graph, x)
     if isinstance(x, tuple):
-        check_pair(graph, x)
         return linear.parts(x[0], count), linear.parts(x[1], count)
     senders = linear.parts(x, count)
     return tuple(at_receivers(graph, part) for part in senders), senders
@@ -105,7 +149,7 @@ def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor 
         >>> looped.edge_index().tolist(), e.flatten().tolist()
         ([[0, 0, 0, 1], [0, 1, 1, 1]], [0.0, 1.0, 3.0, 2.0])
     """
-    check_graph(graph, *x if isinstance(x, tuple) else (x,))
+    check_sides(graph, x)
     if isinstance(x, tuple):
         return graph, e
     if e is None and graph.is_square:

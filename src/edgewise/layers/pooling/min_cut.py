@@ -5,13 +5,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.linear import Linear, check_real
+from edgewise.layers.plain.sides import check_nodes
 
 
 class ClusterAssignment(nn.Module):
@@ -42,6 +43,7 @@ class ClusterAssignment(nn.Module):
         self.linear = Linear(width, clusters)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_nodes(graph, x)
         return self.linear(x).softmax(-1)
 
     @staticmethod
@@ -85,9 +87,9 @@ def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = Non
         >>> pooled.cut, pooled.orthogonality  # 4 of the 6 ends of edges stay inside; the halves are balanced
         (tensor([-0.6667]), tensor([0.]))
     """
-    for name, rows in (("x", x), ("s", s)):
-        if rows.ndim < 2 or rows.shape[-2] != graph.num_receivers:
-            raise ShapeError(f"{name} is {list(rows.shape)}, but must be [*, N, C] with {graph.num_receivers} rows")
+    check_nodes(graph, s, name="s")
+    check_real(s)
+    check_nodes(graph, x, weight=s)
     clusters, width = s.shape[-1], x.shape[-1]
     A_s = aggregate(graph, s, weight)
     d = aggregate(graph, s.new_ones(graph.num_senders, 1), weight)

@@ -11,7 +11,8 @@ from edgewise.kernels import SenderBias, Uniform, aggregate, attend, pool
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import check_nodes
 
 
 class _Readout(nn.Module):
@@ -20,6 +21,7 @@ class _Readout(nn.Module):
     reduce: ClassVar[str]
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_nodes(graph, x)
         y = pool(graph, x, self.reduce) if isinstance(x, Tensor) else None
         return aggregate(graph.membership(), x, reduce=self.reduce) if y is None else y
 
@@ -114,7 +116,7 @@ class AttentionReadout(nn.Module):
         self.gate = Linear(width, 1, bias=False)  # a bias would cancel in the softmax
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         score = Uniform() + SenderBias(self.gate(x))
         return attend(graph.membership(), None, None, x.unsqueeze(-2), score).squeeze(-2)
 
@@ -148,7 +150,7 @@ class FirstReadout(nn.Module):
         self.dense = Linear(width, width)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_nodes(graph, x)
         members = graph.membership()
         x_0 = aggregate(members, x, (positions(graph) == 0).to(x.dtype))
         return torch.where(members.in_degrees().unsqueeze(-1) > 0, self.dense(x_0).tanh(), 0.0)

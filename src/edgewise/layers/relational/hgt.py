@@ -97,9 +97,9 @@ class HGT(nn.Module):
         if isinstance(x, tuple) != isinstance(types, tuple):
             raise ShapeError("types of nodes are a pair, (of_receivers, of_senders), where the features are one")
         of_i, of_j = types if isinstance(types, tuple) else (types, types)
-        check_types("types of senders", of_j, graph.num_senders, count)
+        check_types("types of senders", of_j, graph, graph.num_senders, count)
         if isinstance(types, tuple):
-            check_types("types of receivers", of_i, graph.num_receivers, count)
+            check_types("types of receivers", of_i, graph, graph.num_receivers, count)
         elif not graph.is_square:
             of_i = of_j.narrow(0, graph.offset, graph.num_receivers)
         return of_i, of_j

@@ -10,6 +10,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeVectors, attend
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Sides
 from edgewise.layers.relational.types import (
     Pairs,
@@ -69,6 +70,8 @@ class RGAT(nn.Module):
     def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
         check_relations(graph, e, self.relations)
         x_i, x_j, offset = two_sides(graph, x)
+        for side in (x_i, x_j):
+            check_features(side, self.maps)
         e = torch.zeros_like(graph.senders) if e is None else e
         W = self.maps if self.mix is None else torch.tensordot(self.mix, self.maps, 1)  # [R, H C, D]
         W_h = W.unflatten(1, self.a_sender.shape[1:])

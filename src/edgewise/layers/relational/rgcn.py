@@ -12,7 +12,7 @@ from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Nodes, Sides, both_sides
+from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
 from edgewise.layers.relational.types import Pairs, check_types, of_pairs, pairs, reads, shares
 
 
@@ -74,12 +74,10 @@ class RGCN(nn.Module):
         check_graph(graph)
         if e is None and self.relations > 1:
             raise ShapeError(f"this layer has {self.relations} relations: hand over that of each edge, e [E]")
-        if e is not None and e.is_floating_point():
-            if e.shape[-2:] != (graph.num_edges, self.relations):
-                expected = f"[*, {graph.num_edges}, {self.relations}]"
-                raise ShapeError(f"weights of relations are {list(e.shape)}; expected {expected}")
+        if isinstance(e, Tensor) and e.is_floating_point():
+            check_edges(graph, e, self.relations, "weights of relations")
         elif e is not None:
-            check_types("relations of edges", e, graph.num_edges, self.relations)
+            check_types("relations of edges", e, graph, graph.num_edges, self.relations)
 
     def _weights(self, graph: Graph, e: Tensor, dtype: torch.dtype) -> Tensor:
         """Σ_r e_ijr a_rb / c_ir, or e_ijr / c_ir without bases."""

@@ -11,12 +11,13 @@ from torch.nn import functional
 
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph, Partition
+from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import per_tensor
 from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import check_features
-from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_pair
+from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_sides
 
 
 class Groups(NamedTuple):
@@ -39,8 +40,11 @@ class Pairs(NamedTuple):
     place: Tensor
 
 
-def check_types(name: str, types: Tensor, rows: int, count: int) -> None:
+def check_types(name: str, types: Tensor, graph: Graph, rows: int, count: int) -> None:
     """Raise ShapeError unless each row has a type of that many; on a GPU the numbers themselves are not looked at."""
+    if not isinstance(types, Tensor):
+        raise ShapeError(f"{name} must be a tensor [{rows}] of int64, not {shown(types)}")
+    same_device(name, types, graph.device)
     if types.dtype != torch.int64 or types.shape != (rows,):
         what = f"{list(types.shape)} of {str(types.dtype).removeprefix('torch.')}"
         raise ShapeError(f"{name} are {what}; expected [{rows}] of int64")
@@ -58,17 +62,14 @@ def check_relations(graph: Graph, e: Tensor | None, relations: int) -> None:
     if e is None and relations > 1:
         raise ShapeError(f"this layer has {relations} relations: hand over that of each edge, e [E]")
     if e is not None:
-        check_types("relations of edges", e, graph.num_edges, relations)
+        check_types("relations of edges", e, graph, graph.num_edges, relations)
 
 
 def two_sides(graph: Graph, x: Sides) -> tuple[Nodes, Nodes, int]:
     """Features that hold the receivers, those of the senders, and where in the former the first receiver is."""
+    check_sides(graph, x)
     if isinstance(x, tuple):
-        check_pair(graph, x)
         return x[0], x[1], 0
-    check_graph(graph, x)
-    if len(x.shape) < 2 or x.shape[-2] != graph.num_senders:
-        raise ShapeError(f"x is {[*x.shape]}, but must be [*, {graph.num_senders}, C], a row for each of the senders")
     at_receivers(graph, torch.empty(graph.num_senders, 0))  # or its error
     return x, x, graph.offset
 
@@ -191,10 +192,7 @@ class GroupedLinear(nn.Module):
 
     def forward(self, x: Nodes, types: Tensor | None) -> Tensor:
         W, b = self.weight, self.bias
-        if x.shape[-1] != W.shape[-1]:
-            raise ShapeError(f"features are {list(x.shape)}; this linear map reads [..., {W.shape[-1]}]")
-        if isinstance(x, Tensor):
-            check_features(x, W)
+        check_features(x, W)
         if types is None:
             return (functional.linear(x, W[0]) if isinstance(x, Tensor) else aggregate(x.graph, W[0].T, x.weight)) + b[
                 0
