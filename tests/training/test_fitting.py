@@ -1,7 +1,7 @@
 """A task, a graph and a module of one's own go through the loop of training."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from edgewise import fit
 from edgewise.apps.command.main import main
-from edgewise.errors import ConfigError, NonFiniteError
+from edgewise.errors import ConfigError, EdgewiseError, NonFiniteError
 from edgewise.graphs import Graph, complete, window
 from edgewise.layers import GCN
 from edgewise.models.signature import Features
@@ -47,6 +47,46 @@ class Line(Task):
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         with torch.no_grad():
             return {"y": float(model(None, torch.tensor([[float(request)]])))}
+
+
+class Returning(nn.Module):
+    """A convolution of the karate club, and what becomes of its result [34, classes]."""
+
+    def __init__(self, change: Callable[[Tensor], Any], classes: int = 2) -> None:
+        super().__init__()
+        self.layer, self.change = GCN(34, classes), change
+
+    def forward(self, graph: Graph, x: Tensor) -> Any:
+        return self.change(self.layer(graph, x))
+
+
+OUTPUTS: dict[str, tuple[Callable[[Tensor], Any], int, str]] = {
+    "too few": (lambda y: y, 1, r"outputs are \[34, 1\], but the task reads 2 in each row"),
+    "too many": (lambda y: y, 3, r"outputs are \[34, 3\], but the task reads 2 in each row"),
+    "a node less": (lambda y: y[1:], 2, r"outputs are \[33, 2\]; expected a row for each of 34 nodes"),
+    "twice the nodes": (lambda y: torch.cat([y, y]), 2, r"outputs are \[68, 2\]; expected a row for each of 34 nodes"),
+    "one row": (lambda y: y.mean(0), 2, r"outputs are \[2\]; expected a row for each of 34 nodes"),
+    "a number": (lambda y: y.sum(), 2, r"outputs are \[\], but the task reads 2"),
+    "a tuple": (lambda y: (y, y), 2, "the model returned a tuple, but the task reads one tensor"),
+    "a dictionary": (lambda y: {"y": y}, 2, "the model returned a dict"),
+    "nothing": (lambda y: None, 2, "the model returned a NoneType"),
+    "whole numbers": (lambda y: y.long(), 2, "outputs are int64, but must be real numbers"),
+    "without gradient": (lambda y: y.detach(), 2, "the loss does not depend on the model's weights"),
+    "not a number": (lambda y: y * float("nan"), 2, "step 1: the loss is nan; no weight has moved yet"),
+}
+
+
+@pytest.mark.parametrize(("change", "classes", "what"), OUTPUTS.values(), ids=OUTPUTS)
+def test_outputs_that_the_task_cannot_read_are_named(change: Callable[..., Any], classes: int, what: str) -> None:
+    with pytest.raises(EdgewiseError, match=what):
+        fit(karate(), Returning(change, classes), steps=1)
+
+
+def test_models_that_cannot_be_called_or_have_no_numbers_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"fit calls model\(graph, x, \.\.\.\), and Linear\.forward takes \(input"):
+        fit(karate(), nn.Linear(34, 2), steps=1)
+    with pytest.raises(ConfigError, match=r"weights of GCN are on meta"):
+        fit(karate(), GCN(34, 2).to("meta"), steps=1)
 
 
 class Affine(nn.Module):

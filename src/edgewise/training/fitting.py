@@ -1,5 +1,6 @@
 """`fit`: the loop of training for a task and a model of one's own, which no table has a name for."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -58,7 +59,9 @@ def fit(
                 what the folder holds, to the same bits; settings = a recipe's sections `optimizer`, `schedule`,
                 `train`, `evaluation`, `machine`, or options of `train` and of the optimizer by themselves
     Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`) or one
-                of other settings (with it), for what is no task or no module; NonFiniteError as `train`
+                of other settings (with it), for what is no task or no module, a model that is called in another way or
+                whose outputs have no gradient; ShapeError for outputs that the task cannot read; NonFiniteError as
+                `train`
     Edge cases  the weights that training starts from are the model's own
 
     Example
@@ -78,6 +81,7 @@ def fit(
     if not isinstance(task, Task) or not isinstance(model, nn.Module):
         made = f"{type(task).__name__} and {type(model).__name__}"
         raise ConfigError(f"fit takes a task and a module, fit(task, model), not {made}")
+    check_model(model)
     config = configured(task, model, graph, settings)
     if isinstance(run, str) and not run.strip():
         raise ConfigError("run is the name of a folder, and empty: leave it out to keep nothing")
@@ -87,6 +91,18 @@ def fit(
         raise ConfigError("resume=True goes on with a run: give its folder, fit(task, model, run, resume=True)")
     with TemporaryDirectory(prefix="edgewise-fit-") as place:
         return _fit(task, model, config, Path(place) / "run", False, progress)
+
+
+def check_model(model: nn.Module) -> None:
+    """Raise ConfigError for a module that cannot be called model(graph, x), or whose weights hold no numbers."""
+    name = type(model).__name__
+    try:
+        inspect.signature(model.forward).bind(None, None)
+    except TypeError as error:
+        takes = str(inspect.signature(model.forward))
+        raise ConfigError(f"fit calls model(graph, x, ...), and {name}.forward takes {takes}: {error}") from None
+    if any(weight.is_meta for weight in model.parameters()):
+        raise ConfigError(f"weights of {name} are on meta, where no tensor holds numbers: model.to_empty(device='cpu')")
 
 
 def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: bool, progress: bool) -> Result:

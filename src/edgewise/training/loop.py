@@ -207,6 +207,9 @@ class Trainer:
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss to those of the weights; an optimiser of second order has its own way."""
+        if not loss.requires_grad:
+            what = "detached, computed without gradients, or rounded"
+            raise ConfigError(f"the loss does not depend on the model's weights: are its outputs {what}?")
         if isinstance(self.optimizer, Newton):
             self.optimizer.backward(loss)
         else:
@@ -366,6 +369,8 @@ class Trainer:
         else:
             what = "the gradient's norm is too large for its precision"
         advice = "lower optimizer.learning_rate or set train.clip"
+        if self.step == 1:
+            advice = "no weight has moved yet, so look into the model and what it reads"
         return NonFiniteError(f"step {self.step}: {what}; {advice}. The checkpoints before it are intact")
 
 

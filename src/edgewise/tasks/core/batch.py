@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Neighborhood, Sample
+from edgewise.graphs.checks import shown
 from edgewise.graphs.derived import cached
 from edgewise.graphs.partition.halo import Group, bounds_of
 from edgewise.graphs.partition.metis import arranged
@@ -54,13 +55,26 @@ class Batch:
         """The number of terms in the mean loss."""
         return self.target.numel()
 
-    def read(self, outputs: Tensor) -> Tensor:
-        """The outputs that the loss compares with `target`, one row per term: [size, classes]."""
+    def read(self, outputs: Tensor, width: int | None = None) -> Tensor:
+        """The outputs that the loss compares with `target`, one row per term: [size, classes].
+
+        Errors      ShapeError for what a model returned that is no tensor of real numbers, has another width than the
+                    task reads, or not a row for each target, or for each node where `rows` choose among these
+        """
+        return self.chosen(outputs, self.size, width)
+
+    def chosen(self, outputs: Tensor, count: int, width: int | None = None) -> Tensor:
+        """So many rows of a model's outputs, or `read`'s error."""
+        check_outputs(outputs, width)
+        nodes = self.graph.num_receivers if isinstance(self.graph, Graph) else None
+        if self.rows is not None and (outputs.ndim < 2 or nodes not in (None, outputs.shape[-2])):
+            what = "each node" if nodes is None else f"each of {nodes} nodes"
+            raise ShapeError(f"the model's outputs are {list(outputs.shape)}; expected a row for {what}")
         read = outputs if self.rows is None else outputs[..., self.rows, :]
-        if read.numel() != self.size * outputs.shape[-1]:
-            shapes = f"the outputs are {list(outputs.shape)} and the targets {list(self.target.shape)}"
+        if read.numel() != count * outputs.shape[-1]:
+            shapes = f"the model's outputs are {list(outputs.shape)} and the targets {list(self.target.shape)}"
             raise ShapeError(f"{shapes}; expected one output row per target")
-        return read.reshape(self.size, outputs.shape[-1])
+        return read.reshape(count, outputs.shape[-1])
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on a device. A whole graph is moved once and cached, with all that its graph caches."""
@@ -197,6 +211,27 @@ class NodeTargets(DisjointBatch):
 
     def _targets(self, graph: Partition) -> Tensor:
         return self.target[graph.offset : graph.offset + graph.num_receivers]
+
+
+def check_outputs(outputs: object, width: int | None = None) -> None:
+    """Raise ShapeError for what a model returned that is no tensor of real numbers, or is of another width."""
+    if not isinstance(outputs, Tensor):
+        what = "a tuple" if isinstance(outputs, tuple) else shown(outputs)
+        raise ShapeError(f"the model returned {what}, but the task reads one tensor of outputs")
+    if not outputs.is_floating_point():
+        kind = str(outputs.dtype).removeprefix("torch.")
+        raise ShapeError(f"the model's outputs are {kind}, but must be real numbers, of which a loss has a gradient")
+    if outputs.ndim == 0 or width not in (None, outputs.shape[-1]):
+        wanted = "one or more" if width is None else str(width)
+        raise ShapeError(f"the model's outputs are {list(outputs.shape)}, but the task reads {wanted} in each row")
+
+
+def check_values(outputs: object, target: Tensor) -> None:
+    """Raise ShapeError unless a model returned as many values as there are targets, in their places."""
+    check_outputs(outputs)
+    if isinstance(outputs, Tensor) and outputs.shape != target.shape:
+        shapes = f"the model's outputs are {list(outputs.shape)} and the targets {list(target.shape)}"
+        raise ShapeError(f"{shapes}; expected a value for each of them")
 
 
 B = TypeVar("B", bound=Batch)

@@ -9,13 +9,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, ShapeError
 from edgewise.layers import probabilities
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
 from edgewise.tasks.core.quality import Quality
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
+
+
+def cross_entropy(
+    outputs: Tensor, target: Tensor, reduction: Literal["mean", "sum"] = "mean", smoothing: float = 0.0
+) -> Tensor:
+    """PyTorch's, of outputs [M, classes] and targets [M]; ShapeError for a target beyond the outputs."""
+    try:
+        return functional.cross_entropy(outputs, target, reduction=reduction, label_smoothing=smoothing)
+    except IndexError as error:
+        what = f"a target is class {int(target.max())}, and the model has {outputs.shape[-1]} outputs in each row"
+        raise ShapeError(f"{what}: it needs one for each class") from error
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class Objective:
         if self.error == "squared":
             distances = (functional.one_hot(target, outputs.shape[-1]).to(outputs) - outputs).square().sum(-1)
             return distances.mean() if reduction == "mean" else distances.sum()
-        return functional.cross_entropy(outputs / self.temperature, target, reduction=reduction)
+        return cross_entropy(outputs / self.temperature, target, reduction)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """ŷ of outputs [*, classes]; of outputs near one-hot targets, what of them is positive, with sum 1."""
@@ -72,7 +83,7 @@ class Classification(Task):
     objective = Objective()
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return self.objective.loss(batch.read(outputs), batch.target.reshape(-1))
+        return self.objective.loss(batch.read(outputs, len(self.classes) or None), batch.target.reshape(-1))
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return classification_score(outputs, batch, self.objective)
@@ -117,7 +128,7 @@ def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
         >>> mean_cross_entropy(torch.tensor([[0.0, 0.0, 0.0]]), batch)  # log 3
         tensor(1.0986)
     """
-    return functional.cross_entropy(batch.read(outputs), batch.target.reshape(-1))
+    return cross_entropy(batch.read(outputs), batch.target.reshape(-1))
 
 
 def classification_score(outputs: Tensor, batch: Batch, objective: Objective = PLAIN) -> dict[str, Tensor]:

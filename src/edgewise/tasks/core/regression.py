@@ -33,7 +33,7 @@ class Regression(Task):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         wanted = (batch.target - self.mean) / self.deviation
-        return functional.mse_loss(batch.read(outputs).squeeze(-1), wanted)
+        return functional.mse_loss(batch.read(outputs, 1).squeeze(-1), wanted)
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         error = (self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)) - batch.target.double()

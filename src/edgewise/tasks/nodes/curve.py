@@ -57,7 +57,7 @@ class CurveRegression(OneGraph):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The mean squared error."""
-        return (batch.read(outputs)[:, 0] - batch.target).square().mean()
+        return (batch.read(outputs, 1)[:, 0] - batch.target).square().mean()
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Summed squared errors as "loss", and how many as "count"."""

@@ -27,10 +27,9 @@ class Gapped(Batch):
         """The number of known targets."""
         return int((~self.target.isnan()).sum())
 
-    def read(self, outputs: Tensor) -> Tensor:
+    def read(self, outputs: Tensor, width: int | None = None) -> Tensor:
         """The outputs of each example, [M, O]."""
-        read = outputs if self.rows is None else outputs[..., self.rows, :]
-        return read.reshape(len(self.target), outputs.shape[-1])
+        return self.chosen(outputs, len(self.target), width)
 
 
 class GappedBatch(Gapped, DisjointBatch):
@@ -186,7 +185,7 @@ class SeveralTargets(Task):
     splits: Mapping[Split, Tensor]
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return self.several.loss(batch.read(outputs), batch.target)
+        return self.several.loss(batch.read(outputs, self.several.width), batch.target)
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return self.several.score(batch.read(outputs), batch.target)

@@ -16,7 +16,7 @@ from edgewise.graphs import Graph, radius_graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.models.signature import Atoms
-from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
+from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of, check_outputs
 from edgewise.tasks.core.cache import Tensors
 from edgewise.tasks.core.cache import cached as stored
 from edgewise.tasks.core.drawing import Content, Drawing, Parity, Section
@@ -205,6 +205,7 @@ class EnergiesAndForces(NumberedExamples):
 
     def _errors(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Squared errors of each frame: of its energy per atom, and the mean one of its forces; [G] and [G]."""
+        check_outputs(outputs)
         if outputs.shape != batch.target.shape:
             shapes = f"{list(outputs.shape)} instead of {list(batch.target.shape)}"
             raise ConfigError(f"this task needs energies and forces, and the model gives {shapes}: choose potential")

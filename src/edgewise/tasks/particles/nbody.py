@@ -16,7 +16,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
-from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split, fixed
@@ -198,6 +198,7 @@ class Forecast(NumberedExamples):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Mean squared error of a coordinate."""
+        check_values(outputs, batch.target)
         return functional.mse_loss(outputs, batch.target)
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:

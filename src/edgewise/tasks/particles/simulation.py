@@ -12,7 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
 from edgewise.models.signature import MovingParticles
-from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.splits import Split
@@ -97,6 +97,7 @@ class Simulation(NumberedExamples):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Mean squared error of an acceleration, in units of its deviation."""
+        check_values(outputs, batch.target)
         return ((outputs - batch.target) / self.acceleration).square().mean()
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:

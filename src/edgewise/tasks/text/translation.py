@@ -16,7 +16,7 @@ from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import Hypothesis, TokenPairs, translate
 from edgewise.models.text.translation import Translator
 from edgewise.tasks.core.batch import Batch, evenly
-from edgewise.tasks.core.classification import Classification
+from edgewise.tasks.core.classification import Classification, cross_entropy
 from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.splits import Split
@@ -179,8 +179,7 @@ class Translation(Classification):
         return pair
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        smoothing = self.manner.smoothing
-        return functional.cross_entropy(batch.read(outputs), batch.target, label_smoothing=smoothing)
+        return cross_entropy(batch.read(outputs), batch.target, smoothing=self.manner.smoothing)
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
         """The BLEU of what the model writes for a split, and its length."""
