@@ -7,8 +7,9 @@ import numpy
 import pytest
 import torch
 
+from edgewise import attend
 from edgewise.errors import GraphError, ShapeError
-from edgewise.graphs import Graph, blocks, causal, complete, draw, grid, window
+from edgewise.graphs import Graph, blocks, causal, complete, draw, fixed, grid, strided, window
 from edgewise.graphs.rule import Blocks, Causal
 from graphs.examples import PATTERNED, random_edges, random_graphs
 
@@ -263,6 +264,29 @@ def test_a_graph_is_lowered_inside_torch_compile_without_a_break(make) -> None:
     graph, x = make(), torch.randn(6)
     for _ in range(2):  # first lowered in the compiled function, then read from what that kept
         torch.testing.assert_close(compiled(graph, x), walk(make(), x))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(causal, complete, lambda n: window(n, 2), lambda n: window(n, 1, dilation=2), lambda n: strided(n, 3)),
+        *(lambda n: fixed(n, 2), lambda n: window(n, 1).union(strided(n, 3)), lambda n: blocks([n // 2, n - n // 2])),
+        *(lambda n: window(n, 2).intersection(causal(n)), lambda n: window(n, 1).remove_self_loops()),
+    ],
+)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_graph_by_rule_is_made_inside_torch_compile_without_a_break(make, dynamic: bool) -> None:
+    def step(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        graph = make(x.shape[0])
+        return attend(graph, x, x, x), graph.num_edges
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend="eager", fullgraph=True, dynamic=dynamic)
+    for n in (8, 11):
+        x = torch.randn(n, 2, 4)
+        y, edges = compiled(x)
+        torch.testing.assert_close(y, step(x)[0], rtol=1e-4, atol=1e-5)
+        assert edges == make(n).num_edges
 
 
 def test_a_graph_that_is_too_large_to_draw_is_refused() -> None:

@@ -284,4 +284,5 @@ def _common_sizes(graph: Adjacency, other: Adjacency, verb: str) -> Tensor | Non
     )
     if mine != theirs:
         raise GraphError(f"{verb} needs graphs on the same nodes: one has {mine}, the other {theirs}")
-    return graph.sizes if torch.equal(graph.sizes, other.sizes) else None
+    single = graph.sizes.shape[0] == other.sizes.shape[0] == 1  # which a compiled function sees without the numbers
+    return graph.sizes if single or torch.equal(graph.sizes, other.sizes) else None

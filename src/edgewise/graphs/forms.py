@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgewise import native
 from edgewise.graphs.derived import cached
-from edgewise.graphs.rule import Intervals, Rule
+from edgewise.graphs.rule import Intervals, Rule, constant
 from edgewise.memory import check_fits
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
@@ -46,14 +46,12 @@ def interval_chunks(
 def count_edges(rule: Rule, receivers: int, senders: int, offset: int) -> int:
     """E of a rule graph, without edges."""
     counted = rule.edges_of(offset, offset + receivers, senders)
-    if counted is not None:
-        return counted
+    return _summed(rule, receivers, senders, offset) if counted is None else counted
+
+
+@constant
+def _summed(rule: Rule, receivers: int, senders: int, offset: int) -> int:
     return sum(int((stops - starts).sum()) for starts, stops in interval_chunks(rule, receivers, offset, senders))
-
-
-# torch.compile runs it while it traces, or the sum would not be an int. This is all that
-# torch.compiler.assume_constant_result does, but for importing the compiler, which takes seconds.
-count_edges._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def repeats_an_edge(offsets: Tensor, senders: Tensor) -> bool:
@@ -63,6 +61,7 @@ def repeats_an_edge(offsets: Tensor, senders: Tensor) -> bool:
     return bool(same.any())
 
 
+# As `rule.constant` has it.
 repeats_an_edge._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from itertools import accumulate
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -52,6 +54,46 @@ class Rule:
     def by_block(self) -> tuple[list[int], Blocks] | None:
         """An order of the nodes in which the graph is one of `Blocks`; None where there is none, or none is needed."""
         return None
+
+
+def written(rule: Rule) -> tuple[Any, ...]:
+    """A rule as its class and its fields; one that is no dataclass as itself."""
+    if not is_dataclass(rule):
+        return (rule,)
+    values = [getattr(rule, field.name) for field in fields(rule)]
+    return type(rule), *[written(value) if isinstance(value, Rule) else value for value in values]
+
+
+def read(parts: tuple[Any, ...]) -> Rule:
+    """The rule that was `written`.
+
+    >>> read(written(Window(2, sides="past")))
+    Window(radius=2, dilation=1, sides='past')
+    """
+    kind, *values = parts
+    if isinstance(kind, Rule):
+        return kind
+    rule: Rule = kind(*[read(v) if isinstance(v, tuple) and v and isinstance(v[0], type | Rule) else v for v in values])
+    return rule
+
+
+def constant(of_rule: Callable[..., int]) -> Callable[..., int]:
+    """A number that follows from a rule and sizes, computed by torch.compile while it traces: a sum would be no int.
+
+    A rule that the compiled function makes itself reaches such a function without its fields, so they are handed over.
+    """
+
+    def of_parts(parts: tuple[Any, ...], *sizes: int) -> int:
+        return of_rule(read(parts), *sizes)
+
+    # All that torch.compiler.assume_constant_result does, but for importing the compiler, which takes seconds.
+    of_parts._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+    @wraps(of_rule)
+    def number(rule: Rule, *sizes: int) -> int:
+        return of_parts(written(rule), *sizes)
+
+    return number
 
 
 class Symmetric(Rule):

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from operator import itemgetter
 
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
@@ -76,8 +75,10 @@ def cheapest(call: Call, isolating: bool = False) -> str:
         if not getattr(backend.takes, call.verb) or (absent and (need is None or need.warn is None)):
             continue
         if (absent or backend.is_chosen_on(device)) and backend.refusal_at_sight(call) is None:
-            (missed if absent else able).append((machine.seconds(backend.cost(call)), name))
-    best = _first(sorted(able, key=itemgetter(0)), call, isolating)
+            seconds, among = machine.seconds(backend.cost(call)), missed if absent else able
+            # A sort that the compiler can follow where the seconds depend on a size that it does not know.
+            among.insert(sum(1 for other, _ in among if other <= seconds), (seconds, name))
+    best = _first(able, call, isolating)
     for seconds, name in missed:
         warn = None if (need := BACKENDS[name].need) is None else need.warn
         if warn is not None and seconds < best[0] and not BACKENDS[name].cannot_count(call.graph):

@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
-from edgewise.graphs.rule import Rule
+from edgewise.graphs.rule import Rule, constant
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cpu import KERNELS
@@ -195,6 +195,7 @@ def pairs_of(graph: Graph) -> int:
     return _pairs_of_ranges(tiles[0], tiles[1], graph.num_senders)
 
 
+@constant
 def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int:
     tiles = tiles_of(Graph(rule, receivers, senders, offset))
     assert tiles is not None
@@ -208,10 +209,6 @@ def _pairs_of_ranges(starts: Tensor, stops: Tensor, senders: int) -> int:
     tiling.receivers, tiling.senders = len(starts), senders
     tiling.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
     return int(library.pairs_in_tiles(tiling))
-
-
-# As for `lowering.count_edges`: torch.compile runs it while it traces.
-_pairs_of_rule._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)

@@ -117,7 +117,7 @@ def _blocks(receivers: tuple[int, ...], senders: tuple[int, ...], device: torch.
     return table, (count, _tile(most).bit_length() - 1, len(receivers) - count)
 
 
-# As for `lowering.count_edges`: torch.compile runs it while it traces.
+# As for `rule.constant`: torch.compile runs it while it traces.
 _blocks._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
