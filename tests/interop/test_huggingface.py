@@ -152,7 +152,44 @@ def test_dropout_of_weights_acts_in_training_alone() -> None:
     assert torch.equal(made(**given).logits, deepcopy(made)(**given).logits)
 
 
-def test_a_static_cache_is_refused() -> None:
-    made = model("llama", register_attention()).eval()
-    with pytest.raises(AttributeError, match="transformers wants for cache_implementation='static': leave it out"):
-        made.generate(inputs("llama")["input_ids"], max_new_tokens=2, cache_implementation="static")
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "t5", "gemma2"])
+def test_a_static_cache_continues_a_text_as_by_its_own_attention(name: str, padded: bool) -> None:
+    given = {"input_ids": inputs(name)["input_ids"]}
+    if padded:  # on the left, as texts that are continued are
+        given["attention_mask"] = (torch.arange(17) >= torch.tensor([0, 6, 11])[:, None]).long()
+    ways: Any = {"max_new_tokens": 9, "do_sample": False, "pad_token_id": 0, "cache_implementation": "static"}
+    own = "eager" if name == "gemma2" else "sdpa"
+    theirs, ours = (
+        model(name, implementation).eval().generate(**given, **ways, output_scores=True, return_dict_in_generate=True)
+        for implementation in (own, register_attention())
+    )
+    assert torch.equal(ours.sequences, theirs.sequences)
+    torch.testing.assert_close(torch.stack(ours.scores), torch.stack(theirs.scores), atol=1e-5, rtol=1e-5)
+
+
+def test_a_static_cache_serves_beams_and_calls_of_ones_own() -> None:
+    tokens, texts, logits = inputs("llama")["input_ids"], [], []
+    for implementation in ("sdpa", register_attention()):
+        made = model("llama", implementation).eval()
+        texts.append(
+            made.generate(tokens, max_new_tokens=5, num_beams=2, cache_implementation="static", pad_token_id=0)
+        )
+        cache = transformers.StaticCache(made.config, max_cache_len=24)
+        made(tokens[:, :12], past_key_values=cache)
+        logits.append(made(tokens[:, 12:], past_key_values=cache).logits)
+    assert torch.equal(*texts)
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_mask_of_a_graph_is_a_mask_to_whoever_reads_it(padded: bool) -> None:
+    allowed = torch.ones(5, 7, dtype=torch.bool).tril(2).expand(3, 1, 5, 7)
+    kept = torch.arange(7) >= torch.tensor([0, 2, 3])[:, None]
+    allowed = allowed & kept[:, None, None] if padded else allowed
+    made = huggingface.mask(
+        3, 5, 7, 2, mask_function=lambda b, h, i, j: j <= i, attention_mask=kept if padded else None
+    )
+    assert made.contiguous() is made and (made.shape, made.dtype) == (allowed.shape, torch.bool)
+    assert torch.equal(made | False, allowed)
+    assert torch.equal(torch.where(made[:, :, 1:], 0.0, 1.0), torch.where(allowed[:, :, 1:], 0.0, 1.0))

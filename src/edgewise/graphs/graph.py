@@ -53,10 +53,6 @@ class Graph(Algebra, Exchange, Masks):
         "a Graph has no shape and no dtype, as tensors have: the graph comes first, then the tensors: "
         "layer(graph, x), attend(graph, q, k, v)"
     )
-    contiguous = _OfTensors(
-        "a Graph is no tensor with a mask, which transformers wants for cache_implementation='static': leave it out, "
-        "and the cache grows with the text, or take another attn_implementation"
-    )
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph, causal
@@ -81,6 +82,38 @@ def _graph(function: _Function, receivers: int, senders: int) -> Graph:
     return Graph.from_mask(function, receivers, senders)
 
 
+class GraphMask(Tensor):
+    """A graph in the place of a mask [B, 1, I, J], which whoever computes with it sees as a tensor of bools.
+
+    `generate` with a static cache makes a mask before it calls the model, which then takes what is no tensor of four
+    axes for padding.
+    """
+
+    graph: Graph
+
+    @staticmethod
+    def __new__(cls, graph: Graph, shape: tuple[int, int, int, int]) -> GraphMask:
+        made: GraphMask = Tensor._make_wrapper_subclass(cls, shape, dtype=torch.bool, device=graph.device)
+        made.graph = graph
+        return made
+
+    def dense(self) -> Tensor:
+        """The mask as an ordinary tensor."""
+        batch, _, receivers, senders = self.shape
+        rows = self.graph.dense_mask()
+        if self.graph.num_receivers != receivers:  # a graph of all members
+            places = torch.arange(batch, device=rows.device)
+            rows = rows.unflatten(1, (batch, senders)).unflatten(0, (batch, receivers))[places, :, places]
+        return rows.expand(batch, receivers, senders).unsqueeze(1)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        args, kwargs = tree_map_only(GraphMask, GraphMask.dense, (args, kwargs or {}))
+        return operator(*args, **kwargs)
+
+
 def mask(
     batch_size: int,
     q_length: int,
@@ -91,22 +124,22 @@ def mask(
     attention_mask: Tensor | None = None,
     device: Any = "cpu",
     **kwargs: Any,
-) -> Graph:
+) -> Graph | GraphMask:
     """The graph of a mask's function and of padding: one for all members of a batch, or one of all of them."""
     offsets = int(q_offset), int(kv_offset)
     padding = attention_mask if attention_mask is not None and not bool(attention_mask.all()) else None
+    kept = None if padding is None else _kept(padding, offsets[1], kv_length)
     try:
-        base = _graph(_Function(mask_function, offsets), q_length, kv_length)
+        members = [_graph(_Function(mask_function, offsets), q_length, kv_length)]
     except (ValueError, GraphError):  # it closes over tensors, or depends on the member
         members = [_member(mask_function, b, offsets, q_length, kv_length) for b in range(batch_size)]
-        if padding is None:
-            return Graph.batch(members).to(device)
-        rows = torch.stack([member.dense_mask() for member in members])
-        return of_members(_kept(padding, offsets[1], kv_length), q_length, rows).to(device)
-    if padding is None:
-        return base.to(device)
-    allowed = None if base.is_complete else base.dense_mask()
-    return of_members(_kept(padding, offsets[1], kv_length), q_length, allowed).to(device)
+    if kept is None:
+        graph = members[0] if len(members) == 1 else Graph.batch(members)
+    else:
+        alike = len(members) == 1 and members[0].is_complete
+        graph = of_members(kept, q_length, None if alike else torch.stack([m.dense_mask() for m in members]))
+    graph = graph.to(device)
+    return graph if torch.compiler.is_compiling() else GraphMask(graph, (batch_size, 1, q_length, kv_length))
 
 
 def _member(function: Any, b: int, offsets: tuple[int, int], receivers: int, senders: int) -> Graph:
@@ -155,7 +188,9 @@ def attention(
             raise ConfigError(f'attn_implementation="edgewise" has no {name}, which this model asks for: use "eager"')
     (batch, heads, receivers, _), senders = query.shape, key.shape[2]
     causal_here = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    if isinstance(attention_mask, Tensor):
+    if isinstance(attention_mask, GraphMask):
+        graph = attention_mask.graph
+    elif isinstance(attention_mask, Tensor):
         graph = _of_tensor(attention_mask)
     elif attention_mask is not None:
         graph = attention_mask
