@@ -44,6 +44,19 @@ def reading(path: Path | str, expected: str, error: type[EdgewiseError] = DataEr
         raise error(f"{path}: not {expected} ({what})") from cause
 
 
+def path_of(value: Path | str, what: str, error: type[EdgewiseError]) -> Path:
+    """A path; the error, for what is none.
+
+    >>> path_of(None, "run", EdgewiseError)
+    Traceback (most recent call last):
+    edgewise.errors.EdgewiseError: run must be a path, not None
+    """
+    try:
+        return Path(value)
+    except TypeError:
+        raise error(f"{what} must be a path, not {value!r}") from None
+
+
 def read_bytes(path: Path, max_bytes: int) -> bytes:
     """A whole file, or a DataError that names it: missing, a directory, unreadable, or longer than max_bytes."""
     try:

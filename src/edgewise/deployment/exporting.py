@@ -21,7 +21,7 @@ from edgewise.deployment.native import check_native, write_library
 from edgewise.deployment.precomputed import lines_of
 from edgewise.deployment.program import evaluating, program_of, standard
 from edgewise.errors import EdgewiseError, ExportError
-from edgewise.files import whole, write_file
+from edgewise.files import path_of, whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 
@@ -125,10 +125,12 @@ def export(
         >>> exported.program.module()(x=torch.ones(5, 3), edge_index=torch.zeros(2, 0).long())["y"].shape
         torch.Size([5, 4])
     """
-    if to not in FORMATS:
+    if not isinstance(model, nn.Module):
+        raise ExportError(f"what is exported is a torch.nn.Module, not {type(model).__name__}")
+    if not isinstance(to, str) or to not in FORMATS:
         raise ExportError(f"there is no format {to!r}: choose one of {', '.join(FORMATS)}")
     out = None if out is None else _place(out)
-    graph, *tensors = example if isinstance(example, tuple | list) else (example,)
+    graph, *tensors = example if isinstance(example, tuple | list) and example else (example,)
     if not isinstance(graph, Graph | EncoderDecoderGraph):
         raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
     if cache and to not in STEPS:
@@ -175,7 +177,7 @@ def export(
 
 
 def _place(out: Path | str) -> Path:
-    out = Path(out)
+    out = path_of(out, "out", ExportError)
     if out.suffix in BESIDE:
         raise ExportError(f"{out.name} ends as a file written beside the model does: give it another ending, as .onnx")
     return out

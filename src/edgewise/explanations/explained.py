@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from edgewise.errors import ExplanationError
 from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.graphs.checks import shown
 from edgewise.graphs.make.held import Held
-from edgewise.kernels.call import Call
+from edgewise.kernels.call import Call, check_graph
 from edgewise.kernels.gates import Gates, gated
 from edgewise.layers.plain.linear import SparseFeatures
 
@@ -47,6 +48,7 @@ class Explained:
         baseline: float | Tensor | None = 0.0,
         node: int | None = None,
     ) -> None:
+        check_explained(model, inputs, target)
         self.model, self.inputs, self.baseline = model.eval(), inputs, baseline
         graph = inputs[0]
         self.alone = isinstance(graph, EncoderDecoderGraph)  # several graphs, of which two may have the same size
@@ -161,6 +163,21 @@ class Explained:
         edges = self.edges
         own = graph.num_senders == graph.num_edges == edges.num_edges and graph.num_senders != edges.num_senders
         return edges if own and torch.equal(graph.offsets, edges.offsets) else graph
+
+
+def check_explained(model: Any, inputs: tuple[Any, ...], target: Any) -> None:
+    """Raise ExplanationError for what is no module, no graph, no features or tokens, or no target."""
+    if not isinstance(model, nn.Module):
+        raise ExplanationError(f"what is explained is a torch.nn.Module, not {shown(model)}")
+    graph, x = inputs[:2]
+    if not isinstance(graph, EncoderDecoderGraph):
+        check_graph(graph, x)
+    if not isinstance(x, Tensor | SparseFeatures) or len(x.shape) < 1:
+        raise ExplanationError(f"x is a tensor of features or of tokens, not {shown(x)}")
+    whole = isinstance(target, int) or (isinstance(target, Sequence) and all(isinstance(n, int) for n in target))
+    if not callable(target) and (isinstance(target, str | bool) or not whole):
+        what = "an index of the outputs, such as 0 or (0, 2), or a function of them"
+        raise ExplanationError(f"the target is {what}, not {target!r}")
 
 
 def matched(graph: Graph, edges: Graph, first: int = 0) -> Tensor:

@@ -344,7 +344,7 @@ class Adjacency:
 
     def to(self, device: torch.device | str) -> Self:
         """This graph on a device, with every form it has by now; this very graph if it is there already."""
-        device = torch.empty(0, device=device).device  # cuda -> cuda:0
+        device = checks.device_of(device)
         if device == self.device:
             return self
         graph = type(self).__new__(type(self))

@@ -176,7 +176,7 @@ class Algebra(Adjacency):
         """
         if isinstance(graphs, Adjacency):
             raise GraphError("a batch takes a list of graphs, not one: Graph.batch([graph])")
-        members = list(graphs)
+        members = checks.several(graphs, "a batch takes a list of graphs")
         if not members:
             raise GraphError("a batch needs at least one graph")
         for number, graph in enumerate(members):

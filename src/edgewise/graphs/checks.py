@@ -112,6 +112,47 @@ def shown(value: Any) -> str:
     return str(list(value.shape)) if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
+def graph_first(graph: Any, *others: Any) -> None:
+    """Raise GraphError for something else in the place of a graph, and say how to make one of it."""
+    if hasattr(graph, "num_receivers"):
+        return
+    what = f"the first argument must be a Graph, not {type(graph).__name__}"
+    if any(hasattr(other, "num_receivers") for other in others):
+        raise GraphError(f"{what}: the graph comes first, then the tensors")
+    if isinstance(graph, Tensor):
+        what = f"{what} {list(graph.shape)}"
+        if graph.dtype == torch.bool:
+            raise GraphError(f"{what}: Graph.from_mask(mask) makes one of a mask")
+        raise GraphError(f"{what}: Graph.from_edge_index(edge_index, num_nodes) makes one of an edge_index [2, E]")
+    if hasattr(graph, "edge_index"):
+        raise GraphError(f"{what}: Graph.from_pyg(data) makes one of it")
+    raise GraphError(f"{what}: a pattern of edgewise.PATTERNS makes one, or Graph.from_edge_index")
+
+
+def check_generator(generator: Any) -> None:
+    """Raise GraphError for what is no generator of random numbers, such as a seed."""
+    if not isinstance(generator, torch.Generator | None):
+        made = f": torch.Generator().manual_seed({generator}) makes one" if isinstance(generator, int) else ""
+        raise GraphError(f"generator must be a torch.Generator or None, not {shown(generator)}{made}")
+
+
+def device_of(value: Any) -> torch.device:
+    """A device as its tensors name it, cuda:0 for cuda; GraphError for none, or for one that is not here."""
+    try:
+        return torch.empty(0, device=value).device
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        raise GraphError(f"a graph moves to a device, such as 'cpu' or 'cuda:0', not to {value!r}: {why}") from None
+
+
+def several(value: Any, what: str) -> list[Any]:
+    """Some things in a row; GraphError for what has none."""
+    try:
+        return list(value)
+    except TypeError:
+        raise GraphError(f"{what}, not {shown(value)}") from None
+
+
 def same_device(name: str, x: Tensor, device: torch.device) -> None:
     """A tensor lies where the graph does: a kernel that reads another device's memory would crash."""
     if x.device != device:

@@ -116,6 +116,8 @@ class Exchange(Adjacency):
         >>> Graph.from_graph6("Bw").edge_index().tolist()  # a triangle
         [[1, 2, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]]
         """
+        if not isinstance(line, str):
+            raise DataError(f"a graph in graph6 is a line of text, not {checks.shown(line)}")
         text = line.strip().removeprefix(">>graph6<<")
         values = [ord(letter) - 63 for letter in text]
         if not values or min(values) < 0 or max(values) > 63:
@@ -180,8 +182,11 @@ class Exchange(Adjacency):
 
         if weight is None:
             weight = torch.ones(self.num_edges)
-        if weight.shape != (self.num_edges,):
-            raise ShapeError(f"weight must have shape [{self.num_edges}], one for each edge, not {list(weight.shape)}")
+        if not isinstance(weight, Tensor) or weight.shape != (self.num_edges,):
+            raise ShapeError(
+                f"weight must be a tensor [{self.num_edges}], one for each edge, not {checks.shown(weight)}"
+            )
+        weight = weight.float() if weight.dtype == torch.bfloat16 else weight  # which numpy has not
         data, senders, offsets = (t.detach().cpu().numpy() for t in (weight, self.senders, self.offsets))
         return scipy.sparse.csr_array((data, senders, offsets), shape=(self.num_receivers, self.num_senders), copy=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import PATTERNS, Graph
-from edgewise.graphs.checks import same_device
+from edgewise.graphs.checks import graph_first, same_device
 from edgewise.graphs.derived import cached
 from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, Score
@@ -183,22 +184,12 @@ Call = Attend | Aggregate | Collect
 
 def check_graph(graph: Any, *others: Any) -> None:
     """Raise GraphError for something else in the place of a graph, and say how to make one of it."""
-    if hasattr(graph, "num_receivers"):
-        if graph.device.type == "meta":
-            raise GraphError("a graph on meta has no edges to compute along: leave it on its device")
-        return
-    what = f"the first argument must be a Graph, not {type(graph).__name__}"
-    if any(hasattr(other, "num_receivers") for other in others):
-        raise GraphError(f"{what}: the graph comes first, then the tensors")
-    if isinstance(graph, torch.Tensor):
-        what = f"{what} {list(graph.shape)}"
-        if graph.dtype == torch.bool:
-            raise GraphError(f"{what}: Graph.from_mask(mask) makes one of a mask")
-        raise GraphError(f"{what}: Graph.from_edge_index(edge_index, num_nodes) makes one of an edge_index [2, E]")
-    if hasattr(graph, "edge_index"):
-        raise GraphError(f"{what}: Graph.from_pyg(data) makes one of it")
-    name = f", as edgewise.{graph}(n)" if isinstance(graph, str) and graph in PATTERNS else ""
-    raise GraphError(f"{what}: a pattern of edgewise.PATTERNS makes one{name}, or Graph.from_edge_index")
+    if isinstance(graph, str) and graph in PATTERNS:
+        what = "the first argument must be a Graph, not str: a pattern of edgewise.PATTERNS makes one"
+        raise GraphError(f"{what}, as edgewise.{graph}(n), or Graph.from_edge_index")
+    graph_first(graph, *others)
+    if graph.device.type == "meta":
+        raise GraphError("a graph on meta has no edges to compute along: leave it on its device")
 
 
 def check_score(score: Any) -> None:
@@ -228,7 +219,7 @@ def check_attend(call: Attend) -> None:
         score.vectors.check(graph, call.heads, None if k is None else k.shape[-1], v.shape[-1])
     if score.biases or score.vectors is not None or isinstance(getattr(score, "scale", None), Tensor):
         score.check_batch(v.shape[:-3], call.heads)
-    if isinstance(call.dropout, str | None) or not 0.0 <= call.dropout < 1.0:
+    if not isinstance(call.dropout, Real) or not 0.0 <= call.dropout < 1.0:
         raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout!r}")
     if not score.needs_ends:
         if q is not None or k is not None:
@@ -309,7 +300,7 @@ def check_collect(call: Collect) -> None:
 
 def check_reduction(reduce: str | None) -> None:
     """Raise ShapeError for a reduction that does not exist."""
-    if reduce not in REDUCTIONS:
+    if not isinstance(reduce, str) or reduce not in REDUCTIONS:
         raise ShapeError(f"unknown reduction {reduce!r}: choose one of {', '.join(REDUCTIONS)}")
 
 

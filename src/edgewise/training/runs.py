@@ -12,7 +12,7 @@ from torch import nn
 
 from edgewise.configuration import OneOf, read_yaml
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.files import flush, make_folder, write_file
+from edgewise.files import flush, make_folder, path_of, write_file
 from edgewise.layers import adapt
 from edgewise.models import MODELS
 from edgewise.models.size import build
@@ -111,7 +111,7 @@ def load_run(
     Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
                 configuration was altered or whose history is spoilt, unless one accepts them so
     """
-    run = Path(run)
+    run = path_of(run, "run", CheckpointError)
     config = read_config(run, folder)
     check(run, accept)
     task, model = assemble(config, run)

@@ -50,6 +50,7 @@ def importance(graph: Graph, weight: Tensor, power: float = 2.0) -> Tensor:
         >>> importance(star, torch.ones(3)).tolist()  # two listen to 0, one to 1, none to 2
         [0.6666666666666666, 0.3333333333333333, 0.0]
     """
+    checks.graph_first(graph, weight)
     if weight.shape != (graph.num_edges,):
         raise ShapeError(f"weight must have shape [{graph.num_edges}], one for each edge, not {list(weight.shape)}")
     squares = weight.detach().double().square()
@@ -88,6 +89,8 @@ def sample_layers(
         >>> bool((hop.to_scipy(sample.weights[0]) @ x[sample.nodes].numpy()) > 2)  # 5 on average
         True
     """
+    checks.graph_first(graph, weight)
+    checks.check_generator(generator)
     graph.require_square("sample_layers")
     if weight.shape != (graph.num_edges,) or chance.shape != (graph.num_senders,):
         raise ShapeError(f"weight must be [{graph.num_edges}] and chance [{graph.num_senders}] for this graph")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import GraphError
+from edgewise.graphs import checks
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import compact_edges
@@ -57,6 +58,8 @@ def sample_non_links(graph: Graph, count: int, generator: torch.Generator | None
         >>> sample_non_links(path, 3).tolist()
         [[0, 0, 1], [2, 3, 3]]
     """
+    checks.graph_first(graph)
+    checks.check_generator(generator)
     nodes, count = graph.num_receivers, whole_number(count, "count")
     linked = links_of(graph)
     linked = linked[0] * nodes + linked[1]
@@ -116,6 +119,8 @@ def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generato
         >>> cut.train.shape[1], cut.valid.shape[1], cut.test_none.shape[1], cut.graph
         (70, 10, 20, Graph(101 receivers, 101 senders, 140 edges))
     """
+    checks.graph_first(graph)
+    checks.check_generator(generator)
     links = links_of(graph)
     total = links.shape[1]
     if not 0 <= min(valid, test) <= valid + test < 1:

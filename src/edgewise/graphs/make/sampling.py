@@ -140,6 +140,8 @@ def sample_neighbors(
         >>> x.tolist()  # (3 + 2) + (2 + 1)
         [8.0]
     """
+    checks.graph_first(graph)
+    checks.check_generator(generator)
     graph.require_square("sample_neighbors")
     counts = _fanouts(fanouts)
     graph.check_unwritten()

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError
-from edgewise.files import MAX_JSON, flush, make_folder, read_json, reading
+from edgewise.files import MAX_JSON, flush, make_folder, path_of, read_json, reading
 from edgewise.memory import SHARE, machine
 
 MANIFEST, FORMAT, LAYOUT = "manifest.json", "edgewise store", 1
@@ -184,7 +184,7 @@ class Manifest:
 
         Errors      DataError: a folder that is no store, another layout, a file that is missing or cut short
         """
-        store = Path(store)
+        store = path_of(store, "a store", DataError)
         if not (store / MANIFEST).is_file():
             raise DataError(f"{store} is no store: it has no {MANIFEST}; `edgewise store build` makes one")
         content = read_json(store / MANIFEST, "a store's manifest", MAX_JSON)

@@ -78,7 +78,7 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
         call.graph.check_unwritten()
         if (made := _planning.get()) is not None:
             made.append(explain(call))
-    name = backend or forced_backend()
+    name = forced_backend() if backend is None else backend
     if name is None:
         lowered, choices = call.lowered(), _choices(call.graph, type(call), traced)
         signature = lowered.signature()
@@ -121,7 +121,7 @@ def _choices(graph: Graph, kind: type[Call], traced: bool) -> dict[tuple[object,
 
 
 def _check_name(name: str | None) -> None:
-    if name is not None and name not in BACKENDS:
+    if name is not None and (not isinstance(name, str) or name not in BACKENDS):
         raise BackendRefusal(f"there is no backend {name!r}: choose one of {', '.join(BACKENDS)}")
 
 
