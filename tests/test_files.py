@@ -94,6 +94,18 @@ def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_file_that_cannot_be_written_is_called_as_its_user_calls_it(tmp_path, alone):
+    path = tmp_path / "numbers.txt"
+
+    def write() -> None:
+        with whole(path, alone) as part:
+            raise PermissionError(errno.EACCES, "Permission denied", str(part))
+
+    with pytest.raises(PermissionError, match=f"Permission denied: '{path}'$"):
+        write()
+
+
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path):
     path = tmp_path / "numbers.txt"
     path.write_text("1 2")

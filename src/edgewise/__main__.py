@@ -20,6 +20,7 @@ def command() -> int:
     """Run one command in a process of its own, which starts and ends in the least time."""
     gc.set_threshold(OBJECTS)
     keep_freed()
+    open_closed()
     pressed = once_interrupted()
     try:
         return main()
@@ -30,6 +31,14 @@ def command() -> int:
         return 130
     finally:
         gc.freeze()  # else what the system frees at once is searched once more at the end (0.4 s)
+
+
+def open_closed() -> None:
+    """Give the streams that the shell has closed (`<&-`, `>&-`) a place that takes all: a file that is opened later
+    would have their numbers, and what a library prints would be written into it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - until the process ends
 
 
 def once_interrupted() -> list[float]:

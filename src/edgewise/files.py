@@ -174,6 +174,10 @@ def whole(path: Path, alone: bool = False) -> Iterator[Path]:
         flush(part)
         part.replace(path)
         flush(path.parent)
+    except OSError as error:
+        if error.filename == str(part):
+            error.filename = str(path)  # the name that its user knows
+        raise
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

@@ -31,6 +31,8 @@ def test_layer_head_target_and_place_are_chosen(karate: Path, tmp_path: Path) ->
     options = ["--method", "attention", "--layer", "0", "--head", "1", "--target", "Officer", "--out", str(out)]
     assert main(["explain", str(karate), "5", *options]) == 0
     assert "Officer" in out.read_text(encoding="utf-8")
+    # A page elsewhere leaves the run as it is, which may be another user's.
+    assert {path.name for path in (karate / "figures").iterdir()} == {"attention.svg", "confusion.svg", "curves.svg"}
 
 
 @pytest.mark.parametrize(

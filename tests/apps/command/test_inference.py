@@ -26,6 +26,15 @@ def test_evaluate_gives_the_scores_that_training_gave(run: str, trained, capsys)
     assert scores["valid"][result.metric] == result.valid
 
 
+def test_what_is_measured_of_a_run_that_cannot_be_written_is_printed_all_the_same(own, capsys) -> None:
+    run = own("karate")
+    (run / "evaluation.json").unlink(missing_ok=True)
+    (run / "evaluation.json").mkdir()
+    assert "test" in answer(["evaluate", str(run)], capsys)
+    assert main(["evaluate", str(run)]) == 0
+    assert capsys.readouterr().err == f"edgewise: warning: {run}/evaluation.json could not be written: Is a directory\n"
+
+
 def test_predict_answers_for_nodes(trained, capsys) -> None:
     nodes = answer(["predict", str(trained("karate")), "0,33"], capsys)["nodes"]
     assert [one["node"] for one in nodes] == [0, 33]

@@ -56,6 +56,20 @@ def test_ctrl_c_is_ignored_where_the_shell_says_so() -> None:
     assert run_in_python(script).returncode == 0
 
 
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr", "all"])
+def test_streams_that_the_shell_has_closed_take_all(closed: str) -> None:
+    numbers = {"stdin": (0,), "stdout": (1,), "stderr": (2,), "all": (0, 1, 2)}[closed]
+
+    def close() -> None:
+        for number in numbers:
+            os.close(number)
+
+    command = [sys.executable, "-m", "edgewise", "list", "patterns"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=close)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("causal" in done.stdout) == (1 not in numbers)
+
+
 def together(*options: str) -> subprocess.CompletedProcess[str]:
     """The command under `torchrun`, in two processes."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "--"]

@@ -101,12 +101,7 @@ def test_the_list_of_pages_follows(tmp_path: Path) -> None:
     assert "./2-gradient.html" in (tmp_path / "explanations" / "index.html").read_text(encoding="utf-8")
 
 
-def test_what_has_no_score_is_not_listed_and_lines_are_described_where_there_are_some(tmp_path: Path) -> None:
+def test_what_has_no_score_is_not_listed(tmp_path: Path) -> None:
     text = page(tmp_path, "test:7", PLAIN)
     listed = text.partition("<h3>Nodes</h3>")[2].partition("</table>")[0]
     assert listed.count("<tr>") == 1 + 2  # node 2 and the one before it on the ring; the other 18 have 0
-    assert "the half of a line next to a node" in text
-    why = explain(GCN(2, 3), RING, torch.randn(COUNT, 2), (2, 0))
-    drawings = [Drawing("edges", Alignment(np.eye(COUNT), PLAIN, PLAIN))]
-    write(Explained(tmp_path, "7", why, "'a'", 0.0, PLAIN, drawings, [], "", 0.1), tmp_path / "matrix.html")
-    assert "the half of a line" not in (tmp_path / "matrix.html").read_text(encoding="utf-8")

@@ -58,7 +58,11 @@ def test_of_a_large_graph_the_nodes_that_matter_are_drawn() -> None:
     assert drawn.caption == "The 3 of 100 nodes that matter. A ring marks the explained node."
     (drawn,) = on_graph(path, None, torch.arange(100.0), centre=50)
     assert isinstance(drawn, Drawing) and isinstance(drawn.figure, Scores) and len(drawn.figure.nodes) == 48
-    assert drawn.caption.startswith("The 48 of 100 nodes that matter most.")
+    assert drawn.caption == "The 48 of 100 nodes that matter most. A ring marks the explained node."
+    (drawn,) = on_graph(path, torch.arange(99.0), nodes)
+    assert isinstance(drawn, Drawing) and drawn.caption.endswith(
+        "next to a node, thicker for larger scores, shows what that node receives."
+    )
 
 
 def test_movement_is_explained_of_the_particle_that_moves_furthest() -> None:

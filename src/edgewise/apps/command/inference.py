@@ -33,7 +33,8 @@ SHOWN = 40  # classes that are printed
 
 def evaluate(run: str, accept: bool = False, folder: str | None = None) -> dict[str, Any]:
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data; of
-    the last of them also each class and the calibration, or the largest errors. The run has them in evaluation.json."""
+    the last of them also each class and the calibration, or the largest errors. The run has them in evaluation.json, if
+    it can be written."""
     loaded = training.load_run(Path(run), accept=accept, folder=folder)
     size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
@@ -46,9 +47,11 @@ def evaluate(run: str, accept: bool = False, folder: str | None = None) -> dict[
     if quality:
         print("\n".join(in_words(quality)))
         result["quality"] = quality
-    write_file(
-        Path(run) / EVALUATION, json.dumps(result, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
-    )
+    kept = json.dumps(result, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
+    try:
+        write_file(Path(run) / EVALUATION, kept)
+    except OSError as error:  # such as the run of another user: what was measured is printed all the same
+        say(f"edgewise: warning: {Path(run) / EVALUATION} could not be written: {error.strerror or error}")
     return result
 
 

@@ -14,7 +14,7 @@ from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.report.report import footer
 from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity
 from edgewise.files import write_file
-from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel, Scores
+from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel
 
 FOLDER = "explanations"
 LISTED = 10  # edges and nodes in the tables
@@ -22,10 +22,8 @@ LISTED = 10  # edges and nodes in the tables
 SIGNED = """Blue speaks for the output and orange against it: the stronger the colour, the larger the score. Scores are
 relative to the one furthest from 0."""
 UNSIGNED = "The stronger the colour, the larger the score; there are no scores below 0."
-CARRIED = "An edge carries something from its sender to its receiver"
-ON_LINES = f"{CARRIED}; the half of a line next to a node, thicker for larger scores, shows what that node receives."
-READING = """The tables list the largest scores with their values, those that are not 0, so that nothing hangs on colour
-alone."""
+READING = """An edge carries something from its sender to its receiver. The tables list the largest scores with their
+values, those that are not 0, so that nothing hangs on colour alone."""
 TRUST = """Left: the output as the edges or nodes of the highest scores are deleted first. Right: as they are inserted
 first into an empty graph. The faster the left curve falls and the right one rises, the more the scores say; the curves
 of random orders (a mean of several) and of the highest degrees show what an order knows that has not seen the model."""
@@ -74,16 +72,16 @@ def write(made: Explained, path: Path) -> None:
         element("p", f"Input {made.request!r} of {made.run.resolve().name}: {method.meaning}.", class_="lead"),
         pages.headline(numbers(made)),
         element("h2", "What is shown"),
-        *(part(content, made.run) for content in made.drawings),
+        *(part(content, None) for content in made.drawings),
         element("p", element("b", "Legend. "), SIGNED if method.signed else UNSIGNED),
-        element("p", element("b", "How to read it. "), reading(made)),
+        element("p", element("b", "How to read it. "), READING),
         element("h2", "The largest scores"),
         *([] if edges is None else [element("h3", "Edges"), table(made, edges, True)]),
         element("h3", "Nodes"),
         table(made, made.explanation.nodes, False),
         element("h2", "How far to trust it"),
         element("p", TRUST),
-        *(part(trusted(one), made.run) for one in made.fidelities),
+        *(part(trusted(one), None) for one in made.fidelities),
         *margins(made.fidelities),
         element("h2", "Reproduction"),
         element("pre", f"edgewise explain {shlex.quote(str(made.run))} {shlex.quote(made.request)} {made.options}"),
@@ -93,14 +91,6 @@ def write(made: Explained, path: Path) -> None:
     write_file(path, pages.page(f"Why {made.what} · Edgewise", *body).encode(errors="replace"))
     if path.parent.resolve() == (made.run / FOLDER).resolve():
         write_list(made.run)
-
-
-def reading(made: Explained) -> str:
-    """What the figures mean: lines where there is a graph among them."""
-    drawn = [content.figure for content in made.drawings if isinstance(content, Drawing)]
-    lines = made.explanation.edges is not None and any(isinstance(figure, Scores) for figure in drawn)
-    carried = ON_LINES if lines else "" if made.explanation.edges is None else f"{CARRIED}."
-    return f"{carried} {READING}".strip()
 
 
 def numbers(made: Explained) -> dict[str, str]:

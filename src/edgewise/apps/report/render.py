@@ -47,37 +47,43 @@ FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
 
 def save(drawing: Drawing, run: Path) -> tuple[Path, Markup]:
     """Write a drawing into a run's figures: its file, and its SVG for a page that shows several runs."""
-    drawn = FIGURES[type(drawing.figure)](drawing.figure)
-    svg = drawn if isinstance(drawn, Markup) else Markup(figures.svg(drawn, f"{run.name}-{drawing.name}"))
+    svg = drawn(drawing, run.name)
     path = run / "figures" / f"{drawing.name}.svg"
     path.parent.mkdir(exist_ok=True)
     write_file(path, figures.standalone(svg).encode())
     return path, svg
 
 
-def part(content: Content, run: Path) -> Markup:
-    """A drawing, a table or a text as a part of a run's page."""
+def drawn(drawing: Drawing, prefix: str) -> Markup:
+    """A drawing as SVG; with another prefix for each page, or part of one, its ids are its own."""
+    made = FIGURES[type(drawing.figure)](drawing.figure)
+    return made if isinstance(made, Markup) else Markup(figures.svg(made, f"{prefix}-{drawing.name}"))
+
+
+def part(content: Content, run: Path | None) -> Markup:
+    """A drawing, a table or a text as a part of a page; a run's own drawings are saved in its folder, too."""
     return PARTS[type(content)](content, run)
 
 
-def _figure(drawing: Drawing, run: Path) -> Markup:
-    return pages.figure(save(drawing, run)[1], drawing.caption)
+def _figure(drawing: Drawing, run: Path | None) -> Markup:
+    svg = drawn(drawing, "page") if run is None else save(drawing, run)[1]
+    return pages.figure(svg, drawing.caption)
 
 
-def _table(table: TextTable, run: Path) -> Markup:
+def _table(table: TextTable, run: Path | None) -> Markup:
     return pages.table(table.head, table.rows)
 
 
-def _passage(passage: Passage, run: Path) -> Markup:
+def _passage(passage: Passage, run: Path | None) -> Markup:
     text = element("pre", element("b", passage.prompt), passage.continuation)
     return pages.join([text, element("figcaption", passage.caption)])
 
 
-def _coloured(text: Coloured, run: Path) -> Markup:
+def _coloured(text: Coloured, run: Path | None) -> Markup:
     return scores.coloured(text)
 
 
-PARTS: dict[type, Callable[[Any, Path], Markup]] = {
+PARTS: dict[type, Callable[[Any, Path | None], Markup]] = {
     Drawing: _figure,
     TextTable: _table,
     Passage: _passage,

@@ -18,6 +18,7 @@ from edgewise.tasks.core.drawing import Alignment, Array, Content, Drawing, Scor
 
 Number = Callable[[Tensor], Tensor]
 DRAWN = 48  # nodes of a large graph that are drawn: those of the highest scores
+HALVES = "The half of a line next to a node, thicker for larger scores, shows what that node receives."
 SQUARE = 48  # positions whose edges are drawn as a matrix, at most
 
 
@@ -199,7 +200,8 @@ def on_graph(
     which = "that matter" if few else "that matter most"
     what = f"The {len(shown)} of {count:,} nodes {which}" if count > len(shown) else f"All {count} nodes"
     ring = "" if centre is None else " A ring marks the explained node."
-    return [Drawing("explanation", scores, f"{what}.{ring}")]
+    halves = "" if edges is None else f" {HALVES}"
+    return [Drawing("explanation", scores, f"{what}.{ring}{halves}")]
 
 
 def on_matrix(graph: Graph, edges: Tensor | None, rows: Sequence[str], columns: Sequence[str]) -> list[Content]:

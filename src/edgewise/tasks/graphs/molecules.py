@@ -22,7 +22,7 @@ from edgewise.tables.lines import lines_of
 from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
-from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.subject import HALVES, Subject
 from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 
@@ -264,7 +264,9 @@ def in_atoms(subject: Subject, smiles: str) -> Subject:
         given = None if edges is None else edges.double().numpy()
         symbols = [atom.GetSymbol() for atom in read.GetAtoms()]
         scores = Scores(graph, given, nodes.double().numpy(), symbols, plane(read), orders)
-        return [Drawing("explanation", scores, "Atoms as circles, bonds as lines; an aromatic bond as two.")]
+        halves = "" if edges is None else f" {HALVES}"
+        caption = f"Atoms as circles, bonds as lines; an aromatic bond as two.{halves}"
+        return [Drawing("explanation", scores, caption)]
 
     return replace(subject, names=names, draw=draw)
 
