@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 import edgewise.layers as public
 from edgewise import Graph
 from edgewise.errors import EdgewiseError
-from edgewise.layers import LAYERS, MLP
+from edgewise.layers import LAYERS, MLP, SparseFeatures
 from edgewise.layers.plain.examples import example_graph
 
 GRAPH, NODES, EDGES = example_graph(), 5, 7
@@ -112,6 +113,8 @@ def wrong(x: Tensor) -> Iterator[tuple[str, Any]]:
     yield "less an axis", x[0]
     yield "a number", x.new_zeros(())
     yield "elsewhere", x.to("meta")
+    if x.ndim == 2 and x.is_floating_point():
+        yield "sparse", SparseFeatures.from_scipy(csr_matrix(x.numpy()))
     if x.ndim > 1:
         yield "a row more", torch.cat([x, x[..., :1, :]], -2)
     for dtype in (torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64):

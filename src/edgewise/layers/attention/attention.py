@@ -13,7 +13,7 @@ from edgewise.kernels import Dot, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_features
+from edgewise.layers.plain.linear import check_dense, check_features
 from edgewise.layers.plain.sides import check_nodes
 
 
@@ -171,10 +171,13 @@ class MultiHeadAttention(nn.Module):
         senders: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
+        if not isinstance(cache, KeyValueCache | None):
+            right = "a KeyValueCache, as layer.cache(graph) makes"
+            raise ShapeError(f"{type(self).__name__} decodes with {right}, not with a {type(cache).__name__}")
         if isinstance(x, tuple) and senders is None:
             x, senders = x
         q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)
-        if isinstance(cache, KeyValueCache):
+        if cache is not None:
             k, v = cache.append(k, v)
         return self.output(self.average(graph, q, k, v).flatten(-2))
 
@@ -225,6 +228,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, x: Tensor, first: int, stop: int) -> Tensor:
         """The heads first, ..., stop − 1 of `projection`, [*, N, stop − first, C]."""
+        check_dense(x)
         check_features(x, self.projection.weight)
         rows, bias = slice(first * self.channels, stop * self.channels), self.projection.bias
         y = functional.linear(x, self.projection.weight[rows], None if bias is None else bias[rows])

@@ -7,7 +7,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import EdgeBias, Uniform, attend, ends
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.linear import Linear, check_dense
 from edgewise.layers.plain.sides import check_nodes
 
 Memory = tuple[Tensor, Tensor]  # U h_j and h_j of the senders, with an axis for heads, [*, J, 1, C] each
@@ -48,6 +48,7 @@ class BahdanauAttention(nn.Module):
 
     def keys_and_values(self, senders: Tensor) -> Memory:
         """U h_j + b and h_j, which serve many calls of `read`."""
+        check_dense(senders)
         return self.key(senders).unsqueeze(-2), senders.unsqueeze(-2)
 
     def read(self, graph: Graph, x: Tensor, memory: Memory) -> Tensor:

@@ -255,7 +255,7 @@ class HopfieldPooling(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+        check_nodes(graph, x, sparse=True)
         nodes = graph.membership()
         k, v = self.projection(x).unflatten(-1, (2, *self.query.shape)).unbind(-3)
         q = self.query.to(k.dtype).expand(*x.shape[:-2], nodes.num_receivers, *self.query.shape)
@@ -303,7 +303,7 @@ class HopfieldLookup(nn.Module):
         self.beta = channels**-0.5 if beta is None else beta
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+        check_nodes(graph, x, sparse=True)
         memories, heads, channels = self.keys.shape
         lookup = _lookup(graph, memories)
         q = self.query(x).unflatten(-1, (heads, channels))

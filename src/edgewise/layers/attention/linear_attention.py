@@ -19,7 +19,7 @@ from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_real, check_width
+from edgewise.layers.plain.linear import check_dense, check_real, check_width
 
 
 class LinearAttention(MultiHeadAttention):
@@ -129,6 +129,7 @@ class PositiveFeatures(nn.Module):
 
     def angles(self, x: Tensor) -> Tensor:
         """ω·x, [..., m]."""
+        check_dense(x)
         check_width(x, self.omega)
         check_real(x)
         return x @ self.omega.T.to(x.dtype)

@@ -14,7 +14,7 @@ from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_one_kind, check_real
+from edgewise.layers.plain.linear import check_dense, check_real
 from edgewise.layers.plain.sides import check_nodes
 
 
@@ -145,7 +145,7 @@ class Rotary(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_graph(graph, x)
-        check_one_kind(x)
+        check_dense(x)
         if x.ndim < 3 or x.shape[-3] != graph.num_receivers or x.shape[-1] != self.channels:
             wanted = f"[*, {graph.num_receivers}, H, {self.channels}], a row for each of the graph's receivers"
             raise ShapeError(f"queries or keys to turn are {list(x.shape)}, but must be {wanted}")

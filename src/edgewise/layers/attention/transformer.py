@@ -12,7 +12,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, check_alike, check_one_kind, check_width
+from edgewise.layers.plain.linear import Linear, check_alike, check_dense, check_width
 from edgewise.layers.plain.mlp import ACTIVATIONS, two_maps
 
 Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
@@ -113,7 +113,7 @@ class GatedFeedForward(nn.Module):
 
 def check_normed(norm: nn.Module, x: Tensor) -> None:
     """Raise ShapeError for features that a norm does not read; those of half the precision it does."""
-    check_one_kind(x)
+    check_dense(x)
     weight = getattr(norm, "weight", None)
     if weight is not None:
         check_width(x, weight, "this norm")
@@ -194,7 +194,7 @@ class PostNormBlock(TransformerBlock):
     """
 
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
-        check_one_kind(x)
+        check_dense(x)
         x = self.norm_1(x + self._attended(graph, x, cache, e))
         return self.norm_2(x + self._drop(self.feed_forward(x)))
 
@@ -230,7 +230,7 @@ class OneResidualBlock(TransformerBlock):
         self.norm_2 = nn.Identity()
 
     def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
-        check_one_kind(x)
+        check_dense(x)
         x = self.norm_1(x + self._attended(graph, x, cache, e))
         return self._drop(self.feed_forward(self.norm_2(x)))
 
@@ -309,7 +309,7 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
     def forward(
         self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
-        check_one_kind(x)
+        check_dense(x)
         x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
         x = self.norm_2(x + self._drop(cross_attention(self.cross, sources or graph, x, memory)))
         return self.norm_3(x + self._drop(self.feed_forward(x)))

@@ -102,7 +102,7 @@ class DynamicEdgeConv(nn.Module):
         self.k = k
 
     def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        check_nodes(graph, x)
+        check_nodes(graph, x, sparse=True)
         x = x.to_dense() if isinstance(x, SparseFeatures) else x
         rows = x.reshape(-1, x.shape[-1])
         sizes = graph.sizes.repeat(x.shape[:-2].numel())

@@ -70,6 +70,7 @@ class MessageNetwork(nn.Module):
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
     def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
+        check_nodes(graph, h, name="h")
         m_i = collect(graph, self.phi_e(h, a_ij))
         return h + self.phi_h(torch.cat([h, m_i], -1))
 
@@ -110,6 +111,7 @@ class EGNN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
+        check_nodes(graph, h, name="h")
         x_ij = displacements(graph, x, cell)
         m_ij = self.message(h, x_ij, a_ij)
         m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")  # Σ_j m_ij, C Σ_j x_ij φ_x(m_ij)

@@ -8,7 +8,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device, shown
 from edgewise.kernels import ends
 from edgewise.kernels.call import check_graph
-from edgewise.layers.plain.linear import check_one_kind
+from edgewise.layers.plain.linear import check_dense
 
 
 def beside(of_distance: Tensor, a_ij: Tensor | None) -> Tensor:
@@ -51,7 +51,7 @@ def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor
         (9.0, -1.0)
     """
     check_graph(graph, x)
-    check_one_kind(x)
+    check_dense(x)
     same_device("x", x, graph.device)
     check_places("positions", x)
     x_i, x_j = ends(graph, x)

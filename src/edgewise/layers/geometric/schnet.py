@@ -9,10 +9,10 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
-from edgewise.kernels.call import check_graph
 from edgewise.layers.geometric.geometry import check_cell, displacements, lengths
 from edgewise.layers.plain.examples import Example, example_graph
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import check_nodes
 
 
 class SchNet(nn.Module):
@@ -53,7 +53,7 @@ class SchNet(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def forward(self, graph: Graph, h: Tensor, x: Tensor, cell: Tensor | None = None) -> Tensor:
-        check_graph(graph, h, x)
+        check_nodes(graph, h, name="h")
         check_cell(cell)
         alike = (cell is None or cell.ndim < 2) and not torch.compiler.is_compiling()  # whose edges are data
         pairs = linked_pairs(graph) if alike else None

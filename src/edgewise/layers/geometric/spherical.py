@@ -22,7 +22,7 @@ from edgewise.errors import ConfigError, EdgewiseError, ShapeError, installing
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeNetwork, TensorProduct, maps_of
 from edgewise.layers.geometric.geometry import beside, displacements, lengths
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear, check_dense
 from edgewise.layers.plain.mlp import MLP
 
 LARGEST = 3  # type of a feature
@@ -100,7 +100,7 @@ class Coupling:
             if x.coupling != self:
                 raise ShapeError(f"this basis was made for {x.coupling}, and the layer has {self}")
             return x
-        check_one_kind(x)
+        check_dense(x)
         if x.shape[-1:] != (3,):
             raise ShapeError(f"spherical harmonics live in three dimensions: x is {list(x.shape)}, not [*, N, 3]")
         x_ij = displacements(graph, x, cell)
@@ -153,7 +153,7 @@ class Basis:
 
 def by_type(h: Tensor) -> tuple[Tensor, ...]:
     """The rows of each type: h [*, (L + 1)², C] -> [*, 1, C], [*, 3, C], [*, 5, C], ..."""
-    check_one_kind(h)
+    check_dense(h)
     types = 0 if h.ndim < 2 else round(sqrt(h.shape[-2]))
     if types**2 != h.shape[-2:-1].numel() or not types:
         raise ShapeError(f"features of several types are [*, (L + 1)², C], with 1, 4, 9, ... rows, not {list(h.shape)}")
@@ -169,7 +169,7 @@ def harmonics(most: int, direction: Tensor) -> Tensor:
         >>> harmonics(1, torch.tensor([0.0, 0.0, 1.0]))  # 1, and sqrt(3) times x, y, z
         tensor([1.0000, 0.0000, 0.0000, 1.7321])
     """
-    check_one_kind(direction)
+    check_dense(direction)
     if direction.shape[-1:] != (3,):
         raise ShapeError(f"directions are {list(direction.shape)}, but must be unit vectors [*, 3]")
     Y: Tensor = _harmonics(most)(direction)

@@ -10,7 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import Dot, attend, collect, edges_as_senders
 from edgewise.layers.geometric.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_features
+from edgewise.layers.plain.linear import check_dense, check_features
 
 VECTORS = Coupling()  # numbers and vectors, by all paths between them
 
@@ -55,6 +55,7 @@ class TFN(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
+        check_dense(h)
         check_features(h, self.own.read_by)
         basis = self.coupling.basis(graph, x, cell)
         results = collect(graph, basis.message(h, self.radial(basis, a_ij)))
@@ -108,6 +109,7 @@ class SE3Attention(nn.Module):
     def forward(
         self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
+        check_dense(h)
         check_features(h, self.own.read_by)
         basis = self.coupling.basis(graph, x, cell)
         coupled = basis.couple(graph, h)

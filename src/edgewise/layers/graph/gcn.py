@@ -9,7 +9,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_one_kind, check_real
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_dense, check_real
 from edgewise.layers.plain.sides import Sides, at_receivers, check_nodes, check_sides, with_loops
 
 
@@ -177,7 +177,7 @@ class GCNII(nn.Module):
     def forward(self, graph: Graph, x: Tensor, x_0: Tensor) -> Tensor:
         check_graph(graph, x, x_0)
         for name, side in (("x", x), ("x_0", x_0)):
-            check_one_kind(side)
+            check_dense(side)
             if side.ndim < 2 or side.shape[-1] != self.linear.weight.shape[0]:
                 raise ShapeError(f"{name} is {[*side.shape]}; this layer reads [*, N, {self.linear.weight.shape[0]}]")
             check_alike(side, self.linear.weight)

@@ -13,7 +13,7 @@ from edgewise.kernels import aggregate
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import check_one_kind, check_real
+from edgewise.layers.plain.linear import check_dense, check_real
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import check_nodes
 
@@ -134,7 +134,7 @@ class JumpingKnowledge(nn.Module):
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         for state in states:
-            check_one_kind(state)
+            check_dense(state)
             check_real(state)
         shared = None if self.how is JUMPS["max"] else -1
         alike = len({(state.device, state.shape[:shared]) for state in states}) == 1

@@ -12,7 +12,7 @@ from edgewise.graphs.make.subgraphs import pairs
 from edgewise.kernels import collect, ends
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear, check_dense
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
@@ -50,7 +50,7 @@ class PairProduct(nn.Module):
 
     def forward(self, graph: Graph, h: Tensor) -> Tensor:
         check_graph(graph, h)
-        check_one_kind(h)
+        check_dense(h)
         pairs = pairs_of(graph).graph.num_edges
         if h.shape[-2:-1] != (pairs,):
             raise ShapeError(f"h is {list(h.shape)}, but must be [*, {pairs}, C], a row for each pair of nodes")
@@ -89,7 +89,7 @@ class PPGN(nn.Module):
         self.out = nn.Linear(2 * hidden, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+        check_nodes(graph, x, sparse=True)
         every = pairs_of(graph)
         x_i, x_j = ends(every.graph, self.receiver(x), self.sender(x))
         h = self.pair(every.links.to(x.dtype)) + x_i + x_j

@@ -98,7 +98,7 @@ class I2GNN(nn.Module):
         self.own = Linear(inputs, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+        check_nodes(graph, x, sparse=True)
         copies = rooted_of(graph, self.hops)
         distance, neighbor = copies.marks.unbind(-1)
         marks = torch.cat([functional.one_hot(distance, self.hops + 1), neighbor[:, None]], -1)

@@ -16,7 +16,7 @@ from edgewise.kernels import aggregate
 from edgewise.kernels.call import check_graph
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_alike, check_one_kind, check_real
+from edgewise.layers.plain.linear import check_alike, check_dense, check_real
 from edgewise.layers.plain.sides import check_nodes
 
 
@@ -216,7 +216,7 @@ class GroupConvolution(_PlaneConvolution):
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
         check_graph(graph, x)
-        check_one_kind(x)
+        check_dense(x)
         W = self.weight.index_select(1, self.relative.flatten()).unflatten(1, self.relative.shape)
         return self.convolve(graph, x, W, p, cell)
 
@@ -249,7 +249,7 @@ class GroupPooling(nn.Module):
         self.reduce = reduce
 
     def forward(self, graph: Graph | None, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_dense(x)
         check_real(x)
         if x.ndim < 3:
             raise ShapeError(f"x is {list(x.shape)}, but must be [*, N, |G|, C]: a row for each pose of each node")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ShapeError
-from edgewise.layers.plain.linear import check_alike, check_device, check_one_kind
+from edgewise.layers.plain.linear import check_alike, check_dense, check_device
 
 
 class ResidualBlock(nn.Module):
@@ -34,7 +34,7 @@ class ResidualBlock(nn.Module):
         self.norm_0 = None if same else nn.BatchNorm2d(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_dense(x)
         if x.ndim != 4 or x.shape[1] != self.first.in_channels:
             raise ShapeError(f"pictures are {list(x.shape)}, but must be [M, {self.first.in_channels}, h, w]")
         check_alike(x, self.first.weight)
@@ -73,7 +73,7 @@ class ResNet(nn.Module):
         )
 
     def forward(self, tiles: Tensor) -> Tensor:
-        check_one_kind(tiles)
+        check_dense(tiles)
         if tiles.ndim != 4 or tiles.shape[-1] != 3 or tiles.dtype != torch.uint8:
             raise ShapeError(f"tiles are {list(tiles.shape)} of {tiles.dtype}, but must be bytes [M, h, w, 3]")
         check_device(tiles, self.stem.weight)

@@ -10,7 +10,7 @@ from edgewise.kernels import aggregate
 from edgewise.kernels.call import check_graph
 from edgewise.layers.images.group_convolution import lattice_points, on_plane, over_pixels
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_alike, check_one_kind, check_real
+from edgewise.layers.plain.linear import check_alike, check_dense, check_real
 from edgewise.layers.plain.sides import check_nodes
 
 
@@ -94,7 +94,7 @@ class ScaleConvolution(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
         check_graph(graph, x)
-        check_one_kind(x)
+        check_dense(x)
         reach, inputs = self.weight.shape[1:3]
         if x.ndim < 3 or x.shape[-3] != graph.num_senders or x.shape[-1] != inputs:
             nodes = f"{graph.num_senders} nodes at some scales with {inputs} channels"

@@ -12,7 +12,7 @@ from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.transformer import NORMS, check_normed
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear, check_one_kind
+from edgewise.layers.plain.linear import Linear, check_dense
 
 
 class WindowAttention(PositionalAttention):
@@ -92,7 +92,7 @@ class PatchMerging(nn.Module):
         self.reduction = Linear(4 * width, 2 * width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_one_kind(x)
+        check_dense(x)
         if x.ndim < 2 or x.shape[-1] != self.width:
             raise ShapeError(f"x is {list(x.shape)}, but must be [*, N, {self.width}], a row for each pixel")
         rows, left = divmod(x.shape[-2], self.columns)

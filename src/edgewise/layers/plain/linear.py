@@ -36,16 +36,21 @@ class SparseFeatures:
     weight: Tensor
 
     def __post_init__(self) -> None:
-        if self.weight.shape != (self.graph.num_edges,):
+        if not isinstance(self.weight, Tensor) or self.weight.shape != (self.graph.num_edges,):
             expected = f"[{self.graph.num_edges}], one number per edge"
-            raise ShapeError(f"the weight of sparse features is {list(self.weight.shape)}; expected {expected}")
+            raise ShapeError(f"the weight of sparse features is {shown(self.weight)}; expected {expected}")
 
     @classmethod
     def from_scipy(cls, matrix: Any, dtype: torch.dtype = torch.float32) -> SparseFeatures:
         """Read any scipy sparse matrix [N, C]; duplicate entries are added up."""
         from scipy.sparse import csr_matrix
 
-        rows = csr_matrix(matrix, copy=True)
+        try:
+            rows = csr_matrix(matrix, copy=True)
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"sparse features are made of a matrix [N, C], not of {shown(matrix)}: {error}") from None
+        if rows.dtype.kind == "c":
+            raise ShapeError("sparse features are complex, but must be real numbers")
         rows.sum_duplicates()
         offsets, words = (torch.from_numpy(part.astype("int64")) for part in (rows.indptr, rows.indices))
         graph = Graph.from_csr(offsets, words, num_senders=rows.shape[1])
@@ -100,6 +105,13 @@ def check_one_kind(x: object) -> None:
         raise ShapeError("the features are a Graph: the graph comes first, then the tensors")
     made = ": torch.as_tensor(x) makes one" if isinstance(x, list) or hasattr(x, "__array__") else ""
     raise ShapeError(f"features must be a tensor [*, N, C], not {shown(x)}{made}")
+
+
+def check_dense(x: object) -> None:
+    """Raise ShapeError for what is no tensor of features, sparse ones included."""
+    check_one_kind(x)
+    if isinstance(x, SparseFeatures):
+        raise ShapeError("this layer reads dense features: x.to_dense() makes them of sparse ones")
 
 
 def has_hooks(module: nn.Module) -> bool:

@@ -12,7 +12,7 @@ from edgewise.configuration import chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of, perceptron
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_one_kind, dropout, has_hooks
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_dense, dropout, has_hooks
 
 Activation = Callable[[Tensor], Tensor]
 PLAIN = (nn.Linear, Linear)  # which compute x Wᵀ + b and nothing else
@@ -147,7 +147,7 @@ def probabilities(z: Tensor, temperature: float = 1.0) -> Tensor:
         >>> probabilities(torch.tensor([0.0, 2.0]), temperature=2.0)  # 1 / (1 + e) and e / (1 + e)
         tensor([0.2689, 0.7311])
     """
-    check_one_kind(z)
+    check_dense(z)
     if not temperature > 0:
         raise ConfigError(f"temperature is {temperature}: it must be positive")
     return torch.softmax(z / temperature, -1)

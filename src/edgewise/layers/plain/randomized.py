@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
-from edgewise.layers.plain.linear import check_features
+from edgewise.layers.plain.linear import check_dense, check_features
 from edgewise.layers.plain.mlp import MLP
 
 
@@ -44,6 +44,7 @@ class RandomizedLinear(nn.Linear):
         count = max(1, round(self.keep * self.in_features))
         if count == self.in_features or not torch.is_grad_enabled():
             return super().forward(x)
+        check_dense(x)
         check_features(x, self.weight)
         return _SampledLinear.apply(x, self.weight, self.bias, count)  # type: ignore[no-untyped-call]
 

@@ -11,7 +11,7 @@ from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import cached
 from edgewise.kernels import collect
 from edgewise.kernels.call import check_graph
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_one_kind
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_dense, check_one_kind
 
 Nodes = Tensor | SparseFeatures
 Sides = Nodes | tuple[Nodes, Nodes]  # features of all nodes, or those of the receivers and those of the senders
@@ -37,11 +37,20 @@ def at_receivers(graph: Graph, x: Tensor) -> Tensor:
 
 
 def check_nodes(
-    graph: Graph, x: Nodes, width: int | None = None, weight: Tensor | None = None, name: str = "x"
+    graph: Graph,
+    x: Nodes,
+    width: int | None = None,
+    weight: Tensor | None = None,
+    name: str = "x",
+    sparse: bool = False,
 ) -> None:
-    """Raise an error unless x [*, N, C] has a row for each receiver; of that width, and as the weights' numbers."""
+    """Raise an error unless x [*, N, C] has a row for each receiver, is of that width and as the weights' numbers, and
+    dense unless sparse features are read too."""
     check_graph(graph, x)
-    check_one_kind(x)
+    if sparse:
+        check_one_kind(x)
+    else:
+        check_dense(x)
     rows = graph.num_receivers
     if len(x.shape) < 2 or x.shape[-2] != rows or width not in (None, x.shape[-1]):
         wanted = f"[*, {rows}, {'C' if width is None else width}]"

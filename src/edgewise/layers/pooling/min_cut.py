@@ -43,7 +43,7 @@ class ClusterAssignment(nn.Module):
         self.linear = Linear(width, clusters)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+        check_nodes(graph, x, sparse=True)
         return self.linear(x).softmax(-1)
 
     @staticmethod
