@@ -92,3 +92,10 @@ def test_dropout_acts_in_training_alone(kind: str) -> None:
     y, (_, alpha) = layer(x, edge_index, return_attention_weights=True)  # those after dropout, as they were
     assert bool((alpha == 0).any()) == (kind != "TransformerConv")  # whose weights are those before dropout
     assert y.shape == (6, 3)
+
+
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_several_signals_on_one_graph_are_refused_as_by_the_layer_itself(kind: str) -> None:
+    layer = convert(getattr(pyg, kind)(5, 3, heads=2))
+    with pytest.raises((AssertionError, RuntimeError)):
+        layer(torch.randn(2, 4, 5), torch.tensor([[0, 1], [1, 2]]))

@@ -17,12 +17,18 @@ from edgewise.kernels import Additive, Dot, EdgeInput, EdgeVectors, GatedAdditiv
 FEW = 1  # edges for each node, up to which their own rows are fewer products than those of queries and sums
 
 
+def flat_sides(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
+    """`sides` of a single graph: these layers refuse an axis in front, several signals on one graph."""
+    both = sides(layer, x, edge_index, size)
+    return None if both is None or any(t.dim() != 2 for t in both) else both
+
+
 @leaving
 def gat(
     layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None, return_attention_weights: Any = None
 ) -> Any:
     """GATConv: s_ij = LeakyReLU(a_dst · W x_i + a_src · W x_j + a_edge · W_e e_ij)."""
-    both = sides(layer, x, edge_index, size)
+    both = flat_sides(layer, x, edge_index, size)
     if both is None or _is_dropped(layer, return_attention_weights):
         return NotImplemented
     heads, x_j, x_i = (-1, layer.heads, layer.out_channels), *both
@@ -45,7 +51,7 @@ def gat(
 @leaving
 def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None) -> Any:
     """GATv2Conv: s_ij = a · LeakyReLU(W_r x_i + W_l x_j + W_e e_ij)."""
-    both = sides(layer, x, edge_index)
+    both = flat_sides(layer, x, edge_index)
     if both is None or _is_dropped(layer, return_attention_weights):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
@@ -104,7 +110,7 @@ def transformer(
     layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None
 ) -> Any:
     """TransformerConv: s_ij = (W_q x_i) · (W_k x_j + W_e e_ij) / √C, summing W_v x_j + W_e e_ij."""
-    both = sides(layer, x, edge_index)
+    both = flat_sides(layer, x, edge_index)
     if both is None or (edge_attr is None) != (layer.lin_edge is None):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
