@@ -86,3 +86,16 @@ def test_dropout_draws_weights_in_training() -> None:
     assert not torch.equal(first, second)
     layer.eval()
     assert torch.equal(layer(x, x, x)[0], layer(x, x, x)[0])
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_an_empty_batch_stays_one(need_weights: bool) -> None:
+    layer, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(0, 5, 8)
+    theirs, ours = layer(x, x, x, need_weights=need_weights), convert(layer)(x, x, x, need_weights=need_weights)
+    assert [t if t is None else t.shape for t in ours] == [t if t is None else t.shape for t in theirs]
+
+
+def test_a_causal_encoder_without_a_mask_is_refused_as_before() -> None:
+    model = convert(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1))
+    with pytest.raises(RuntimeError, match="Need attn_mask if specifying the is_causal hint"):
+        model(torch.randn(2, 5, 8), is_causal=True)

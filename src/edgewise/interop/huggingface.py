@@ -208,7 +208,7 @@ def attention(
         weights = dense_weights(graph, p, batch, receivers, senders)
     else:
         y, weights = attend(graph, q, k, v, score, dropout=dropout), None
-    return y.reshape(batch, receivers, heads, -1), weights
+    return y.reshape(batch, receivers, heads, value.shape[-1]), weights
 
 
 @lru_cache(maxsize=REMEMBERED)

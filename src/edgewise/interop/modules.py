@@ -87,7 +87,7 @@ def attention(
     ends = [x.unflatten(-1, (module.num_heads, -1)) for x in _projected(module, inputs, query is key is value)]
     ends = ends if key_padding_mask is None else [x.flatten(0, 1) for x in ends]
     y, p = attend(graph, *ends, return_weights=True) if need_weights else (attend(graph, *ends, dropout=dropout), None)
-    y = module.out_proj(y.flatten(-2).view(batch, receivers, -1))
+    y = module.out_proj(y.flatten(-2).view(batch, receivers, module.embed_dim))
     weights = None if p is None else dense_weights(graph, p, batch, receivers, senders)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
@@ -130,7 +130,7 @@ def encoder_layer(
 
 def encoder(module: Any, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: Any = None) -> Any:
     """nn.TransformerEncoder, which hands its masks on as they are, so that their graphs are made once."""
-    if not is_plain(src):
+    if not is_plain(src) or (is_causal and mask is None):  # of which PyTorch says that it needs a mask
         return NotImplemented
     for layer in module.layers:
         is_hint = bool(is_causal) and mask is not None
