@@ -52,9 +52,12 @@ def path_of(value: Path | str, what: str, error: type[EdgewiseError]) -> Path:
     edgewise.errors.EdgewiseError: run must be a path, not None
     """
     try:
-        return Path(value)
+        path = Path(value)
     except TypeError:
         raise error(f"{what} must be a path, not {value!r}") from None
+    if "\0" in str(path):
+        raise error(f"{what} must be a path, and {value!r} holds a zero, which no path does")
+    return path
 
 
 def read_bytes(path: Path, max_bytes: int) -> bytes:

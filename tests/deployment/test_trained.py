@@ -80,6 +80,17 @@ def test_what_it_cannot_read_is_refused(runs: Path, tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_what_no_run_has_is_refused(runs: Path) -> None:
+    with pytest.raises(ConfigError, match="weights='worst' are neither 'best' nor 'last'"):
+        load(runs / "karate", weights="worst")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="must be auto, cpu, cuda, cuda:N or mps, not 'x'"):
+        load(runs / "karate", device="x")
+    trained = load(runs / "karate")
+    with pytest.raises(ConfigError, match="rows are a list of inputs, not a NoneType"):
+        trained.predict(None)  # type: ignore[arg-type]
+    assert trained.predict(torch.tensor([3, 0])) == trained.predict([3, 0])
+
+
 def test_rows_are_read_a_batch_at_a_time(runs: Path) -> None:
     taken = []
 

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from edgewise import fit
 from edgewise.apps.command.main import main
-from edgewise.errors import ConfigError, EdgewiseError, NonFiniteError
+from edgewise.errors import ConfigError, EdgewiseError, GraphError, NonFiniteError
 from edgewise.graphs import Graph, complete, window
 from edgewise.layers import GCN
 from edgewise.models.signature import Features
@@ -65,6 +65,7 @@ OUTPUTS: dict[str, tuple[Callable[[Tensor], Any], int, str]] = {
     "too many": (lambda y: y, 3, r"outputs are \[34, 3\], but the task reads 2 in each row"),
     "a node less": (lambda y: y[1:], 2, r"outputs are \[33, 2\]; expected a row for each of 34 nodes"),
     "twice the nodes": (lambda y: torch.cat([y, y]), 2, r"outputs are \[68, 2\]; expected a row for each of 34 nodes"),
+    "pooled": (lambda y: y.mean(0, keepdim=True), 2, r"outputs are \[1, 2\]; expected a row for each of 34 nodes"),
     "one row": (lambda y: y.mean(0), 2, r"outputs are \[2\]; expected a row for each of 34 nodes"),
     "a number": (lambda y: y.sum(), 2, r"outputs are \[\], but the task reads 2"),
     "a tuple": (lambda y: (y, y), 2, "the model returned a tuple, but the task reads one tensor"),
@@ -80,6 +81,15 @@ OUTPUTS: dict[str, tuple[Callable[[Tensor], Any], int, str]] = {
 def test_outputs_that_the_task_cannot_read_are_named(change: Callable[..., Any], classes: int, what: str) -> None:
     with pytest.raises(EdgewiseError, match=what):
         fit(karate(), Returning(change, classes), steps=1)
+
+
+def test_paths_and_patterns_that_are_none_are_named() -> None:
+    with pytest.raises(ConfigError, match="run must be a path, not 3"):
+        fit(karate(), GCN(34, 2), 3, steps=1)
+    with pytest.raises(ConfigError, match="holds a zero, which no path does"):
+        fit(karate(), GCN(34, 2), "a\0b", steps=1)
+    with pytest.raises(GraphError, match="the pattern made a NoneType of 34 positions, and not a Graph"):
+        fit(karate(), GCN(34, 2), graph=lambda n: None, steps=1)
 
 
 def test_models_that_cannot_be_called_or_have_no_numbers_are_named() -> None:

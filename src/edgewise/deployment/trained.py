@@ -48,9 +48,11 @@ class Trained(nn.Module):
         """`predict` for any number of rows, of which a batch is in memory at a time."""
         if isinstance(rows, str | float | int | PathLike):
             raise ConfigError(f"rows are a list of inputs, not one of them: [{rows!r}]")
+        if not isinstance(rows, Iterable):
+            raise ConfigError(f"rows are a list of inputs, not a {type(rows).__name__}")
         if batch < 1:
             raise ConfigError(f"batch={batch} must be at least 1")
-        requests = iter(rows)
+        requests = iter(rows.tolist() if isinstance(rows, Tensor) else rows)
         while part := [str(request) for request in islice(requests, batch)]:
             yield from self.task.predictions(self.model, self.pattern, part, self.device)
 

@@ -273,7 +273,10 @@ def device_for(name: str) -> torch.device:
     """The device of that name; "auto" takes a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise ConfigError(f"machine.device must be auto, cpu, cuda, cuda:N or mps, not {name!r}") from None
     missing = (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()) or (
         device.type == "mps" and not torch.backends.mps.is_available()
     )

@@ -11,6 +11,7 @@ from torch import nn
 
 from edgewise.configuration import Choice, OneOf, build, known_options, plain, read_yaml
 from edgewise.errors import ConfigError
+from edgewise.files import path_of
 from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
 from edgewise.training.checkpoint import load_weights
@@ -86,7 +87,7 @@ def fit(
     if isinstance(run, str) and not run.strip():
         raise ConfigError("run is the name of a folder, and empty: leave it out to keep nothing")
     if run is not None:
-        return _fit(task, model, config, Path(run), resume, progress)
+        return _fit(task, model, config, path_of(run, "run", ConfigError), resume, progress)
     if resume:
         raise ConfigError("resume=True goes on with a run: give its folder, fit(task, model, run, resume=True)")
     with TemporaryDirectory(prefix="edgewise-fit-") as place:

@@ -111,6 +111,8 @@ def load_run(
     Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
                 configuration was altered or whose history is spoilt, unless one accepts them so
     """
+    if weights not in ("best", "last"):
+        raise ConfigError(f"weights={weights!r} are neither 'best' nor 'last'")
     run = path_of(run, "run", CheckpointError)
     config = read_config(run, folder)
     check(run, accept)

@@ -144,8 +144,8 @@ def check_real(x: Tensor | SparseFeatures) -> None:
 
 
 def check_device(x: Tensor, weight: Tensor) -> None:
-    """Raise ShapeError for features on another device than the weights."""
-    if x.device != weight.device:
+    """Raise ShapeError for features on another device than the weights, which may be on meta until they are fetched."""
+    if x.device != weight.device and not weight.is_meta:
         raise ShapeError(f"features are on {x.device} and this layer's weights on {weight.device}: move one of them")
 
 

@@ -66,15 +66,24 @@ class Batch:
     def chosen(self, outputs: Tensor, count: int, width: int | None = None) -> Tensor:
         """So many rows of a model's outputs, or `read`'s error."""
         check_outputs(outputs, width)
-        nodes = self.graph.num_receivers if isinstance(self.graph, Graph) else None
-        if self.rows is not None and (outputs.ndim < 2 or nodes not in (None, outputs.shape[-2])):
-            what = "each node" if nodes is None else f"each of {nodes} nodes"
-            raise ShapeError(f"the model's outputs are {list(outputs.shape)}; expected a row for {what}")
-        read = outputs if self.rows is None else outputs[..., self.rows, :]
+        read = outputs if self.rows is None else self._of_rows(outputs, self.rows)
         if read.numel() != count * outputs.shape[-1]:
             shapes = f"the model's outputs are {list(outputs.shape)} and the targets {list(self.target.shape)}"
             raise ShapeError(f"{shapes}; expected one output row per target")
         return read.reshape(count, outputs.shape[-1])
+
+    def _of_rows(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """Some of the outputs, of which there is one for each node or for each graph."""
+        graph, wanted = self.graph, "each node"
+        counts: tuple[int, ...] = outputs.shape[-2:-1]
+        if isinstance(graph, Graph):
+            wanted, counts = f"each of {graph.num_receivers} nodes", (graph.num_receivers, graph.sizes.shape[0])
+        try:
+            if outputs.ndim > 1 and outputs.shape[-2] in counts:
+                return outputs[..., rows, :]
+        except IndexError:  # one for each graph, and rows of nodes
+            pass
+        raise ShapeError(f"the model's outputs are {list(outputs.shape)}; expected a row for {wanted}")
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on a device. A whole graph is moved once and cached, with all that its graph caches."""

@@ -357,6 +357,8 @@ def lay(pattern: Pattern, *layout: int) -> Graph:
         plane = any(p.name == "height" or p.kind is p.VAR_POSITIONAL for p in parameters)
         layout = layout if plane else (prod(layout),)
     graph = pattern(*layout)
+    if not isinstance(graph, Graph):
+        raise GraphError(f"the pattern made a {type(graph).__name__} of {prod(layout)} positions, and not a Graph")
     if not graph.is_square or graph.num_receivers != prod(layout):
         shape = f"{graph.num_receivers} receivers and {graph.num_senders} senders"
         raise GraphError(f"it has {shape} for {prod(layout)} positions")
