@@ -13,6 +13,7 @@ import time
 import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -321,6 +322,16 @@ def test_a_failure_is_the_logs_own(models, monkeypatch: pytest.MonkeyPatch, capf
         status, content, _ = served.send(body={"rows": [0]})
     assert (status, content) == (500, {"error": "the service failed: its log says why"})
     assert "RuntimeError: secret" in capfd.readouterr().err
+
+
+def test_the_request_on_the_page_and_in_the_document_is_one_that_it_answers(karate, digits) -> None:
+    for served in (karate, digits):
+        page, document = (served.send("GET", path)[1] for path in ("/", "/openapi.json"))
+        (shown,) = re.findall(r"<textarea[^>]*>(.*?)</textarea>", page)
+        body = json.loads(unescape(shown))
+        assert document["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["example"] == body
+        status, content, _ = served.send(body=body)
+        assert status == 200 and len(content["predictions"]) == 1
 
 
 def test_the_page_and_its_document_name_each_other(karate) -> None:

@@ -6,6 +6,9 @@ from functools import partial
 import pytest
 import torch
 
+from edgewise import training
+from edgewise.apps import recipes
+from edgewise.apps.options import configure
 from edgewise.configuration import descriptions
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import PATTERNS, complete, grid, window
@@ -94,3 +97,18 @@ def test_equal_choices_are_one_key() -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_every_option_of_a_task_is_documented(name: str) -> None:
     assert list(descriptions(inspect.getdoc(TASKS[name]))) == list(inspect.signature(TASKS[name]).parameters)
+
+
+RECIPES = (
+    "karate", "kernel-regression", "kinship-rgcn", "listops-full", "demo-text", "communities-transformer",
+    "tastes-lightgcn", "skip-links-gin", "digits-gru", "nbody-linear",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_typical_input_is_one_that_predict_reads(recipe: str) -> None:
+    config = configure(recipes.read(recipe))
+    task, model = training.assemble(config)
+    training.begin(model, config)
+    with torch.no_grad():
+        assert task.predict(model.eval(), config.graph, task.typical, "cpu")

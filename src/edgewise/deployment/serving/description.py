@@ -50,6 +50,7 @@ def describe(task: Task, title: str, limits: Limits) -> dict[str, Any]:
         reads += " A file travels in the request; paths are not read."
         file = {"type": "object", "properties": sent, "required": list(sent), "additionalProperties": False}
         row = {"anyOf": [row, file]}
+    example = {"rows": [task.typical]}
     rows = {"type": "array", "items": row, "minItems": 1, "maxItems": limits.rows, "description": reads}
     predictions = {"type": "array", "items": {"type": "object"}, "description": "One for each row, in their order."}
     errors = {
@@ -65,7 +66,7 @@ def describe(task: Task, title: str, limits: Limits) -> dict[str, Any]:
                 "post": {
                     "operationId": "predict",
                     "summary": "Predict for some rows",
-                    "requestBody": {"required": True, **_holds(_object(rows=rows))},
+                    "requestBody": {"required": True, **_holds(_object(rows=rows), example=example)},
                     "responses": {
                         "200": {"description": "Predictions", **_holds(_object(predictions=predictions))},
                         **errors,
@@ -90,7 +91,11 @@ def page(openapi: dict[str, Any]) -> tuple[str, str]:
         f"<tr><td><code>{code}</code></td><td>{escape(entry['description'])}</td></tr>"
         for code, entry in predict["responses"].items()
     )
-    schema = escape(json.dumps(predict["requestBody"]["content"]["application/json"]["schema"], indent=2))
+    reads = predict["requestBody"]["content"]["application/json"]
+    schema, example = (
+        escape(json.dumps(reads["schema"], indent=2)),
+        escape(json.dumps(reads["example"], ensure_ascii=False)),
+    )
     title = escape(info["title"])
     html = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -98,7 +103,7 @@ def page(openapi: dict[str, Any]) -> tuple[str, str]:
 <body><h1>{title}</h1><p>{escape(info["description"])}</p>
 <h2><code>POST /predict</code></h2>
 <form id="form"><label for="body">A request</label>
-<textarea id="body" rows="4" spellcheck="false">{{"rows": ["test:0"]}}</textarea>
+<textarea id="body" rows="4" spellcheck="false">{example}</textarea>
 <p><button>Predict</button></p></form><pre id="out" aria-live="polite"></pre>
 <table>{codes}</table><h3>What it reads</h3><pre>{schema}</pre>
 <h2><code>GET /health</code></h2><p>{escape(openapi["paths"]["/health"]["get"]["summary"])}.</p>
@@ -115,8 +120,8 @@ def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _holds(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"content": {"application/json": {"schema": schema}}}
+def _holds(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema, **more}}}
 
 
 def _digest(text: str) -> str:

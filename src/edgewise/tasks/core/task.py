@@ -155,6 +155,11 @@ class Task(ABC):
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The prediction for an input that a user names; it can be written as JSON."""
 
+    @property
+    def typical(self) -> str:
+        """An input that `predict` reads: by default the first example that tests."""
+        return "test:0" if self.has_test else "valid:0"
+
     def predictions(
         self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
     ) -> list[dict[str, Any]]:

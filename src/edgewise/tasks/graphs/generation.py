@@ -189,6 +189,10 @@ class GraphGeneration(Classification):
         drawing = Drawing(f"generated-{sampling.seed}", self._networks(graphs, [""] * len(graphs)))
         return Output({"graphs": described}, {"drawing": drawing} if graphs else {}, "\n".join(lines))
 
+    @property
+    def typical(self) -> str:
+        return "0"
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The graph that the model writes with a seed, given as a number: its links, and whether it is valid."""
         if not (request.strip().isascii() and request.strip().isdigit() and len(request.strip()) < 10):

@@ -60,6 +60,10 @@ class BagClassification(GraphClassification):
         super().__init__(name, Graphs(members, x, bags.labels, splits, bags.classes, bags.names))
         self.contents = f"{len(members)} bags of instances"
 
+    @property
+    def typical(self) -> str:
+        return self.graphs.names[0]
+
     def member(self, request: str, pattern: Pattern) -> Member:
         """The bag of that name, for instance MUSK-188."""
         name, names = request.strip(), self.graphs.names

@@ -226,6 +226,10 @@ class KnowledgeGraph(Task):
         of = queries[:, 0] * self.kinds + queries[:, 1]
         return Graph.from_edge_index(torch.stack([target, of]), self.count, self.count * self.kinds)
 
+    @property
+    def typical(self) -> str:
+        return f"{self.facts.entities[0]}, {self.facts.relations[0]}, ?"
+
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The likeliest entities of "HEAD, RELATION, ?" or of "?, RELATION, TAIL"; a tab may stand for the comma."""

@@ -177,6 +177,10 @@ class LinkPrediction(Task):
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=z.device)
         return {name: value * count for name, value in scores.items()} | {"count": count}
 
+    @property
+    def typical(self) -> str:
+        return str(self.shown(0))
+
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """How likely two nodes are linked, as in "12,80"; of one node, as in "12", its ten likeliest new links."""

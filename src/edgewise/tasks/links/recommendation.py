@@ -202,6 +202,10 @@ class Recommendation(Task):
         sums = self.ranked(scores_of, batch_of(ChoiceBatch, next(self.batches(split, 1))))
         return {name: (value / sums["count"]).item() for name, value in sums.items() if name != "count"}
 
+    @property
+    def typical(self) -> str:
+        return self.choices.users[0]
+
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The ten items that a user, by name, would choose next."""

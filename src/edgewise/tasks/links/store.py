@@ -87,6 +87,10 @@ class StoredLinks(LinkPrediction):
         self.before = self.rows.hits, self.rows.reads
         return {"cache_hits": hits / max(1, hits + reads), "bytes_read": reads * self.rows.row_bytes}
 
+    @property
+    def typical(self) -> str:
+        return "0,1"
+
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """How likely two nodes are linked, as in "12,80"."""

@@ -169,8 +169,12 @@ class NodeClassification(OneGraph, Classification):
         what = "the colour is the predicted class, a cross marks a wrong prediction"
         return predicted, (predicted != labels) & (labels >= 0), self.classes, what
 
+    @property
+    def typical(self) -> str:
+        return str(self.shown(0))
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """Class probabilities of the requested nodes: "all", or numbers as in "0,33"."""
+        """Class probabilities of nodes, "all" of them or some by their names, or numbers as in "0,33"."""
         return {"nodes": self._of_nodes(model, pattern, self._parse(request), device)}
 
     def predictions(

@@ -87,6 +87,10 @@ class CurveRegression(OneGraph):
         caption = f"Mean squared error: attention {near:.3f}, the best cubic {far:.3f}."
         return Drawing("fit", Curves([Panel("", curves, "x", points)]), caption)
 
+    @property
+    def typical(self) -> str:
+        return "0.25"
+
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The fit at the test point nearest to each requested place, as in "0.25, 1.5"."""

@@ -215,6 +215,10 @@ class Text(Classification):
             return {"tokenizer": json.loads(self.tokenizer.to_json())}
         return {"vocabulary": self.vocabulary, "token": "the place of a character in the vocabulary"}
 
+    @property
+    def typical(self) -> str:
+        return self.decode(self._parts["valid"][:20])
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The five likeliest next characters after a prompt, and the prompt's own mean loss (None for one character).
 

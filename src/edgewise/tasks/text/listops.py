@@ -81,6 +81,10 @@ class ListOps(Classification):
         x = torch.tensor([NUMBERS[token] for tokens in expressions for token in tokens])
         return Batch(graph, x, torch.tensor([value(tokens) for tokens in expressions]), torch.arange(len(expressions)))
 
+    @property
+    def typical(self) -> str:
+        return "[MAX 2 9 [MIN 4 7 ] 0 ]"
+
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """What the model takes an expression for, for instance "[MAX 2 9 [MIN 4 7 ] 0 ]", and what it is."""

@@ -128,6 +128,10 @@ class MaskedTokens(Classification):
         special = {"first": SPECIAL, "begin": BEGIN, "end": END, "mask": MASK}
         return {"tokenizer": json.loads(self.tokenizer.to_json()) | special}
 
+    @property
+    def typical(self) -> str:
+        return "<mask>"
+
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """The five likeliest tokens for each "<mask>" of a text."""
         pieces = self.tokenizer.encode(request.strip().split(HOLE))
