@@ -128,7 +128,7 @@ def cache_path(*parts: str) -> Path:
     """
     places = [root.joinpath("edgewise", *parts) for root in _roots()]
     present = [place for place in places if os.path.exists(place)]  # noqa: PTH110 - Path.exists raises where it may not look
-    return next(iter(present + [place for place in places if _can_be_made(place)] + places))
+    return next(iter(present + [place for place in places if can_be_made(place)] + places))
 
 
 def _roots() -> Iterator[Path]:
@@ -141,7 +141,8 @@ def _roots() -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"cache-{getattr(os, 'getuid', int)()}"
 
 
-def _can_be_made(place: Path) -> bool:
+def can_be_made(place: Path) -> bool:
+    """Whether a file or folder may be put at a place, as far as the folders above it say."""
     above = next(folder for folder in place.parents if os.path.exists(folder))  # noqa: PTH110
     return above.is_dir() and os.access(above, os.W_OK)
 
