@@ -108,8 +108,9 @@ class Trainer:
         self.config, self.settings, self.run, self.world, self.accept = config, config.train, run, world, accept
         descent = chosen("optimizer", config.optimizer, OPTIMIZERS)()
         if world.shard and (isinstance(descent, Sampler) or config.machine.precision == "float16"):
-            what = "float16" if config.machine.precision == "float16" else f"the optimizer {config.optimizer.name!r}"
-            raise ConfigError(f"train.shard does not go with {what}: choose bfloat16, or an optimizer such as adamw")
+            sampler = f"the optimizer {config.optimizer.name!r}: choose another, such as adamw"
+            what = sampler if isinstance(descent, Sampler) else "float16: choose bfloat16"
+            raise ConfigError(f"train.shard does not go with {what}")
         if isinstance(descent, SecondOrder) and (world.size > 1 or config.machine.precision == "float16"):
             raise ConfigError("the optimizer 'newton' runs in one process and not in float16: choose another optimizer")
         self.task, model = made or assemble(config, run)

@@ -92,9 +92,10 @@ def together(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_two_processes_print_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [["karate"], ["digits-vit", "--train.shard", "true"]])
+def test_two_processes_print_what_one_does(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = together("train", "karate", *STEPS, "--run", "run")
+    done = together("train", *options, *STEPS, "--run", "run")
     assert done.returncode == 0, done.stderr
     assert [line[:9] for line in done.stderr.splitlines()] == ["step 2/2 "]
     assert len(done.stdout.splitlines()) == 1

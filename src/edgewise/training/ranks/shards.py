@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -40,6 +41,8 @@ def shard(model: nn.Module, device: torch.device) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
+    # FSDP2 warns of outputs that are views, whose gradients an operation in place would lose: no loss has one.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     numbers = {weight for weight in model.parameters() if weight.ndim == 0}
     for block in (*blocks_of(model), model):
