@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -27,7 +28,21 @@ struct Freed {
   void operator()(void* room) const { ::operator delete(room, std::align_val_t(64)); }
 };
 
-// Numbers that live as long as a call; the first starts a cache line.
+// Memory in which the first number starts a cache line: no vector of a row of whole vectors lies in two lines, which would take
+// as long to read as two vectors.
+template <class A>
+struct AtLine {
+  using value_type = A;
+  A* allocate(size_t count) { return static_cast<A*>(::operator new(count * sizeof(A), std::align_val_t(64))); }
+  void deallocate(A* numbers, size_t) { ::operator delete(numbers, std::align_val_t(64)); }
+  friend bool operator==(AtLine, AtLine) { return true; }
+  friend bool operator!=(AtLine, AtLine) { return false; }
+};
+
+template <class A>
+using Numbers = std::vector<A, AtLine<A>>;
+
+// Numbers that live as long as a call, not set; the first starts a cache line.
 template <class A>
 std::unique_ptr<A[], Freed> scratch(size_t count) {
   std::unique_ptr<A[], Freed> room(static_cast<A*>(::operator new(count * sizeof(A), std::align_val_t(64))));

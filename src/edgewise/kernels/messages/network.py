@@ -300,10 +300,10 @@ class EdgeNetwork(Network[Tensor]):
                 one; edges in the graph's own order
     Errors      ShapeError where a tensor does not fit
     Cost        time O(E Σ products of widths). `native`, in float32 or float64 without a batch, for ReLU, SiLU and the
-                shifted softplus: memory of what is given and returned, and of z_0's gradient in the backward pass,
-                which recomputes the activations. Otherwise on a CPU, for one graph of some thousand edges or more:
-                memory of a block of 8,192 edges, beside what is given and returned. Else, and for second derivatives:
-                memory O(E Σ widths)
+                shifted softplus: memory of what is given and returned, and in the backward pass, which recomputes
+                the activations, of z_0's gradient on several threads. Otherwise on a CPU, for one graph of some
+                thousand edges or more: memory of a block of 8,192 edges, beside what is given and returned. Else, and
+                for second derivatives: memory O(E Σ widths)
     Reference   Gilmer et al. 2017, eq. 1; Battaglia et al. 2018, §3.2
 
     Example

@@ -89,12 +89,19 @@ def test_threads_and_instruction_sets_change_nothing(nodes, edges, width):
 
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="the system does not reset its high-water mark")
-def test_activations_are_never_written_down(monkeypatch):
+def test_activations_are_never_written_down_nor_on_one_thread_gradients_to_senders(monkeypatch):
     call = case(random_graph(500, 500, 60_000), [64, 64, 64, 1], edges=1, readout=2).to(torch.float32)
-    fused = peak_above(lambda: with_gradients(call, "native"))
+    layer, threads = 60_000 * 64 * 4 / 2**20, torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = peak_above(lambda: with_gradients(call, "native"))
+        torch.set_num_threads(2)
+        shared = peak_above(lambda: with_gradients(call, "native"))
+    finally:
+        torch.set_num_threads(threads)
     monkeypatch.setattr(messages, "AT_ONCE", float("inf"))
     plain = peak_above(lambda: with_gradients(call, "segment"))
-    assert fused < 1.6 * 60_000 * 64 * 4 / 2**20 < plain / 4
+    assert alone < 0.6 * layer < shared < 1.6 * layer < plain / 4
 
 
 @pytest.mark.parametrize(

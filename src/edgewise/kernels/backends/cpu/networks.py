@@ -201,18 +201,14 @@ def _gradients(
     (call, _), some = _arguments(graph, message, summed, given), next(t for t in given if t is not None)
     totals = [torch.zeros_like(t) if t is not None and want else None for t, want in zip(given, wanted, strict=True)]
     a, b, e_ij, s_ij, *weights = totals
-    dz = None if b is None else some.new_empty(graph.num_edges, b.shape[-1])
     dy, dr = d if len(d) == 2 else (d[0], None) if summed else (None, d[0])
     dy, dr = (None if t is None else t.contiguous() for t in (dy, dr))
-    call.set_gradients(_at(dy), _at(dr), _at(a), _at(dz), _at(e_ij), _at(s_ij) if dr is not None else 0)
+    call.set_gradients(_at(dy), _at(dr), _at(a), _at(b), _at(e_ij), _at(s_ij) if dr is not None else 0)
     for number, (weight, bias) in enumerate(zip(weights[::2], weights[1::2], strict=True)):
         call.set_map_gradient(number, _at(weight), _at(bias))
+    if b is not None:
+        call.transpose = native.adjacency(*native.product_reverse_of(graph))
     library.network_gradient(DTYPES[some.dtype], call)  # type: ignore[union-attr]
-    if dz is not None:
-        offsets, _, edge, _ = native.reverse_of(graph)
-        none = edge.new_empty(0)
-        db = native.product(Product(dz.reshape(1, -1, 1, dz.shape[-1]), None, (offsets, edge, none), (), SUM))
-        totals[1] = db.reshape(-1, dz.shape[-1])
     return totals
 
 

@@ -27,7 +27,7 @@ struct Attending {
   const bool splits, alike, far;  // alike: values are keys; far: places of weights do not fit 32 bits
   alignas(64) A mask[CHUNK * G + lanes<float>], s[ROOM], p[ROOM], dp[ROOM], ds[ROOM], lse_of[ROOM], delta_of[ROOM];
   int32_t places[CHUNK], starts[CHUNK + 1];  // of the edges of a part of several rows: their row; of its rows: their edges
-  std::vector<A> room;
+  Numbers<A> room;
 
   using Unit = Short<A, G>;  // a number for each head
 

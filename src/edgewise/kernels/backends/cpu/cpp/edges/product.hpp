@@ -154,7 +154,7 @@ struct Multiplying {
   const Adjacency& g;
   decltype(&dots<S, 1, 0>) dots_of;
   const int H, C;
-  std::vector<A> y;
+  Numbers<A> y;
   A w[CHUNK];
 
   explicit Multiplying(const Product& call)

@@ -15,7 +15,7 @@ namespace edgewise::EDGEWISE_ISA {
 // A matrix for each head, and its transpose: rows of whole vectors, as products read them.
 template <class A>
 struct HeadMaps {
-  std::vector<A> in, back;  // [H, outputs, wide R], [H, R, wide outputs]
+  Numbers<A> in, back;  // [H, outputs, wide R], [H, R, wide outputs]
 
   HeadMaps(const void* weight, int H, int outputs, int R) {
     if (!weight) return;
@@ -53,7 +53,7 @@ struct Featured {
   const RowSoftmax<A> softmax;
   std::unique_ptr<A[], Freed> room;
   A *const q, *const u, *const z, *const dz, *const du;  // scale q_i [ROWS, H C]; by the maps, or before them [ROWS, H wide]
-  std::vector<A> dp, dropped, ds, exponentials;          // [a row's edges, H]
+  Numbers<A> dp, dropped, ds, exponentials;          // [a row's edges, H]
 
   Featured(const FeaturedAttention& call, const FeaturedMaps<A>& maps, int64_t b)
       : call(call), maps(maps), b(b), H(call.heads), C(call.channels), D(call.values), R(call.inputs), wide(whole_vectors<A>(R)),
@@ -167,7 +167,7 @@ struct Featured {
       if (values) rows_by_heads<A, Start::ZERO>(given(call.dy, block, D), count, H, maps.values.in.data(), D, R, some(dz));
     };
     const auto of = [&](int64_t i, int64_t r, int64_t first, int64_t n) {
-      for (std::vector<A>* numbers : {&dp, &ds}) numbers->resize(std::max(numbers->size(), size_t(n * H)));
+      for (Numbers<A>* numbers : {&dp, &ds}) numbers->resize(std::max(numbers->size(), size_t(n * H)));
       const A *const weights = numbers(call.p, first), *const w = kept(weights, first, n);
       dots(row(call.dy, i), call.v, D, values ? dz + r * H * wide : nullptr, first, n, dp.data());
       for (int64_t at = 0; call.dropout > 0 && at < n * H; ++at) dp[at] = w[at] != 0 ? dp[at] * factor : A(0);
@@ -279,7 +279,7 @@ void attention_gradient(const FeaturedAttention& call) {
   const int64_t of_keys = call.dkey_weight ? H * call.channels * wide : 0, of_values = call.dvalue_weight ? H * call.values * wide : 0;
   const int64_t pieces = pieces_of(call, call.graph).count, numbers = of_keys + of_values;
   const int64_t groups = std::min(pieces, std::max(least, most / std::max<int64_t>(1, numbers)));
-  std::vector<A> totals(numbers * groups);
+  Numbers<A> totals(numbers * groups);
   const auto both = scratch<A>(call.graph.edges * 2 * H);
   for (int64_t b = 0; b < call.batch; ++b) {
     const auto by_receiver = [&](const auto& run) { over_groups<A>(call, maps, call.graph, b, groups, run); };

@@ -245,7 +245,7 @@ void gates_of(const Gates& call, bool learning) {
   if (!by_receiver && !call.down) return;
   const size_t of_map = call.dweight ? size_t(call.inputs) * map.wide_outputs : 0, numbers = of_map + (call.one ? map.wide_outputs : 0);
   const int64_t pieces = pieces_of(call, call.graph).count * call.batch;
-  std::vector<A> totals(numbers * pieces);  // each piece its own
+  Numbers<A> totals(numbers * pieces);  // each piece its own
   std::vector<double> owns(pieces);
   over(false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
     if (by_receiver) tiles.gradient(from, to, alone && to_senders, totals.data() + numbers * piece);

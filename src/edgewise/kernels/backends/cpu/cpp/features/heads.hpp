@@ -26,7 +26,7 @@ template <class A, Start START>
 void rows_by_heads(HeadRows<const A> x, int64_t rows, int H, const A* matrices, int m, int n, HeadRows<A> y) {
   constexpr int W = lanes<A>;
   const int wide = whole_vectors<A>(n);
-  std::vector<A> room(n % W ? size_t(rows) * W : 0);
+  Numbers<A> room(n % W ? size_t(rows) * W : 0);
   for (int h = 0; h < H; ++h)
     for (int c = 0; c < n; c += W) {
       const bool whole = c + W <= n;
@@ -47,7 +47,7 @@ template <class A, Start START>
 void sums_by_heads(HeadRows<const A> x, HeadRows<const A> y, int64_t rows, int H, int m, int n, A* matrices) {
   constexpr int W = lanes<A>;
   const int wide = whole_vectors<A>(n);
-  std::vector<A> room(n % W ? size_t(rows) * W : 0);
+  Numbers<A> room(n % W ? size_t(rows) * W : 0);
   for (int h = 0; h < H; ++h)
     for (int c = 0; c < n; c += W) {
       const bool whole = c + W <= n;
@@ -79,7 +79,7 @@ struct ByHead {
 
   // y_h = x_h W_h.
   void product() const {
-    std::vector<A> weight(size_t(H) * C * wide);  // its rows are whole vectors
+    Numbers<A> weight(size_t(H) * C * wide);  // its rows are whole vectors
     for (int64_t n = 0; n < int64_t(H) * C; ++n) std::memcpy(weight.data() + n * wide, (const A*)call.weight + n * R, R * sizeof(A));
     over_rows([&](int64_t, int64_t first, int64_t count) {
       rows_by_heads<A, Start::ZERO>({x(first), int64_t(H) * C, C}, count, H, weight.data(), C, R, {y(first), int64_t(H) * R, R});
@@ -89,7 +89,7 @@ struct ByHead {
   // W_h = Σ x_hᵀ y_h over the rows.
   void gradient() const {
     const size_t numbers = size_t(H) * C * wide;
-    std::vector<A> totals(numbers * parts);
+    Numbers<A> totals(numbers * parts);
     over_rows([&](int64_t part, int64_t first, int64_t count) {
       sums_by_heads<A, Start::ZERO>({x(first), int64_t(H) * C, C}, {y(first), int64_t(H) * R, R}, count, H, C, R,
                                     totals.data() + numbers * part);

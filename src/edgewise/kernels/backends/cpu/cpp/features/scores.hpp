@@ -119,12 +119,12 @@ template <class A>
 void scores_gradient(const Scores& call) {
   const Packed<A> map = packed<A>(call);
   const int D = call.width, R = call.inputs;
-  std::vector<double> by_sender(D * pieces_of(call, call.transpose).count * call.batch), by_receiver(D * pieces_of(call, call.graph).count * call.batch);
+  Numbers<double> by_sender(D * pieces_of(call, call.transpose).count * call.batch), by_receiver(D * pieces_of(call, call.graph).count * call.batch);
   over_pieces<A, Scoring>(call, map, true, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
     tiles.by_sender(from, to, (A*)call.db + tiles.b * call.transpose.rows * D, by_sender.data() + D * piece);
   });
   const size_t numbers = call.dweight ? size_t(R) * map.wide_outputs : 0;
-  std::vector<A> totals(numbers * pieces_of(call, call.graph).count * call.batch);
+  Numbers<A> totals(numbers * pieces_of(call, call.graph).count * call.batch);
   over_pieces<A, Scoring>(call, map, false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
     A* const da = (A*)call.da + tiles.b * call.graph.rows * D;
     tiles.by_receiver(from, to, da, totals.data() + numbers * piece, by_receiver.data() + D * piece);

@@ -51,7 +51,7 @@ struct Tiles {
   const bool backward;  // by sender
   const int64_t b;
   const int D, R, wide, words;
-  std::vector<A> room;
+  Numbers<A> room;
   A *z, *inputs, *nothing;  // [SOME, wide], [SOME, wide inputs], [wide] zeros
   const A* given = nullptr;  // the features of a tile's edges, `apart` numbers from each other
   int64_t apart = 0, own[SOME], first = 0;
@@ -60,8 +60,8 @@ struct Tiles {
   Tiles(const Call& call, const Packed<A>& map, bool backward, int64_t b)
       : call(call), map(map), graph(backward ? call.transpose : call.graph), backward(backward), b(b), D(call.width),
         R(call.inputs), wide(map.wide_outputs), words((D + 63) / 64),
-        room(size_t(SOME) * (wide + map.wide_inputs) + wide + 2 * W) {
-    z = room.data() + W - reinterpret_cast<uintptr_t>(room.data()) / sizeof(A) % W;
+        room(size_t(SOME) * (wide + map.wide_inputs) + wide) {
+    z = room.data();
     inputs = z + SOME * wide, nothing = inputs + SOME * map.wide_inputs;
   }
 
@@ -203,7 +203,7 @@ int64_t over_pieces(const Call& call, const Packed<A>& map, bool backward, const
 
 // Sums of as many numbers as each piece has, in the order of the pieces.
 template <class A>
-void add_pieces(std::vector<A>& totals, size_t numbers) {
+void add_pieces(Numbers<A>& totals, size_t numbers) {
   for (size_t start = numbers; start < totals.size(); start += numbers)
     for (size_t n = 0; n < numbers; ++n) totals[n] += totals[start + n];
 }

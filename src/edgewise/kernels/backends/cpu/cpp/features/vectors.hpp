@@ -89,7 +89,7 @@ struct ByHeads {
   static void put_unit(A* p, Unit x) { std::memcpy(p, &x, sizeof x); }
 
   // p = exp(s - max s) / Σ exp(s - max s); all 0 where every s is -inf.
-  static void forward(const A* s, int64_t n, int H, A* out, std::vector<A>& room) {
+  static void forward(const A* s, int64_t n, int H, A* out, Numbers<A>& room) {
     const A infinity = std::numeric_limits<A>::infinity();
     room.resize(std::max(room.size(), size_t(n) * G + W));
     A* const p = room.data();
@@ -117,7 +117,7 @@ struct ByHeads {
     const Pieces pieces(call.graph.offsets, call.graph.rows);
     const int H = call.heads;
     over_items(call.threads, pieces.count * call.batch, [&](int64_t item, int) {
-      std::vector<A> room;
+      Numbers<A> room;
       const int64_t b = item / pieces.count, piece = item % pieces.count, stop = pieces.start(piece + 1);
       for (int64_t i = pieces.start(piece); i < stop; ++i) {
         const int64_t first = call.graph.offsets[i], n = call.graph.offsets[i + 1] - first;
@@ -182,7 +182,7 @@ struct RowSoftmax {
       group = size.value, of_group = &ByHeads<A, size.value>::forward, gradient_of_group = &ByHeads<A, size.value>::backward;
     });
   }
-  void forward(const A* s, int64_t n, int H, A* out, std::vector<A>& room) const {
+  void forward(const A* s, int64_t n, int H, A* out, Numbers<A>& room) const {
     for (int h = 0; h < H; h += group) of_group(s + h, n, H, out + h, room);
   }
   void backward(const A* p, const A* dp, int64_t n, int H, A* out) const {

@@ -24,6 +24,7 @@ void bind_network(nb::module_& module) {
       .def_rw("collected", &Network::collected)
       .def_rw("reach", &Network::reach)
       .def_rw("graph", &Network::graph)
+      .def_rw("transpose", &Network::transpose)
       .def("set_map",
            [](Network& self, int number, int inputs, int outputs, uintptr_t weight, uintptr_t bias) {
              if (number < 0 || number >= Network::MOST) throw nb::value_error("a network has at most 8 linear maps");
@@ -40,8 +41,8 @@ void bind_network(nb::module_& module) {
              self.a = at(a), self.b = at(b), self.x = at(x), self.s = at(s);
            })
       .def("set_results", [](Network& self, uintptr_t y, uintptr_t r) { self.y = writable(y), self.r = writable(r); })
-      .def("set_gradients", [](Network& self, uintptr_t dy, uintptr_t dr, uintptr_t da, uintptr_t dz, uintptr_t dx, uintptr_t ds) {
-        self.dy = at(dy), self.dr = at(dr), self.da = writable(da), self.dz = writable(dz);
+      .def("set_gradients", [](Network& self, uintptr_t dy, uintptr_t dr, uintptr_t da, uintptr_t db, uintptr_t dx, uintptr_t ds) {
+        self.dy = at(dy), self.dr = at(dr), self.da = writable(da), self.db = writable(db);
         self.dx = writable(dx), self.ds = writable(ds);
       });
   nb::class_<Perceptron>(module, "Perceptron")

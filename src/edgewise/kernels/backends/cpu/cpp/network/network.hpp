@@ -23,7 +23,7 @@ constexpr int whole(int width) {  // vectors' worth of numbers
 template <class A>
 struct Packed {
   int inputs, outputs, wide_inputs, wide_outputs;
-  std::vector<A> forward, back, bias;  // [inputs, wide_outputs], [outputs, wide_inputs], [wide_outputs]
+  Numbers<A> forward, back, bias;  // [inputs, wide_outputs], [outputs, wide_inputs], [wide_outputs]
 
   explicit Packed(const LinearMap& map)
       : inputs(map.inputs), outputs(map.outputs), wide_inputs(whole<A>(inputs)), wide_outputs(whole<A>(outputs)),
@@ -67,9 +67,10 @@ struct Running {
   const Maps<A>& maps;
   const bool learning;
   const int last;  // the number of the last activation that matters
-  std::vector<A> room;
-  std::vector<A*> u, slope;  // [1 .. maps + 1], [TILE, wide]
+  Numbers<A> room, of_bells;  // of_bells: the gradient to the weights of bells [inputs, wide outputs]
+  std::vector<A*> u, slope;   // [1 .. maps + 1], [TILE, wide]
   A *x, *z, *dz;
+  A *to_senders = nullptr, *along_edges = nullptr;  // where the gradient to b is added; or written edge by edge
   int64_t receiver[TILE], first = 0;
   int nearest[TILE];  // the first bell of each edge that counts
   int count = 0;
@@ -83,8 +84,9 @@ struct Running {
       numbers += 2 * size_t(TILE) * map.wide_outputs;
     }
     numbers += 3 * size_t(TILE) * widest;
-    room.resize(numbers + 16);
-    A* free = (A*)((reinterpret_cast<uintptr_t>(room.data()) + 63) & ~uintptr_t(63));
+    room.resize(numbers);
+    if (learning && call.reach > 0) of_bells.resize(size_t(map(0).inputs) * map(0).wide_outputs);
+    A* free = room.data();
     const auto take = [&](int width) { return std::exchange(free, free + size_t(TILE) * width); };
     u.push_back(nullptr), slope.push_back(nullptr);
     for (const auto& map : maps.map) u.push_back(take(map.wide_outputs)), slope.push_back(take(map.wide_outputs));
@@ -148,6 +150,15 @@ struct Running {
     }
   }
 
+  // Calls part(c, vectors) for runs of vectors that cover a row of `wide` numbers.
+  template <class Part>
+  static EDGEWISE_INLINE void over_row(int wide, const Part& part) {
+    int c = 0;
+    for (; c + 8 * W <= wide; c += 8 * W) part(c, std::integral_constant<int, 8>{});
+    for (; c + 4 * W <= wide; c += 4 * W) part(c, std::integral_constant<int, 4>{});
+    for (; c < wide; c += W) part(c, std::integral_constant<int, 1>{});
+  }
+
   // z += W_0 bells.
   void add_bells() {
     const Packed<A>& to = map(0);
@@ -155,9 +166,9 @@ struct Running {
     for (int e = 0; e < count; ++e) {
       const A *bells = x + size_t(e) * to.wide_inputs + nearest[e], *weight = to.forward.data() + size_t(nearest[e]) * wide;
       A* row = z + size_t(e) * wide;
-      int c = 0;
-      for (; c + 8 * W <= wide; c += 8 * W) block<A, 1, 8, Start::ADD, false>(bells, 0, weight + c, wide, span, row + c, wide, nullptr);
-      for (; c < wide; c += W) block<A, 1, 1, Start::ADD, false>(bells, 0, weight + c, wide, span, row + c, wide, nullptr);
+      over_row(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+        block<A, 1, decltype(vectors)::value, Start::ADD, false>(bells, 0, weight + c, wide, span, row + c, wide, nullptr);
+      });
     }
   }
 
@@ -180,8 +191,9 @@ struct Running {
       const A *a = nullptr, *b = nullptr;
       if (call.a) a = (const A*)call.a + receiver[e] * width;
       if (call.b) {
-        const int64_t ahead = std::min(first + e + AHEAD, call.graph.edges - 1);
-        prefetch((const A*)call.b + int64_t(call.graph.index[ahead]) * width, width * sizeof(A));
+        const int64_t ahead = int64_t(call.graph.index[std::min(first + e + AHEAD, call.graph.edges - 1)]) * width;
+        prefetch((const A*)call.b + ahead, width * sizeof(A));
+        if (to_senders) prefetch(to_senders + ahead, width * sizeof(A));
         b = (const A*)call.b + int64_t(call.graph.index[first + e]) * width;
       }
       A* row = z + size_t(e) * wide;
@@ -296,12 +308,46 @@ struct Running {
       else
         multiply<A, 1, Start::AFTER, true>(dz, to.wide_outputs, to.outputs, inputs + c, to.wide_inputs, count, total + c, to.wide_inputs);
     }
+    learn_bias(l, total);
+  }
+
+  void learn_bias(int l, A* total) const {
+    const Packed<A>& to = map(l);
     A* shift = total + size_t(to.outputs) * to.wide_inputs;
     for (int c = 0; c < to.wide_outputs; c += W) {
       Vector<A> sum{};
       for (int e = 0; e < count; ++e) sum += load(dz + size_t(e) * to.wide_outputs + c);
       store(shift + c, load(shift + c) + sum);
     }
+  }
+
+  // The gradient to the weights of bells: of each edge, those of the bells that count.
+  void learn_bells() {
+    const Packed<A>& to = map(0);
+    const int wide = to.wide_outputs, span = std::min(SPAN, to.inputs);
+    for (int e = 0; e < count; ++e) {
+      const A *bells = x + size_t(e) * to.wide_inputs + nearest[e], *own = dz + size_t(e) * wide;
+      A* const rows = of_bells.data() + size_t(nearest[e]) * wide;
+      over_row(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+        constexpr int N = decltype(vectors)::value;
+        Vector<A> gradient[N];
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) gradient[n] = load(own + c + n * W);
+        for (int k = 0; k < span; ++k) {
+          const Vector<A> bell = all(bells[k]);
+          A* const row = rows + size_t(k) * wide + c;
+#pragma GCC unroll 8
+          for (int n = 0; n < N; ++n) store(row + n * W, load(row + n * W) + bell * gradient[n]);
+        }
+      });
+    }
+  }
+
+  // Adds what all tiles have taught about the weights of bells.
+  void add_bells_learnt(A* total) const {
+    const Packed<A>& to = map(0);
+    for (int k = 0; k < to.inputs; ++k)
+      for (int o = 0; o < to.outputs; ++o) total[size_t(o) * to.wide_inputs + k] += of_bells[size_t(k) * to.wide_outputs + o];
   }
 
   // du before map l, from dz behind it.
@@ -333,15 +379,49 @@ struct Running {
         through_activation(l, z);
       }
       for (int e = 0; da && e < count; ++e) add_row(dz + size_t(e) * wide, width, da + receiver[e] * width);
-      if (call.dz) write_rows(dz, wide, (A*)call.dz, width);
-      learn(0, x, sums[0]);
+      for (int e = 0; to_senders && e < count; ++e)
+        add_row(dz + size_t(e) * wide, width, to_senders + int64_t(call.graph.index[first + e]) * width);
+      if (along_edges) write_rows(dz, wide, along_edges, width);
+      if (call.reach > 0) learn_bells(), learn_bias(0, sums[0]);
+      else learn(0, x, sums[0]);
       if (!call.dx) return;
       back(0, z);
       if (call.reach > 0) write_distance_gradients(z);
       else write_rows(z, map(0).wide_inputs, (A*)call.dx, map(0).inputs);
     });
+    if (call.reach > 0) add_bells_learnt(sums[0]);
   }
 };
+
+// db_j += Σ of the rows of a sender's edges, in the order in which one thread would add them.
+template <class A>
+void add_to_senders(const Network& call, int width, const A* along_edges) {
+  constexpr int W = lanes<A>;
+  const Adjacency& graph = call.transpose;
+  const Pieces pieces(graph.offsets, graph.rows, width);
+  const auto row_of = [&](int64_t t) { return along_edges + int64_t(graph.edge[t]) * width; };
+  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
+    for (int64_t j = pieces.start(piece); j < pieces.start(piece + 1); ++j) {
+      const int64_t from = graph.offsets[j], to = graph.offsets[j + 1];
+      for (int64_t t = from; t < to; ++t) prefetch(row_of(std::min(t + AHEAD, graph.edges - 1)), width * sizeof(A));
+      const auto sum = [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+        constexpr int N = decltype(vectors)::value;
+        A* const out = (A*)call.db + j * width + c;
+        Vector<A> total[N];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) total[n] = load_part(out + n * W, width - c - n * W);
+        for (int64_t t = from; t < to; ++t)
+#pragma GCC unroll 4
+          for (int n = 0; n < N; ++n) total[n] += load_part(row_of(t) + c + n * W, width - c - n * W);
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) store_some<A>(out + n * W, std::min(W, width - c - n * W), total[n]);
+      };
+      int c = 0;
+      for (; c + 4 * W <= width; c += 4 * W) sum(c, std::integral_constant<int, 4>{});
+      for (; c < width; c += W) sum(c, std::integral_constant<int, 1>{});
+    }
+  });
+}
 
 template <class A>
 void network(const Network& call) {
@@ -357,11 +437,16 @@ template <class A>
 void network_gradient(const Network& call) {
   const Maps<A> maps(call);
   const Pieces pieces(call.graph.offsets, call.graph.rows, maps.work());
-  if (call.dz) expect_writes(call.dz, call.graph.edges * maps.map[0].outputs * sizeof(A));
-  std::vector<A> totals(maps.gradients * pieces.count);  // each piece's own, so that any threads add in one order
+  const int width = maps.map[0].outputs;
+  const bool alone = usable_threads(call.threads) == 1;  // several threads would meet at senders
+  const auto along_edges = scratch<A>(call.db && !alone ? size_t(call.graph.edges) * width : 0);
+  Numbers<A> totals(maps.gradients * pieces.count);  // each piece's own, so that any threads add in one order
   over_items(call.threads, pieces.count, [&](int64_t piece, int) {
-    Running<A>(call, maps, true).gradient(pieces.start(piece), pieces.start(piece + 1), totals.data() + maps.gradients * piece);
+    Running<A> running(call, maps, true);
+    if (call.db) (alone ? running.to_senders : running.along_edges) = alone ? (A*)call.db : along_edges.get();
+    running.gradient(pieces.start(piece), pieces.start(piece + 1), totals.data() + maps.gradients * piece);
   });
+  if (call.db && !alone) add_to_senders<A>(call, width, along_edges.get());
   for (int64_t piece = 1; piece < pieces.count; ++piece)
     for (size_t n = 0; n < maps.gradients; ++n) totals[n] += totals[maps.gradients * piece + n];
   const A* total = totals.data();

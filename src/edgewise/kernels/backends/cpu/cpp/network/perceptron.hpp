@@ -172,7 +172,7 @@ class NormalisedPerceptron {
     }
     const Channels down = panel(call.down, C, K, true), last = row(call.down_bias, C);
     over_tiles([&](int64_t first, int64_t rows, int64_t) {
-      thread_local std::vector<A> h, room;
+      thread_local Numbers<A> h, room;
       h.resize(size_t(TILE * Kp)), room.resize(size_t(TILE * Cp));
       for (int64_t c = 0; c < Kp; c += W) {
         const Normal n = normal(c);
@@ -190,7 +190,7 @@ class NormalisedPerceptron {
     const Channels ddown(pieces * C * Kp), ddown_bias(pieces * Cp), dscale(pieces * Kp), dshift(pieces * Kp);
     const Channels down = panel(call.down, C, K, false), none(Kp);
     over_tiles([&](int64_t first, int64_t rows, int64_t piece) {
-      thread_local std::vector<A> h;
+      thread_local Numbers<A> h;
       h.resize(size_t(TILE * Kp));
       const A* dy = (const A*)call.dy + first * C;
       A *own = g + first * Kp, *by_scale = dscale.data() + piece * Kp, *by_shift = dshift.data() + piece * Kp;
@@ -225,7 +225,7 @@ class NormalisedPerceptron {
     }
     const Channels dup(pieces * K * Dp), dup_bias(pieces * Kp), up = panel(call.up, K, D, false), nothing(Dp);
     over_tiles([&](int64_t first, int64_t rows, int64_t piece) {
-      thread_local std::vector<A> room, whole;
+      thread_local Numbers<A> room, whole;
       room.resize(size_t(TILE * Dp)), whole.resize(size_t(TILE * Dp));
       A *dz = g + first * Kp, *by_bias = dup_bias.data() + piece * Kp;
       for (int64_t c = 0; c < Kp; c += W) {

@@ -20,13 +20,12 @@ struct Network {
   static constexpr int MOST = 8;
   int threads = 1, activation = RELU, maps = 0, collected = 0;
   double reach = 0;
-  Adjacency graph;
+  Adjacency graph, transpose;  // transpose.edge[t]: which edge of `graph` it is; read for db alone
   LinearMap map[MOST];
   const void *a = nullptr, *b = nullptr, *x = nullptr, *s = nullptr;  // [I, ·], [J, ·], [E, ·], [E]
   void *y = nullptr, *r = nullptr;
   const void *dy = nullptr, *dr = nullptr;
-  void *da = nullptr, *dx = nullptr, *ds = nullptr;
-  void* dz = nullptr;  // [E, ·] the gradient to z_0, and thus to b_j along each edge
+  void *da = nullptr, *db = nullptr, *dx = nullptr, *ds = nullptr;  // db is added to
 };
 
 // y = ReLU(n(x W_1ᵀ + b_1)) W_2ᵀ + b_2 with the batch normalisation n(z) = (z - mean) scale / √(variance + eps) + shift, whose

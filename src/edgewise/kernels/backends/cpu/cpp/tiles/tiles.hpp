@@ -55,7 +55,7 @@ struct Tiles {
   const int C, D, C_whole, D_whole, most;  // channels and values, the same in whole vectors, senders in a tile at most
   const Dropout dropout;
   const A keep;
-  std::vector<A> room;
+  Numbers<A> room;
   std::vector<uint8_t> ready;
   A* dbias = nullptr;   // of one part of the batch
   bool adding = false;  // to what its members before have left there
