@@ -1,5 +1,7 @@
 """Filters and tensor products: the records are their equation on every backend, to the second derivative."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -143,6 +145,10 @@ def test_what_does_not_fit_is_refused():
         collect(graph, Filter(w[:, :2], x))
     with pytest.raises(ShapeError, match="both directions is summed, on a graph whose receivers are its senders"):
         collect(graph, Filter(w, x, both_ways=True))
+    call, h, record = product_case(random_graph(5, 5, 30))
+    product = replace(record(call.network, h), harmonics=torch.ones(30, 3).double())
+    with pytest.raises(ShapeError, match="harmonics of a tensor product have 3 channels, but must have 4 for J = 1"):
+        collect(random_graph(5, 5, 30), product)
 
 
 def test_its_plan_names_the_network_of_the_weight():

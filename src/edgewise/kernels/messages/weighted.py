@@ -121,15 +121,17 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
     """The sender's features of several types, multiplied by spherical harmonics of where it is, path by path.
 
     Equation    m_ij^(lkJ) = R^(lkJ)_ij ∘ Σ_m C^(kJl)_m Y_Jm(x_ij) h_j^k, for each path (k, J) into a type l
-    Symbols     weight = R, a tensor or an `EdgeNetwork`; senders = h, rows k² to (k + 1)² - 1 of type k; harmonics = Y;
-                paths = ((k, J), the types l that k becomes by J), in the order of the weight's channels; coefficients =
-                C for each (k, J), a matrix from the products of Y_J and h^k, path by path, to the rows of all its l
+    Symbols     weight = R, a tensor or an `EdgeNetwork`; senders = h, rows k² to (k + 1)² - 1 of type k; harmonics = Y,
+                of which Y_0 is 1; paths = ((k, J), the types l that k becomes by J), in the order of the weight's
+                channels; coefficients = C for each (k, J), a matrix from the products of Y_J and h^k, path by path, to
+                the rows of all its l, of J = 0 the identity
     Shapes      R [*, E, P C] for P paths, h [*, J, (L + 1)², C], Y [*, E, (most + 1)²], C [Σ (2l + 1), (2J + 1) P
                 (2k + 1)] -> for each type l [*, I, (2l + 1) P_l C], the paths in their order
     Errors      ShapeError where a tensor does not fit, or for another reduction than the sum
     Cost        on the edges: O(E C Σ_l (2l + 1) P_l (L + 1)²) time and O(E C Σ_l (2l + 1) P_l) memory. Summed, the
                 coefficients meet nodes and not edges: Σ_m C_m Σ_j Y_Jm(x_ij) (R ∘ h_j^k), `aggregate` with harmonics
-                as weights
+                as weights; `native`, in float32 or float64 without a batch, has nothing for each edge but R and Y, and
+                in the backward pass O(I C Σ (2J + 1) (2k + 1)) memory, over all paths
     Reference   Thomas et al., "Tensor field networks", 2018, §4
     """
 
@@ -148,6 +150,12 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
             wanted = f"[*, {graph.num_senders}, {rows}, C]"
             raise ShapeError(f"h is {list(h.shape)}, but must be {wanted} for types up to {self.types}")
         check_rows("the harmonics of a tensor product", self.harmonics, graph.num_edges)
+        most = max(J for (_, J), _ in self.paths)
+        if self.harmonics.shape[-1] < (most + 1) ** 2:
+            found = f"have {self.harmonics.shape[-1]} channels"
+            raise ShapeError(
+                f"the harmonics of a tensor product {found}, but must have {(most + 1) ** 2} for J = {most}"
+            )
         self.check_weight(graph, [sum(len(outs) for _, outs in self.paths) * h.shape[-1]])
 
     @property

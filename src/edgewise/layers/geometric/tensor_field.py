@@ -29,8 +29,8 @@ class TFN(nn.Module):
     Errors      ShapeError where h, x or a_ij does not fit; EdgewiseError where e3nn is not installed
     Edge cases  a node without senders: W h_i; a node on the same spot, itself too, counts through J = 0 alone.
                 Rotations turn type l by D^l; reflections change the sign of odd types where the coupling is not chiral
-    Cost        time O(E C Σ_l (2l + 1) P_l (L + 1)²) and the radial network's O(E hidden P C), memory
-                O(E C Σ_l (2l + 1) P_l), for P_l paths into type l
+    Cost        time O(E C Σ_l (2l + 1) P_l (L + 1)²) and the radial network's O(E hidden P C), memory as
+                `TensorProduct`: on a CPU O(E P C), for P = Σ P_l paths, P_l of them into type l
     Differs     the paper's filters are Gaussians of the distance, then an MLP; here the MLP reads the distance itself
                 and a_ij. With a periodic cell, x_ij is between nearest images. No nonlinearity: see `Gate`
     Reference   Thomas et al., "Tensor field networks", 2018, §4; Weiler et al., 2018

@@ -11,7 +11,6 @@ from torch import Tensor
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
 from edgewise.kernels.backends.cpu import KERNELS, edges, networks, vectors
 from edgewise.kernels.backends.cpu import receivers as receivers  # the operators of exported programs
-from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Message
 from edgewise.kernels.operator import products
@@ -65,7 +64,7 @@ def cost(call: Call) -> Cost:
         held, rows = size * call.x.numel(), size * count * own
         return Cost(edges=int(work), rows=rows, held=held, bytes=listing(graph), launches=launches)
     if isinstance(call.message, Message):
-        return messages.cost(call, cost, networks.cost)
+        return networks.cost_of(call, cost)
     number, launches = COLLECT
     return Cost(edges=number * call.m_ij.numel(), launches=launches)
 

@@ -12,12 +12,12 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost, Networks
+from edgewise.kernels.backends.cpu import coupling, gates
 from edgewise.kernels.backends.cpu import edges as native
-from edgewise.kernels.backends.cpu import gates
 from edgewise.kernels.backends.cpu.gates import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
-from edgewise.kernels.messages import EdgeInput, EdgeNetwork, Filter, Network
+from edgewise.kernels.messages import EdgeInput, EdgeNetwork, Filter, Network, TensorProduct
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.operator.products import SUM, Product
@@ -49,6 +49,15 @@ def cost(graph: Graph, network: Network[Any]) -> Cost:
     )
 
 
+def cost_of(call: Collect, own: Callable[[Call], Cost]) -> Cost:
+    """That of a record; `own` predicts an `Aggregate` or a `Collect` of tensors."""
+    graph, message = call.graph, call.message
+    if isinstance(message, TensorProduct) and call.reduce == "sum" and (plan := coupling.plan_of(message)) is not None:
+        network = Cost() if message.network is None else cost(graph, message.network)
+        return network + coupling.cost(graph, message, plan)
+    return messages.cost(call, own, cost)
+
+
 def run(call: Collect, own: Run) -> Tensor | Results:
     """A record; `own` runs an `Aggregate` or a `Collect` of tensors or of a network."""
     graph, message, reduce = call.graph, call.message, call.reduce
@@ -58,6 +67,10 @@ def run(call: Collect, own: Run) -> Tensor | Results:
         weight = message.weight
         weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
         return both_ways(graph, message.senders, weight)
+    if isinstance(message, TensorProduct) and reduce == "sum" and (plan := coupling.plan_of(message)) is not None:
+        weight = message.weight
+        weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
+        return coupling.coupled(graph, message, weight, plan, own)
     if not isinstance(message, Network):
         return messages.run(call, own)
     scale, tensors = message.scale, message.tensors()

@@ -41,7 +41,7 @@ def run(call: Collect, own: Run) -> Tensor | tuple[Tensor, ...]:
     assert isinstance(message, Filter | TensorProduct)
     weight = own(Collect(graph, message.weight, None)) if isinstance(message.weight, EdgeNetwork) else message.weight
     if isinstance(message, TensorProduct):
-        return message.on_edges(graph) if call.reduce is None else _tensor_product(graph, message, weight, own)
+        return message.on_edges(graph) if call.reduce is None else tensor_product(graph, message, weight, own)
     if message.both_ways:
         there, back = (own(Collect(way, one, "sum")) for way, one in message.directions(graph, weight))
         y: Tensor = there + back
@@ -102,7 +102,7 @@ def _weighted(graph: Graph, x: Tensor, weight: Tensor, reduce: str, own: Run) ->
     return y
 
 
-def _tensor_product(graph: Graph, message: TensorProduct, R_ij: Tensor, own: Run) -> tuple[Tensor, ...]:
+def tensor_product(graph: Graph, message: TensorProduct, R_ij: Tensor, own: Run) -> tuple[Tensor, ...]:
     """Σ_m C_m Σ_j Y_Jm(x_ij) (R ∘ h_j^k): `aggregate` with harmonics as weights; what mixes components meets nodes."""
     h = message.senders
 

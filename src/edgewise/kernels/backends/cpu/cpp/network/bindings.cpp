@@ -85,6 +85,32 @@ void bind_network(nb::module_& module) {
       .def("set_gradients", [](Combined& self, uintptr_t g, uintptr_t dx, uintptr_t dweight) {
         self.g = at(g), self.dx = writable(dx), self.dweight = writable(dweight);
       });
+  nb::class_<Coupled>(module, "Coupled")
+      .def("__init__",
+           [](Coupled* self, int threads, int channels, int rows, int weights, int harmonic, int outputs, int sums, int paths,
+              uintptr_t path, uintptr_t coefficients, const Adjacency& graph, uintptr_t h, uintptr_t weight, uintptr_t harmonics) {
+             Coupled& call = *new (self) Coupled;
+             call.threads = threads, call.channels = channels, call.rows = rows, call.weights = weights, call.harmonic = harmonic;
+             call.outputs = outputs, call.sums = sums, call.paths = paths, call.path = (const CouplingPath*)at(path);
+             call.coefficients = at(coefficients), call.graph = graph, call.h = at(h), call.weight = at(weight);
+             call.harmonics = at(harmonics);
+           })
+      .def("set_results", [](Coupled& self, uintptr_t y) { self.y = writable(y); })
+      .def("set_gradients", [](Coupled& self, const Adjacency& transpose, uintptr_t dy, uintptr_t dsums, uintptr_t dh,
+                               uintptr_t dweight, uintptr_t dharmonics) {
+        self.transpose = transpose, self.dy = at(dy), self.dsums = writable(dsums), self.dh = writable(dh);
+        self.dweight = writable(dweight), self.dharmonics = writable(dharmonics);
+      });
+  module.def("couple", [](int dtype, const Coupled& call) {
+    const NetworkTable& table = chosen();
+    nb::gil_scoped_release unlocked;
+    table.couple[dtype](call);
+  });
+  module.def("couple_gradient", [](int dtype, const Coupled& call) {
+    const NetworkTable& table = chosen();
+    nb::gil_scoped_release unlocked;
+    table.couple_gradient[dtype](call);
+  });
   module.def("combine", [](int dtype, const Combined& call) {
     const NetworkTable& table = chosen();
     nb::gil_scoped_release unlocked;

@@ -1,5 +1,6 @@
 // Networks on edges for one instruction set: compiled once for each, under its own namespace.
 #include "network/combined.hpp"
+#include "network/coupled.hpp"
 #include "network/network.hpp"
 #include "network/perceptron.hpp"
 
@@ -13,6 +14,8 @@ const NetworkTable network_table = {
     {perceptron_gradient<float>, perceptron_gradient<double>, nullptr},
     {combine<float>, combine<double>, nullptr},
     {combine_gradient<float>, combine_gradient<double>, nullptr},
+    {couple<float>, couple<double>, nullptr},
+    {couple_gradient<float>, couple_gradient<double>, nullptr},
     {lanes<float>, lanes<double>, 0},
 };
 

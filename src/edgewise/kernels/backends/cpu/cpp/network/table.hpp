@@ -58,6 +58,28 @@ struct Combined {
   void *m = nullptr, *dx = nullptr, *dweight = nullptr;
 };
 
+// A path of a tensor product: by harmonics J, rows k² to (k + 1)² - 1 of a sender reach the rows out + r apart of the result.
+// Its products of harmonics and rows are numbers `sums` and the following of all; its coefficients, of each r for each product,
+// begin where it says.
+struct CouplingPath {
+  int32_t k, J, l, weight, out, apart, sums, coefficients;
+
+  int products() const { return (2 * J + 1) * (2 * k + 1); }
+};
+
+// y_i,(out + r apart) = Σ_m,q C_r,m,q Σ_j Y_ij,(J² + m) R_ij,weight ∘ h_j,(k² + q) for every path and r = 0 .. 2 l, of h [J, rows,
+// channels], R [E, weights, channels], Y [E, harmonic] and y [I, outputs, channels]. dsums [I, sums, channels] is room for the
+// gradient to the sums over j. Null is what is not there, or not computed.
+struct Coupled {
+  int threads = 1, channels = 0, rows = 0, weights = 0, harmonic = 0, outputs = 0, sums = 0, paths = 0;
+  Adjacency graph, transpose;
+  const CouplingPath* path = nullptr;
+  const void *coefficients = nullptr, *h = nullptr, *weight = nullptr, *harmonics = nullptr;
+  void* y = nullptr;
+  const void* dy = nullptr;
+  void *dsums = nullptr, *dh = nullptr, *dweight = nullptr, *dharmonics = nullptr;
+};
+
 struct NetworkTable {
   void (*network[DTYPES])(const Network&);  // none for bfloat16
   void (*network_gradient[DTYPES])(const Network&);
@@ -65,6 +87,8 @@ struct NetworkTable {
   void (*perceptron_gradient[DTYPES])(const Perceptron&);
   void (*combine[DTYPES])(const Combined&);
   void (*combine_gradient[DTYPES])(const Combined&);
+  void (*couple[DTYPES])(const Coupled&);
+  void (*couple_gradient[DTYPES])(const Coupled&);
   int lanes[DTYPES];  // rows of z have a multiple of so many numbers
 };
 
