@@ -9,10 +9,11 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import PLAIN, is_traced
-from edgewise.kernels.backends.cpu import heads, networks, pooling
+from edgewise.kernels.backends.cpu import heads, pooling
 from edgewise.kernels.backends.cpu import perceptron as native
 from edgewise.kernels.backends.cpu.edges import MOST
 from edgewise.kernels.backends.cpu.features import WIDE
+from edgewise.kernels.backends.cpu.messages import networks
 from edgewise.kernels.backends.cpu.perceptron import Norm as Norm
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.gates import gates

@@ -41,6 +41,12 @@ class Weighted(Message[Result]):
     def network(self) -> EdgeNetwork | None:
         return self.weight if isinstance(self.weight, EdgeNetwork) else None
 
+    @property
+    def batch(self) -> torch.Size:
+        """The leading batch."""
+        of_weight = self.weight.batch if isinstance(self.weight, EdgeNetwork) else self.weight.shape[:-2]
+        return torch.broadcast_shapes(of_weight, self.senders.shape[: self.node_axis])
+
     def weights(self, graph: Graph) -> Tensor:
         """The weight of every edge."""
         return self.weight.on_edges(graph)[0] if isinstance(self.weight, EdgeNetwork) else self.weight
@@ -130,8 +136,8 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
     Errors      ShapeError where a tensor does not fit, or for another reduction than the sum
     Cost        on the edges: O(E C Σ_l (2l + 1) P_l (L + 1)²) time and O(E C Σ_l (2l + 1) P_l) memory. Summed, the
                 coefficients meet nodes and not edges: Σ_m C_m Σ_j Y_Jm(x_ij) (R ∘ h_j^k), `aggregate` with harmonics
-                as weights; `native`, in float32 or float64 without a batch, has nothing for each edge but R and Y, and
-                in the backward pass O(I C Σ (2J + 1) (2k + 1)) memory, over all paths
+                as weights; `native`, in float32 or float64, has nothing for each edge but R and Y, and in the
+                backward pass O(I C Σ (2J + 1) (2k + 1)) memory, over all paths
     Reference   Thomas et al., "Tensor field networks", 2018, §4
     """
 
@@ -198,6 +204,10 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
             for out, part in zip(outs, (C.to(A.dtype) @ A).split([2 * out + 1 for out in outs], -2), strict=True):
                 parts[out].append(part)
         return tuple(torch.stack(part, -2).flatten(-3) for part in parts)
+
+    @property
+    def batch(self) -> torch.Size:
+        return torch.broadcast_shapes(super().batch, self.harmonics.shape[:-2])
 
     def tensors(self) -> list[Tensor | None]:
         return [*super().tensors(), self.harmonics]

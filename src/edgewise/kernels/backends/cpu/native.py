@@ -9,10 +9,11 @@ from dataclasses import replace
 from torch import Tensor
 
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
-from edgewise.kernels.backends.cpu import KERNELS, edges, networks, vectors
+from edgewise.kernels.backends.cpu import KERNELS, edges, vectors
 from edgewise.kernels.backends.cpu import receivers as receivers  # the operators of exported programs
+from edgewise.kernels.backends.cpu.messages import networks
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.messages import Message
+from edgewise.kernels.messages import Message, TensorProduct
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.attention import KINDS, attention_of
 from edgewise.kernels.operator.layout import rows_contiguous, unflat, wide
@@ -85,7 +86,11 @@ BACKEND = Backend(
         dtypes=tuple(DTYPES),
         attend=Attention(scores=tuple(KINDS), vectors=True),
         aggregate=Sums(),
-        collect=(Messages(), Messages(Message, networks=networks.TAKEN)),
+        collect=(
+            Messages(),
+            Messages(TensorProduct, networks=networks.TAKEN_OF_PRODUCTS),
+            Messages(Message, networks=networks.TAKEN),
+        ),
         nodes=edges.MOST,
         edges=edges.MOST,
     ),

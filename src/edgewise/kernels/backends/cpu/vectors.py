@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from edgewise.kernels.backend import Cost
-from edgewise.kernels.backends.cpu import edges, features, gates, heads, scoring
+from edgewise.kernels.backends.cpu import edges, features, heads, scoring
+from edgewise.kernels.backends.cpu.messages import gates
 from edgewise.kernels.call import Attend
 from edgewise.kernels.messages import EdgeInput
 from edgewise.kernels.operator.attention import DOT, Attention, composed

@@ -1,7 +1,7 @@
 // Networks on edges for one instruction set: compiled once for each, under its own namespace.
 #include "network/combined.hpp"
 #include "network/coupled.hpp"
-#include "network/network.hpp"
+#include "network/passes.hpp"
 #include "network/perceptron.hpp"
 
 namespace edgewise::EDGEWISE_ISA {

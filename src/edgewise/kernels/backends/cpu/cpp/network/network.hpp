@@ -6,6 +6,7 @@
 
 #include "memory.hpp"
 #include "network/activations.hpp"
+#include "network/packed.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "matrix_products.hpp"
@@ -13,30 +14,6 @@
 namespace edgewise::EDGEWISE_ISA {
 
 constexpr int TILE = 48;  // edges: sixes, whose activations of a usual width fit into the nearest cache
-
-template <class A>
-constexpr int whole(int width) {  // vectors' worth of numbers
-  return (width + lanes<A> - 1) / lanes<A> * lanes<A>;
-}
-
-// The linear maps as the products read them: rows of whole vectors, for the way forward and the way back.
-template <class A>
-struct Packed {
-  int inputs, outputs, wide_inputs, wide_outputs;
-  Numbers<A> forward, back, bias;  // [inputs, wide_outputs], [outputs, wide_inputs], [wide_outputs]
-
-  explicit Packed(const LinearMap& map)
-      : inputs(map.inputs), outputs(map.outputs), wide_inputs(whole<A>(inputs)), wide_outputs(whole<A>(outputs)),
-        forward(size_t(inputs) * wide_outputs), back(size_t(outputs) * wide_inputs), bias(wide_outputs) {
-    const A *weight = (const A*)map.weight, *shift = (const A*)map.bias;
-    for (int o = 0; weight && o < outputs; ++o)
-      for (int i = 0; i < inputs; ++i)
-        forward[size_t(i) * wide_outputs + o] = back[size_t(o) * wide_inputs + i] = weight[size_t(o) * inputs + i];
-    for (int o = 0; shift && o < outputs; ++o) bias[o] = shift[o];
-  }
-
-  size_t gradients() const { return size_t(outputs) * wide_inputs + wide_outputs; }
-};
 
 template <class A>
 struct Maps {
@@ -392,72 +369,5 @@ struct Running {
     if (call.reach > 0) add_bells_learnt(sums[0]);
   }
 };
-
-// db_j += Σ of the rows of a sender's edges, in the order in which one thread would add them.
-template <class A>
-void add_to_senders(const Network& call, int width, const A* along_edges) {
-  constexpr int W = lanes<A>;
-  const Adjacency& graph = call.transpose;
-  const Pieces pieces(graph.offsets, graph.rows, width);
-  const auto row_of = [&](int64_t t) { return along_edges + int64_t(graph.edge[t]) * width; };
-  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
-    for (int64_t j = pieces.start(piece); j < pieces.start(piece + 1); ++j) {
-      const int64_t from = graph.offsets[j], to = graph.offsets[j + 1];
-      for (int64_t t = from; t < to; ++t) prefetch(row_of(std::min(t + AHEAD, graph.edges - 1)), width * sizeof(A));
-      const auto sum = [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
-        constexpr int N = decltype(vectors)::value;
-        A* const out = (A*)call.db + j * width + c;
-        Vector<A> total[N];
-#pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) total[n] = load_part(out + n * W, width - c - n * W);
-        for (int64_t t = from; t < to; ++t)
-#pragma GCC unroll 4
-          for (int n = 0; n < N; ++n) total[n] += load_part(row_of(t) + c + n * W, width - c - n * W);
-#pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) store_some<A>(out + n * W, std::min(W, width - c - n * W), total[n]);
-      };
-      int c = 0;
-      for (; c + 4 * W <= width; c += 4 * W) sum(c, std::integral_constant<int, 4>{});
-      for (; c < width; c += W) sum(c, std::integral_constant<int, 1>{});
-    }
-  });
-}
-
-template <class A>
-void network(const Network& call) {
-  const Maps<A> maps(call);
-  const Pieces pieces(call.graph.offsets, call.graph.rows, maps.work());
-  if (call.r) expect_writes(call.r, call.graph.edges * maps.map.back().outputs * sizeof(A));
-  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
-    Running<A>(call, maps, false).run(pieces.start(piece), pieces.start(piece + 1));
-  });
-}
-
-template <class A>
-void network_gradient(const Network& call) {
-  const Maps<A> maps(call);
-  const Pieces pieces(call.graph.offsets, call.graph.rows, maps.work());
-  const int width = maps.map[0].outputs;
-  const bool alone = usable_threads(call.threads) == 1;  // several threads would meet at senders
-  const auto along_edges = scratch<A>(call.db && !alone ? size_t(call.graph.edges) * width : 0);
-  Numbers<A> totals(maps.gradients * pieces.count);  // each piece's own, so that any threads add in one order
-  over_items(call.threads, pieces.count, [&](int64_t piece, int) {
-    Running<A> running(call, maps, true);
-    if (call.db) (alone ? running.to_senders : running.along_edges) = alone ? (A*)call.db : along_edges.get();
-    running.gradient(pieces.start(piece), pieces.start(piece + 1), totals.data() + maps.gradients * piece);
-  });
-  if (call.db && !alone) add_to_senders<A>(call, width, along_edges.get());
-  for (int64_t piece = 1; piece < pieces.count; ++piece)
-    for (size_t n = 0; n < maps.gradients; ++n) totals[n] += totals[maps.gradients * piece + n];
-  const A* total = totals.data();
-  for (int l = 0; l <= call.maps; ++l) {
-    const Packed<A>& map = maps.map[l];
-    for (int o = 0; call.map[l].dweight && o < map.outputs; ++o)
-      std::memcpy((A*)call.map[l].dweight + size_t(o) * map.inputs, total + size_t(o) * map.wide_inputs, map.inputs * sizeof(A));
-    const A* shift = total + size_t(map.outputs) * map.wide_inputs;
-    if (call.map[l].dbias) std::memcpy(call.map[l].dbias, shift, map.outputs * sizeof(A));
-    total += map.gradients();
-  }
-}
 
 }  // namespace edgewise::EDGEWISE_ISA

@@ -38,10 +38,7 @@ class Plan(NamedTuple):
 
 def plan_of(message: TensorProduct) -> Plan | None:
     """What the kernel needs to know of a tensor product; None where it does not take it."""
-    weight, network = message.weight, message.network
-    width = 2 if network is not None else weight.ndim  # type: ignore[union-attr]
-    batched = message.senders.ndim > 3 or message.harmonics.ndim > 2 or width > 2 or (network and network.batch)
-    if batched or is_traced() or message.dtypes not in ([torch.float32], [torch.float64]):
+    if is_traced() or message.dtypes not in ([torch.float32], [torch.float64]):
         return None
     if (message.types + 1) ** 2 > MOST_ROWS or message.harmonics.shape[-1] > MOST_HARMONICS or not message.channels:
         return None
@@ -77,21 +74,22 @@ def _plan(
 
 def cost(graph: Graph, message: TensorProduct, plan: Plan) -> Cost:
     """Products of harmonics and rows; rows of senders; weights and harmonics."""
-    edges, size, channels = graph.num_edges, message.dtype.itemsize, message.senders.shape[-1]
+    copies, size, channels = message.batch.numel(), message.dtype.itemsize, message.senders.shape[-1]
+    edges = copies * graph.num_edges
     read = message.width + message.harmonics.shape[-1]
     rows = (message.types + 1) ** 2 * channels
     return Cost(
         edges=int(edges * (PRODUCT * plan.sums * channels + EDGE)),
         rows=size * edges * rows,
-        held=size * graph.num_senders * rows,
+        held=size * copies * graph.num_senders * rows,
         bytes=size * edges * read,
         launches=LAUNCHES,
     )
 
 
-def coupled(graph: Graph, message: TensorProduct, weight: Tensor, plan: Plan, own: Run) -> tuple[Tensor, ...]:
-    """The sums of a tensor product, given its weights; `own` runs an `Aggregate`."""
-    leaves = message.senders, weight, message.harmonics
+def coupled(graph: Graph, message: TensorProduct, plan: Plan, own: Run) -> tuple[Tensor, ...]:
+    """The sums of a tensor product with weights as a tensor, without a batch; `own` runs an `Aggregate`."""
+    leaves = message.senders, message.weights(graph), message.harmonics
     if torch.is_grad_enabled() and any(t.requires_grad for t in leaves):
         y: Tensor = _Coupled.apply(graph, message, plan, own, *leaves)  # type: ignore[no-untyped-call]
     else:

@@ -3,11 +3,12 @@
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional
 
 from benchmarks.memory import CLEAR, peak_above
 from edgewise import Graph, collect
-from edgewise.kernels import TensorProduct
-from edgewise.kernels.backends.cpu import coupling
+from edgewise.kernels import EdgeInput, EdgeNetwork, TensorProduct, maps_of
+from edgewise.kernels.backends.cpu.messages import coupling
 from edgewise.layers.geometric.spherical import Basis, Coupling, harmonics
 from edgewise.native import library
 from kernels.drawn import random_graph
@@ -162,14 +163,12 @@ def test_views_are_read_as_they_are():
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("why", ["batch", "dtypes", "crossing"])
+@pytest.mark.parametrize("why", ["dtypes", "crossing"])
 def test_what_the_kernel_has_not_runs_as_messages(why):
     torch.manual_seed(4)
     graph = random_graph(5, 5, 20)
     (h, R, Y), record = made(graph, Coupling(1), 2)
-    if why == "batch":
-        h, R = torch.stack([h, 2 * h]), R.expand(2, *R.shape)
-    elif why == "dtypes":
+    if why == "dtypes":
         R = R.float()
     product = record(h, R, Y)
     if why == "crossing":  # a path that reads another's weights
@@ -178,5 +177,28 @@ def test_what_the_kernel_has_not_runs_as_messages(why):
         product = TensorProduct(R, h, harmonics=product.harmonics, paths=product.paths, coefficients=tuple(mixed))
     assert coupling.plan_of(product) is None
     for y, m_ij in zip(collect(graph, product, backend="native"), product.on_edges(graph), strict=True):
-        expected = m_ij.new_zeros(*m_ij.shape[:-2], 5, m_ij.shape[-1]).index_add(-2, graph.receivers, m_ij)
+        expected = m_ij.new_zeros(5, m_ij.shape[-1]).index_add(0, graph.receivers, m_ij)
         torch.testing.assert_close(y, expected.to(y.dtype), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_a_batch_is_each_member_by_itself(network):
+    torch.manual_seed(6)
+    graph = random_graph(4, 5, 20)
+    (h, R, Y), record = made(graph, Coupling(1), 3)
+    h, Y = (torch.randn(2, 3, *t.shape, dtype=t.dtype, requires_grad=True) for t in (h, Y))
+    inputs = torch.randn(3, 20, 2, dtype=torch.float64)
+    maps = [torch.nn.Linear(2, 8).double(), torch.nn.Linear(8, R.shape[-1]).double()]
+
+    def weight(member):
+        edges = EdgeInput((maps[0].weight, maps[0].bias), inputs if member is None else inputs[member])
+        return EdgeNetwork(maps_of(maps[1:]), functional.silu, edges=edges) if network else R
+
+    whole = summed(graph, record, (h, weight(None), Y))
+    one_by_one = [[summed(graph, record, (h[a, b], weight(b), Y[a, b])) for b in range(3)] for a in range(2)]
+    for type_, y in enumerate(whole):
+        expected = torch.stack([torch.stack([found[type_] for found in row]) for row in one_by_one])
+        torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+        grads = [torch.autograd.grad(z.square().sum(), [h, Y], retain_graph=True) for z in (y, expected)]
+        for one, other in zip(*grads, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)

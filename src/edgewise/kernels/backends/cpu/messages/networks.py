@@ -12,9 +12,9 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost, Networks
-from edgewise.kernels.backends.cpu import coupling, gates
 from edgewise.kernels.backends.cpu import edges as native
-from edgewise.kernels.backends.cpu.gates import ACTIVATIONS
+from edgewise.kernels.backends.cpu.messages import coupling, gates
+from edgewise.kernels.backends.cpu.messages.gates import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
 from edgewise.kernels.messages import EdgeInput, EdgeNetwork, Filter, Network, TensorProduct
@@ -29,7 +29,10 @@ MOST = 8  # linear maps of one call that the kernel has room for, the edge's own
 # each map. All fitted
 PRODUCT, ACTIVATION, EDGE, WEIGHT, MAP = 0.33, 19, 800, 300, 1.6
 
+MOST_COPIES = 1 << 26  # edges of all copies of a graph together
+# A batch is taken of tensor products alone: others may be differentiated twice, as forces are, which runs them twice.
 TAKEN = Networks(tuple(ACTIVATIONS), MOST, (torch.float32, torch.float64), False, False, False, False)
+TAKEN_OF_PRODUCTS = replace(TAKEN, batched=True)
 
 Run = Callable[[Call], Any]
 Results = tuple[Tensor, ...]
@@ -37,13 +40,14 @@ Results = tuple[Tensor, ...]
 
 def cost(graph: Graph, network: Network[Any]) -> Cost:
     """Products in tiles of edges; activations one by one; rows of senders; what is given and returned for each edge."""
-    edges, size, widths = graph.num_edges, network.dtype.itemsize, network.widths
+    copies, size, widths = network.batch.numel(), network.dtype.itemsize, network.widths
+    edges = copies * graph.num_edges
     read = sum(t.shape[-1] for t in network.tensors()[2:4] if t is not None)
     return Cost(
         tiles=int(2 * PRODUCT * edges * network.products),
         edges=edges * (ACTIVATION * sum(widths) + EDGE) + WEIGHT * network.products,
         rows=0 if network.senders is None else size * edges * widths[0],
-        held=0 if network.senders is None else size * graph.num_senders * widths[0],
+        held=0 if network.senders is None else size * copies * graph.num_senders * widths[0],
         bytes=size * edges * (read + widths[-1]),
         launches=MAP * len(network.maps),
     )
@@ -52,7 +56,7 @@ def cost(graph: Graph, network: Network[Any]) -> Cost:
 def cost_of(call: Collect, own: Callable[[Call], Cost]) -> Cost:
     """That of a record; `own` predicts an `Aggregate` or a `Collect` of tensors."""
     graph, message = call.graph, call.message
-    if isinstance(message, TensorProduct) and call.reduce == "sum" and (plan := coupling.plan_of(message)) is not None:
+    if isinstance(message, TensorProduct) and (plan := _plan_of(call)) is not None:
         network = Cost() if message.network is None else cost(graph, message.network)
         return network + coupling.cost(graph, message, plan)
     return messages.cost(call, own, cost)
@@ -67,12 +71,16 @@ def run(call: Collect, own: Run) -> Tensor | Results:
         weight = message.weight
         weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
         return both_ways(graph, message.senders, weight)
-    if isinstance(message, TensorProduct) and reduce == "sum" and (plan := coupling.plan_of(message)) is not None:
+    if isinstance(message, TensorProduct) and (plan := _plan_of(call)) is not None:
+        if message.batch:
+            return _in_copies(graph, message, reduce, own)
         weight = message.weight
         weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
-        return coupling.coupled(graph, message, weight, plan, own)
-    if not isinstance(message, Network):
+        return coupling.coupled(graph, replace(message, weight=weight), plan, own)
+    if not isinstance(message, Network) or not _has_copies(graph, message.batch):
         return messages.run(call, own)
+    if message.batch:
+        return _in_copies(graph, message, reduce, own)
     scale, tensors = message.scale, message.tensors()
     summed = message.activated and scale is None and reduce == "sum"  # by the kernel, as hidden messages are
     scaled = scale is None or (scale.shape[-1] == 1 and not message.activated)
@@ -88,11 +96,64 @@ def run(call: Collect, own: Run) -> Tensor | Results:
     return (*hidden, m_ij) if message.several else m_ij
 
 
+def _plan_of(call: Collect) -> coupling.Plan | None:
+    message = call.message
+    assert isinstance(message, TensorProduct)
+    return coupling.plan_of(message) if call.reduce == "sum" and _has_copies(call.graph, message.batch) else None
+
+
+def _in_copies(graph: Graph, message: TensorProduct | Network[Any], reduce: str | None, own: Run) -> Tensor | Results:
+    """A batch on one graph, as one on a graph of as many copies of it."""
+    batch = message.batch
+
+    def flat(t: Tensor, axis: int = -2) -> Tensor:
+        return t.expand(*batch, *t.shape[axis:]).reshape(-1, *t.shape[axis:][1:])
+
+    if isinstance(message, TensorProduct):
+        weight = message.weight
+        weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
+        h, Y = flat(message.senders, message.node_axis), flat(message.harmonics)
+        message = replace(message, weight=flat(weight), senders=h, harmonics=Y)
+    else:
+        given = message.tensors()
+        message = message.with_tensors([*(None if t is None else flat(t) for t in given[:4]), *given[4:]])
+    results = run(Collect(_copies(graph, batch.numel()), message, reduce), own)
+    if isinstance(results, Tensor):
+        return results.unflatten(0, (*batch, -1))
+    return tuple(y.unflatten(0, (*batch, -1)) for y in results)
+
+
+def _has_copies(graph: Graph, batch: torch.Size) -> bool:
+    """Whether a batch may be run on copies of its graph; so may a call without one."""
+    return not batch or (graph.offset == 0 and batch.numel() > 0 and batch.numel() * graph.num_edges <= MOST_COPIES)
+
+
+def _copies(graph: Graph, count: int) -> Graph:
+    kept = _kept_copies(graph)
+    if count not in kept:
+        while len(kept) >= 4:  # sizes of a batch: a training step's, an evaluation's, the last of each
+            del kept[next(iter(kept))]
+        kept[count] = Graph.batch([graph] * count)
+    return kept[count]
+
+
+@cached
+def _kept_copies(graph: Graph) -> dict[int, Graph]:
+    return {}
+
+
 def _gate(message: EdgeNetwork | Filter, reduce: str | None) -> EdgeNetwork | None:
     """The network of messages that the kernel of gates makes and sums: an activation of a_i + b_j + W e_ij."""
     one_way = isinstance(message, EdgeNetwork) or not message.both_ways
     network = message.network if one_way and reduce in ("sum", "mean") else None
-    if network is None or network.maps or not network.activated or network.scale is not None or network.senders is None:
+    if (
+        network is None
+        or network.batch
+        or network.maps
+        or not network.activated
+        or network.scale is not None
+        or network.senders is None
+    ):
         return None
     far = network.edges is not None and (network.edges.reach is not None or not network.edges.values.shape[-1])
     wide = isinstance(message, Filter) and (message.senders.ndim > 2 or message.width != message.senders.shape[-1])

@@ -1,0 +1,1 @@
+"""What C++ makes of messages: networks on edges, activations of both ends, tensor products."""
