@@ -125,7 +125,7 @@ def test_threads_and_instruction_sets_change_nothing():
 
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="the system does not reset its high-water mark")
-def test_nothing_has_a_number_for_each_edge_row_and_channel():
+def test_products_are_never_written_down():
     graph = random_graph(300, 300, 30_000)
     leaves, record = made(graph, Coupling(1), 32, torch.float32)
     of_weights = leaves[1].numel() * 4 / 2**20  # which have a gradient
