@@ -123,7 +123,7 @@ def test_a_scipy_matrix_does_not_share_the_graphs_memory() -> None:
     graph = Graph.from_edge_index([[0, 1], [1, 0]], 2)
     graph.to_scipy().indices[:] = 0
     assert graph.senders.tolist() == [1, 0]
-    with pytest.raises(ShapeError, match=r"weight must have shape \[2\]"):
+    with pytest.raises(ShapeError, match=r"weight must be a tensor \[2\]"):
         graph.to_scipy(torch.ones(3))
 
 
