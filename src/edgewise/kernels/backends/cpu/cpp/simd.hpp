@@ -141,6 +141,24 @@ EDGEWISE_INLINE void store(A* p, Vector<A> x) {
   std::memcpy(p, &x, sizeof x);
 }
 
+// a b + c, rounded once where the processor can: of `a * b + c` the compiler decides anew wherever it stands, so that sums which
+// must have the same bits in two places are written with this.
+template <class A>
+EDGEWISE_INLINE Vector<A> fused(Vector<A> a, Vector<A> b, Vector<A> c) {
+#if EDGEWISE_VECTOR_BYTES == 64
+  if constexpr (std::is_same_v<A, float>) return (Vector<A>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+  else return (Vector<A>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif EDGEWISE_VECTOR_BYTES == 32
+  if constexpr (std::is_same_v<A, float>) return (Vector<A>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+  else return (Vector<A>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__FP_FAST_FMAF)
+  for (int n = 0; n < lanes<A>; ++n) c[n] = std::fma(a[n], b[n], c[n]);
+  return c;
+#else
+  return a * b + c;
+#endif
+}
+
 // Stores the first `count` lanes, and nothing else.
 template <class A>
 EDGEWISE_INLINE void store_some(A* p, int count, Vector<A> x) {

@@ -170,7 +170,7 @@ struct Coupling {
       Vector<A> own[N];
       read<N>(of_sums + (m * rows + q) * C, c, own);
 #pragma GCC unroll 2
-      for (int n = 0; n < N; ++n) dz[n] += all(Y[m]) * own[n];
+      for (int n = 0; n < N; ++n) dz[n] = fused<A>(all(Y[m]), own[n], dz[n]);
     }
   }
 
@@ -200,7 +200,7 @@ struct Coupling {
               Vector<A> total[N];
               read<N>(own, c, total);
 #pragma GCC unroll 2
-              for (int n = 0; n < N; ++n) total[n] += R[n] * dz[n];
+              for (int n = 0; n < N; ++n) total[n] = fused<A>(R[n], dz[n], total[n]);
               write<N>(own, c, total);
             }
             for (int m = 0; call.dharmonics && path.J && m < 2 * path.J + 1; ++m) {
@@ -236,7 +236,10 @@ struct Coupling {
           for (int q = 0; q < 2 * path.k + 1; ++q) {
             to_product<N>(path, sums_gradient(graph.index[t], path), harmonics(e, path), q, c, dz);
 #pragma GCC unroll 2
-            for (int n = 0; n < N; ++n) total[path.k * path.k + q][n] += R[n] * dz[n];
+            for (int n = 0; n < N; ++n) {
+              Vector<A>& own = total[path.k * path.k + q][n];
+              own = fused<A>(R[n], dz[n], own);
+            }
           }
         });
       }
