@@ -13,14 +13,18 @@ from torch.optim import Optimizer
 from edgewise.errors import ConfigError
 from edgewise.interop import modules, optimizers
 from edgewise.interop.dropout import AROUND
-from edgewise.interop.geometric import attention, collating, relations, sums
+from edgewise.interop.geometric import attention, collating, gps, relations, sums
 from edgewise.interop.twin import Twin, origin, twin_class
 
 T = TypeVar("T")
 
 TWINS: dict[tuple[str, str], Twin] = {
     **{("torch", name): twin for name, twin in modules.TWINS.items()},
-    **{("torch_geometric", name): twin for part in (sums, attention, relations) for name, twin in part.TWINS.items()},
+    **{
+        ("torch_geometric", name): twin
+        for part in (sums, attention, gps, relations)
+        for name, twin in part.TWINS.items()
+    },
 }
 
 
@@ -74,7 +78,7 @@ def convert(*things: Any) -> Any:
     Symbols     things = any nn.Module, changed in place and returned; beside it, or alone, a PyTorch Geometric
                 `DataLoader` and an optimizer, likewise (several are returned as a tuple). Twins exist of GCNConv,
                 SAGEConv, GATConv, GATv2Conv, TransformerConv, GINConv, GINEConv, GatedGraphConv, RGCNConv,
-                FastRGCNConv, HGTConv and of nn.MultiheadAttention, nn.TransformerEncoderLayer and
+                FastRGCNConv, HGTConv, GPSConv and of nn.MultiheadAttention, nn.TransformerEncoderLayer and
                 nn.TransformerEncoder. A loader without workers, over an InMemoryDataset without a transform, gathers
                 each batch at once from what the data set has stored: the same batches of the same draws. Adam, AdamW
                 and SGD of parameters on the CPU take PyTorch's fused steps

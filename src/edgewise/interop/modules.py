@@ -37,7 +37,7 @@ def _graph_of_mask(mask: Tensor) -> Graph | None:
 @per_tensor
 def _graph_of_padding(padding: Tensor, receivers: int, mask: Tensor | None) -> Graph | None:
     senders, allowed = _allowed(padding), None if mask is None else _allowed(mask)
-    if senders is None or (mask is not None and allowed is None):
+    if senders is None or not senders.numel() or (mask is not None and allowed is None):
         return None
     return of_members(senders.cpu(), receivers, None if allowed is None else allowed.cpu()).to(padding.device)
 
@@ -93,6 +93,14 @@ def attention(
         weights = weights.mean(1)
     weights = None if weights is None else weights.to(y.dtype)
     return y if module.batch_first else y.transpose(0, 1), weights
+
+
+def among(module: Any, graph: Graph, x: Tensor) -> Tensor:
+    """nn.MultiheadAttention of x [N, C] to itself along the edges of a graph, without weights."""
+    q, k, v = (t.unflatten(-1, (module.num_heads, -1)) for t in _projected(module, (x, x, x), True))
+    y = attend(graph, q, k, v, dropout=module.dropout if module.training else 0.0)
+    z: Tensor = module.out_proj(y.flatten(-2))
+    return z
 
 
 def _projected(module: Any, inputs: tuple[Tensor, ...], alike: bool) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Perceptrons of GINConv that run as one operation with its sum: PyTorch Geometric's MLP, and nn.Sequential."""
+"""Perceptrons that run as one operation, GINConv's with its sum: PyTorch Geometric's MLP, and nn.Sequential."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.graphs import Graph
+from edgewise.interop.dropout import unwatched
 from edgewise.interop.geometric.features import is_linear
 from edgewise.interop.twin import origin
 from edgewise.kernels import Norm, maps_of, perceptron
@@ -23,10 +24,19 @@ class Parts(NamedTuple):
     activated: bool
 
 
-def at_once(graph: Graph, x: Tensor, network: Any, epsilon: Tensor) -> Tensor | None:
-    """network((1 + ε) x_i + Σ_j x_j) as one operation; None where it has to be called, or what it does is another."""
+def applied(network: Any, x: Tensor) -> Any:
+    """network(x), as one operation where it can be one."""
+    y = unwatched(at_once, network, x)
+    return network(x) if y is None else y
+
+
+def at_once(network: Any, x: Tensor, graph: Graph | None = None, epsilon: Tensor | None = None) -> Tensor | None:
+    """network(x) as one operation; None where it has to be called, or what it does is another.
+
+    Symbols     graph, epsilon = of network((1 + ε) x_i + Σ_j x_j)
+    """
     parts = _parts(network)
-    if parts is None or x.dim() != 2 or x.shape[0] != graph.num_senders:
+    if parts is None or x.dim() != 2 or (graph is not None and x.shape[0] != graph.num_senders):
         return None
     up, down = maps_of([parts.up, parts.down])
     if x.shape[1] != up[0].shape[1]:
@@ -51,7 +61,7 @@ def _parts(network: Any) -> Parts | None:
         layers = [up, *norms._modules.values(), network.act, down]
     else:
         return None
-    layers = [_inner(layer) for layer in layers if not _is_plain(layer, nn.Identity)]
+    layers = [_inner(layer) for layer in layers if not _does_nothing(layer)]
     activated = len(layers) > 3 and _is_plain(layers[-1], nn.ReLU)
     up, *between, down = layers[:-1] if activated else layers if len(layers) > 1 else [None, None]
     norms = between[:-1]
@@ -60,6 +70,10 @@ def _parts(network: Any) -> Parts | None:
     if len(norms) > 1 or not all(_is_counted(norm) for norm in norms):
         return None
     return Parts(up, norms[0] if norms else None, down, activated)
+
+
+def _does_nothing(module: Any) -> bool:
+    return _is_plain(module, nn.Identity) or (_is_plain(module, nn.Dropout) and not (module.training and module.p))
 
 
 def _is_plain(module: Any, kind: type[nn.Module]) -> bool:

@@ -14,7 +14,7 @@ from edgewise.interop.dropout import leaving, unwatched
 from edgewise.interop.geometric.batches import affine, convolved, fits, heard, sums_first
 from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
 from edgewise.interop.geometric.features import is_linear, known, mapped
-from edgewise.interop.geometric.perceptrons import at_once
+from edgewise.interop.geometric.perceptrons import applied, at_once
 from edgewise.interop.later.pairs import table
 from edgewise.interop.later.tensor import ordinary
 from edgewise.interop.twin import Twin, is_plain
@@ -119,7 +119,7 @@ def _at_once(W: Any, R: Any, *sides: Tensor) -> bool:
 def gin(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
     """GINConv: y = MLP((1 + ε) x_i + Σ_j x_j), as one operation where it can be one."""
     y, whole = unwatched(_gin, layer, x, edge_index, size)
-    return y if whole else layer.nn(y)
+    return y if whole else applied(layer.nn, y)
 
 
 def _gin(layer: Any, x: Any, edge_index: Any, size: Any) -> tuple[Any, bool]:
@@ -129,13 +129,18 @@ def _gin(layer: Any, x: Any, edge_index: Any, size: Any) -> tuple[Any, bool]:
         return NotImplemented, True
     x_j, x_i = both
     graph, reduce = graph_of(edge_index, x_j.size(-2), x_i.size(-2)), REDUCTIONS[layer.aggr]
-    if x_j is x_i and reduce == "sum" and (y := at_once(graph, x_j, layer.nn, layer.eps)) is not None:
+    if x_j is x_i and reduce == "sum" and (y := at_once(layer.nn, x_j, graph, layer.eps)) is not None:
         return y, True
     return aggregate(graph, x_j, reduce=reduce) + (1 + layer.eps) * x_i, False
 
 
 def gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Any:
     """GINEConv: y = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b))."""
+    s = unwatched(_gine, layer, x, edge_index, edge_attr, size)
+    return s if s is NotImplemented else applied(layer.nn, s)
+
+
+def _gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any, size: Any) -> Any:
     both = sides(layer, x, edge_index, size)
     if both is None or not is_plain(edge_attr) or edge_attr.dim() != 2:
         return NotImplemented
@@ -149,7 +154,7 @@ def gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any =
     else:
         edges = EdgeInput((layer.lin.weight, layer.lin.bias), e)
         m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=edges, activated=True)
-    return layer.nn(collect(graph, m_ij, REDUCTIONS[layer.aggr]) + (1 + layer.eps) * x_i)
+    return collect(graph, m_ij, REDUCTIONS[layer.aggr]) + (1 + layer.eps) * x_i
 
 
 def gated(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) -> Any:
