@@ -17,7 +17,7 @@ TOOLS := .venv/tools.stamp
 # What the native module is built from: where that changed, by a pull too, it is built anew.
 KERNELS := $(shell find src/edgewise -name '*.[ch]pp' -o -name CMakeLists.txt)
 
-.PHONY: demo test lint check docs bench lottery extras wheel wheel-check sanitize fuzz mutants web browsers lock clean
+.PHONY: demo test lint check docs bench lottery extras wheel wheel-check sanitize instruction-sets fuzz mutants web browsers lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -65,9 +65,22 @@ INTO ?= python3.11=torch==2.10.* python3.11=torch python3.12=torch python3.13=to
 wheel-check: wheel
 	build/wheel/environment/bin/python -m wheels.check dist $(INTO)
 
+# A copy of the package in a folder, with kernels of its own: BUILD_KERNELS with options of cmake; and where `python -S`, which
+# leaves the installed package out, finds it and all others.
+define BUILD_KERNELS
+PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S src/edgewise/native -B $(1)/cmake -G Ninja \
+		$(2) -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python"
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build $(1)/cmake
+	rm -rf $(1)/site
+	mkdir -p $(1)/site
+	cp -R src/edgewise $(1)/site
+	rm -f $(1)/site/edgewise/native/*.so
+	cp $(1)/cmake/*.so $(1)/site/edgewise/native
+endef
+OWN_KERNELS = "$(1)/site:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
 # The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, or, with SANITIZER=thread, those that run on
-# threads under ThreadSanitizer, against a copy of the package with kernels built so. `-S` keeps the installed package out, and
-# --capture=sys lets a sanitizer's report through. A test of how little memory is taken is left out: sanitizers hold on to
+# threads under ThreadSanitizer, against kernels built so. --capture=sys lets a sanitizer's report through. A test of how little memory is taken is left out: sanitizers hold on to
 # what is freed; so are forked processes, in which ThreadSanitizer allows no threads. `setarch -R`: it needs its addresses
 # where they always are.
 SANITIZER ?= address,undefined
@@ -84,19 +97,21 @@ LEFT_OUT := not never_written_down
 SANITIZED := tests/native tests/kernels --ignore tests/kernels/backends/cuda --ignore tests/kernels/backends/torch/test_flex.py
 endif
 sanitize: $(TOOLS)
-	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S src/edgewise/native -B $(SANITIZE)/cmake -G Ninja \
-		-DEDGEWISE_SANITIZE=$(SANITIZER) -DEDGEWISE_INSTRUCTION_SETS=$(SETS) -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python"
-	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build $(SANITIZE)/cmake
-	rm -rf $(SANITIZE)/site
-	mkdir -p $(SANITIZE)/site
-	cp -R src/edgewise $(SANITIZE)/site
-	rm -f $(SANITIZE)/site/edgewise/native/_native.*
-	cp $(SANITIZE)/cmake/_native.* $(SANITIZE)/site/edgewise/native
+	$(call BUILD_KERNELS,$(SANITIZE),-DEDGEWISE_SANITIZE=$(SANITIZER) -DEDGEWISE_INSTRUCTION_SETS=$(SETS))
 	LD_PRELOAD="$(foreach name,$(PRELOAD),$(shell c++ -print-file-name=$(name)))" OMP_NUM_THREADS=4 \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	TSAN_OPTIONS=ignore_noninstrumented_modules=1:exitcode=66 \
-	PYTHONPATH="$(SANITIZE)/site:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	PYTHONPATH=$(call OWN_KERNELS,$(SANITIZE)) \
 		setarch -R $(BIN)/python -S -m pytest --capture=sys -o timeout=1200 -k '$(LEFT_OUT)' $(SANITIZED)
+
+# The tests of kernels with each instruction set of a wheel that this machine has, but for the best, with which all tests run.
+OTHER_SETS := build/instruction-sets
+instruction-sets: $(TOOLS)
+	$(call BUILD_KERNELS,$(OTHER_SETS),-DEDGEWISE_INSTRUCTION_SETS=all)
+	export OMP_NUM_THREADS=1 PYTHONPATH=$(call OWN_KERNELS,$(OTHER_SETS)); \
+	$(BIN)/python -S -c 'from edgewise.native import library; print(*library.instruction_sets()[:-1], sep="\n")' | \
+		xargs -P 2 -I NAME $(BIN)/python -S -m pytest -q --instruction-set NAME \
+		tests/native tests/kernels/backends/cpu tests/kernels/messages $(wildcard tests/kernels/test_*.py)
 
 # Every reader of files and the public operators, fuzzed for so many seconds each in one process, guided by coverage. It
 # installs atheris, which is built for CPython 3.11 to 3.13 on Linux. What breaks a reader is written to build/fuzz/READER.

@@ -15,12 +15,27 @@ from edgewise.kernels.choose import machines
 from edgewise.native import library, say_if_missing
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--instruction-set NAME` for `make instruction-sets`."""
+    parser.addoption("--instruction-set", help="the native kernels' build to test, in place of this machine's best")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the native kernels run with the instruction set that was asked for."""
+    name = config.getoption("--instruction-set", default=None)
+    if name is not None:
+        assert library, "the native kernels are not built"
+        library.use_instruction_set(name)
+
+
 def pytest_report_header() -> str:
     """What the native kernels were built for; where they were not, they say so here and not in some test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         say_if_missing()
-    return f"native kernels: {', '.join(library.instruction_sets()) if library else 'not built'}"
+    if not library:
+        return "native kernels: not built"
+    return f"native kernels: {', '.join(library.instruction_sets())}, tested with {library.instruction_set()}"
 
 
 @pytest.fixture(autouse=True)
