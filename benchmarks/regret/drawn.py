@@ -26,7 +26,7 @@ from benchmarks.regret.grid import random
 from benchmarks.regret.measuring import Problem, measure
 from edgewise.apps.arguments import Parser, whole
 from edgewise.apps.command.listing import columns
-from edgewise.errors import EdgewiseError
+from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.graphs import Graph, causal, complete, radius_graph, window
 from edgewise.kernels import Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, RelativeBias, Score
 from edgewise.kernels.call import Aggregate, Attend, Collect
@@ -194,6 +194,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write a line of JSON here for each call, behind those that are there")
     try:
         args = parser.parse_args(argv)
+        if args.first >= args.count:
+            raise ConfigError(f"--from {args.first} passes over all of --count {args.count}")
         torch.set_num_threads(args.threads)
         rows = {}
         for number, (name, problem) in enumerate(draw(args.count, args.seed)):

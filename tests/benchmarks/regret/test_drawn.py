@@ -96,3 +96,8 @@ def test_the_table_begins_with_the_worst() -> None:
 def test_a_wrong_option_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--count", "none"]) == 2
     assert "--count" in capsys.readouterr().err
+
+
+def test_passing_over_every_call_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--count", "3", "--from", "3"]) == 2
+    assert capsys.readouterr().err == "regret: error: --from 3 passes over all of --count 3\n"
