@@ -1,5 +1,7 @@
 """How CSV files are written."""
 
+import tracemalloc
+
 import pytest
 
 from edgewise.tables.dialect import Dialect, dialect_of, encoding_of
@@ -53,3 +55,15 @@ def test_an_encoding_that_is_a_guess_is_said() -> None:
     assert (
         str(dialect_of("a;b\n1,5;ü\n".encode("utf-16"))) == "encoded in utf-16, separated by ';', decimal commas in a"
     )
+
+
+def test_a_long_text_is_not_decoded_at_once_to_find_its_encoding() -> None:
+    content = ("a" * 99 + "\N{GRINNING FACE}").encode() * 100_000  # with 4 bytes a character 40 MB
+    tracemalloc.start()
+    try:
+        assert encoding_of(content) == "utf-8-sig"
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+    finally:
+        tracemalloc.stop()
+    assert encoding_of("ä".encode() * 100_000 + b"\xe4") == "utf-8-sig"  # most of it is in UTF-8: the end is an error
+    assert encoding_of(b"abc " * 50_000 + b"\xe4") == "cp1252"

@@ -1,5 +1,6 @@
 """How a CSV file is written: its encoding, what separates its cells, and where numbers have a comma for a point."""
 
+import codecs
 import csv
 import re
 from collections.abc import Sequence
@@ -79,17 +80,25 @@ def encoding_of(content: bytes, whole: bool = True) -> str:
     for mark, encoding in BOMS:
         if content.startswith(mark):
             return encoding
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if not whole and error.start > len(content) - 4:
-            return "utf-8-sig"
+    if not _is_utf8(content, whole):
         letters = sum(byte > 127 or 65 <= byte <= 122 for byte in content[:SAMPLE])
         outside = sum(byte > 127 for byte in content[:SAMPLE])
         odd = bool(re.search(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]", content))
         if not odd and outside <= WESTERN * letters:
             return "cp1252"
     return "utf-8-sig"
+
+
+def _is_utf8(content: bytes, whole: bool) -> bool:
+    """A part at a time: a text with one emoji takes four times its bytes."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(content), SAMPLE):
+            decoder.decode(content[start : start + SAMPLE])
+        decoder.decode(b"", final=whole)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _separator(lines: Sequence[str]) -> str:

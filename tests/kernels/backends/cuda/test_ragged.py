@@ -252,6 +252,7 @@ def test_on_the_cpu_it_runs_only_when_asked_for_by_name():
     assert names.index("ragged") > names.index("segment")
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered")
 @pytest.mark.endurance  # 15 s in the interpreter
 def test_it_agrees_with_the_reference_on_graphs_of_every_kind():
     check_kernel("ragged", torch.float32, DEVICE, 1e-5)
