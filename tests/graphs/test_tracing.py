@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError, aggregate, collect, radius_graph
-from edgewise.graphs.tracing import is_real, is_traced, is_transformed, plain, untransformed
+from edgewise.graphs.tracing import constant, is_real, is_traced, is_transformed, plain, untransformed
 
 N = 12
 
@@ -58,3 +58,24 @@ def test_a_graph_built_inside_a_transform_is_a_plain_graph():
 def test_vmap_over_a_graph_is_refused_with_what_would_be_right():
     with pytest.raises(GraphError, match=r"vmap cannot batch a graph.*Graph\.batch joins several"):
         torch.func.vmap(lambda e: aggregate(Graph.from_csr(e, e[:0], 3), torch.ones(3, 1)))(torch.zeros(2, 4).long())
+
+
+def test_a_constant_that_is_traced_first_has_numbers_and_is_made_once():
+    made = []
+
+    @constant
+    def powers(most, dtype):
+        made.append(most)
+        return 2 ** torch.arange(most, dtype=dtype)
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x):
+            return x * powers(len(x), x.dtype)
+
+    x = torch.ones(3)
+    exported = torch.export.export(Scaled(), (x,), strict=False)
+    assert exported.module()(x).tolist() == [1, 2, 4]
+    assert torch.vmap(Scaled())(torch.ones(2, 4)).tolist() == [[1, 2, 4, 8]] * 2
+    assert powers(3, x.dtype).tolist() == [1, 2, 4]
+    assert powers(4, x.dtype).tolist() == [1, 2, 4, 8]
+    assert made == [3, 4]

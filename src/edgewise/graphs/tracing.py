@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TypeVar
+from functools import lru_cache, wraps
+from typing import ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from edgewise.errors import GraphError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 PLAIN = (Tensor, torch.nn.Parameter)
@@ -47,6 +49,18 @@ def untransformed(inputs: object) -> AbstractContextManager[object]:
     if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
         return AS_IT_IS
     return torch.inference_mode(False)  # first read in evaluation, it serves a backward pass later
+
+
+def constant(function: Callable[P, T]) -> Callable[P, T]:
+    """`functools.lru_cache` of tensors that follow from plain arguments: real ones, even where an export asks first."""
+
+    @lru_cache
+    @wraps(function)
+    def computed(*arguments: P.args, **named: P.kwargs) -> T:
+        with untransformed(()):
+            return function(*arguments, **named)
+
+    return cast(Callable[P, T], computed)
 
 
 @contextmanager

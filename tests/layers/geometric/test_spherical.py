@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused():
 
 def test_without_e3nn_an_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "e3nn", None)
-    spherical._harmonics.cache_clear()
+    spherical._harmonics.__wrapped__.cache_clear()
     with pytest.raises(EdgewiseError, match=re.escape(installing("geometry"))):
         harmonics(1, torch.randn(3))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
@@ -20,10 +20,12 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, EdgewiseError, ShapeError, installing
 from edgewise.graphs import Graph
+from edgewise.graphs.tracing import constant
 from edgewise.kernels import EdgeNetwork, TensorProduct, maps_of
 from edgewise.layers.geometric.geometry import beside, displacements, lengths
 from edgewise.layers.plain.linear import Linear, check_dense
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.uncompiled import uncompiled
 
 LARGEST = 3  # type of a feature
 
@@ -176,7 +178,8 @@ def harmonics(most: int, direction: Tensor) -> Tensor:
     return Y
 
 
-@lru_cache
+@uncompiled
+@constant
 def _harmonics(most: int) -> Callable[[Tensor], Tensor]:
     with warnings.catch_warnings():  # PyTorch's, about the compiler that e3nn uses
         warnings.simplefilter("ignore")
@@ -190,7 +193,8 @@ def _coefficients(k: int, J: int, out: int) -> Tensor:
     return sqrt(2 * out + 1) * C
 
 
-@lru_cache
+@uncompiled
+@constant
 def _into_types(coupling: Coupling, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
     """For each type l, the matrix from harmonics to the entries of Q: [(most + 1)², (2l + 1) P_l (L + 1)²]."""
     matrices = []
@@ -202,7 +206,8 @@ def _into_types(coupling: Coupling, dtype: torch.dtype, device: torch.device) ->
     return tuple(matrices)
 
 
-@lru_cache
+@uncompiled
+@constant
 def _by_filters(coupling: Coupling, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
     """For each (k, J), the matrix from products of Y_J and type k to all l: [Σ (2l + 1), (2J + 1) P (2k + 1)]."""
     matrices = []
