@@ -40,7 +40,9 @@ def test_the_npz_file_says_the_same(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"x": None}, "it lacks x"),
+        ({"labels": None}, "it lacks labels"),
+        ({"x": None, "labels": np.array(1)}, r"labels must be whole numbers \[4\]"),
+        ({"x": None, "labels": np.array([0, 1, 1])}, "edge_index: edge 2: sender 3 is out of range"),
         ({"x": np.array([[1.0, np.nan]] * 4)}, "x must be finite"),
         ({"x": np.full((4, 2), 1e39)}, "x must be finite"),
         ({"x": np.zeros((4, 0))}, "x must be finite numbers"),
@@ -78,3 +80,11 @@ def test_arrays_have_a_column_for_each_target(tmp_path) -> None:
     np.savez(tmp_path / "graph.npz", edge_index=edges, x=np.ones((30, 2)), labels=labels[:, :0])
     with pytest.raises(DataError, match=r"of several targets \[30, T\], not float64 \[30, 0\]"):
         node_folder(str(tmp_path))
+
+
+def test_without_x_each_node_has_its_degree(tmp_path) -> None:
+    task = node_folder(save(tmp_path, x=None, edge_index=np.array([[0, 1, 0, 3], [2, 2, 1, 2]])))
+    assert "each node has log(1 + degree): nothing else is known of it" in task.summary
+    assert [column.name for column in task.fitted.columns] == ["log(1 + degree)"]
+    x = task.nodes.x[:, 0]
+    assert x[2] > x[0] == x[1] > x[3]

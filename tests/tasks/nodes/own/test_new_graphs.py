@@ -92,6 +92,9 @@ def test_arrays_are_another_graph_too(tmp_path, capsys) -> None:
     assert [row["node"] for row in rows] == ["0", "1", "2", "3"]
     known = deployment.load(run).predict([3])[0]["probabilities"]
     assert float(rows[3]["probabilities.class 0"]) == pytest.approx(known["class 0"], rel=1e-5)
+    np.savez(tmp_path / "bare.npz", edge_index=arrays["edge_index"])
+    with pytest.raises(DataError, match="it has no x, and the run was trained with 2 features"):
+        deployment.load(run).task.elsewhere(tmp_path / "bare.npz")
     np.savez(tmp_path / "wide.npz", edge_index=arrays["edge_index"], x=np.ones((4, 3)))
     with pytest.raises(DataError, match="x has 3 features, and the run was trained with 2"):
         deployment.load(run).task.elsewhere(tmp_path / "wide.npz")
@@ -104,6 +107,18 @@ def test_a_column_that_is_missing_is_named_and_nothing_is_written(run, tmp_path,
     assert main(["predict", str(run), str(place), "--out", str(tmp_path / "answers.csv")]) == 2
     assert "it lacks the columns age, which the run was trained with" in capsys.readouterr().err
     assert not (tmp_path / "answers.csv").exists()
+
+
+def test_arrays_without_features_predict_others_by_their_degrees(tmp_path, capsys) -> None:
+    edges, labels = np.array([[0, 1, 2], [3, 3, 3]]), np.array([0, 1, 1, 0])
+    parts = {"train": np.array([0, 1]), "valid": np.array([2]), "test": np.array([3])}
+    (tmp_path / "mine").mkdir()
+    np.savez(tmp_path / "mine" / "graph.npz", edge_index=edges, labels=labels, **parts)
+    run = train(tmp_path / "mine", tmp_path / "run")
+    np.savez(tmp_path / "larger.npz", edge_index=np.array([[0, 1, 2, 4], [3, 3, 3, 3]]), x=np.ones((6, 2)))
+    rows, told = answers(run, tmp_path / "larger.npz", tmp_path / "answers.csv", capsys)
+    assert len(rows) == 6 and "not read: the arrays x" in told
+    assert rows[0]["probabilities.class 0"] == rows[4]["probabilities.class 0"] != rows[3]["probabilities.class 0"]
 
 
 def test_a_task_of_one_graph_reads_no_other(tmp_path) -> None:

@@ -1,5 +1,6 @@
 """A graph of one's own from one .npz file."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -10,34 +11,38 @@ from torch import Tensor
 from edgewise.errors import DataError, GraphError
 from edgewise.files import reading
 from edgewise.graphs import Graph
-from edgewise.tables.features import Array
+from edgewise.tables.features import Array, Column
 from edgewise.tables.reading import unread
 from edgewise.tasks.core.splits import SPLITS
 from edgewise.tasks.nodes.classification import read_arrays
-from edgewise.tasks.nodes.own.given import Given
+from edgewise.tasks.nodes.own.given import DEGREE, Given
+from edgewise.tasks.nodes.own.tables import Reading
 
-ARRAYS, EDGES = ("edge_index", "x", "labels"), "edge_attr"
+ENDS, X, LABELS, EDGES = "edge_index", "x", "labels", "edge_attr"
+PLAIN = Reading()
 
 
-def read_npz(path: Path, labelled: bool = True) -> Given:
-    """The arrays of a graph.npz.
+def read_npz(path: Path, how: Reading = PLAIN) -> Given:
+    """The arrays of a graph.npz, whose x may be absent.
 
-    Symbols     labelled = whether labels must be there; if not, neither they nor parts are read
     Errors      DataError for an array that is missing, malformed or does not fit the others
     """
-    arrays = read_arrays(path, ARRAYS if labelled else ARRAYS[:2], (*(SPLITS if labelled else ()), EDGES))
-    edges, x = arrays["edge_index"], arrays["x"]
-    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x):
+    named = (X, LABELS, EDGES, *(SPLITS if how.labelled else ()))
+    arrays = read_arrays(path, (ENDS, LABELS) if how.labelled else (ENDS,), named)
+    edges, count = arrays[ENDS], _count(arrays)
+    bare = X not in arrays or (how.known is not None and [*how.known[0]] == [DEGREE])
+    x: list[Column] | Array = [] if bare else arrays[X]
+    if not isinstance(x, list) and (x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x)):
         raise DataError(f"{path}: x must be finite numbers [N, C], not {x.dtype} {list(x.shape)}")
-    targets = _targets(path, arrays["labels"], len(x)) if labelled else {}
+    targets = _targets(path, arrays[LABELS], count) if how.labelled else {}
     try:
-        Graph.from_edge_index(torch.from_numpy(edges.astype(np.int64, casting="safe")), len(x))
+        Graph.from_edge_index(torch.from_numpy(edges.astype(np.int64, casting="safe")), count)
     except (GraphError, TypeError) as error:
         raise DataError(f"{path}: edge_index: {error}") from error
     given = [split for split in SPLITS if split in arrays]
     if given and len(given) < len(SPLITS):
         raise DataError(f"{path}: it has {', '.join(given)} of the arrays train, valid and test: give all or none")
-    splits = {split: _chosen(path, split, arrays[split], len(x)) for split in given}
+    splits = {split: _chosen(path, split, arrays[split], count) for split in given}
     e = arrays.get(EDGES)
     if e is not None:
         e = e[:, None] if e.ndim == 1 else e
@@ -46,11 +51,21 @@ def read_npz(path: Path, labelled: bool = True) -> Given:
                 f"{path}: {EDGES} must be finite numbers [{edges.shape[1]}, D], not {e.dtype} {list(e.shape)}"
             )
     with reading(path, "a .npz file"), ZipFile(path) as file:
-        others = sorted({name.removesuffix(".npy") for name in file.namelist()} - {*ARRAYS, *SPLITS, EDGES})
+        others = sorted({name.removesuffix(".npy") for name in file.namelist()} - {ENDS, *named, *SPLITS})
+    others += [X] if bare and X in arrays else []
     notes = [f"not read: the arrays {', '.join(others)}"] if others else []
     notes += unread(path.parent, [path])
     edges, known = edges.astype(np.int64), [*targets.values()]
-    return Given(path.parent, (path,), len(x), edges, None, x, tuple(targets), known, splits, tuple(notes), e)
+    return Given(path.parent, (path,), count, edges, None, x, tuple(targets), known, splits, tuple(notes), e)
+
+
+def _count(arrays: Mapping[str, Array]) -> int:
+    """How many nodes there are: rows of x, else of labels, else as many as the largest end says."""
+    for name in (X, LABELS):
+        if name in arrays and arrays[name].ndim:
+            return len(arrays[name])
+    edges = arrays[ENDS]
+    return max(0, int(edges.max()) + 1) if edges.size and edges.dtype.kind in "ui" else 0
 
 
 def _targets(path: Path, labels: Array, nodes: int) -> dict[str, Array]:

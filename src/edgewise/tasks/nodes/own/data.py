@@ -33,7 +33,7 @@ def read_folder(place: Path, how: Reading) -> Given:
     if (place / ARRAYS).is_file():
         if found:
             raise DataError(f"{place}: it has {ARRAYS} and {', '.join(found)}: which is meant? Leave one of them")
-        return read_npz(place / ARRAYS, how.labelled)
+        return read_npz(place / ARRAYS, how)
     if not (nodes and links):
         lacking = ", ".join(f"{name}.csv" for name, table in (("nodes", nodes), ("edges", links)) if not table)
         raise DataError(f"{place} lacks {lacking} (or .tsv, .parquet), and it has no {ARRAYS}. Give --task.folder")
@@ -63,6 +63,8 @@ def inputs_of(given: Given, fitted: Fitted) -> tuple[Tensor, Tensor | None]:
     """
     if fitted.columns and not isinstance(given.x, list):
         raise DataError(f"{given.place}: it has arrays, and the run was trained with tables")
+    if isinstance(given.x, list) and not fitted.columns:
+        raise DataError(f"{given.place}: it has no x, and the run was trained with {fitted.widths[0]} features")
     x, e = _features(given.x, fitted.columns), _features(given.e, fitted.edges)
     for name, array, wanted in zip(("x", "edge_attr"), (x, e), fitted.widths, strict=True):
         if (0 if array is None else array.shape[1]) != wanted:

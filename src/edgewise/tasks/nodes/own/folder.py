@@ -42,9 +42,9 @@ def node_folder(
         edges.csv   the columns `sender` and `receiver` (or `source` and `target`, `from` and `to`, or any two that hold
                     names of nodes alone): names of nodes or, where they have none, their rows from 0; all other columns
                     are features of the edges. Of edges-a.csv, edges-b.csv, ... a further one says which an edge is from
-    or one file graph.npz with the arrays `edge_index` [2, E] (senders, receivers), `x` [N, C] and `labels` [N], or of
-    several targets [N, T] (whole numbers, -1 where unknown, or numbers of a quantity, NaN where unknown), and, if there
-    are, `edge_attr` [E, D] and `train`, `valid` and `test`: nodes, or masks [N].
+    or one file graph.npz with the arrays `edge_index` [2, E] (senders, receivers) and `labels` [N], or of several
+    targets [N, T] (whole numbers, -1 where unknown, or numbers of a quantity, NaN where unknown), and, if there are,
+    `x` [N, C], `edge_attr` [E, D] and `train`, `valid` and `test`: nodes, or masks [N].
 
     Of several targets (`--task.label age,party`) each is classes or a quantity of its own, and may be missing in some
     nodes: the loss is over those that are known.

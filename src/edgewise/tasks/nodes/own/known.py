@@ -56,12 +56,12 @@ class OwnNodes(SampledNodes):
         return node if self.given.names is None else self.given.names[node]
 
     def elsewhere(self, place: Path) -> OwnNodes:
+        how = replace(self.how, labelled=False, known=self.fitted.kinds)
         if place.suffix.lower() == ".npz":
-            given = read_npz(place, labelled=False)
+            given = read_npz(place, how)
         else:
-            how = replace(self.how, labelled=False, known=self.fitted.kinds)
             given = read_folder(place if place.is_dir() else place.parent, how)
-            given = given.described(given.edges)
+        given = given.described(given.edges)
         none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
         task = type(self)(folder_name(given.place), graph_of(given, self.fitted, none, self.undirected), (), False)
         task.changes = (*strange_levels(given, self.fitted), *(note for note in given.notes if note.startswith("not")))
