@@ -1,7 +1,10 @@
 import json
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -246,8 +249,31 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch) -> None:
         main(["list"])
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = f"{sys.executable} -m edgewise list | head -1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.stdout == "systems\n"
+def unread(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command whose output nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "edgewise", *command]
+    given: dict[str, Any] = {"cwd": cwd, "env": {**os.environ, "PYTHONUNBUFFERED": ""}}
+    try:
+        return subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, **given)
+    finally:
+        os.close(writer)
+
+
+def test_a_reader_that_goes_away_ends_a_command_as_it_ends_others(tmp_path: Path) -> None:
+    done = unread("list", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_runs_that_are_missing_where_nobody_reads_are_no_success(tmp_path: Path) -> None:
+    done = unread("train", "karate", "--seeds", "2", "--train.steps", "2", cwd=tmp_path)
+    assert done.returncode == 141
+    assert done.stderr.splitlines()[-1].endswith("nobody reads standard output any more; 1 of 2 runs are trained")
+    assert [run.name for run in (tmp_path / "runs").iterdir()] == ["karate-0"]
+
+
+def test_a_search_that_nobody_reads_says_how_to_go_on(tmp_path: Path) -> None:
+    done = unread("tune", "karate", "--train.steps", "2", "--trials", "3", cwd=tmp_path)
+    assert done.returncode == 141
+    assert done.stderr.splitlines()[-1].endswith("nobody reads standard output any more; the same command goes on")

@@ -205,6 +205,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     return parser, made
 
 
+UNREAD = 141  # what a shell says of a program that SIGPIPE has ended
 TABLES = ("systems", "recipes", "layers", "models", "patterns", "backends", "tasks")
 
 
@@ -339,7 +340,7 @@ def run(args: argparse.Namespace) -> Summary:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command: 0; 2, and a line on standard error for each thing to put right; 130 when interrupted."""
+    """Run one command: 0; 2, with a line on standard error for each thing to put right; 130 interrupted; 141 unread."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a file's name or a prediction may hold what it cannot encode
             stream.reconfigure(errors="backslashreplace")
@@ -351,9 +352,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except EdgewiseError as error:
         return _complain(*map(str, error.args))
-    except BrokenPipeError:
-        # The reader went away (`edgewise list | head`): say nothing, and let nothing be flushed into the closed pipe.
+    except BrokenPipeError as stop:
+        # The reader went away (`edgewise list | head`): let nothing be flushed into the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for advice in () if stop.errno else stop.args:  # of work that is unfinished
+            print(f"edgewise: nobody reads standard output any more; {advice}", file=sys.stderr)
+        return UNREAD
     except OSError as error:
         return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except (MemoryError, OverflowError, RuntimeError) as error:

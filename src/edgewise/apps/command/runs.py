@@ -48,14 +48,19 @@ def train(
         return content
     repeated = repetitions(config, folds or seeds, bool(folds))
     task = rehearse(repeated[-1])
-    if first_rank() and task.summary:
-        print("\n".join(task.summary), flush=True)
-    results = []
-    for one in repeated:
-        run = run_folder(one, None if folder is None else Path(folder), alone=len(repeated) == 1)
-        results.append(carry_out(run, partial(training.train, one, run)))
-        if first_rank():
-            print(sentence(one.train.seed, results[-1]), flush=True)
+    results: list[Result] = []
+    try:
+        if first_rank() and task.summary:
+            print("\n".join(task.summary), flush=True)
+        for one in repeated:
+            run = run_folder(one, None if folder is None else Path(folder), alone=len(repeated) == 1)
+            results.append(carry_out(run, partial(training.train, one, run)))
+            if first_rank():
+                print(sentence(one.train.seed, results[-1]), flush=True)
+    except BrokenPipeError as stop:
+        if len(results) < len(repeated):
+            raise BrokenPipeError(f"{len(results)} of {len(repeated)} runs are trained") from stop
+        raise
     return summary(config, results, mean_curve(results, task.maximise) if folds else None)
 
 

@@ -44,12 +44,12 @@ def tune(
     search = Search(written, overrides, dimensions, *repeats)
     study = Study(search, Path(folder or f"runs/{written.name}-tuned"), task)
     study.open()
-    print(f"{study.folder}: {', '.join(map(str, dimensions))}")
     try:
+        print(f"{study.folder}: {', '.join(map(str, dimensions))}")
         for trial in study.carry_out(*limits):
             print(in_words(study, trial), flush=True)
-    except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt("the same command goes on") from stop
+    except (KeyboardInterrupt, BrokenPipeError) as stop:
+        raise type(stop)("the same command goes on") from stop
     if others := study.elsewhere():
         print(f"{len(others)} trials run in other processes: the last to end reads the test data")
         return {"trials": len(study.done()), "running": others}
