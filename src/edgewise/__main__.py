@@ -21,14 +21,15 @@ def command() -> int:
     gc.set_threshold(OBJECTS)
     keep_freed()
     open_closed()
-    pressed = once_interrupted()
+    stops = once_interrupted()
     try:
-        return main()
+        code = main()
+        return 128 + stops[0] if stops and code == 130 else code
     except Exception:
-        if not pressed:
+        if not stops:
             raise
         print("edgewise: interrupted", file=sys.stderr)  # in the middle of an import, which makes an ImportError of it
-        return 130
+        return 128 + stops[0]
     finally:
         gc.freeze()  # else what the system frees at once is searched once more at the end (0.4 s)
 
@@ -41,20 +42,27 @@ def open_closed() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - until the process ends
 
 
-def once_interrupted() -> list[float]:
-    """Let the first Ctrl-C end the command by its own way, and one that comes after a while at once; their times."""
-    pressed: list[float] = []
+def once_interrupted() -> list[int]:
+    """Let the first Ctrl-C, or SIGTERM of a launcher or scheduler, end the command by its own way, and one that comes
+    after a while at once; their numbers."""
+    stops: list[int] = []
+    begun, own = 0.0, os.getpid()
 
-    def interrupt(*_: object) -> None:
-        pressed.append(time.monotonic())
-        if len(pressed) == 1:
+    def interrupt(number: int, _: object) -> None:
+        nonlocal begun
+        if number == signal.SIGTERM and os.getpid() != own:  # a worker, which has nothing to say
+            os._exit(128 + number)
+        stops.append(number)
+        if len(stops) == 1:
+            begun = time.monotonic()
             raise KeyboardInterrupt
-        if pressed[-1] - pressed[0] > ECHO:
-            os._exit(130)
+        if time.monotonic() - begun > ECHO:
+            os._exit(128 + number)
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is to be ignored, as under nohup
-        signal.signal(signal.SIGINT, interrupt)
-    return pressed
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is usual:  # else it is to be ignored, as SIGINT under nohup
+            signal.signal(number, interrupt)
+    return stops
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,29 @@ def test_ctrl_c_is_ignored_where_the_shell_says_so() -> None:
     assert run_in_python(script).returncode == 0
 
 
+def test_sigterm_ends_a_command_as_ctrl_c_does_and_its_workers_at_once() -> None:
+    script = """
+import os, signal, sys, edgewise.__main__ as process
+
+def main():
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return command_line.main(["list"])
+
+def run(args):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+import edgewise.apps.command.main as command_line
+command_line.run = run
+process.main = main
+sys.exit(process.command())
+"""
+    done = run_in_python(script)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "143\n", "edgewise: interrupted\n")
+
+
 def test_a_home_that_is_no_folder_costs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """matplotlib said that it cannot keep its list of fonts, and made it anew for each command."""
     monkeypatch.chdir(tmp_path)
@@ -83,13 +107,17 @@ def test_streams_that_the_shell_has_closed_take_all(closed: str) -> None:
     assert ("causal" in done.stdout) == (1 not in numbers)
 
 
+ALONE = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def launching(*options: str) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "--"]
+    return [*launcher, "edgewise", *options]
+
+
 def together(*options: str) -> subprocess.CompletedProcess[str]:
     """The command under `torchrun`, in two processes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "--"]
-    alone = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*launcher, "edgewise", *options], capture_output=True, text=True, check=False, env=alone, timeout=100
-    )
+    return subprocess.run(launching(*options), capture_output=True, text=True, check=False, env=ALONE, timeout=100)
 
 
 @pytest.mark.parametrize("options", [["karate"], ["digits-vit", "--train.shard", "true"]])
@@ -107,3 +135,16 @@ def test_two_processes_say_a_mistake_once_and_the_launcher_repeats_it(tmp_path: 
     assert done.returncode == 1
     assert done.stderr.count("edgewise: error: train takes no option 'batchh'") == 1
     assert done.stderr.rpartition("Root Cause")[2].count("train takes no option 'batchh'") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_two_processes_whose_launcher_is_stopped_say_once_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    command = launching("train", "karate", *STEPS, "--train.steps", "1000000")
+    history = tmp_path / "runs" / "karate-0" / "metrics.jsonl"
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ALONE, cwd=tmp_path) as launcher:
+        while launcher.poll() is None and not history.is_file():
+            time.sleep(0.1)
+        launcher.send_signal(number)
+        said = launcher.communicate(timeout=100)[1]
+    assert said.count("edgewise: ") == 1
+    assert "edgewise: interrupted; go on with: edgewise resume runs/karate-0\n" in said
