@@ -62,7 +62,10 @@ def test_something_else_in_the_place_of_a_graph(call: Any, what: str) -> None:
         (lambda: aggregate(GRAPH, X, backend=["segment"]), "there is no backend"),
         (lambda: explain(None, GRAPH, X, 0), "what is explained is a torch.nn.Module, not a NoneType"),
         (lambda: explain(GCN(3, 2), X, GRAPH, 0), "the graph comes first"),
-        (lambda: explain(GCN(3, 2), GRAPH, X.tolist(), 0), "x is a tensor of features or of tokens, not a list"),
+        (
+            lambda: explain(GCN(3, 2), GRAPH, X.tolist(), 0),
+            r"x is a tensor of features \[\*, N, C\] or of tokens \[\*, N\], not a list",
+        ),
         (lambda: explain(GCN(3, 2), GRAPH, X, "a"), r"the target is an index of the outputs.*not 'a'"),
         (lambda: export(X, (GRAPH, X)), "what is exported is a torch.nn.Module, not Tensor"),
         (lambda: export(GCN(3, 2), ()), "the example begins with a tuple, not with the graph"),

@@ -23,6 +23,7 @@ from edgewise.deployment.program import evaluating, program_of, standard
 from edgewise.errors import EdgewiseError, ExportError
 from edgewise.files import path_of, whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.graphs.checks import shown
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 
 BESIDE = (".npz", ".py", ".md")  # the files beside an exported one: an example, a script, a description
@@ -133,6 +134,10 @@ def export(
     graph, *tensors = example if isinstance(example, tuple | list) and example else (example,)
     if not isinstance(graph, Graph | EncoderDecoderGraph):
         raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
+    if names is not None and (not isinstance(names, tuple | list) or not all(isinstance(one, str) for one in names)):
+        raise ExportError(f"names must be a list of texts, such as ['x', 'edge_attr'], not {names!r}")
+    if not isinstance(preprocessing, Mapping | None):
+        raise ExportError(f"preprocessing must be a dictionary, not {shown(preprocessing)}")
     if cache and to not in STEPS:
         raise ExportError(f"a decoding step with a cache is not written as {to}: choose one of {', '.join(STEPS)}")
     if native and to == "onnx":
@@ -178,6 +183,8 @@ def export(
 
 def _place(out: Path | str) -> Path:
     out = path_of(out, "out", ExportError)
+    if out.is_dir():
+        raise ExportError(f"out is the file to write, and {out} is a folder")
     if out.suffix in BESIDE:
         raise ExportError(f"{out.name} ends as a file written beside the model does: give it another ending, as .onnx")
     return out

@@ -189,9 +189,9 @@ class Exportable(nn.Module):
                     radius below that of the model, and where the example's graph is another one
         """
         given, least = self.inputs(graph, *tensors), getattr(self.signature, "radius", 0.0)
-        if not 0 < radius < float("inf") or radius < least:
+        if not isinstance(radius, int | float) or not 0 < radius < float("inf") or radius < least:
             raise ExportError(
-                f"a radius is a number above 0, and here at least {least:g}, that of the model: not {radius:g}"
+                f"a radius is a number above 0, and here at least {least:g}, that of the model: not {radius!r}"
             )
         if "positions" not in given or "edge_index" not in given or given["positions"].ndim != 2:
             raise ExportError(

@@ -14,6 +14,7 @@ from edgewise.explanations.explained import Explained
 from edgewise.explanations.methods import Explanation
 from edgewise.explanations.reach import around
 from edgewise.explanations.removal import within_reach
+from edgewise.graphs.checks import whole_number
 
 POINTS = 11  # of a curve: after every tenth of what is deleted
 ORDERS = 5  # drawn at random, for the mean curve
@@ -74,6 +75,11 @@ def fidelity(
     Cost        2 POINTS (orders + 2) evaluations; only what is within reach of the explained node is deleted
     Reference   Petsiuk, Das & Saenko, "RISE", 2018, §4.2; Yuan et al., "Explainability in graph neural networks", 2022
     """
+    if not isinstance(explanation, Explanation):
+        raise ExplanationError(f"fidelity is of an Explanation, which explain returns, not of {explanation!r:.60}")
+    if of not in ("edges", "nodes"):
+        raise ExplanationError(f"of must be 'edges' or 'nodes', not {of!r}")
+    orders = whole_number(orders, "orders", least=1)
     scores, explained = explanation.edges if of == "edges" else explanation.nodes, explanation.explained
     if scores is None:
         raise ExplanationError("the model reads no edges: there are none to delete; take the nodes")

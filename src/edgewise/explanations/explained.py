@@ -49,6 +49,7 @@ class Explained:
         node: int | None = None,
     ) -> None:
         check_explained(model, inputs, target)
+        _check_options(edges, baseline, node)
         self.model, self.inputs, self.baseline = model.eval(), inputs, baseline
         graph = inputs[0]
         self.alone = isinstance(graph, EncoderDecoderGraph)  # several graphs, of which two may have the same size
@@ -80,6 +81,8 @@ class Explained:
     def __call__(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
         """F(g, m); removing: without the edges where m is 0, so that softmaxes and means are over those that remain."""
         value = self.target(self.outputs(nodes, edges, removing))
+        if not isinstance(value, Tensor):
+            raise ExplanationError(f"the target makes {shown(value)} of the outputs: it must be a tensor of one number")
         if value.numel() != 1 or not bool(value.isfinite()):
             raise ExplanationError(f"the target makes {value.tolist()} of the outputs: it must be one finite number")
         return value.reshape(())
@@ -172,12 +175,25 @@ def check_explained(model: Any, inputs: tuple[Any, ...], target: Any) -> None:
     graph, x = inputs[:2]
     if not isinstance(graph, EncoderDecoderGraph):
         check_graph(graph, x)
-    if not isinstance(x, Tensor | SparseFeatures) or len(x.shape) < 1:
-        raise ExplanationError(f"x is a tensor of features or of tokens, not {shown(x)}")
+    least = 2 if isinstance(x, Tensor) and x.is_floating_point() else 1
+    if not isinstance(x, Tensor | SparseFeatures) or len(x.shape) < least:
+        raise ExplanationError(f"x is a tensor of features [*, N, C] or of tokens [*, N], not {shown(x)}")
+    if isinstance(x, Tensor) and x.layout != torch.strided:
+        raise ExplanationError(f"x must be a dense tensor, not {x.layout}: x.to_dense() makes it one")
     whole = isinstance(target, int) or (isinstance(target, Sequence) and all(isinstance(n, int) for n in target))
     if not callable(target) and (isinstance(target, str | bool) or not whole):
         what = "an index of the outputs, such as 0 or (0, 2), or a function of them"
         raise ExplanationError(f"the target is {what}, not {target!r}")
+
+
+def _check_options(edges: Any, baseline: Any, node: Any) -> None:
+    """Raise ExplanationError for edges, a baseline or a node that are none."""
+    if not isinstance(edges, Graph | None):
+        raise ExplanationError(f"edges must be the Graph whose edges are explained, not {shown(edges)}")
+    if isinstance(baseline, bool) or not isinstance(baseline, int | float | Tensor | None):
+        raise ExplanationError(f"baseline must be a number, a tensor of features or None, not {shown(baseline)}")
+    if isinstance(node, bool) or not isinstance(node, int | None):
+        raise ExplanationError(f"node must be a whole number, or None, not {shown(node)}")
 
 
 def matched(graph: Graph, edges: Graph, first: int = 0) -> Tensor:

@@ -15,6 +15,7 @@ from edgewise.explanations import attention, gradients, removal
 from edgewise.explanations.explained import Explained, Target
 from edgewise.explanations.reach import around
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import shown
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,15 @@ def explain(
         >>> why.value, why.edges.tolist(), why.nodes.tolist()  # 2 hears 1 and itself, by 1/2 each
         (2.0, [0.0, 1.0], [0.0, 1.0, 1.0])
     """
+    if not isinstance(features, tuple | list):
+        what = "a tuple of what the model reads after x, as (edge_attr,)"
+        raise ExplanationError(f"features must be {what}, not {shown(features)}")
     return scores(Explained(model, (graph, x, *features), target, edges, baseline, node), method, layer, head)
 
 
 def scores(explained: Explained, method: str, layer: int | None = None, head: int | None = None) -> Explanation:
     """What `explain` returns, for a number that is known already."""
-    if method not in EXPLANATIONS:
+    if not isinstance(method, str) or method not in EXPLANATIONS:
         known = ", ".join(EXPLANATIONS)
         raise ExplanationError(f"there is no method {method!r}{nearest(method, EXPLANATIONS)}; known are {known}")
     if method != "attention" and (layer, head) != (None, None):

@@ -145,6 +145,38 @@ def device_of(value: Any) -> torch.device:
         raise GraphError(f"a graph moves to a device, such as 'cpu' or 'cuda:0', not to {value!r}: {why}") from None
 
 
+def real_number(value: Any, name: str) -> float:
+    """`value` as a float; GraphError for what is no number, such as a text of one."""
+    try:
+        if isinstance(value, bool) or not hasattr(value, "__float__"):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # a tensor of several numbers, or 2¹⁰⁰⁰⁰
+        raise GraphError(f"{name} must be a number, not {shown(value)}") from None
+
+
+def dense_tensor(value: Any, name: str, wanted: str) -> Tensor:
+    """A dense tensor of real numbers; GraphError for anything else."""
+    if not isinstance(value, Tensor):
+        raise GraphError(f"{name} must be a tensor {wanted}, not {type(value).__name__}")
+    if value.layout != torch.strided:
+        raise GraphError(f"{name} must be a dense tensor, not {value.layout}")
+    if value.is_complex():
+        raise GraphError(f"{name} must hold real numbers, not {str(value.dtype).removeprefix('torch.')}")
+    return value
+
+
+def numbers_of(value: Any, name: str, graph: Any, each: str = "edge") -> Tensor:
+    """One real number for each edge, or for each sender, of a graph, where that lies."""
+    count = graph.num_edges if each == "edge" else graph.num_senders
+    numbers = dense_tensor(value, name, f"with a number for each {each}")
+    if numbers.shape != (count,):
+        raise ShapeError(f"{name} must have shape [{count}], one for each {each}, not {list(numbers.shape)}")
+    if numbers.device != graph.device:
+        raise GraphError(f"{name} is on {numbers.device}, but the graph on {graph.device}: move one of them")
+    return numbers.detach()
+
+
 def several(value: Any, what: str) -> list[Any]:
     """Some things in a row; GraphError for what has none."""
     try:
@@ -154,7 +186,9 @@ def several(value: Any, what: str) -> list[Any]:
 
 
 def same_device(name: str, x: Tensor, device: torch.device) -> None:
-    """A tensor lies where the graph does: a kernel that reads another device's memory would crash."""
+    """A tensor lies where the graph does, densely: a kernel that reads another device's memory would crash."""
+    if x.layout != torch.strided:
+        raise ShapeError(f"{name} is sparse ({x.layout}), but must be dense: {name}.to_dense()")
     if x.device != device:
         if x.device.type == "meta":
             raise ShapeError(f"{name} is on meta, where no tensor holds numbers, and the graph on {device}")

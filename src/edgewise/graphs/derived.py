@@ -10,6 +10,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor
 
+from edgewise.errors import GraphError
 from edgewise.graphs.tracing import is_traced, untransformed
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ def cached(build: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P],
 
     @wraps(build)
     def value(graph: G, /, *arguments: P.args, **named: P.kwargs) -> T:
+        if not hasattr(graph, "memo"):
+            raise GraphError(f"{build.__name__} reads a Graph, not {type(graph).__name__}")
         return graph.memo((name, *arguments, *named.items()), lambda: build(graph, *arguments, **named))
 
     return value

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
-from edgewise.errors import ConfigError, NonFiniteError
+from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
+from edgewise.files import path_of
 from edgewise.models.signature import OfMembers, Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
@@ -76,7 +77,7 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False, fold
     Symbols     folder = where the task's data lie now, if not where they were
     Errors      CheckpointError: its configuration was altered or its history is spoilt, unless one accepts them so
     """
-    run = Path(run)
+    run = path_of(run, "run", CheckpointError)
     config = read_config(run, folder)
     world = join(config.machine.device, config.train.partition, config.train.shard)
     world.once(lambda: check(run, accept))

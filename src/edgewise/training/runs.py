@@ -131,8 +131,9 @@ def newest_of(run: Path) -> Checkpoint:
     return checkpoint
 
 
-def read_config(run: Path, folder: str | None = None) -> RunConfig:
+def read_config(run: Path | str, folder: str | None = None) -> RunConfig:
     """The configuration of a run folder; with another `folder`, or file, of the task's data, where one is given."""
+    run = path_of(run, "run", CheckpointError)
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
     if trained_by_hand(run):
@@ -158,9 +159,9 @@ def trained_by_hand(run: Path) -> bool:
     return isinstance(task, Mapping) and task.get("name") == OWN
 
 
-def read_metrics(run: Path) -> list[dict[str, Any]]:
+def read_metrics(run: Path | str) -> list[dict[str, Any]]:
     """All records of a run's `metrics.jsonl`; a last line that a crash cut short is left out."""
-    path = run / METRICS
+    path = path_of(run, "run", CheckpointError) / METRICS
     try:
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     except FileNotFoundError:

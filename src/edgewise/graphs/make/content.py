@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from edgewise.errors import GraphError
 from edgewise.graphs import forms as lowering
-from edgewise.graphs.checks import whole_number
+from edgewise.graphs.checks import dense_tensor, graph_first, index_tensor, same_device, whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.make.held import by_content
@@ -56,7 +56,7 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
                 of a batch, come before j. Without `loops` a node leaves itself out, unless it is alone
     Shapes      of_receivers [S, R, I], of_senders [S, R, J] int64: S sequences on one graph, R rounds of labels
                 -> S R I receivers and S R J senders; receivers and senders number the labels as they lie in memory
-    Errors      labels of another shape; a chunk below 1
+    Errors      labels of another shape, below 0, or no integers; a chunk below 1
     Edge cases  ranks count from a group's own start: in a causal graph a node's senders do not depend on later nodes
     Cost        O(S R N log N) time and O(S R N) memory for a graph by rule or ranges; O(S R E) for one by edges
     Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020, §2
@@ -71,9 +71,12 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
     #.#.#
     """
     chunk = whole_number(chunk, "chunk", least=1)
-    _check(graph, of_receivers, of_senders)
+    _check(graph, False, of_receivers=of_receivers, of_senders=of_senders)
     members = _members(graph)
-    labels = 1 + max((int(of.max()) for of in (of_receivers, of_senders) if of.numel()), default=0)
+    least_most = [of.aminmax() for of in (of_receivers, of_senders) if of.numel()]
+    if any(int(bound.min) < 0 for bound in least_most):
+        raise GraphError(f"labels must be at least 0, not {min(int(bound.min) for bound in least_most)}")
+    labels = 1 + max((int(bound.max) for bound in least_most), default=0)
     sequences, rounds, count = of_receivers.shape
 
     def sorted_by_group(of: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +106,7 @@ def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: i
     Symbols     near = how near a node is to each cluster
     Shapes      near_receivers [S, K, I], near_senders [S, K, J] for S sequences on one graph and K clusters
                 -> at most S K size receivers and senders, which number the nodes: s I + i and s J + j
-    Errors      near of another shape; a size below 1
+    Errors      near of another shape, or no floating-point numbers; a size below 1
     Edge cases  a node may be taken in by several clusters, or by none
     Cost        O(S K N + S K size log N)
     Reference   Roy et al., "Efficient content-based sparse attention with routing transformers", 2021, Algorithm 1
@@ -117,7 +120,7 @@ def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: i
     ..##
     """
     size = whole_number(size, "size", least=1)
-    _check(graph, near_receivers, near_senders)
+    _check(graph, True, near_receivers=near_receivers, near_senders=near_senders)
     group_i, i = _nearest(near_receivers, graph.sizes if graph.is_square else None, size)
     group_j, j = _nearest(near_senders, graph.sizes if graph.is_square else None, size)
     among = _Places(graph, group_j, j).within_groups(group_i, i)
@@ -136,7 +139,7 @@ def laid_out(sizes: Tensor, multiple: int = 1) -> Tensor:
     tensor([[0, 1, 5],
             [2, 3, 4]])
     """
-    multiple = whole_number(multiple, "multiple", least=1)
+    sizes, multiple = index_tensor(sizes, "sizes", axes=1), whole_number(multiple, "multiple", least=1)
     longest = int(sizes.max()) if len(sizes) else 0
     step = torch.arange(-(-longest // multiple) * multiple, device=sizes.device)
     first = sizes.cumsum(0) - sizes
@@ -231,9 +234,17 @@ def _members(graph: Graph) -> tuple[Tensor, Tensor]:
     return first[: graph.num_receivers], first[: graph.num_senders]
 
 
-def _check(graph: Graph, of_receivers: Tensor, of_senders: Tensor) -> None:
-    given, wanted = (of_receivers.shape, of_senders.shape), (graph.num_receivers, graph.num_senders)
-    fits = len(given[0]) == len(given[1]) == 3 and given[0][:2] == given[1][:2]
-    if not fits or (given[0][2], given[1][2]) != wanted:
+def _check(graph: Graph, floating: bool, **both: Tensor) -> None:
+    """Raise GraphError for what is known of receivers and senders, where it is none: labels, or floating numbers."""
+    graph_first(graph, *both.values())
+    kind = "floating-point" if floating else "whole"
+    for name, known in both.items():
+        given = dense_tensor(known, name, f"of {kind} numbers")
+        if given.is_floating_point() != floating or given.dtype == torch.bool:
+            raise GraphError(f"{name} must hold {kind} numbers, not {str(given.dtype).removeprefix('torch.')}")
+        same_device(name, given, graph.device)
+    receivers, senders = (list(known.shape) for known in both.values())
+    wanted = graph.num_receivers, graph.num_senders
+    if not len(receivers) == len(senders) == 3 or receivers[:2] != senders[:2] or (receivers[2], senders[2]) != wanted:
         shapes = f"[S, R, {wanted[0]}] for the receivers and [S, R, {wanted[1]}] for the senders"
-        raise GraphError(f"labels or scores are {list(given[0])} and {list(given[1])}, but must have {shapes}")
+        raise GraphError(f"labels or scores are {receivers} and {senders}, but must have {shapes}")

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from edgewise.errors import GraphError, ShapeError
+from edgewise.errors import GraphError
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.graph import Graph
@@ -51,9 +51,7 @@ def importance(graph: Graph, weight: Tensor, power: float = 2.0) -> Tensor:
         [0.6666666666666666, 0.3333333333333333, 0.0]
     """
     checks.graph_first(graph, weight)
-    if weight.shape != (graph.num_edges,):
-        raise ShapeError(f"weight must have shape [{graph.num_edges}], one for each edge, not {list(weight.shape)}")
-    squares = weight.detach().double().square()
+    power, squares = checks.real_number(power, "power"), checks.numbers_of(weight, "weight", graph).double().square()
     column = squares.new_zeros(graph.num_senders).index_add(0, graph.senders, squares)
     chance = torch.where(column > 0, column ** (power / 2), 0)
     total = float(chance.sum())
@@ -92,9 +90,10 @@ def sample_layers(
     checks.graph_first(graph, weight)
     checks.check_generator(generator)
     graph.require_square("sample_layers")
-    if weight.shape != (graph.num_edges,) or chance.shape != (graph.num_senders,):
-        raise ShapeError(f"weight must be [{graph.num_edges}] and chance [{graph.num_senders}] for this graph")
-    counts = [checks.whole_number(size, f"sizes[{layer}]", least=1) for layer, size in enumerate(sizes)]
+    checks.numbers_of(weight, "weight", graph)
+    checks.numbers_of(chance, "chance", graph, "sender")
+    listed = checks.several(sizes, "sizes must list how many senders to draw for each layer, as [64, 64]")
+    counts = [checks.whole_number(size, f"sizes[{layer}]", least=1) for layer, size in enumerate(listed)]
     nodes = checks.index_tensor(seeds, "seeds", axes=1).to(graph.device)
     checks.in_range(nodes, graph.num_receivers, "seed", "node", f"the graph has {graph.num_receivers} nodes")
     cumulative = chance.double().cumsum(0)

@@ -92,6 +92,13 @@ def edges_between(graph: Graph, receivers: Tensor, senders: Tensor) -> tuple[Ten
         >>> [bound.tolist() for bound in edges_between(twice, torch.tensor([0, 1]), torch.tensor([2, 0]))]
         [[1, 3], [3, 3]]
     """
+    checks.graph_first(graph)
+    receivers, senders = (
+        checks.index_tensor(ends, name, axes=1) for name, ends in (("receivers", receivers), ("senders", senders))
+    )
+    if receivers.shape != senders.shape:
+        raise GraphError(f"pairs have as many receivers as senders, not {len(receivers)} and {len(senders)}")
+    checks.in_range(receivers, graph.num_receivers, "pair", "receiver", f"the graph has {graph.num_receivers}")
     offsets, sources = compact_edges(graph)
     first, stop = offsets[receivers], offsets[receivers + 1]
     return _bound(sources, first, stop, senders), _bound(sources, first, stop, senders + 1)
@@ -121,6 +128,7 @@ def cut_links(graph: Graph, valid: float, test: float, generator: torch.Generato
     """
     checks.graph_first(graph)
     checks.check_generator(generator)
+    valid, test = checks.real_number(valid, "valid"), checks.real_number(test, "test")
     links = links_of(graph)
     total = links.shape[1]
     if not 0 <= min(valid, test) <= valid + test < 1:

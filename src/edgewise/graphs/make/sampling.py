@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise import native
-from edgewise.errors import DataError, GraphError, ShapeError
+from edgewise.errors import DataError, GraphError
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached
@@ -249,16 +249,9 @@ def _weight(weight: Any, graph: Graph) -> Tensor | None:
     """Contiguous, in float32 or float64: what the C++ reads."""
     if weight is None:
         return None
-    if not isinstance(weight, Tensor):
-        raise GraphError(f"weight must be a tensor with a number for each edge, not {type(weight).__name__}")
-    if weight.shape != (graph.num_edges,):
-        raise ShapeError(f"weight must have shape [{graph.num_edges}], one for each edge, not {list(weight.shape)}")
-    if weight.device != graph.device:
-        raise GraphError(f"weight is on {weight.device}, but the graph on {graph.device}: move one of them")
-    if weight.is_complex():
-        raise GraphError(f"weight must hold real numbers, not {str(weight.dtype).removeprefix('torch.')}")
-    dtype = weight.dtype if weight.dtype in (torch.float32, torch.float64) else torch.float64
-    return weight.detach().to(dtype).contiguous()
+    numbers = checks.numbers_of(weight, "weight", graph)
+    dtype = numbers.dtype if numbers.dtype in (torch.float32, torch.float64) else torch.float64
+    return numbers.to(dtype).contiguous()
 
 
 def _check_seeds(graph: Graph, seeds: Tensor) -> None:

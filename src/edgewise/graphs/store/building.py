@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.errors import DataError
-from edgewise.files import flush
-from edgewise.graphs.checks import whole_number
+from edgewise.errors import DataError, GraphError
+from edgewise.files import flush, path_of
+from edgewise.graphs.checks import index_tensor, shown, whole_number
 from edgewise.graphs.store.layout import MANIFEST, MAX_NODES, Array, Manifest, Stored, Writer, writing_store
 from edgewise.graphs.store.sorting import LOW, EdgeSorter
 from edgewise.graphs.store.sources import STORED_FEATURES, NodeColumns, edges_of
@@ -40,9 +40,9 @@ def build_store(
                 that it may take, about; undirected: every node also listens to those that listen to it, each once;
                 features = the type that x is stored in (float32, float16, bfloat16, int8); ends = the columns of tables
                 with senders and receivers; empty: `sender` and `receiver`, `source` and `target`, `from` and `to`, ...
-    Errors      DataError: a file that is missing, malformed or does not fit the others, a node without a number or a
-                name, a number so large that most nodes would have no edge, a disk that is full, or something at
-                `store` already
+    Errors      GraphError: edges or nodes in memory that are none; DataError: a file that is missing, malformed or
+                does not fit the others, a node without a number or a name, a number so large that most nodes would
+                have no edge, a disk that is full, or something at `store` already
     Edge cases  without nodes there are as many as the largest end says; a process that is killed leaves no store
     Cost        reads everything once; edges that do not fit in memory are written and read once more, 8 bytes each
                 and 4 for each attribute; time O(E log E)
@@ -61,31 +61,56 @@ def build_store(
         raise DataError(f"features are stored as {kinds}, not {features}")
     if whole_number(memory, "memory") < LEAST_MEMORY:
         raise DataError(f"a store is built within {LEAST_MEMORY >> 20} MB or more, not {memory:,} bytes")
-    with writing_store(Path(store)) as folder:
+    count = whole_number(nodes, "nodes") if isinstance(nodes, int) else None
+    for name, parts in (("edges", edges), ("nodes", () if count is not None else nodes), ("ends", ends)):
+        if isinstance(parts, str | bytes | Path | Tensor) or not isinstance(parts, Iterable):
+            raise GraphError(f"{name} must be a list, of files or of what they would hold, not {shown(parts)}")
+    with writing_store(path_of(store, "a store", DataError)) as folder:
         columns = NodeColumns(folder, features)
-        for number, part in enumerate([] if isinstance(nodes, int) else nodes):
+        for number, part in enumerate(nodes if count is None else ()):  # type: ignore[arg-type]
             if isinstance(part, Path | str):
                 columns.read(Path(part))
             else:
                 columns.add(part, f"nodes[{number}]")
         arrays, classes = columns.finish()
-        known: int | None = nodes if isinstance(nodes, int) else columns.count or None
+        known: int | None = columns.count or None if count is None else count
 
         def blocks() -> Iterator[tuple[Array, Array, Array | None]]:
-            for part in edges:
+            for number, part in enumerate(edges):
                 if isinstance(part, Path | str):
                     yield from edges_of(Path(part), columns.names, ends)
                 else:
-                    yield np.asarray(part[0]), np.asarray(part[1]), None if part[2] is None else np.asarray(part[2])
+                    yield _block(part, f"edges[{number}]")
 
         size, sorted_arrays = _write_edges(folder, blocks, known, int(SHARE * memory), undirected)
         arrays = sorted_arrays | arrays
-        about = {"undirected": undirected}
+        about = {"undirected": bool(undirected)}
         manifest = Manifest(size, arrays["senders"].shape[0], arrays, classes, columns.features, about)
         with (folder / MANIFEST).open("x", encoding="utf-8") as file:
             file.write(manifest.to_json())
         flush(folder / MANIFEST)
     return Manifest.read(store)
+
+
+def _block(part: Any, where: str) -> tuple[Array, Array, Array | None]:
+    """Some edges that were handed over: (senders [M], receivers [M], attributes [M, D] or None)."""
+    if not isinstance(part, tuple | list) or len(part) != 3:
+        raise GraphError(f"{where} must be a file, or (senders, receivers, attributes or None), not {shown(part)}")
+    senders, receivers = (
+        index_tensor(ends, f"{name} of {where}", axes=1).numpy()
+        for name, ends in zip(("senders", "receivers"), part[:2], strict=True)
+    )
+    if len(senders) != len(receivers):
+        raise GraphError(f"{where} has {len(senders)} senders and {len(receivers)} receivers, but must have as many")
+    if part[2] is None:
+        return senders, receivers, None
+    try:
+        e = np.asarray(part[2], np.float32)
+    except (TypeError, ValueError, RuntimeError):
+        raise GraphError(f"attributes of {where} must be numbers [{len(senders)}, D], not {shown(part[2])}") from None
+    if e.ndim != 2 or len(e) != len(senders):
+        raise GraphError(f"attributes of {where} must be numbers [{len(senders)}, D], not {list(e.shape)}")
+    return senders, receivers, e
 
 
 def _write_edges(

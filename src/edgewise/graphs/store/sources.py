@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.errors import DataError, nearest
 from edgewise.files import check_header, reading
+from edgewise.graphs.checks import dense_tensor, shown
 from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
 from edgewise.tables.ends import ENDS, NODES, ends_called
 from edgewise.tables.reading import is_table, names_in, pieces
@@ -181,9 +182,17 @@ class NodeColumns:
 
     def add(self, rows: Mapping[str, Tensor], where: str) -> None:
         """The next nodes: their features x [n, C] and, if there are, labels [n] and masks [n] of each part."""
+        if not isinstance(rows, Mapping):
+            what = "a file, or tensors by their names (x, labels, train, ...)"
+            raise DataError(f"{where} must be {what}, not {shown(rows)}")
         self._has({*rows}, where)
         if not {"x"} <= {*rows} <= {"x", "labels", *PARTS}:
             raise DataError(f"{where}: nodes are x, labels, train, valid and test, not {', '.join(rows)}")
+        for name, given in rows.items():
+            axes = "[N, C]" if name == "x" else "[N]"
+            numbers = dense_tensor(given, f"{name} of {where}", axes)
+            if numbers.ndim != axes.count(",") + 1 or len(numbers) != len(rows["x"]):
+                raise DataError(f"{name} of {where} must be {axes} for N nodes, not {shown(numbers)}")
         self._add_features(rows["x"], where)
         if "labels" in rows:
             self.labels.append(rows["labels"].numpy().clip(min=-1).astype(np.int32))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from edgewise.errors import ShapeError
+from edgewise.graphs.checks import several, shown, whole_number
 from edgewise.kernels.choose.dispatch import Recorded
 
 SHADES = " .:-=+*#%@"
@@ -29,8 +30,11 @@ def draw_attention(recorded: Recorded, labels: Sequence[str] | None = None, head
         cat ++
         sat ---
     """
-    weights = mean_weights(recorded, head)
+    if not isinstance(recorded, Recorded):
+        raise ShapeError(f"what is drawn is a call that edgewise.record() has recorded, not {shown(recorded)}")
+    weights = mean_weights(recorded, None if head is None else whole_number(head, "head"))
     rows = weights.clamp(0, 1).mul(len(SHADES)).long().clamp(max=len(SHADES) - 1).tolist()
+    labels = None if labels is None else [str(label) for label in several(labels, "labels must be a list of texts")]
     if labels is not None and len(labels) != len(rows):
         raise ShapeError(f"there are {len(labels)} labels, but {len(rows)} receivers")
     width = max(map(len, labels), default=0) if labels else 0

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.checks import same_device, shown
+from edgewise.graphs.checks import dense_tensor, real_number, same_device, shown, whole_number
 
 Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
 Activation = Callable[[Tensor], Tensor]
@@ -113,6 +113,11 @@ def gaussians(length: Tensor, count: int, reach: float = 1.0) -> Tensor:
         >>> gaussians(torch.tensor([0.5]), 3)  # exp(-1/2) = 0.6065
         tensor([0.6065, 1.0000, 0.6065])
     """
+    count, reach = whole_number(count, "count", least=2), real_number(reach, "reach")
+    if reach <= 0:
+        raise ShapeError(f"reach must be a length above 0, not {reach}")
+    if dense_tensor(length, "length", "of distances [*, 1]").shape[-1:] != (1,):
+        raise ShapeError(f"length must be distances [*, 1], not {list(length.shape)}")
     centres = torch.linspace(0, reach, count, dtype=length.dtype, device=length.device)
     # Where a Gaussian is next to nothing it is exp(-80): exponentials that underflow take ten times as long.
     return torch.exp((-0.5 * ((count - 1) / reach * (length - centres)).square()).clamp(min=-80))

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import dense_tensor
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.operator.layout import dtype_of, empty_like, expect
@@ -36,7 +37,9 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
         >>> dropout(x, 0.5, training=False) is x
         True
     """
-    if not 0 <= p <= 1:
+    if not dense_tensor(x, "x", "of features").is_floating_point():
+        raise ShapeError(f"dropout scales floating-point numbers, not {str(x.dtype).removeprefix('torch.')}")
+    if not isinstance(p, int | float) or not 0 <= p <= 1:
         raise ShapeError(f"dropout is a probability in [0, 1], not {p}")
     if not training or p == 0:
         return x

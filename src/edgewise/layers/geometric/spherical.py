@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, EdgewiseError, ShapeError, installing
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import whole_number
 from edgewise.graphs.tracing import constant
 from edgewise.kernels import EdgeNetwork, TensorProduct, maps_of
 from edgewise.layers.geometric.geometry import beside, displacements, lengths
@@ -172,6 +173,7 @@ def harmonics(most: int, direction: Tensor) -> Tensor:
         tensor([1.0000, 0.0000, 0.0000, 1.7321])
     """
     check_dense(direction)
+    most = whole_number(most, "the largest type")
     if direction.shape[-1:] != (3,):
         raise ShapeError(f"directions are {list(direction.shape)}, but must be unit vectors [*, 3]")
     Y: Tensor = _harmonics(most)(direction)
