@@ -25,7 +25,7 @@ from edgewise.apps.help import (
     SERVE,
     TRAIN,
 )
-from edgewise.apps.tuning.options import TUNE
+from edgewise.apps.tuning.options import TUNE, limits
 from edgewise.apps.tuning.options import add_options as add_tuning_options
 from edgewise.errors import ConfigError, EdgewiseError
 
@@ -268,8 +268,8 @@ def run(args: argparse.Namespace) -> Summary:
 
             if args.folds and args.seeds > 1:
                 raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
-            repeats, limits = (args.folds or args.seeds, bool(args.folds)), (args.trials, args.time)
-            return tune(args.recipe, args.sections, args.search, repeats, limits, args.run)
+            repeats, within = (args.folds or args.seeds, bool(args.folds)), limits(args.trials, args.time)
+            return tune(args.recipe, args.sections, args.search, repeats, within, args.run)
         case "resume":
             from edgewise.apps.command.runs import resume
 

@@ -14,19 +14,25 @@ with the best options and fresh seeds.
     edgewise tune texas-sage --folds 10 --time 30m
     edgewise tune cora-gcn --trials 40 --search model.layer=gcn,gat,sage-mean --search model.width=16..256"""
 
+MOST, TRIALS, SECONDS = 1_000_000, 50, 3600.0
+
+
+def limits(trials: int | None, seconds: float | None) -> tuple[int, float]:
+    """The most trials and seconds of a search: where a time is given alone, there are as many trials as it allows."""
+    return trials or (TRIALS if seconds is None else MOST), seconds or SECONDS
+
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Its options, beside those of the recipe."""
     command.add_argument("recipe", metavar="RECIPE", help="a name of `edgewise list recipes`, or a YAML file's path")
     command.add_argument(
         "--trials",
-        type=whole(1, 1_000_000),
-        default=50,
+        type=whole(1, MOST),
         metavar="N",
-        help="in all, those of earlier calls among them (default: 50)",
+        help=f"in all, those of earlier calls among them (default: {TRIALS}, or as many as --time allows)",
     )
     command.add_argument(
-        "--time", type=duration, default="1h", metavar="T", help="of this call, such as 90s, 30m or 2h (default: 1h)"
+        "--time", type=duration, metavar="T", help="of this call, such as 90s, 30m or 2h (default: 1h)"
     )
     command.add_argument(
         "--search",
