@@ -17,7 +17,7 @@ WRITTEN = {
     ("copper-schnet", 0.05): '["mean"] <= 0.05',
     ("copper-schnet", 1e-6): ".max() <= 1e-6",
     ("digits-vit-lora", 0.90): ">= 0.90 * (all_weights - before)",
-    ("mutag-gin", 0.89): '["mean_curve"]["mean"] >= 0.89',
+    ("mutag-gin", 0.88): '["mean_curve"]["mean"] >= 0.88',
     ("planted-sage", 3.0): "<= 3e9",
     ("skip-links-gin", 0.10): '["mean"] == 0.1',
 }
