@@ -80,9 +80,9 @@ endef
 OWN_KERNELS = "$(1)/site:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 # The tests of kernels under AddressSanitizer and UndefinedBehaviorSanitizer, or, with SANITIZER=thread, those that run on
-# threads under ThreadSanitizer, against kernels built so. --capture=sys lets a sanitizer's report through. A test of how little memory is taken is left out: sanitizers hold on to
-# what is freed; so are forked processes, in which ThreadSanitizer allows no threads. `setarch -R`: it needs its addresses
-# where they always are.
+# threads under ThreadSanitizer, against kernels built so. --capture=sys lets a sanitizer's report through. A test of how
+# little memory is taken is left out: sanitizers hold on to what is freed; so are forked processes, in which ThreadSanitizer
+# allows no threads. `setarch -R`: it needs its addresses where they always are.
 SANITIZER ?= address,undefined
 SANITIZE := build/sanitize/$(SANITIZER)
 ifeq ($(SANITIZER),thread)

@@ -1,5 +1,6 @@
 """GPSConv without padded batches, beside PyTorch Geometric's own, over its options."""
 
+import warnings
 from copy import deepcopy
 from typing import Any
 from unittest import mock
@@ -25,7 +26,7 @@ def gine() -> nn.Module:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
-    """Counts the calls whose attention ran along a graph, and those that were left to PyTorch Geometric."""
+    """Counts the calls whose attention ran along a graph."""
     watched = mock.Mock(wraps=gps.modules.among)
     monkeypatch.setattr(gps.modules, "among", watched)
     return watched
@@ -49,6 +50,16 @@ def test_options(options: Any, batch: Tensor | None, seen: mock.Mock) -> None:
     torch.manual_seed(0)
     check(pyg.GPSConv(8, gine(), **options), torch.randn(9, 8), EDGES, batch, edge_attr=torch.randn(8, 8))
     assert seen.call_count == 4  # twice in each width of numbers
+
+
+@pytest.mark.parametrize("conv", ["GCNConv", "SAGEConv", "ChebConv"])
+def test_other_messages(conv: str) -> None:
+    layer = pyg.GPSConv(8, getattr(pyg, conv)(8, 8, *([2] if conv == "ChebConv" else [])))
+    ours, x = deepcopy(layer), torch.randn(9, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of ChebConv, which stays
+        convert(ours)
+    torch.testing.assert_close(ours(x, EDGES, BATCH), layer(x, EDGES, BATCH), rtol=1e-5, atol=1e-5)
 
 
 def test_without_messages() -> None:

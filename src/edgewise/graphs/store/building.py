@@ -62,12 +62,13 @@ def build_store(
     if whole_number(memory, "memory") < LEAST_MEMORY:
         raise DataError(f"a store is built within {LEAST_MEMORY >> 20} MB or more, not {memory:,} bytes")
     count = whole_number(nodes, "nodes") if isinstance(nodes, int) else None
-    for name, parts in (("edges", edges), ("nodes", () if count is not None else nodes), ("ends", ends)):
+    described = () if isinstance(nodes, int) else nodes
+    for name, parts in (("edges", edges), ("nodes", described), ("ends", ends)):
         if isinstance(parts, str | bytes | Path | Tensor) or not isinstance(parts, Iterable):
             raise GraphError(f"{name} must be a list, of files or of what they would hold, not {shown(parts)}")
     with writing_store(path_of(store, "a store", DataError)) as folder:
         columns = NodeColumns(folder, features)
-        for number, part in enumerate(nodes if count is None else ()):  # type: ignore[arg-type]
+        for number, part in enumerate(described):
             if isinstance(part, Path | str):
                 columns.read(Path(part))
             else:
