@@ -12,13 +12,14 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
 from edgewise.interop.dropout import leaving, unwatched
 from edgewise.interop.geometric.batches import affine, convolved, fits, heard, sums_first
-from edgewise.interop.geometric.edges import graph_of, looped, refusal, rows_of, sides
+from edgewise.interop.geometric.edges import graph_of, in_order, looped, refusal, rows_of, sides
 from edgewise.interop.geometric.features import is_linear, known, mapped
 from edgewise.interop.geometric.perceptrons import applied, at_once
 from edgewise.interop.later.pairs import table
 from edgewise.interop.later.tensor import ordinary
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
+from edgewise.kernels.choose.fused import beside_own
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 
@@ -148,13 +149,17 @@ def _gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any, size: Any) -> Any
     if layer.lin is None and edge_attr.size(-1) != x_j.size(-1):
         return NotImplemented
     graph = graph_of(edge_index, x_j.size(-2), x_i.size(-2))
+    reduce, edge = REDUCTIONS[layer.aggr], None if layer.lin is None else (layer.lin.weight, layer.lin.bias)
+    learnt = edge_attr.requires_grad and not in_order(graph)
+    e = edge_attr if learnt else rows_of(graph, edge_attr)
+    if x_j is x_i and reduce == "sum" and (s := beside_own(graph, x_j, e, layer.eps, edge, learnt)) is not None:
+        return s
     e = rows_of(graph, edge_attr)
-    if layer.lin is None:
+    if edge is None:
         m_ij: Any = functional.relu(x_j.index_select(-2, graph.senders) + e)
     else:
-        edges = EdgeInput((layer.lin.weight, layer.lin.bias), e)
-        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=edges, activated=True)
-    return collect(graph, m_ij, REDUCTIONS[layer.aggr]) + (1 + layer.eps) * x_i
+        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=EdgeInput(edge, e), activated=True)
+    return collect(graph, m_ij, reduce) + (1 + layer.eps) * x_i
 
 
 def gated(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) -> Any:

@@ -17,7 +17,7 @@ from edgewise.kernels.backends.cpu.messages import networks
 from edgewise.kernels.backends.cpu.perceptron import Norm as Norm
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.gates import gates
-from edgewise.kernels.messages import EdgeInput, Map
+from edgewise.kernels.messages import Map
 from edgewise.native import library
 
 
@@ -56,26 +56,30 @@ def perceptron(
     return native.perceptron(x, up, down, activation, graph, epsilon, norm)
 
 
-def beside_own(graph: Graph, x: Tensor, edges: EdgeInput, epsilon: Tensor) -> Tensor | None:
+def beside_own(
+    graph: Graph, x: Tensor, e: Tensor, epsilon: Tensor, edge: Map | None = None, callers: bool = False
+) -> Tensor | None:
     """A sum of messages beside a node's own features as one operation; None where it has to be computed part by part.
 
     Equation    s_i = (1 + ε) x_i + Σ_{j ∈ N(i)} ReLU(x_j + W e_ij + b)
-    Symbols     edges = W, b and e
-    Shapes      x [N, C], e [E, R] -> [N, C]
+    Symbols     edge = W, b, or None: the features as they are, e_ij instead of W e_ij + b; callers = whether e is
+                in the order in which the caller gave the edges, else in the graph's
+    Shapes      x [N, C], e [E, R], or [E, C] without a map -> [N, C]
     """
-    tensors = [x, edges.values, *edges.map, epsilon]
+    W, b = edge or (None, None)
+    tensors = [x, e, W, b, epsilon]
     if library is None or is_traced() or x.ndim != 2 or not x.numel() or torch.is_autocast_enabled("cpu"):
         return None
-    if x.dtype not in WIDE or edges.values.ndim != 2 or not edges.values.numel() or edges.reach is not None:
+    if x.dtype not in WIDE or e.ndim != 2 or not e.numel():
         return None
     for one in tensors:
         if one is not None and (type(one) not in PLAIN or one.dtype is not x.dtype or one.device.type != "cpu"):
             return None
-    if not _runs_alone(graph) or x.shape[0] != graph.num_senders or edges.values.shape[0] != graph.num_edges:
+    if not _runs_alone(graph) or x.shape[0] != graph.num_senders or e.shape[0] != graph.num_edges:
         return None
-    shapes = (x.shape[1], edges.values.shape[1]), (x.shape[1],)
-    fits = edges.map[0].shape == shapes[0] and (edges.map[1] is None or edges.map[1].shape == shapes[1])
-    return networks.beside_own(graph, x, edges, 1 + epsilon) if fits else None
+    width, inputs = x.shape[1], e.shape[1]
+    fits = width == inputs if W is None else W.shape == (width, inputs) and (b is None or b.shape == (width,))
+    return networks.beside_own(graph, x, e, W, b, 1 + epsilon, callers) if fits else None
 
 
 def pool(graph: Graph, x: Tensor, reduce: str) -> Tensor | None:

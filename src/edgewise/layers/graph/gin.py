@@ -112,10 +112,10 @@ class GINE(nn.Module):
         if self.edge is None or e is None:
             return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j.relu()))
         check_edges(graph, e, self.edge.in_features)
-        edges = EdgeInput((self.edge.weight, self.edge.bias), e)
-        if isinstance(x, Tensor) and (s := beside_own(graph, x, edges, self.epsilon)) is not None:
+        edge = self.edge.weight, self.edge.bias
+        if isinstance(x, Tensor) and (s := beside_own(graph, x, e, self.epsilon, edge)) is not None:
             return self.mlp(s)
-        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=edges, activated=True)
+        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=EdgeInput(edge, e), activated=True)
         return self.mlp((1 + self.epsilon) * x_i + collect(graph, m_ij))
 
     @staticmethod

@@ -40,6 +40,13 @@ def product_structure_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @cached
+def callers_structure_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
+    """The graph with the number that each of its edges had where the caller gave them."""
+    assert graph._order is not None
+    return *structure_of(graph), graph._order.to(torch.int32)
+
+
+@cached
 def product_reverse_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """The transpose as products read it."""
     transpose, order = graph.transpose()

@@ -1,8 +1,8 @@
 """The native kernels of activations on edges: of what both ends of an edge and a linear map of its features add up to.
 
 z_ij = a_i + b_j + W e_ij, of a [B, I, H, C] or one for all receivers [1, 1, H, C], b [B, J, H, C], e [B or 1, E, R] and
-W [H C, R], or of an e of H C numbers without W. Edges are in their graph's order; reverse is the structure of the
-transpose. All in float32 or float64.
+W [H C, R], or of an e of H C numbers without W. Edges are in their graph's order; where the structure numbers them,
+rows of e have these numbers. reverse is the structure of the transpose. All in float32 or float64.
 """
 
 from __future__ import annotations
@@ -96,8 +96,13 @@ def _z(own: Terms) -> tuple[Tensor, Tensor, Tensor]:
     if own.a is not None:
         z = z + (own.a if own.a.shape[1] == 1 else own.a.index_select(1, receivers))
     if own.e is not None:
-        z = z + (own.e if own.weight is None else own.e @ own.weight.t()).unflatten(-1, z.shape[2:])
+        e = own.e.index_select(1, own.structure[2].long()) if _is_numbered(own) else own.e
+        z = z + (e if own.weight is None else e @ own.weight.t()).unflatten(-1, z.shape[2:])
     return z, receivers, senders
+
+
+def _is_numbered(own: Terms) -> bool:
+    return len(own.structure) > 2 and own.structure[2].numel() > 0
 
 
 def _empty(own: Terms, needed: Sequence[bool], last: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -147,6 +152,8 @@ class Gates(Terms):
     def check(self) -> None:
         Terms.check(self)
         expect(0 <= self.kind <= 3, f"kind is {self.kind}, but must be 0, 1, 2 or 3")
+        by_signs = self.kind == ACTIVATIONS[functional.relu] and self.x is None
+        expect(by_signs or not _is_numbered(self), "only of a sum of ReLUs may the structure's edges have numbers")
         if self.x is not None:
             check_rows("x", self.x, tuple(self.b.shape), self.b.dtype, strided=True)
         if self.own is not None:

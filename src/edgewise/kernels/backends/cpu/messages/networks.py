@@ -17,7 +17,7 @@ from edgewise.kernels.backends.cpu.messages import coupling, gates
 from edgewise.kernels.backends.cpu.messages.gates import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
-from edgewise.kernels.messages import EdgeInput, EdgeNetwork, Filter, Network, TensorProduct
+from edgewise.kernels.messages import EdgeNetwork, Filter, Network, TensorProduct
 from edgewise.kernels.operator.gradients import creates_graph, gradients
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.operator.products import SUM, Product
@@ -177,22 +177,24 @@ def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter,
     return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1) if reduce == "mean" else y
 
 
-def _gated(graph: Graph, leaves: Sequence[Tensor | None], kind: int) -> Tensor:
+def _gated(graph: Graph, leaves: Sequence[Tensor | None], kind: int, callers: bool = False) -> Tensor:
     """The sums of gates of a [I or 1, C], b, e, the weight, x and a number `own`."""
     a, b, e, weight, x, factor = leaves
     assert b is not None
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in leaves)
-    reverse, structure = native.reverse_of(graph) if learns else (), native.structure_of(graph)
+    reverse = native.reverse_of(graph) if learns else ()
+    structure = (native.callers_structure_of if callers else native.structure_of)(graph)
     a, x = (None if t is None else t[None, :, None] for t in (a, x))
     e = None if e is None else e.unsqueeze(0)
     return gates.gates(gates.Gates(a, b[None, :, None], e, weight, structure, reverse, x, factor, kind))[0]
 
 
-def beside_own(graph: Graph, x: Tensor, edges: EdgeInput, factor: Tensor) -> Tensor:
-    """factor x_i + Σ_j ReLU(x_j + W e_ij + b) [N, C], for a map W, b of features of edges."""
-    weight, shift = edges.map
+def beside_own(
+    graph: Graph, x: Tensor, e: Tensor, weight: Tensor | None, shift: Tensor | None, factor: Tensor, callers: bool
+) -> Tensor:
+    """factor x_i + Σ_j ReLU(x_j + W e_ij + b) [N, C]; e_ij itself without a W, in the caller's order or the graph's."""
     a = None if shift is None else shift.unsqueeze(0)
-    return _gated(graph, (a, x, edges.values, weight, None, factor), ACTIVATIONS[functional.relu]).view(x.shape)
+    return _gated(graph, (a, x, e, weight, None, factor), ACTIVATIONS[functional.relu], callers).view(x.shape)
 
 
 def _share(total: Tensor, epsilon: float) -> Tensor:

@@ -48,7 +48,7 @@ struct Ends {
 };
 
 // z_ij = a_i + b_j + W e_ij, of `width` numbers; e is W e itself where there are no inputs. Null is what is not there, or
-// not computed.
+// not computed. Where `graph` numbers its edges, rows of e and de have these numbers, and signs give all gradients.
 struct Terms {
   int threads = 1;
   int64_t batch = 1;

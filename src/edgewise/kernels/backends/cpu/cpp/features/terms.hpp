@@ -99,7 +99,7 @@ struct Tiles {
   void read_inputs() {
     if (!R) return;
     given = features(first), apart = R;
-    if (!backward) return;  // side by side as they are
+    if (!graph.edge) return;  // side by side as they are
     for (int e = 0; e < count; ++e)
       for (int c = 0; c < map.wide_inputs; c += W) store(inputs + e * map.wide_inputs + c, load_part(features(number(e)) + c, R - c));
     given = inputs, apart = map.wide_inputs;
@@ -110,7 +110,7 @@ struct Tiles {
   EDGEWISE_INLINE void prefetch_term(int e, size_t bytes) const {
     const Matrix& there = backward ? call.a : call.b;
     if (there.data) prefetch(row(there, graph.index[ahead(e)]), bytes);
-    if (backward && call.e) prefetch(features(graph.edge[ahead(e)]), std::min(bytes, (R ? R : D) * sizeof(A)));
+    if (graph.edge && call.e) prefetch(features(graph.edge[ahead(e)]), std::min(bytes, (R ? R : D) * sizeof(A)));
   }
 
   // N vectors of columns of M edges' z, from edge e and column c on.
@@ -184,7 +184,7 @@ struct Tiles {
       multiply<A, 1, Start::ZERO, false>(dz, wide, count, map.back.data() + c, apart, D, inputs + c, apart);
     const A* from = R ? inputs : dz;
     for (int e = 0; e < count; ++e)
-      std::memcpy((A*)call.de + (b * call.graph.edges + first + e) * width, from + e * apart, width * sizeof(A));
+      std::memcpy((A*)call.de + (b * call.graph.edges + number(e)) * width, from + e * apart, width * sizeof(A));
   }
 };
 
