@@ -29,11 +29,24 @@ def mapped(linear: Any, x: Tensor, biased: bool = True) -> Tensor:
     Cost        E·C' in place of N·C·C', for E non-zeros; once for a tensor that comes again, a pass over it. What
                 `dropped` makes of it comes for the first time, and needs no pass
     """
-    entries = known(x) if is_linear(linear) else None
-    if entries is None or entries.dtype != linear.weight.dtype or torch.is_autocast_enabled(x.device.type):
+    entries = _entries(x, linear.weight) if is_linear(linear) else None
+    if entries is None:
         return linear(x) if biased else functional.linear(x, linear.weight)
     y = aggregate(entries.graph, linear.weight.T, entries.weight)
     return y + linear.bias if biased and linear.bias is not None else y
+
+
+def product(weight: Tensor, x: Tensor) -> Tensor:
+    """W x_i, as `mapped` computes it for a layer without bias."""
+    entries = _entries(x, weight)
+    return functional.linear(x, weight) if entries is None else aggregate(entries.graph, weight.T, entries.weight)
+
+
+def _entries(x: Tensor, weight: Tensor) -> SparseFeatures | None:
+    """The non-zeros by which a product of these is computed, if it is."""
+    entries = known(x)
+    fits = entries is not None and entries.dtype == weight.dtype and not torch.is_autocast_enabled(x.device.type)
+    return entries if fits else None
 
 
 def is_linear(layer: Any) -> bool:

@@ -88,7 +88,7 @@ def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
 def _sage(layer: Any, graph: Graph, x_j: Tensor, x_i: Tensor) -> Tensor:
     W, reduce = layer.lin_l, REDUCTIONS[layer.aggr]
     R: Any = layer.lin_r if layer.root_weight else None
-    narrowed = reduce in ("sum", "mean") and is_linear(W) and W.weight.shape[0] < W.weight.shape[1]
+    narrowed = _narrows(layer)
     if _at_once(W, R, x_j, x_i):
         narrowed = narrowed and (x_j.requires_grad or not sums_first(graph, x_j, W.weight.shape[0]))
         if x_i is x_j and reduce in ("sum", "mean"):
@@ -97,13 +97,38 @@ def _sage(layer: Any, graph: Graph, x_j: Tensor, x_i: Tensor) -> Tensor:
         if not narrowed:
             return affine(x_i, R.weight, W.bias, W.weight, aggregate(heard(graph), x_j, reduce=reduce))
         return affine(x_i, R.weight, W.bias) + aggregate(graph, affine(x_j, W.weight, None), reduce=reduce)
-    x_j, x_i = ordinary(x_j), ordinary(x_i)
-    if narrowed:
-        y = aggregate(graph, mapped(W, x_j, biased=False), reduce=reduce)
-        y = y if W.bias is None else y + W.bias.to(y.dtype)
-    else:
-        y = W(aggregate(graph, x_j, reduce=reduce))
-    return y if R is None else y + mapped(R, x_i)
+    y = _summed(layer, graph, ordinary(x_j), narrowed)
+    return y if R is None else y + mapped(R, ordinary(x_i))
+
+
+def messages(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
+    """What SAGEConv adds to the map of its receivers, and these; None for a call that is left to it."""
+    both = sides(layer, x, edge_index, size)
+    if both is None or _is_unknown(layer.lin_l):
+        return None
+    x_j, x_i = map(ordinary, both)
+    graph, W = graph_of(edge_index, x_j.size(-2), x_i.size(-2)), layer.lin_l
+    x_j = layer.lin(x_j).relu() if layer.project else x_j
+    narrowed = _narrows(layer)
+    if narrowed and is_linear(W) and fits(x_j, W.weight) and not x_j.requires_grad and known(x_j) is None:
+        narrowed = not sums_first(graph, x_j, W.weight.shape[0])
+    return _summed(layer, graph, x_j, narrowed), x_i
+
+
+def _narrows(layer: Any) -> bool:
+    """Whether the map of the messages has fewer outputs than inputs, and may come before their sum."""
+    W = layer.lin_l
+    return REDUCTIONS[layer.aggr] in ("sum", "mean") and is_linear(W) and W.weight.shape[0] < W.weight.shape[1]
+
+
+def _summed(layer: Any, graph: Graph, x_j: Tensor, narrowed: bool) -> Tensor:
+    """W ⊕_j x_j + b, or ⊕_j W x_j + b."""
+    W, reduce = layer.lin_l, REDUCTIONS[layer.aggr]
+    if not narrowed:
+        y: Tensor = W(aggregate(graph, x_j, reduce=reduce))
+        return y
+    y = aggregate(graph, mapped(W, x_j, biased=False), reduce=reduce)
+    return y if W.bias is None else y + W.bias.to(y.dtype)
 
 
 def _is_unknown(linear: Any) -> bool:
