@@ -1,7 +1,7 @@
 import torch
 
 from edgewise.graphs import Graph, complete
-from edgewise.graphs.derived import cached, derived
+from edgewise.graphs.derived import cached, derived, per_tensor
 
 
 class Square:
@@ -29,6 +29,14 @@ def test_a_value_first_read_in_inference_mode_can_be_saved_for_backward() -> Non
     square = Square()
     with torch.inference_mode():
         assert not square.area.is_inference()
+
+
+def test_a_value_of_tensors_first_read_in_inference_mode_can_be_saved_for_backward() -> None:
+    double = per_tensor(lambda x: 2 * x)
+    x = torch.ones(2)
+    with torch.inference_mode():
+        made = double(x)
+    assert not made.is_inference() and double(x) is made
 
 
 def test_a_cached_function_is_computed_once_for_each_graph_and_arguments() -> None:

@@ -122,7 +122,8 @@ class PerTensor(Generic[P, T]):
             return found[2]
         for gone in [k for k, (_, refs, _) in entries.items() if any(r() is None for r in refs)]:
             del entries[gone]
-        value = self.build(*args, **named)
+        with torch.inference_mode(False):  # a value that training can read too
+            value = self.build(*args, **named)
         entries[key] = (stamp, [ref(t) for t in tensors], value)
         return value
 

@@ -1,4 +1,7 @@
-"""Sparse features that come again are multiplied by their non-zeros, with the same results and gradients."""
+"""Features that come again: their non-zeros and their sums are found once, with the same results and gradients."""
+
+from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -6,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.interop import convert
-from edgewise.interop.geometric import features
+from edgewise.interop.geometric import features, sums
+from edgewise.interop.geometric.edges import graph_of
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -181,3 +185,73 @@ def test_a_model_drops_words_by_their_non_zeros() -> None:
     net.eval()
     assert net(x).shape == (30, 3)
     assert seen[-1] is x
+
+
+WIDER = {
+    "GCN": lambda: pyg.GCNConv(5, 8),
+    "GCN by weights": lambda: pyg.GCNConv(5, 8),
+    "SAGE": lambda: pyg.SAGEConv(5, 8),
+    "SAGE of sums": lambda: pyg.SAGEConv(5, 8, aggr="sum"),
+    "SAGE of maxima": lambda: pyg.SAGEConv(5, 8, aggr="max"),
+    "narrower SAGE": lambda: pyg.SAGEConv(5, 2),
+    "of two kinds": lambda: pyg.HeteroConv({("a", r, "a"): pyg.SAGEConv(5, 3) for r in "xy"}),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", WIDER)
+def test_sums_of_features_that_come_again_are_kept(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Tensor | None] = []
+    real = features.kept
+    monkeypatch.setattr(sums, "kept", lambda *args: found.append(real(*args)) or found[-1])
+    torch.manual_seed(0)
+    layer, x, weight = WIDER[name]().to(dtype), torch.randn(30, 5, dtype=dtype), torch.rand(90, dtype=dtype)
+    inputs = (x, EDGES, weight) if "weights" in name else (x, EDGES)
+    if name == "of two kinds":
+        inputs = {"a": x}, {("a", r, "a"): EDGES.roll(n, 1) for n, r in enumerate("xy")}
+
+    def with_gradients(module: nn.Module) -> list[Tensor]:
+        y = module(*inputs)
+        y = y if isinstance(y, Tensor) else y["a"]
+        return [y, *torch.autograd.grad(y.square().sum(), list(module.parameters()))]
+
+    right, twin = with_gradients(layer), convert(layer)
+    with torch.inference_mode():
+        for _ in range(features.AGAIN):
+            twin(*inputs)
+    for _ in range(3):
+        for own, theirs in zip(with_gradients(twin), right, strict=True):
+            torch.testing.assert_close(own, theirs, rtol=1e-4, atol=1e-4 if dtype == torch.float32 else 1e-10)
+    assert found[0] is None and found[-1] is not None and found[-1] is found[-3 if len(inputs[0]) == 1 else -2]
+    before = twin(*inputs)
+    x.mul_(2)  # written: everything anew
+    after = twin(*inputs)
+    if isinstance(after, dict):
+        before, after = before["a"], after["a"]
+    assert found[-1] is None and not torch.allclose(before, after)
+
+
+def test_sums_are_not_kept_of_trained_new_or_few_rows_and_go_with_the_edges() -> None:
+    x, graph = torch.randn(30, 5), graph_of(EDGES, 30, 30)
+
+    def last(x: Tensor, edges: Tensor = EDGES, **options: Any) -> Tensor | None:
+        for _ in range(features.AGAIN):
+            found = features.kept(options.get("graph", graph), edges, x, "sum", options.get("weight"))
+        return found
+
+    expected = torch.zeros(30, 5).index_add(0, EDGES[1], x[EDGES[0]])
+    torch.testing.assert_close(last(x), expected)
+    assert last(x.clone().requires_grad_()) is None
+    assert last(x, weight=torch.ones(90).requires_grad_()) is None
+    assert all(features.kept(graph, EDGES, x.clone(), "sum") is None for _ in range(6))
+    assert last(x[:10], torch.randint(10, (2, 9)), graph=graph_of(torch.randint(10, (2, 9)), 10, 30)) is None
+    with torch.autocast("cpu", torch.bfloat16):
+        assert last(x) is None
+    edges = EDGES.clone()
+    kept = ref(last(x, edges))
+    assert kept() is not None
+    del edges
+    last(x, EDGES.clone())
+    assert kept() is None

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgewise.interop import convert
 from interop.geometric.parity import check, graphs
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -98,3 +99,19 @@ def test_gated(graph: Any, options: Any) -> None:
     layer = pyg.GatedGraphConv(6, 2, **options)
     check(layer, torch.randn(nodes, 5), edge_index)
     check(layer, torch.randn(nodes, 6), edge_index, torch.rand(edge_index.shape[1]))
+
+
+def test_layers_called_in_inference_mode_first_can_be_trained_then() -> None:
+    for layer, *others in (
+        (pyg.GCNConv(5, 8),),
+        (pyg.SAGEConv(5, 8),),
+        (pyg.GATConv(5, 8, edge_dim=3), torch.randn(20, 3)),
+        (pyg.GINEConv(nn.Linear(5, 8), edge_dim=3), torch.randn(20, 3)),
+    ):
+        ours, x, edge_index = convert(layer), torch.randn(9, 5), torch.randint(9, (2, 20))
+        with torch.inference_mode():
+            before = ours(x, edge_index, *others)
+        y = ours(x, edge_index, *others)
+        torch.testing.assert_close(y, before)
+        y.sum().backward()
+        assert all(p.grad is not None for p in ours.parameters())

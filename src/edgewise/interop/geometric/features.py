@@ -1,7 +1,8 @@
-"""Features that a model reads at every step, such as the words of documents: their few non-zeros are found once."""
+"""Features that a model reads at every step: their few non-zeros, as of words in texts, and sums are found once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
 from edgewise.graphs.forms import offsets_of
+from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.interop.twin import origin
 from edgewise.kernels import aggregate, dropout
 from edgewise.layers.plain.linear import SparseFeatures, has_hooks
@@ -63,6 +65,37 @@ def known(x: Tensor) -> SparseFeatures | None:
     calls = _calls(x)
     calls[0] = min(AGAIN, calls[0] + 1)
     return _few(x) if calls[0] == AGAIN else None
+
+
+def kept(graph: Graph, edge_index: Tensor, x: Tensor, reduce: str, weight: Tensor | None = None) -> Tensor | None:
+    """⊕_j w_ij x_j of features that came with the same edges before.
+
+    Edge cases  None for those that are trained, that came fewer than `AGAIN` times, or that have fewer rows than
+                there are receivers, for then more would be kept than is there
+    Cost        once the sum of all edges; its result lies with x, and goes with it or with the edges
+    """
+    tensors = [x, edge_index] if weight is None else [x, edge_index, weight]
+    if is_traced() or any(type(t) not in PLAIN or t.requires_grad or t.is_inference() for t in tensors):
+        return None
+    if x.dim() != 2 or graph.num_receivers > len(x) or torch.is_autocast_enabled(x.device.type):
+        return None
+    entry = _kept(*tensors, reduce)
+    entry.calls += 1
+    if entry.sums is None and entry.calls >= AGAIN:
+        with torch.inference_mode(False):
+            entry.sums = aggregate(graph, x, weight, reduce)
+    return entry.sums
+
+
+@dataclass
+class _Entry:
+    calls: int = 0
+    sums: Tensor | None = None
+
+
+@per_tensor
+def _kept(x: Tensor, edge_index: Tensor, *others: Any) -> _Entry:
+    return _Entry()
 
 
 def dropped(x: Tensor, p: float) -> Tensor | None:

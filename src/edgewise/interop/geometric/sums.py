@@ -13,7 +13,7 @@ from edgewise.graphs.derived import per_tensor
 from edgewise.interop.dropout import leaving, unwatched
 from edgewise.interop.geometric.batches import affine, convolved, fits, heard, sums_first
 from edgewise.interop.geometric.edges import graph_of, in_order, looped, refusal, rows_of, sides
-from edgewise.interop.geometric.features import is_linear, known, mapped
+from edgewise.interop.geometric.features import is_linear, kept, known, mapped
 from edgewise.interop.geometric.perceptrons import applied, at_once
 from edgewise.interop.later.pairs import table
 from edgewise.interop.later.tensor import ordinary
@@ -32,7 +32,8 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
     graph, weight = _normalised(layer, x, edge_index, edge_weight)
     reduce = REDUCTIONS[layer.aggr]
     if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels:
-        y = layer.lin(aggregate(graph, x, weight, reduce))
+        sums = kept(graph, edge_index, x, reduce, weight) if is_linear(layer.lin) else None
+        y = layer.lin(aggregate(graph, x, weight, reduce) if sums is None else sums)
         y = y if weight is None else y.to(torch.promote_types(y.dtype, weight.dtype))  # under autocast it is narrower
     else:
         y = aggregate(graph, mapped(layer.lin, x), weight, reduce)
@@ -81,15 +82,17 @@ def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
     x_j, x_i = both
     graph = graph_of(edge_index, x_j.size(-2), x_i.size(-2))
     x_j = layer.lin(x_j).relu() if layer.project else x_j
-    y = _sage(layer, graph, x_j, x_i)
+    y = _sage(layer, graph, edge_index, x_j, x_i)
     return functional.normalize(y, p=2.0, dim=-1) if layer.normalize else y
 
 
-def _sage(layer: Any, graph: Graph, x_j: Tensor, x_i: Tensor) -> Tensor:
+def _sage(layer: Any, graph: Graph, edge_index: Tensor, x_j: Tensor, x_i: Tensor) -> Tensor:
     W, reduce = layer.lin_l, REDUCTIONS[layer.aggr]
     R: Any = layer.lin_r if layer.root_weight else None
     narrowed = _narrows(layer)
     if _at_once(W, R, x_j, x_i):
+        if (sums := kept(graph, edge_index, x_j, reduce)) is not None:
+            return affine(ordinary(x_i), R.weight, W.bias, W.weight, sums[: heard(graph).num_receivers])
         narrowed = narrowed and (x_j.requires_grad or not sums_first(graph, x_j, W.weight.shape[0]))
         if x_i is x_j and reduce in ("sum", "mean"):
             return convolved(graph, reduce, not narrowed, x_j, W.weight, W.bias, R.weight)
@@ -107,11 +110,13 @@ def messages(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Ten
     if both is None or _is_unknown(layer.lin_l):
         return None
     x_j, x_i = map(ordinary, both)
-    graph, W = graph_of(edge_index, x_j.size(-2), x_i.size(-2)), layer.lin_l
+    graph, W, reduce = graph_of(edge_index, x_j.size(-2), x_i.size(-2)), layer.lin_l, REDUCTIONS[layer.aggr]
     x_j = layer.lin(x_j).relu() if layer.project else x_j
     narrowed = _narrows(layer)
-    if narrowed and is_linear(W) and fits(x_j, W.weight) and not x_j.requires_grad and known(x_j) is None:
-        narrowed = not sums_first(graph, x_j, W.weight.shape[0])
+    if is_linear(W) and fits(x_j, W.weight) and not x_j.requires_grad and known(x_j) is None:
+        if (sums := kept(graph, edge_index, x_j, reduce)) is not None:
+            return functional.linear(sums, W.weight, W.bias), x_i
+        narrowed = narrowed and not sums_first(graph, x_j, W.weight.shape[0])
     return _summed(layer, graph, x_j, narrowed), x_i
 
 
