@@ -126,6 +126,9 @@ EXAMPLES = {
         output="model(data.x_dict, data.edge_index_dict)",
         path="hetero/",
     ),
+    "arma": Example("ARMA, Cora"),
+    "mixhop": Example("MixHop, Cora"),
+    "tagcn": Example("topology-adaptive graph convolution, Cora", output="model()"),
     "hgt_dblp": Example("HGT, 4 kinds of nodes", output="model(data.x_dict, data.edge_index_dict)", path="hetero/"),
 }
 

@@ -20,9 +20,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(
-            [pyg.GCNConv(4, 4), pyg.ChebConv(4, 4, 2), pyg.GATConv(4, 4, flow="target_to_source")]
-        )
+        self.convs = nn.ModuleList([pyg.GCNConv(4, 4), pyg.LEConv(4, 4), pyg.GATConv(4, 4, flow="target_to_source")])
         self.head = nn.Linear(4, 2)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Any:
@@ -37,12 +35,12 @@ EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 def test_what_has_no_twin_stays_and_is_named() -> None:
     net = Net()
     before = net(torch.ones(4, 4), EDGES)
-    with pytest.warns(UserWarning, match=r"convs.1 \(ChebConv has no twin\); convs.2 \(GATConv with flow='target_to_"):
+    with pytest.warns(UserWarning, match=r"convs.1 \(LEConv has no twin\); convs.2 \(GATConv with flow='target_to_"):
         assert edgewise.convert(net) is net
     made = conversion(net)
     assert made.twins == {"convs.0": "GCNConv"}
     assert list(made.others) == ["convs.1", "convs.2"]
-    assert "convs.1 stays: ChebConv has no twin" in str(made)
+    assert "convs.1 stays: LEConv has no twin" in str(made)
     torch.testing.assert_close(net(torch.ones(4, 4), EDGES), before)
 
 

@@ -24,12 +24,14 @@ class Twin:
 
     Symbols     forward(module, ...) = what the module's own `forward(...)` returns, or NotImplemented for a call that
                 it leaves to that; refusal(module) = why a module with its options has no twin, or None; later = whether
-                it reads the results of other twins whose numbers come later as they are
+                it reads the results of other twins whose numbers come later as they are; propagate = the same as
+                `forward` for PyTorch Geometric's `propagate`, which its own forward passes call
     """
 
     forward: Callable[..., Any]
     refusal: Callable[[Any], str | None] = _nothing
     later: bool = False
+    propagate: Callable[..., Any] | None = None
 
 
 @cache
@@ -50,9 +52,22 @@ def twin_class(kind: Any, twin: Twin) -> Any:
         return _set_training(self, mode) if isinstance(mode, bool) else kind.train(self, mode)  # which refuses it
 
     members: dict[str, Any] = {"forward": forward, "__reduce_ex__": reduced, "__module__": __name__, "twin_of": kind}
+    if twin.propagate is not None:
+        members["propagate"] = _otherwise(twin.propagate, kind.propagate)
     if kind.train is nn.Module.train:
         members["train"] = train
     return type(kind.__name__, (kind,), members)
+
+
+def _otherwise(own: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that is their own for calls that ours leaves to it."""
+
+    @wraps(theirs)
+    def method(self: nn.Module, *args: Any, **named: Any) -> Any:
+        y = own(self, *args, **named)
+        return theirs(self, *args, **named) if y is NotImplemented else y
+
+    return method
 
 
 def _set_training(module: nn.Module, mode: bool) -> nn.Module:

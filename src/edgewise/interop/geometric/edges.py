@@ -13,6 +13,7 @@ from edgewise.interop.geometric.members import members_of
 from edgewise.interop.later.tensor import Later
 from edgewise.interop.twin import is_plain
 
+REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 HOOKS = tuple(
     f"_{step}_forward{when}_hooks"
     for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")

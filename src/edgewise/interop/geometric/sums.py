@@ -12,7 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
 from edgewise.interop.dropout import leaving, unwatched
 from edgewise.interop.geometric.batches import affine, convolved, fits, heard, sums_first
-from edgewise.interop.geometric.edges import graph_of, in_order, looped, refusal, rows_of, sides
+from edgewise.interop.geometric.edges import REDUCTIONS, graph_of, in_order, looped, refusal, rows_of, sides
 from edgewise.interop.geometric.features import is_linear, kept, known, mapped
 from edgewise.interop.geometric.perceptrons import applied, at_once
 from edgewise.interop.later.pairs import table
@@ -20,8 +20,6 @@ from edgewise.interop.later.tensor import ordinary
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 from edgewise.kernels.choose.fused import beside_own
-
-REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 
 
 @leaving
