@@ -15,6 +15,8 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 LAYERS: dict[str, Any] = {
     "APPNP": lambda: pyg.APPNP(3, 0.1),
+    "APPNP by means": lambda: pyg.APPNP(2, 0.1, aggr="mean"),
+    "APPNP by maxima": lambda: pyg.APPNP(2, 0.1, aggr="max"),
     "APPNP without loops": lambda: pyg.APPNP(2, 0.2, add_self_loops=False, normalize=False),
     "ARMA": lambda: pyg.ARMAConv(5, 4, num_stacks=2, num_layers=2),
     "ARMA with shared weights": lambda: pyg.ARMAConv(5, 4, num_layers=2, shared_weights=True),
@@ -108,6 +110,15 @@ def test_two_sides(outputs: int) -> None:
 def test_edges_with_a_network_of_their_features() -> None:
     torch.manual_seed(0)
     check(pyg.PDNConv(5, 4, 3, 6), torch.randn(9, 5), torch.randint(9, (2, 30)), torch.rand(30, 3))
+
+
+def test_dropout_of_edges_is_drawn_by_pytorch_geometric() -> None:
+    layer, x, edge_index = pyg.APPNP(3, 0.1, dropout=0.5), torch.randn(9, 5), torch.randint(9, (2, 30))
+    found = []
+    for module in (layer, convert(deepcopy(layer))):
+        torch.manual_seed(0)
+        found.append(module(x, edge_index))
+    torch.testing.assert_close(*found)
 
 
 def test_labels_are_propagated() -> None:

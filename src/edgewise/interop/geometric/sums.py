@@ -27,7 +27,7 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
     """GCNConv: y = D̃^-½ Ã D̃^-½ X W + b, the product with the fewer columns last."""
     if isinstance(x, tuple | list) or sides(layer, x, edge_index) is None:
         return NotImplemented
-    graph, weight = _normalised(layer, x, edge_index, edge_weight)
+    graph, weight = normalised(layer, x, edge_index, edge_weight)
     reduce = REDUCTIONS[layer.aggr]
     if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels:
         sums = kept(graph, edge_index, x, reduce, weight) if is_linear(layer.lin) else None
@@ -40,14 +40,15 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
     return y if layer.bias is None else y + layer.bias
 
 
-def _normalised(layer: Any, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> tuple[Graph, Tensor | None]:
+def normalised(layer: Any, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> tuple[Graph, Tensor | None]:
+    """The graph that GCNConv's or APPNP's options make of the edges, and the weights of its edges."""
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
     nodes = x.size(-2)
     if not layer.normalize:
         graph = graph_of(edge_index, nodes, nodes)
         return graph, None if weight is None else rows_of(graph, weight.flatten()).to(x.dtype)
-    options = (nodes, layer.improved, layer.add_self_loops)
+    options = (nodes, getattr(layer, "improved", False), layer.add_self_loops)
     if layer.cached:
         if layer._cached_edge_index is None:
             layer._cached_edge_index = gcn_norm(edge_index, weight, *options, layer.flow, x.dtype)

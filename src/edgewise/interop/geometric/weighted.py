@@ -12,6 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_traced
 from edgewise.interop.geometric.edges import REDUCTIONS, graph_of, is_watched, refusal, rows_of
 from edgewise.interop.geometric.features import is_linear, mapped
+from edgewise.interop.geometric.sums import normalised
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate
 
@@ -67,6 +68,24 @@ def graph_conv(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None, siz
     return y if x[1] is None else y + mapped(R, x[1])
 
 
+def appnp(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+    """APPNP: x ← (1 - α) ⊕_j w_ij x_j + α h, K times from x = h; the weights are scaled once."""
+    if is_traced() or not is_plain(x, edge_index, *(() if edge_weight is None else (edge_weight,))) or x.dim() < 2:
+        return NotImplemented
+    reduce = REDUCTIONS[layer.aggr]
+    if is_watched(layer) or not x.is_floating_point() or (layer.training and layer.dropout > 0):
+        return NotImplemented
+    if reduce not in ("sum", "mean"):
+        return NotImplemented
+    graph, weight = normalised(layer, x, edge_index, edge_weight)
+    if weight is None or weight.dtype != x.dtype or torch.is_autocast_enabled(x.device.type):
+        return NotImplemented
+    weight, h = (1 - layer.alpha) * weight, layer.alpha * x
+    for _ in range(layer.K):
+        x = aggregate(graph, x, weight, reduce).add_(h)
+    return x
+
+
 def _own(layer: Any, *_: Any, **__: Any) -> Any:
     """PyTorch Geometric's forward pass, which calls `propagate`."""
     return NotImplemented
@@ -77,11 +96,12 @@ def _refusal(layer: Any) -> str | None:
 
 
 TWINS = {
+    "APPNP": Twin(appnp, _refusal, propagate=weighted),
     "GraphConv": Twin(graph_conv, _refusal, propagate=weighted),
     **{
         name: Twin(_own, _refusal, propagate=weighted)
         for name in (
-            "APPNP", "ARMAConv", "ChebConv", "ClusterGCNConv", "GCN2Conv", "LabelPropagation", "LGConv", "MFConv",
+            "ARMAConv", "ChebConv", "ClusterGCNConv", "GCN2Conv", "LabelPropagation", "LGConv", "MFConv",
             "MixHopConv", "PDNConv", "SGConv", "SSGConv", "SignedConv", "TAGConv",
         )
     },
