@@ -99,6 +99,12 @@ EXAMPLES = {
         output="[deepcopy(model).double()(b.x, b.pe.double(), b.edge_index, b.edge_attr, b.batch)"
         " for b in val_loader][0]",
     ),
+    "pna": Example(
+        "PNA with edge_attr, a batch of 128 molecules",
+        line="edgewise.convert(model, train_loader, optimizer)",
+        output="[deepcopy(model).double()(b.x, b.edge_index, b.edge_attr, b.batch) for b in val_loader][0]",
+        train="train(1)",
+    ),
     "reddit": Example(
         "SAGE, batches",
         output="model(data.x[:99], data.edge_index[:, (data.edge_index < 99).all(0)])",
@@ -220,17 +226,18 @@ def dblp(*_: Any, **__: Any) -> Drawn:
     return Drawn([data])
 
 
-def molecules(*_: Any, pre_transform: Any, **__: Any) -> Drawn:
-    """128 graphs of 12 to 34 atoms of 28 kinds, trees with 3 bonds more, of 4 kinds."""
+def molecules(*_: Any, pre_transform: Any = None, **__: Any) -> Drawn:
+    """128 graphs of 12 to 34 atoms of 21 kinds, trees with 3 bonds more, of 4 kinds."""
     from torch_geometric.data import Data
 
     made = Drawn()
     for atoms in torch.randint(12, 35, (128,)).tolist():
         older = (torch.rand(atoms - 1) * torch.arange(1, atoms)).long()
         bonds = torch.cat([torch.stack([older, torch.arange(1, atoms)]), torch.randint(atoms, (2, 3))], 1)
-        kinds, x = torch.randint(4, (bonds.shape[1],)), torch.randint(28, (atoms, 1))
+        kinds, x = torch.randint(4, (bonds.shape[1],)), torch.randint(21, (atoms, 1))
         both = {"edge_index": torch.cat([bonds, bonds.flip(0)], 1), "edge_attr": kinds.repeat(2)}
-        made.append(pre_transform(Data(x=x, y=torch.randn(1), **both)))
+        graph = Data(x=x, y=torch.randn(1), **both)
+        made.append(graph if pre_transform is None else pre_transform(graph))
     return made
 
 

@@ -78,12 +78,12 @@ def convert(*things: Any) -> Any:
     Symbols     things = any nn.Module, changed in place and returned; beside it, or alone, a PyTorch Geometric
                 `DataLoader` and an optimizer, likewise (several are returned as a tuple). Twins exist of GCNConv,
                 SAGEConv, GATConv, GATv2Conv, TransformerConv, GINConv, GINEConv, GatedGraphConv, RGCNConv,
-                FastRGCNConv, HGTConv, GPSConv, HeteroConv; of APPNP, ARMAConv, ChebConv, ClusterGCNConv, GCN2Conv,
-                GraphConv, LabelPropagation, LGConv, MFConv, MixHopConv, PDNConv, SGConv, SignedConv, SSGConv, TAGConv;
-                and of nn.MultiheadAttention, nn.TransformerEncoderLayer and nn.TransformerEncoder. A loader
-                without workers, over an InMemoryDataset without a transform, gathers each batch at once from what the
-                data set has stored: the same batches of the same draws. Adam, AdamW and SGD of parameters on the CPU
-                take PyTorch's fused steps
+                FastRGCNConv, HGTConv, PNAConv, GPSConv, HeteroConv; of APPNP, ARMAConv, ChebConv, ClusterGCNConv,
+                GCN2Conv, GraphConv, LabelPropagation, LGConv, MFConv, MixHopConv, PDNConv, SGConv, SignedConv,
+                SSGConv, TAGConv; and of nn.MultiheadAttention, nn.TransformerEncoderLayer and nn.TransformerEncoder.
+                A loader without workers, over an InMemoryDataset without a transform, gathers each batch at once from
+                what the data set has stored: the same batches of the same draws. Adam, AdamW and SGD of parameters on
+                the CPU take PyTorch's fused steps
     Errors      ConfigError for anything else; a UserWarning names each layer that passes messages or attends and
                 stays as it is, and why: its class or an option has no twin. `edgewise.interop.conversion` lists both.
                 Loaders and optimizers that stay are named likewise

@@ -1,12 +1,14 @@
 """Twins of layers that sum, average or maximise, over their options."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
 
-from edgewise.interop import convert
+from edgewise.interop import conversion, convert
+from edgewise.interop.geometric import sums
 from interop.geometric.parity import check, graphs
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -115,3 +117,48 @@ def test_layers_called_in_inference_mode_first_can_be_trained_then() -> None:
         torch.testing.assert_close(y, before)
         y.sum().backward()
         assert all(p.grad is not None for p in ours.parameters())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"towers": 2},
+        {"towers": 2, "divide_input": True},
+        {"edge_dim": 3},
+        {"edge_dim": 3, "towers": 2, "divide_input": True},
+        {"scalers": ["linear", "inverse_linear"], "train_norm": True, "post_layers": 2},
+        {"aggregators": ["std"], "scalers": ["identity"]},
+    ],
+)
+def test_pna(graph: Any, options: Any) -> None:
+    edge_index, nodes = graph
+    torch.manual_seed(0)
+    chosen = {
+        "aggregators": ["mean", "min", "max", "std", "sum", "var"],
+        "scalers": ["identity", "amplification", "attenuation"],
+        "deg": torch.tensor([1, 3, 5, 2]),
+    } | options
+    layer = pyg.PNAConv(6, 8, **chosen)
+    x = torch.randn(nodes, 6)
+    e = (torch.randn(edge_index.shape[1], 3),) if "edge_dim" in options else ()
+    with mock.patch.object(sums, "graph_of", wraps=sums.graph_of) as seen:
+        check(layer, x, edge_index, *e)
+        assert seen.call_count == 4  # twice in each width of numbers
+
+
+def test_pna_that_stays() -> None:
+    deg, names = torch.tensor([1, 3]), ["mean"]
+    net = nn.ModuleList(
+        [
+            pyg.PNAConv(6, 8, names, ["identity"], deg, pre_layers=2),
+            pyg.PNAConv(6, 8, ["median"], ["identity"], deg),
+            pyg.PNAConv(6, 8, names, ["identity"], deg, flow="target_to_source"),
+            pyg.PNAConv(6, 8, [pyg.aggr.StdAggregation(semi_grad=True)], ["identity"], deg),
+        ]
+    )
+    with pytest.warns(UserWarning, match="pre_layers=2"):
+        convert(net)
+    assert conversion(net).others["1"] == "PNAConv with aggregators=['median']"
+    assert conversion(net).others["3"] == "PNAConv with semi_grad=True"
+    assert len(conversion(net).others) == 4

@@ -1,7 +1,8 @@
-"""Twins of the layers that sum, average or maximise over neighbours: GCN, SAGE, GIN, GINE and gated graph networks."""
+"""Twins of the layers that sum, average or maximise over neighbours: GCN, SAGE, GIN, GINE, PNA and gated networks."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -10,9 +11,19 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
+from edgewise.graphs.tracing import is_traced
 from edgewise.interop.dropout import leaving, unwatched
 from edgewise.interop.geometric.batches import affine, convolved, fits, heard, sums_first
-from edgewise.interop.geometric.edges import REDUCTIONS, graph_of, in_order, looped, refusal, rows_of, sides
+from edgewise.interop.geometric.edges import (
+    REDUCTIONS,
+    graph_of,
+    in_order,
+    is_watched,
+    looped,
+    refusal,
+    rows_of,
+    sides,
+)
 from edgewise.interop.geometric.features import is_linear, kept, known, mapped
 from edgewise.interop.geometric.perceptrons import applied, at_once
 from edgewise.interop.later.pairs import table
@@ -203,6 +214,84 @@ def gated(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None
     return x
 
 
+@leaving
+def pna(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Any:
+    """PNAConv: W (x_i ‖ s_1 r_i ‖ s_2 r_i ‖ ...) of each tower, r_i several reductions of A x_i + B x_j + C e_ij.
+
+    Nodes are mapped before they are reduced, for a reduction of a_i + b_j is a_i and that of b_j; the scales s, which
+    follow from the degree, come after W.
+    """
+    F, T = layer.F_in, layer.towers
+    tensors = (x, edge_index) if edge_attr is None else (x, edge_index, edge_attr)
+    pre, post = ([tower[0] for tower in towers] for towers in (layer.pre_nns, layer.post_nns))
+    if is_traced() or is_watched(layer) or not is_plain(*tensors) or not x.is_floating_point() or x.dim() != 2:
+        return NotImplemented
+    if not all(map(is_linear, (*pre, *post))) or torch.is_autocast_enabled(x.device.type):
+        return NotImplemented
+    if edge_attr is not None and (edge_attr.dim() != 2 or layer.edge_dim is None or not is_linear(layer.edge_encoder)):
+        return NotImplemented
+    graph = graph_of(edge_index, len(x), len(x))
+    W = torch.stack([first.weight for first in pre])  # [T, F, 2 F or 3 F]
+    x = x.unflatten(-1, (T, F)).transpose(0, 1) if layer.divide_input else x
+    a, b = (x @ torch.cat([W[..., :F], W[..., F : 2 * F]], 1).mT).split(F, -1)  # [T, N, F]
+    a, m = a + torch.stack([first.bias for first in pre]).unsqueeze(1), b.transpose(0, 1).flatten(1)
+    if edge_attr is not None:
+        C = W[..., 2 * F :].flatten(0, 1)
+        c = functional.linear(rows_of(graph, edge_attr), C @ layer.edge_encoder.weight, C @ layer.edge_encoder.bias)
+        m = m.index_select(0, graph.senders) + c
+    degrees = graph.in_degrees().to(x.dtype).unsqueeze(-1)
+
+    def reduced(values: Tensor, how: str) -> Tensor:
+        r = aggregate(graph, values, reduce=how) if edge_attr is None else collect(graph, values, how)
+        return r.unflatten(-1, (T, F)).transpose(0, 1)
+
+    def one(how: str) -> Tensor:
+        if how not in ("var", "std"):
+            return reduced(m, how) + a * (degrees if how == "sum" else degrees.clamp(max=1))
+        variance = reduced(m * m, "mean") - reduced(m, "mean").square()
+        if how == "var":
+            return variance
+        deviation = variance.clamp(min=1e-5).sqrt()
+        return deviation.masked_fill(deviation <= math.sqrt(1e-5), 0.0)
+
+    scaling = layer.aggr_module
+    r = torch.cat([one(_name(part)) for part in scaling.aggr.aggrs], -1)
+    s = [_SCALES[name](degrees, scaling) for name in scaling.scaler]
+    V = torch.stack([first.weight for first in post])  # [T, outputs, F + scales · reductions · F]
+    y = x @ V[..., :F].mT + torch.stack([first.bias for first in post]).unsqueeze(1)
+    each = V[..., F:].unflatten(-1, (len(s), -1)).transpose(1, 2).flatten(1, 2)
+    for part, scale in zip((r @ each.mT).chunk(len(s), -1), s, strict=True):
+        y = y + (part if scale is None else part * scale)
+    return layer.lin(torch.cat([tower[1:](own) for tower, own in zip(layer.post_nns, y, strict=True)], -1))
+
+
+_SCALES: dict[str, Any] = {
+    "identity": lambda degrees, scaling: None,
+    "amplification": lambda degrees, scaling: (degrees + 1).log() / scaling.avg_deg_log,
+    "attenuation": lambda degrees, scaling: scaling.avg_deg_log / (degrees.clamp(min=1) + 1).log(),
+    "linear": lambda degrees, scaling: degrees / scaling.avg_deg_lin,
+    "inverse_linear": lambda degrees, scaling: scaling.avg_deg_lin / degrees.clamp(min=1),
+}
+
+
+def _name(aggregation: Any) -> str:
+    return type(aggregation).__name__.removesuffix("Aggregation").lower()
+
+
+def _refusal_of_pna(layer: Any) -> str | None:
+    known_ones, scaling = {"sum", "mean", "max", "min", "var", "std"}, layer.aggr_module
+    if layer.flow != "source_to_target":
+        return f"flow={layer.flow!r}"
+    if any(len(tower) > 1 for tower in layer.pre_nns):
+        return f"pre_layers={(len(layer.pre_nns[0]) + 1) // 2}"
+    names = [_name(part) for part in getattr(scaling.aggr, "aggrs", ())]
+    if not names or not known_ones.issuperset(names) or scaling.aggr.mode != "cat":
+        return f"aggregators={names}"
+    if any(getattr(getattr(part, "var_aggr", part), "semi_grad", False) for part in scaling.aggr.aggrs):
+        return "semi_grad=True"
+    return None
+
+
 def _refusal(layer: Any) -> str | None:
     return refusal(layer, *REDUCTIONS)
 
@@ -213,4 +302,5 @@ TWINS = {
     "GINConv": Twin(gin, _refusal),
     "GINEConv": Twin(gine, _refusal),
     "GatedGraphConv": Twin(gated, _refusal),
+    "PNAConv": Twin(pna, _refusal_of_pna),
 }
