@@ -118,7 +118,7 @@ class PerTensor(Generic[P, T]):
             return self.build(*args, **named)
         entries, key, stamp = self._place(args, tensors)
         found = entries.get(key)
-        if found is not None and found[0] == stamp and all(r() is t for r, t in zip(found[1], tensors, strict=True)):
+        if found is not None and _holds(found, stamp, tensors):
             return found[2]
         for gone in [k for k, (_, refs, _) in entries.items() if any(r() is None for r in refs)]:
             del entries[gone]
@@ -126,6 +126,15 @@ class PerTensor(Generic[P, T]):
             value = self.build(*args, **named)
         entries[key] = (stamp, [ref(t) for t in tensors], value)
         return value
+
+    def found(self, *args: P.args, **_: P.kwargs) -> T | None:
+        """The value for these arguments if it is there."""
+        tensors = [t for t in args if isinstance(t, Tensor)]
+        if is_traced() or any(t.is_inference() for t in tensors):
+            return None
+        entries, key, stamp = self._place(args, tensors)
+        found = entries.get(key)
+        return found[2] if found is not None and _holds(found, stamp, tensors) else None
 
     def put(self, value: T, /, *args: Any) -> None:
         """Let this be the value for these arguments, for as long as none of the tensors is written in place."""
@@ -146,6 +155,11 @@ class PerTensor(Generic[P, T]):
 
 
 Entry = tuple[list[Any], list[ReferenceType[Tensor]], T]
+
+
+def _holds(entry: Entry[Any], stamp: list[Any], tensors: list[Tensor]) -> bool:
+    """Whether these are the tensors of an entry, and nobody has written them."""
+    return entry[0] == stamp and all(r() is t for r, t in zip(entry[1], tensors, strict=True))
 
 
 def _forget(memo: dict[int, Any], number: int, gone: Any) -> None:

@@ -1,8 +1,10 @@
 """Twins of layers whose messages are weighted neighbours, inside PyTorch Geometric's own forward passes."""
 
+import gc
 from copy import deepcopy
 from typing import Any
 from unittest import mock
+from weakref import ref
 
 import pytest
 import torch
@@ -140,6 +142,27 @@ def test_the_edges_that_a_layer_makes_anew_are_one_graph_while_they_are_the_same
         assert seen.call_count == 2
         torch.testing.assert_close(layer(x[:, :], edge_index[:, :20]), right(x, edge_index[:, :20]))
         assert seen.call_count == 3
+
+
+def test_layers_share_the_edges_that_they_make_and_let_them_go() -> None:
+    net = torch.nn.ModuleList([convert(made("simple")), convert(pyg.TAGConv(4, 4))])
+    edge_index, x = torch.randint(9, (2, 30)), torch.randn(9, 5)
+    with mock.patch.object(weighted.Graph, "from_edge_index", wraps=weighted.Graph.from_edge_index) as seen:
+        net[0](x, edge_index)
+        light = convert(pyg.TAGConv(5, 4))
+        light(x, edge_index)  # without self-loops
+        assert seen.call_count == 2
+        other = convert(made("simple"))
+        for _ in range(2):
+            other(x, edge_index)
+            net[1](x[:, :4], edge_index)
+        assert seen.call_count == 2
+    held = ref(weighted._last[net[0]].edge_index)
+    assert weighted._last[other] is weighted._last[net[0]]
+    assert weighted._last[light].edge_index is edge_index
+    del net, light, other, seen
+    gc.collect()
+    assert held() is None
 
 
 def test_edges_that_were_written_in_place_are_another_graph() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,24 @@ from edgewise.interop.geometric.sums import normalised
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate
 
-_last: WeakKeyDictionary[nn.Module, tuple[Tensor, int, Graph]] = WeakKeyDictionary()
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """The edges that a layer read last."""
+
+    edge_index: Tensor
+    version: int
+    graph: Graph
+
+    def is_of(self, edge_index: Tensor, senders: int, receivers: int) -> bool:
+        own, graph = self.edge_index, self.graph
+        same = own.device == edge_index.device and own._version == self.version
+        return (
+            same and (graph.num_senders, graph.num_receivers) == (senders, receivers) and torch.equal(own, edge_index)
+        )
+
+
+_last: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
 
 
 def weighted(layer: Any, edge_index: Any, size: Any = None, *, x: Any = None, **given: Any) -> Any:
@@ -41,15 +59,18 @@ def weighted(layer: Any, edge_index: Any, size: Any = None, *, x: Any = None, **
 
 
 def _graph(layer: nn.Module, edge_index: Tensor, senders: int, receivers: int) -> Graph:
-    """That of an edge_index, which a layer that normalises its edges makes anew at every call: mostly the same ones."""
-    before, version, graph = _last.get(layer, (None, 0, None))
-    if before is not None and before is not edge_index and graph is not None and before._version == version:
-        same = before.device == edge_index.device and (graph.num_senders, graph.num_receivers) == (senders, receivers)
-        if same and torch.equal(before, edge_index):
-            graph_of.put(graph, edge_index, senders, receivers)
+    """That of an edge_index, which layers that normalise their edges make anew at every call: mostly the same ones."""
+    graph = graph_of.found(edge_index, senders, receivers)
+    if graph is not None:
+        return graph
+    for before in {id(known.graph): known for known in list(_last.values())}.values():
+        if before.is_of(edge_index, senders, receivers):
+            graph_of.put(before.graph, edge_index, senders, receivers)
+            _last[layer] = before
+            return before.graph
     graph = graph_of(edge_index, senders, receivers)
-    if before is not edge_index and not edge_index.is_inference():
-        _last[layer] = edge_index, edge_index._version, graph
+    if not edge_index.is_inference():
+        _last[layer] = _Known(edge_index, edge_index._version, graph)
     return graph
 
 
