@@ -35,8 +35,21 @@ LAYERS: dict[str, Any] = {
     "degrees": lambda: pyg.MFConv(5, 4, max_degree=3),
     "mixed hops": lambda: pyg.MixHopConv(5, 3, powers=[0, 1, 3]),
     "simple": lambda: pyg.SGConv(5, 4, K=2),
+    "wider simple": lambda: pyg.SGConv(5, 8, K=2),
     "simple spectral": lambda: pyg.SSGConv(5, 4, alpha=0.1, K=3),
     "adaptive": lambda: pyg.TAGConv(5, 4, K=2),
+    "narrower Chebyshev": lambda: pyg.ChebConv(5, 1, K=5),
+    "narrower Chebyshev by rows": lambda: pyg.ChebConv(5, 2, K=2, normalization="rw", bias=False),
+    "one Chebyshev": lambda: pyg.ChebConv(5, 2, K=1, normalization=None),
+    "narrower mixed hops": lambda: pyg.MixHopConv(5, 1, powers=[3, 0, 1]),
+    "narrower mixed hops beyond 0": lambda: pyg.MixHopConv(5, 2, powers=[2, 1], bias=False),
+    "narrower simple": lambda: pyg.SGConv(5, 2, K=3),
+    "narrower simple by means": lambda: pyg.SGConv(5, 2, K=2, aggr="mean", bias=False),
+    "narrower simple by maxima": lambda: pyg.SGConv(5, 2, K=2, aggr="max"),
+    "narrower simple spectral": lambda: pyg.SSGConv(5, 2, alpha=0.2, K=3),
+    "narrower simple spectral step": lambda: pyg.SSGConv(5, 2, alpha=0.2, K=1, add_self_loops=False),
+    "narrower adaptive": lambda: pyg.TAGConv(5, 1, K=3),
+    "narrower adaptive without norm": lambda: pyg.TAGConv(5, 2, K=1, normalize=False, bias=False),
     "adaptive without norm": lambda: pyg.TAGConv(5, 4, K=2, normalize=False),
 }
 WEIGHTED = [name for name in LAYERS if name not in ("cluster", "degrees")]
@@ -88,7 +101,18 @@ def test_all_of_them_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
             layer, before = convert(made(name)), seen.call_count
             assert set(conversion(layer).twins) == {""}
             layer(*inputs_of(layer, 9), edge_index)
-            assert seen.call_count > before, name
+            assert seen.call_count > before or name == "one Chebyshev", name
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("Chebyshev", 1), ("mixed hops", 2), ("simple", 2), ("simple spectral", 2), ("adaptive", 1)],
+)
+def test_the_narrower_of_x_and_its_maps_is_summed(name: str, columns: int) -> None:
+    layer = convert(made(f"narrower {name}"))
+    with mock.patch.object(weighted, "aggregate", wraps=weighted.aggregate) as seen:
+        layer(torch.randn(9, 5), torch.randint(9, (2, 30)))
+    assert all(call.args[1].shape[-1] <= columns for call in seen.mock_calls)
 
 
 @pytest.mark.parametrize("name", ["graph", "narrower graph", "light", "adaptive", "mixed hops"])
@@ -131,8 +155,8 @@ def test_labels_are_propagated() -> None:
 
 
 def test_the_edges_that_a_layer_makes_anew_are_one_graph_while_they_are_the_same() -> None:
-    layer, edge_index, x = convert(made("simple")), torch.randint(9, (2, 30)), torch.randn(9, 5)
-    right = deepcopy(made("simple"))
+    layer, edge_index, x = convert(made("wider simple")), torch.randint(9, (2, 30)), torch.randn(9, 5)
+    right = deepcopy(made("wider simple"))
     with mock.patch.object(weighted.Graph, "from_edge_index", wraps=weighted.Graph.from_edge_index) as seen:
         for _ in range(3):
             torch.testing.assert_close(layer(x, edge_index), right(x, edge_index))
@@ -145,14 +169,14 @@ def test_the_edges_that_a_layer_makes_anew_are_one_graph_while_they_are_the_same
 
 
 def test_layers_share_the_edges_that_they_make_and_let_them_go() -> None:
-    net = torch.nn.ModuleList([convert(made("simple")), convert(pyg.TAGConv(4, 4))])
+    net = torch.nn.ModuleList([convert(made("wider simple")), convert(pyg.TAGConv(4, 4))])
     edge_index, x = torch.randint(9, (2, 30)), torch.randn(9, 5)
     with mock.patch.object(weighted.Graph, "from_edge_index", wraps=weighted.Graph.from_edge_index) as seen:
         net[0](x, edge_index)
         light = convert(pyg.TAGConv(5, 4))
         light(x, edge_index)  # without self-loops
         assert seen.call_count == 2
-        other = convert(made("simple"))
+        other = convert(made("wider simple"))
         for _ in range(2):
             other(x, edge_index)
             net[1](x[:, :4], edge_index)

@@ -52,21 +52,21 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
 
 
 def normalised(layer: Any, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> tuple[Graph, Tensor | None]:
-    """The graph that GCNConv's or APPNP's options make of the edges, and the weights of its edges."""
+    """The graph that the options of a layer like GCNConv make of its edges, and the weights of its edges."""
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-    nodes = x.size(-2)
-    if not layer.normalize:
+    nodes, loops = x.size(-2), getattr(layer, "add_self_loops", False)
+    if not getattr(layer, "normalize", True):
         graph = graph_of(edge_index, nodes, nodes)
         return graph, None if weight is None else rows_of(graph, weight.flatten()).to(x.dtype)
-    options = (nodes, getattr(layer, "improved", False), layer.add_self_loops)
-    if layer.cached:
+    options = (nodes, getattr(layer, "improved", False), loops)
+    if getattr(layer, "cached", False):
         if layer._cached_edge_index is None:
             layer._cached_edge_index = gcn_norm(edge_index, weight, *options, layer.flow, x.dtype)
         edge_index, weight = layer._cached_edge_index
         graph = graph_of(edge_index, nodes, nodes)
         return graph, rows_of(graph, weight)
-    graph = (looped if layer.add_self_loops else graph_of)(edge_index, nodes, nodes)
+    graph = (looped if loops else graph_of)(edge_index, nodes, nodes)
     constant = weight is None or not weight.requires_grad
     return graph, (_kept_entries if constant else _entries)(edge_index, weight, x.dtype, *options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,10 +13,12 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_traced
 from edgewise.interop.geometric.edges import REDUCTIONS, graph_of, is_watched, refusal, rows_of
-from edgewise.interop.geometric.features import is_linear, mapped
+from edgewise.interop.geometric.features import is_linear, mapped, product
 from edgewise.interop.geometric.sums import normalised
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate
+
+Edges = Callable[[Any, Tensor, Tensor, Any], tuple[Graph, Tensor | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,96 @@ def appnp(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
     return x
 
 
+def narrowed(
+    layer: Any, x: Any, edge_index: Any, edge_weight: Any, maps: Iterable[Any], edges: Edges = normalised
+) -> tuple[Any, ...] | None:
+    """X W_k of each map, and A as a function of such rows, for a layer that is Σ_k p_k(A) X W_k.
+
+    Symbols     edges = makes of the layer's arguments the graph and the weights that are A
+    Edge cases  None where X is no wider, or for a call that is left to PyTorch Geometric
+    """
+    maps = list(maps)
+    tensors = (x, edge_index) if edge_weight is None else (x, edge_index, edge_weight)
+    if is_traced() or is_watched(layer) or not is_plain(*tensors) or not x.is_floating_point() or x.dim() < 2:
+        return None
+    if REDUCTIONS[layer.aggr] not in ("sum", "mean") or torch.is_autocast_enabled(x.device.type):
+        return None
+    if not all(map(is_linear, maps)) or sum(len(W.weight) for W in maps) > x.size(-1):
+        return None
+    graph, weight = edges(layer, x, edge_index, edge_weight)
+    if weight is not None and weight.dtype != x.dtype:
+        return None
+    columns = product(torch.cat([W.weight for W in maps]), x).split([len(W.weight) for W in maps], -1)
+    return columns, lambda y: aggregate(graph, y, weight, REDUCTIONS[layer.aggr])
+
+
+def adaptive(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+    """TAGConv: y = Σ_k A^k X W_k + b = X W_0 + A (X W_1 + A (X W_2 + ...)) + b."""
+    found = narrowed(layer, x, edge_index, edge_weight, layer.lins)
+    if found is None:
+        return NotImplemented
+    (*terms, y), A = found
+    for term in reversed(terms):
+        y = A(y).add_(term)
+    return y if layer.bias is None else y + layer.bias
+
+
+def simple(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+    """SGConv: y = A^K X W + b, and SSGConv: y = (α + (1 - α) / K Σ_k A^k) X W + b, from the right."""
+    mean = hasattr(layer, "alpha")
+    found = None if layer.cached or layer.K < 1 else narrowed(layer, x, edge_index, edge_weight, [layer.lin])
+    if found is None:
+        return NotImplemented
+    (Wx,), A = found
+    y = z = Wx * ((1 - layer.alpha) / layer.K) if mean else Wx
+    for _ in range(layer.K - 1):
+        y = A(y).add_(z) if mean else A(y)
+    y = A(y).add_(Wx * layer.alpha) if mean else A(y)
+    return y if layer.lin.bias is None else y + layer.lin.bias
+
+
+def mixed(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+    """MixHopConv: y = ‖_p A^p X W_p + b; the columns of a power leave when they have it."""
+    powers = sorted(set(layer.powers))
+    found = narrowed(layer, x, edge_index, edge_weight, [layer.lins[p] for p in powers])
+    if found is None:
+        return NotImplemented
+    columns, A = found
+    done = dict(zip(powers, columns, strict=True))
+    for step in range(1, powers[-1] + 1):
+        left = [p for p in powers if p >= step]
+        moved = A(torch.cat([done[p] for p in left], -1)).chunk(len(left), -1)
+        done |= dict(zip(left, moved, strict=True))
+    y = torch.cat([done[p] for p in layer.powers], -1)
+    return y if layer.bias is None else y + layer.bias
+
+
+def chebyshev(
+    layer: Any, x: Any, edge_index: Any, edge_weight: Any = None, batch: Any = None, lambda_max: Any = None
+) -> Any:
+    """ChebConv: y = Σ_k T_k(L) X W_k + b, by Clenshaw's recurrence b_k = X W_k + 2 L b_{k+1} - b_{k+2}."""
+
+    def edges(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Graph, Tensor]:
+        options = layer.normalization, lambda_max, x.dtype, batch
+        edge_index, weight = layer.__norm__(edge_index, x.size(-2), edge_weight, *options)
+        graph = _graph(layer, edge_index, x.size(-2), x.size(-2))
+        return graph, rows_of(graph, weight)
+
+    found = narrowed(layer, x, edge_index, edge_weight, layer.lins, edges)
+    if found is None:
+        return NotImplemented
+    (y, *terms), L = found
+    b, after = None, None
+    for term in reversed(terms):
+        now = term if b is None else term + 2 * L(b)
+        b, after = (now if after is None else now - after), b
+    if b is not None:
+        y = y + L(b)
+    if after is not None:
+        y = y - after
+    return y if layer.bias is None else y + layer.bias
+
+
 def _own(layer: Any, *_: Any, **__: Any) -> Any:
     """PyTorch Geometric's forward pass, which calls `propagate`."""
     return NotImplemented
@@ -118,12 +211,17 @@ def _refusal(layer: Any) -> str | None:
 
 TWINS = {
     "APPNP": Twin(appnp, _refusal, propagate=weighted),
+    "ChebConv": Twin(chebyshev, _refusal, propagate=weighted),
     "GraphConv": Twin(graph_conv, _refusal, propagate=weighted),
+    "MixHopConv": Twin(mixed, _refusal, propagate=weighted),
+    "SGConv": Twin(simple, _refusal, propagate=weighted),
+    "SSGConv": Twin(simple, _refusal, propagate=weighted),
+    "TAGConv": Twin(adaptive, _refusal, propagate=weighted),
     **{
         name: Twin(_own, _refusal, propagate=weighted)
         for name in (
-            "ARMAConv", "ChebConv", "ClusterGCNConv", "GCN2Conv", "LabelPropagation", "LGConv", "MFConv",
-            "MixHopConv", "PDNConv", "SGConv", "SSGConv", "SignedConv", "TAGConv",
+            "ARMAConv", "ClusterGCNConv", "GCN2Conv", "LabelPropagation", "LGConv", "MFConv",
+            "PDNConv", "SignedConv",
         )
     },
 }  # fmt: skip
