@@ -162,3 +162,11 @@ def test_pna_that_stays() -> None:
     assert conversion(net).others["1"] == "PNAConv with aggregators=['median']"
     assert conversion(net).others["3"] == "PNAConv with semi_grad=True"
     assert len(conversion(net).others) == 4
+
+
+def test_gcn_with_weights_of_another_width_gives_what_it_gave() -> None:
+    x, edge_index, weight = torch.randn(9, 5), torch.randint(9, (2, 20)), torch.rand(20, dtype=torch.float64)
+    for layer in (pyg.GCNConv(5, 8), pyg.GCNConv(5, 2, normalize=False)):
+        right = layer(x, edge_index, weight)
+        assert right.dtype == torch.float64
+        torch.testing.assert_close(convert(layer)(x, edge_index, weight), right)

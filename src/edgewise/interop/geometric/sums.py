@@ -38,6 +38,8 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
     """GCNConv: y = D̃^-½ Ã D̃^-½ X W + b, the product with the fewer columns last."""
     if isinstance(x, tuple | list) or sides(layer, x, edge_index) is None:
         return NotImplemented
+    if edge_weight is not None and edge_weight.dtype != x.dtype:  # PyTorch Geometric's result has the wider one
+        return NotImplemented
     graph, weight = normalised(layer, x, edge_index, edge_weight)
     reduce = REDUCTIONS[layer.aggr]
     if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels:

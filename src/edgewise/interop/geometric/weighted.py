@@ -92,45 +92,57 @@ def graph_conv(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None, siz
     return y if x[1] is None else y + mapped(R, x[1])
 
 
+def moving(layer: Any, x: Any, edge_index: Any, edge_weight: Any, edges: Edges = normalised) -> Any:
+    """A as a function of rows of nodes.
+
+    Symbols     edges = makes of the layer's arguments the graph and the weights that are A
+    Edge cases  None for a call that is left to PyTorch Geometric
+    """
+    tensors = (x, edge_index) if edge_weight is None else (x, edge_index, edge_weight)
+    if is_traced() or is_watched(layer) or not is_plain(*tensors) or not x.is_floating_point() or x.dim() < 2:
+        return None
+    if torch.is_autocast_enabled(x.device.type) or (edge_weight is not None and edge_weight.dtype != x.dtype):
+        return None
+    graph, weight = edges(layer, x, edge_index, edge_weight)
+    return lambda y: aggregate(graph, y, weight, REDUCTIONS[layer.aggr])
+
+
 def appnp(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
-    """APPNP: x ← (1 - α) ⊕_j w_ij x_j + α h, K times from x = h; the weights are scaled once."""
-    if is_traced() or not is_plain(x, edge_index, *(() if edge_weight is None else (edge_weight,))) or x.dim() < 2:
+    """APPNP: x ← (1 - α) A x + α h, K times from x = h; the weights are scaled once."""
+
+    def edges(*given: Any) -> tuple[Graph, Tensor | None]:
+        graph, weight = normalised(*given)
+        return graph, None if weight is None else (1 - layer.alpha) * weight
+
+    drops = layer.training and layer.dropout > 0
+    if drops or not (layer.normalize or edge_weight is not None) or REDUCTIONS[layer.aggr] not in ("sum", "mean"):
         return NotImplemented
-    reduce = REDUCTIONS[layer.aggr]
-    if is_watched(layer) or not x.is_floating_point() or (layer.training and layer.dropout > 0):
+    A = moving(layer, x, edge_index, edge_weight, edges)
+    if A is None:
         return NotImplemented
-    if reduce not in ("sum", "mean"):
-        return NotImplemented
-    graph, weight = normalised(layer, x, edge_index, edge_weight)
-    if weight is None or weight.dtype != x.dtype or torch.is_autocast_enabled(x.device.type):
-        return NotImplemented
-    weight, h = (1 - layer.alpha) * weight, layer.alpha * x
+    h = layer.alpha * x
     for _ in range(layer.K):
-        x = aggregate(graph, x, weight, reduce).add_(h)
+        x = A(x).add_(h)
     return x
+
+
+def light(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+    """LGConv: y = A x."""
+    A = moving(layer, x, edge_index, edge_weight)
+    return NotImplemented if A is None else A(x)
 
 
 def narrowed(
     layer: Any, x: Any, edge_index: Any, edge_weight: Any, maps: Iterable[Any], edges: Edges = normalised
 ) -> tuple[Any, ...] | None:
-    """X W_k of each map, and A as a function of such rows, for a layer that is Σ_k p_k(A) X W_k.
-
-    Symbols     edges = makes of the layer's arguments the graph and the weights that are A
-    Edge cases  None where X is no wider, or for a call that is left to PyTorch Geometric
-    """
+    """X W_k of each map, and A, for a layer that is Σ_k p_k(A) X W_k; None where X is no wider, and as `moving`."""
     maps = list(maps)
-    tensors = (x, edge_index) if edge_weight is None else (x, edge_index, edge_weight)
-    if is_traced() or is_watched(layer) or not is_plain(*tensors) or not x.is_floating_point() or x.dim() < 2:
+    if not all(map(is_linear, maps)) or REDUCTIONS[layer.aggr] not in ("sum", "mean") or not is_plain(x):
         return None
-    if REDUCTIONS[layer.aggr] not in ("sum", "mean") or torch.is_autocast_enabled(x.device.type):
+    widths = [len(W.weight) for W in maps]
+    if sum(widths) > x.size(-1) or (A := moving(layer, x, edge_index, edge_weight, edges)) is None:
         return None
-    if not all(map(is_linear, maps)) or sum(len(W.weight) for W in maps) > x.size(-1):
-        return None
-    graph, weight = edges(layer, x, edge_index, edge_weight)
-    if weight is not None and weight.dtype != x.dtype:
-        return None
-    columns = product(torch.cat([W.weight for W in maps]), x).split([len(W.weight) for W in maps], -1)
-    return columns, lambda y: aggregate(graph, y, weight, REDUCTIONS[layer.aggr])
+    return product(torch.cat([W.weight for W in maps]), x).split(widths, -1), A
 
 
 def adaptive(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
@@ -213,6 +225,7 @@ TWINS = {
     "APPNP": Twin(appnp, _refusal, propagate=weighted),
     "ChebConv": Twin(chebyshev, _refusal, propagate=weighted),
     "GraphConv": Twin(graph_conv, _refusal, propagate=weighted),
+    "LGConv": Twin(light, _refusal, propagate=weighted),
     "MixHopConv": Twin(mixed, _refusal, propagate=weighted),
     "SGConv": Twin(simple, _refusal, propagate=weighted),
     "SSGConv": Twin(simple, _refusal, propagate=weighted),
@@ -220,7 +233,7 @@ TWINS = {
     **{
         name: Twin(_own, _refusal, propagate=weighted)
         for name in (
-            "ARMAConv", "ClusterGCNConv", "GCN2Conv", "LabelPropagation", "LGConv", "MFConv",
+            "ARMAConv", "ClusterGCNConv", "GCN2Conv", "LabelPropagation", "MFConv",
             "PDNConv", "SignedConv",
         )
     },
