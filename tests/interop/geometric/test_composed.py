@@ -197,6 +197,21 @@ def test_features_of_few_words_are_multiplied_by_their_words() -> None:
         torch.testing.assert_close(y[kind], expected)
 
 
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+@pytest.mark.parametrize("outputs", [2, 8])
+def test_graph_convolutions_share_their_maps_too(outputs: int, aggr: str) -> None:
+    torch.manual_seed(6)
+    convs = {(a, r, b): pyg.GraphConv((SIZES[a][1], SIZES[b][1]), outputs) for a, r, b in KINDS}
+    convs[KINDS[1]] = pyg.SAGEConv((SIZES["term"][1], SIZES["paper"][1]), outputs)
+    layer, (x, edge_index) = pyg.HeteroConv(convs, aggr=aggr), drawn()
+    check(layer, x, edge_index)
+    check(layer, x, edge_index, edge_weight_dict={KINDS[0]: torch.rand(30), KINDS[2]: torch.rand(30)})
+    ours = convert(deepcopy(layer))
+    with mock.patch.object(composed, "product", wraps=composed.product) as seen:
+        ours(x, edge_index)
+    assert len(seen.mock_calls) == 2
+
+
 def test_unknown_widths_are_found_at_the_first_call() -> None:
     layer = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 4) for kind in KINDS})
     ours = convert(deepcopy(layer))

@@ -19,10 +19,14 @@ from edgewise.interop.geometric.edges import is_watched
 from edgewise.interop.geometric.features import is_linear, product
 from edgewise.interop.geometric.perceptrons import applied
 from edgewise.interop.geometric.sums import messages
+from edgewise.interop.geometric.weighted import rooted
 from edgewise.interop.twin import Twin, is_plain, origin
 from edgewise.layers.plain.linear import has_hooks
 
-SAGE = ("torch_geometric", "SAGEConv")
+ROOTED: dict[tuple[str, str], Any] = {
+    ("torch_geometric", "SAGEConv"): messages,
+    ("torch_geometric", "GraphConv"): rooted,
+}
 
 
 @per_tensor
@@ -72,10 +76,10 @@ def _refusal(layer: Any) -> str | None:
 
 
 def hetero(layer: Any, *given: Any, **named: Any) -> Any:
-    """HeteroConv: Σ_r (M_r + R_r x_i) = Σ_r M_r + (Σ_r R_r) x_i, of SAGE's messages and maps of receivers."""
+    """HeteroConv: Σ_r (M_r + R_r x_i) = Σ_r M_r + (Σ_r R_r) x_i, of messages and maps of receivers."""
     if is_traced() or layer.aggr not in ("sum", "mean"):
         return NotImplemented
-    ends = Counter(end for (*_, end), conv in layer.convs.items() if _has_root(conv))
+    ends = Counter(end for (*_, end), conv in layer.convs.items() if _root(conv) is not None)
     shared = {end for end, count in ends.items() if count > 1}
     if not shared:
         return NotImplemented
@@ -85,11 +89,12 @@ def hetero(layer: Any, *given: Any, **named: Any) -> Any:
     def part(end: Any, conv: Any) -> Any:
         def call(*args: Any, **options: Any) -> Any:
             calls[end] += 1
-            if end not in shared or not _has_root(conv) or (found := messages(conv, *args, **options)) is None:
+            root = _root(conv) if end in shared else None
+            found = None if root is None else ROOTED[origin(type(conv).twin_of)](conv, *args, **options)
+            if root is None or found is None or found[1] is None:
                 return conv(*args, **options)
-            y, x_i = found
-            roots[end].append((x_i, conv.lin_r.weight))
-            return y
+            roots[end].append((found[1], root.weight))
+            return found[0]
 
         return call
 
@@ -101,13 +106,14 @@ def hetero(layer: Any, *given: Any, **named: Any) -> Any:
     return y
 
 
-def _has_root(conv: Any) -> bool:
-    """Whether a convolution is a SAGEConv that adds a linear map of its receivers, which nobody looks at."""
+def _root(conv: Any) -> Any:
+    """The linear map of its receivers that a convolution adds to its messages; None without one, or if it is seen."""
     kind = getattr(type(conv), "twin_of", None)
-    if kind is None or origin(kind) != SAGE or not conv.root_weight or conv.normalize:
-        return False
-    R = conv.lin_r
-    return not is_watched(conv) and not has_hooks(conv) and R.bias is None and is_linear(R) and is_plain(R.weight)
+    if kind is None or origin(kind) not in ROOTED or getattr(conv, "normalize", False):
+        return None
+    R = conv.lin_root if hasattr(conv, "lin_root") else getattr(conv, "lin_r", None)
+    alone = R is not None and R.bias is None and is_linear(R) and is_plain(R.weight)
+    return R if alone and not is_watched(conv) and not has_hooks(conv) else None
 
 
 TWINS = {"GPSConv": Twin(gps, _refusal), "HeteroConv": Twin(hetero)}

@@ -1,4 +1,4 @@
-"""Twins of the layers whose messages are w_ij x_j, computed inside PyTorch Geometric's own forward passes."""
+"""Twins of the layers whose messages are w_ij x_j: their own forward passes, or their maps first where they narrow."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ class _Known:
 
     def is_of(self, edge_index: Tensor, senders: int, receivers: int) -> bool:
         own, graph = self.edge_index, self.graph
-        same = own.device == edge_index.device and own._version == self.version
-        return (
-            same and (graph.num_senders, graph.num_receivers) == (senders, receivers) and torch.equal(own, edge_index)
-        )
+        if own.device != edge_index.device or own._version != self.version:
+            return False
+        return (graph.num_senders, graph.num_receivers) == (senders, receivers) and torch.equal(own, edge_index)
 
 
 _last: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
@@ -79,17 +78,27 @@ def _graph(layer: nn.Module, edge_index: Tensor, senders: int, receivers: int) -
 
 def graph_conv(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None, size: Any = None) -> Any:
     """GraphConv: y = W_1 ⊕_j w_ij x_j + b + W_2 x_i; sums and means run over W_1 x where that is the narrower."""
-    x = (x, x) if isinstance(x, Tensor) else x
-    W, R = layer.lin_rel, layer.lin_root
-    if layer.aggr == "max" or layer.aggr == "min" or not is_linear(W) or W.weight.shape[0] >= W.weight.shape[1]:
+    found = rooted(layer, x, edge_index, edge_weight, size)
+    if found is None:
         return NotImplemented
-    if not is_plain(x[0]) or torch.is_autocast_enabled(x[0].device.type):
-        return NotImplemented
-    y = weighted(layer, edge_index, size, x=(mapped(W, x[0], biased=False), x[1]), edge_weight=edge_weight)
+    y, x_i = found
+    return y if x_i is None else y + mapped(layer.lin_root, x_i)
+
+
+def rooted(
+    layer: Any, x: Any, edge_index: Any, edge_weight: Any = None, size: Any = None
+) -> tuple[Tensor, Tensor | None] | None:
+    """What GraphConv adds to the map of its receivers, and these; None for a call that is left to it."""
+    (x_j, x_i), W = (x, x) if isinstance(x, Tensor) else x, layer.lin_rel
+    if not is_plain(x_j) or torch.is_autocast_enabled(x_j.device.type):
+        return None
+    first = REDUCTIONS[layer.aggr] in ("sum", "mean") and is_linear(W) and W.weight.shape[0] < W.weight.shape[1]
+    rows = mapped(W, x_j, biased=False) if first else x_j
+    y = weighted(layer, edge_index, size, x=(rows, x_i), edge_weight=edge_weight)
     if y is NotImplemented:
-        return y
-    y = y if W.bias is None else y + W.bias
-    return y if x[1] is None else y + mapped(R, x[1])
+        return None
+    y = W(y) if not first else y if W.bias is None else y + W.bias
+    return y, x_i
 
 
 def moving(layer: Any, x: Any, edge_index: Any, edge_weight: Any, edges: Edges = normalised) -> Any:
