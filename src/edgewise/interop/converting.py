@@ -93,7 +93,8 @@ def convert(*things: Any) -> Any:
                 senders gives 0, and not NaN as PyTorch. In training a large result of GCNConv or SAGEConv may be a
                 tensor whose numbers are computed when they are read; it is a torch.Tensor in all else
                 An edge_index or a mask that is written where PyTorch does not count it, by `.data` or a numpy array
-                of the same memory, stays the graph that it was: write the tensor itself, or make a new one
+                of the same memory, stays the graph that it was, and features stay what they were where they come
+                again: write the tensor itself, or make a new one
     Cost        an edge_index becomes a graph once, for as long as the tensor lives and is not written; a mask likewise.
                 The edges of a data set are sorted once, where a converted layer reads a converted loader's batches: 48
                 bytes for each. Adam's steps after the first, and `train(mode)`, are PyTorch's without its detours

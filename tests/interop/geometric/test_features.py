@@ -224,7 +224,8 @@ def test_sums_of_features_that_come_again_are_kept(
     for _ in range(3):
         for own, theirs in zip(with_gradients(twin), right, strict=True):
             torch.testing.assert_close(own, theirs, rtol=1e-4, atol=1e-4 if dtype == torch.float32 else 1e-10)
-    assert found[0] is None and found[-1] is not None and found[-1] is found[-3 if len(inputs[0]) == 1 else -2]
+    kinds = 2 if name == "of two kinds" else 1  # of which the first leaves no room for the other
+    assert found[0] is None and found[-kinds] is not None and found[-kinds] is found[-2 * kinds]
     before = twin(*inputs)
     x.mul_(2)  # written: everything anew
     after = twin(*inputs)
@@ -250,8 +251,16 @@ def test_sums_are_not_kept_of_trained_new_or_few_rows_and_go_with_the_edges() ->
     with torch.autocast("cpu", torch.bfloat16):
         assert last(x) is None
     edges = EDGES.clone()
+    assert last(x, edges) is None  # as large as x is what is kept already
+    x = x.clone()
     kept = ref(last(x, edges))
     assert kept() is not None
+    few = torch.tensor([[20], [1]])
+    assert last(x, few, graph=graph_of(few, 30, 3)) is None
     del edges
-    last(x, EDGES.clone())
+    assert last(x, EDGES.clone()) is not None  # in place of what has gone
     assert kept() is None
+    wide = torch.randn(30, 5)
+    both = [torch.randint(15, (2, 40)) for _ in range(3)]
+    held = [last(wide, index, graph=graph_of(index, 30, 15)) is not None for index in both]
+    assert held == [True, True, False]

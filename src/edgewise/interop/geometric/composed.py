@@ -15,17 +15,16 @@ from edgewise.graphs.derived import per_tensor
 from edgewise.graphs.tracing import is_traced
 from edgewise.interop import modules
 from edgewise.interop.dropout import unwatched
+from edgewise.interop.geometric import sums, weighted
 from edgewise.interop.geometric.edges import is_watched
 from edgewise.interop.geometric.features import is_linear, product
 from edgewise.interop.geometric.perceptrons import applied
-from edgewise.interop.geometric.sums import messages
-from edgewise.interop.geometric.weighted import rooted
 from edgewise.interop.twin import Twin, is_plain, origin
 from edgewise.layers.plain.linear import has_hooks
 
 ROOTED: dict[tuple[str, str], Any] = {
-    ("torch_geometric", "SAGEConv"): messages,
-    ("torch_geometric", "GraphConv"): rooted,
+    ("torch_geometric", "SAGEConv"): sums.messages,
+    ("torch_geometric", "GraphConv"): weighted.messages,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor, nn
@@ -70,20 +71,23 @@ def known(x: Tensor) -> SparseFeatures | None:
 def kept(graph: Graph, edge_index: Tensor, x: Tensor, reduce: str, weight: Tensor | None = None) -> Tensor | None:
     """⊕_j w_ij x_j of features that came with the same edges before.
 
-    Edge cases  None for those that are trained, that came fewer than `AGAIN` times, or that have fewer rows than
-                there are receivers, for then more would be kept than is there
+    Edge cases  None for those that are trained, that came fewer than `AGAIN` times, or where all that is kept of x
+                would be larger than x
     Cost        once the sum of all edges; its result lies with x, and goes with it or with the edges
     """
     tensors = [x, edge_index] if weight is None else [x, edge_index, weight]
     if is_traced() or any(type(t) not in PLAIN or t.requires_grad or t.is_inference() for t in tensors):
         return None
-    if x.dim() != 2 or graph.num_receivers > len(x) or torch.is_autocast_enabled(x.device.type):
+    if x.dim() != 2 or torch.is_autocast_enabled(x.device.type):
         return None
     entry = _kept(*tensors, reduce)
     entry.calls += 1
     if entry.sums is None and entry.calls >= AGAIN:
-        with torch.inference_mode(False):
-            entry.sums = aggregate(graph, x, weight, reduce)
+        others = [sums for one in _held(x) if (sums := one()) is not None]
+        if graph.num_receivers + sum(map(len, others)) <= len(x):
+            with torch.inference_mode(False):
+                entry.sums = aggregate(graph, x, weight, reduce)
+            _held(x)[:] = map(ref, [*others, entry.sums])
     return entry.sums
 
 
@@ -96,6 +100,12 @@ class _Entry:
 @per_tensor
 def _kept(x: Tensor, edge_index: Tensor, *others: Any) -> _Entry:
     return _Entry()
+
+
+@per_tensor
+def _held(x: Tensor) -> list[ReferenceType[Tensor]]:
+    """What is kept of x."""
+    return []
 
 
 def dropped(x: Tensor, p: float) -> Tensor | None:

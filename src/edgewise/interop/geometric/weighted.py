@@ -78,18 +78,19 @@ def _graph(layer: nn.Module, edge_index: Tensor, senders: int, receivers: int) -
 
 def graph_conv(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None, size: Any = None) -> Any:
     """GraphConv: y = W_1 ⊕_j w_ij x_j + b + W_2 x_i; sums and means run over W_1 x where that is the narrower."""
-    found = rooted(layer, x, edge_index, edge_weight, size)
+    found = messages(layer, x, edge_index, edge_weight, size)
     if found is None:
         return NotImplemented
     y, x_i = found
     return y if x_i is None else y + mapped(layer.lin_root, x_i)
 
 
-def rooted(
+def messages(
     layer: Any, x: Any, edge_index: Any, edge_weight: Any = None, size: Any = None
 ) -> tuple[Tensor, Tensor | None] | None:
     """What GraphConv adds to the map of its receivers, and these; None for a call that is left to it."""
-    (x_j, x_i), W = (x, x) if isinstance(x, Tensor) else x, layer.lin_rel
+    x_j, x_i = (x, x) if isinstance(x, Tensor) else x
+    W = layer.lin_rel
     if not is_plain(x_j) or torch.is_autocast_enabled(x_j.device.type):
         return None
     first = REDUCTIONS[layer.aggr] in ("sum", "mean") and is_linear(W) and W.weight.shape[0] < W.weight.shape[1]
@@ -166,16 +167,26 @@ def adaptive(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> An
 
 
 def simple(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
-    """SGConv: y = A^K X W + b, and SSGConv: y = (α + (1 - α) / K Σ_k A^k) X W + b, from the right."""
-    mean = hasattr(layer, "alpha")
+    """SGConv: y = A^K X W + b, from the right."""
+    found = None if layer.cached else narrowed(layer, x, edge_index, edge_weight, [layer.lin])
+    if found is None:
+        return NotImplemented
+    (y,), A = found
+    for _ in range(layer.K):
+        y = A(y)
+    return y if layer.lin.bias is None else y + layer.lin.bias
+
+
+def spectral(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+    """SSGConv: y = (α + (1 - α) / K Σ_k A^k) Z + b = α Z + A (z + A (z + ...)) + b, Z = X W and z = (1 - α) Z / K."""
     found = None if layer.cached or layer.K < 1 else narrowed(layer, x, edge_index, edge_weight, [layer.lin])
     if found is None:
         return NotImplemented
-    (Wx,), A = found
-    y = z = Wx * ((1 - layer.alpha) / layer.K) if mean else Wx
+    (Z,), A = found
+    y = z = Z * ((1 - layer.alpha) / layer.K)
     for _ in range(layer.K - 1):
-        y = A(y).add_(z) if mean else A(y)
-    y = A(y).add_(Wx * layer.alpha) if mean else A(y)
+        y = A(y).add_(z)
+    y = A(y).add_(Z * layer.alpha)
     return y if layer.lin.bias is None else y + layer.lin.bias
 
 
@@ -237,7 +248,7 @@ TWINS = {
     "LGConv": Twin(light, _refusal, propagate=weighted),
     "MixHopConv": Twin(mixed, _refusal, propagate=weighted),
     "SGConv": Twin(simple, _refusal, propagate=weighted),
-    "SSGConv": Twin(simple, _refusal, propagate=weighted),
+    "SSGConv": Twin(spectral, _refusal, propagate=weighted),
     "TAGConv": Twin(adaptive, _refusal, propagate=weighted),
     **{
         name: Twin(_own, _refusal, propagate=weighted)
