@@ -36,7 +36,7 @@ COVERED_ELSEWHERE = {
     "interop/twin": "tests/interop/test_converting.py",
     "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/operator/second_derivatives": "tests/kernels/backends/cpu/test_edges.py",
-    "training/threads": "tests/training/test_seeds.py",
+    "training/machine/threads": "tests/training/test_seeds.py",
     "kernels/call": "tests/kernels/test_verbs.py",
     "kernels/choose/dispatch": "tests/kernels/choose/test_planner.py",
     "kernels/choose/machines": "tests/kernels/choose/test_measure.py",

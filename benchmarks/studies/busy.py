@@ -34,9 +34,9 @@ def measure(recipe: str, seconds: float) -> dict[str, dict[str, float]]:
     from edgewise.apps.options import configure
     from edgewise.training.distributed import join
     from edgewise.training.loop import Trainer
+    from edgewise.training.machine.threads import Waiting, worthwhile
     from edgewise.training.runs import begin
     from edgewise.training.seeds import repeatable
-    from edgewise.training.threads import Waiting, worthwhile
 
     config = configure(recipes.read(recipe), OPTIONS.get(recipe, []))
     trainer = Trainer(config, Path(tempfile.mkdtemp()), join("cpu"))

@@ -13,11 +13,11 @@ import torch
 
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
-from edgewise.training import threads
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
+from edgewise.training.machine import threads
+from edgewise.training.machine.threads import Waiting, Way, worthwhile
 from edgewise.training.seeds import mix, repeatable, seed
-from edgewise.training.threads import Waiting, Way, worthwhile
 
 CPU = torch.device("cpu")
 
@@ -212,7 +212,7 @@ def test_waiting_is_set_before_pytorch_loads_unless_the_user_did(first, second, 
 
 BESIDE = """
 import time, torch
-from edgewise.training.threads import Waiting, Way
+from edgewise.training.machine.threads import Waiting, Way
 torch.set_num_threads(2)
 x, waiting = torch.ones(1 << 17), Waiting(2)
 waiting.wait(Way.SLEEP)

@@ -198,8 +198,9 @@ class Backend:
 
     Symbols     summary = one sentence; cost(call) = that of a forward pass, for a call that it does not refuse;
                 run(call) = the result; devices = where the planner may choose it; by_name = where it also runs if it is
-                named; limits(call) = a refusal that `takes` cannot express; lowered = whether calls come in the
-                algebra's simplest terms; spreads(call) = whether NaN and infinities may reach receivers that have no
+                named; limits(call) = a refusal that `takes` cannot express; distrusted(call) = one that may take
+                seconds to find out the first time, and is asked for last; lowered = whether calls come in the algebra's
+                simplest terms; spreads(call) = whether NaN and infinities may reach receivers that have no
                 edge to them, as 0 · NaN: another backend then computes such a call; yields(call) = whether the planner
                 leaves the call to others, although it could be run
     """
@@ -213,6 +214,7 @@ class Backend:
     by_name: tuple[str, ...] | None = ()
     need: Need | None = None
     limits: Callable[[Call], str | None] | None = None
+    distrusted: Callable[[Call], str | None] | None = None
     probes: tuple[Probe, ...] = ()
     lowered: bool = True
     spreads: Callable[[Call], bool] | None = None
@@ -233,17 +235,18 @@ class Backend:
 
     def refusal_but_need(self, call: Call) -> str | None:
         """The same, were everything installed that it needs."""
-        reason = self.refusal_at_sight(call)
-        if reason is None and self.cannot_count(call.graph):
-            reason = "the graph has parallel edges, which it cannot count"
-        return reason
+        if (reason := self.refusal_at_sight(call)) is not None:
+            return reason
+        if self.cannot_count(call.graph):
+            return "the graph has parallel edges, which it cannot count"
+        return None if self.distrusted is None else self.distrusted(call)
 
     def cannot_count(self, graph: Graph) -> bool:
         """Whether the graph has parallel edges that it takes for one: all edges are looked at to know."""
         return not self.takes.parallel and graph.has_duplicates
 
     def refusal_at_sight(self, call: Call) -> str | None:
-        """The same, for a graph without parallel edges."""
+        """The same, for a graph without parallel edges and for kernels that can be trusted."""
         takes, graph = self.takes, call.graph
         # What is read from the call comes first, what is computed from the graph last.
         reason = (
@@ -254,9 +257,7 @@ class Backend:
             or _of_call(takes, call)
             or _of_size(takes, graph)
         )
-        if reason is None and self.limits is not None:
-            reason = self.limits(call)
-        return reason
+        return self.limits(call) if reason is None and self.limits is not None else reason
 
     def _of_device(self, device: str) -> str | None:
         if _among(device, self.devices) or _among(device, self.by_name):

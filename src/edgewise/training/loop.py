@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from math import isfinite
 from operator import is_not
@@ -30,6 +30,9 @@ from edgewise.training.checkpoint import (
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_split, file_hashes, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
+from edgewise.training.machine.captured import captured
+from edgewise.training.machine.prefetch import Prefetch
+from edgewise.training.machine.threads import Waiting, worthwhile
 from edgewise.training.optimizers.averaging import WeightAverage
 from edgewise.training.optimizers.descent import (
     OPTIMIZERS,
@@ -41,13 +44,11 @@ from edgewise.training.optimizers.descent import (
 )
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
-from edgewise.training.prefetch import Prefetch
 from edgewise.training.ranks.shards import recompute
 from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
 from edgewise.training.start.pretrained import settled
-from edgewise.training.threads import Waiting, worthwhile
 
 Drawn = tuple[int, list[Batch]]  # the terms of a step's global batch, and this rank's parts of it
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -112,7 +113,7 @@ class Trainer:
             sampler = f"the optimizer {config.optimizer.name!r}: choose another, such as adamw"
             what = sampler if isinstance(descent, Sampler) else "float16: choose bfloat16"
             raise ConfigError(f"train.shard does not go with {what}")
-        if isinstance(descent, SecondOrder) and (world.size > 1 or config.machine.precision == "float16"):
+        if (second := isinstance(descent, SecondOrder)) and (world.size > 1 or config.machine.precision == "float16"):
             raise ConfigError("the optimizer 'newton' runs in one process and not in float16: choose another optimizer")
         self.task, model = made or assemble(config, run)
         self.model = model.to(world.device)
@@ -127,6 +128,7 @@ class Trainer:
         average = self.settings.average
         self.average = WeightAverage(self.optimizer, average.start, average.every) if average.start else None
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
+        self.captured = None if second else captured(self.gradient, self.model, world, config.machine)
         self.made: Callable[[int], Drawn] = self.make
         self.parts: tuple[list[Batch], list[tuple[float, Batch]]] = ([], [])
         self.step = 0
@@ -181,17 +183,10 @@ class Trainer:
 
     def update(self) -> tuple[float, float, float]:
         """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
-        settings, rate = self.settings, self.rate()
-        seed(mix(settings.seed, self.step, self.world.rank), self.world.device)
-        total = torch.zeros((), device=self.world.device)
-        parts, ranks = self.share_of_batch(), 1 if self.gradients else self.world.size
-        for number, (weight, part) in enumerate(parts, start=1):
-            with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
-                with self.autocast(), self.world.reading(part):
-                    mean = mean_loss(self.task, self.forward(*part.inputs), part)
-                # DistributedDataParallel and FSDP2 divide by the number of ranks.
-                self.backward(self.scaler.scale(mean * (weight * ranks)))
-            total = total + mean.detach() * weight
+        settings, rate, value = self.settings, self.rate(), mix(self.settings.seed, self.step, self.world.rank)
+        seed(value, self.world.device)
+        parts = self.share_of_batch()
+        total = self.captured(parts, value) if self.captured else self.gradient(parts)
         total = self.gradients.add_up(total) if self.gradients else self.world.sum(total)
         self.scaler.unscale_(self.optimizer)
         norm = self.world.norm(self.parameters)
@@ -206,6 +201,18 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad()
         return loss, length, rate
+
+    def gradient(self, parts: Sequence[tuple[float, Batch]]) -> Tensor:
+        """Add the gradient of micro-batches' mean loss to those of the weights; the loss."""
+        total, ranks = torch.zeros((), device=self.world.device), 1 if self.gradients else self.world.size
+        for number, (weight, part) in enumerate(parts, start=1):
+            with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
+                with self.autocast(), self.world.reading(part):
+                    mean = mean_loss(self.task, self.forward(*part.inputs), part)
+                # DistributedDataParallel and FSDP2 divide by the number of ranks.
+                self.backward(self.scaler.scale(mean * (weight * ranks)))
+            total = total + mean.detach() * weight
+        return total
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss to those of the weights; an optimiser of second order has its own way."""

@@ -135,6 +135,7 @@ class MachineSettings:
         deterministic: Use PyTorch's deterministic algorithms, so that a run repeats and resumes to the same bits.
         compile: Train the model under torch.compile: slow to start, then faster, above all on a GPU.
         recompute: Store the inputs of each block alone and compute the rest once more backward: less memory.
+        capture: On a GPU, ask for a whole step at once, by a CUDA graph, where all steps are alike: less waiting.
     """
 
     device: str = "auto"
@@ -143,6 +144,7 @@ class MachineSettings:
     deterministic: bool = True
     compile: bool = False
     recompute: bool = False
+    capture: bool = True
 
     def __post_init__(self) -> None:
         typed(self, "machine")

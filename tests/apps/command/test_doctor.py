@@ -58,7 +58,7 @@ def test_folders_that_cannot_be_written_or_made_are_named(tmp_path, monkeypatch)
 def card(monkeypatch, cache):
     """A pretended card, on which `bitmap` fails its self-check."""
     of_card = type("Card", (), {"name": "Card 9000", "major": 9, "minor": 0, "total_memory": 80 * 2**30})
-    failed = {"bitmap": "attend, Dot, a hub in float32: the result is off by 1.0e+00"}
+    failed = "attend, Dot, a hub in float32: the result is off by 1.0e+00"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
@@ -68,16 +68,16 @@ def card(monkeypatch, cache):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(programs, "identity", lambda index: "Card-9000")
     monkeypatch.setattr(programs, "INSTALLED", True)
-    monkeypatch.setattr(selfcheck, "_verdicts", {})
-    monkeypatch.setattr(selfcheck, "check", lambda backend, device: failed.get(backend.name, ""))
+    verdicts = {(0, "bitmap, attend, Dot, float32"): failed, (0, "triton, attend, Dot, float32"): ""}
+    monkeypatch.setattr(selfcheck, "_verdicts", verdicts)
 
 
 @pytest.mark.usefixtures("card")
-def test_a_card_is_checked_and_what_failed_is_named(capsys):
-    with pytest.warns(RuntimeWarning, match="bitmap"):
-        text = page(capsys)
-    assert "Card 9000, sm90, 80 GiB" in text and "passed its self-check" in text
-    assert "refused: it failed its self-check (attend, Dot, a hub in float32" in text
+def test_what_was_checked_on_a_card_and_what_failed_is_named(capsys):
+    text = page(capsys)
+    assert "Card 9000, sm90, 80 GiB" in text and "each kind of call is checked when it first does" in text
+    assert "triton, attend, Dot, float32" in text and "passed its self-check" in text
+    assert "refused for some calls: it failed its self-check (attend, Dot, a hub in float32" in text
 
 
 def test_without_triton_a_card_has_the_backends_of_pytorch(capsys, monkeypatch):

@@ -101,8 +101,13 @@ def _state(backend: Backend) -> str:
         return "runs"
     if not torch.cuda.is_available():
         return "does not run: PyTorch sees no NVIDIA GPU"
-    failed = selfcheck.verdict(backend.name, None) if backend.name in selfcheck.CHECKED else ""
-    return f"refused: it failed its self-check ({failed})" if failed else "runs"
+    if backend.name not in selfcheck.CHECKED:
+        return "runs"
+    verdicts = selfcheck.known(torch.cuda.current_device())
+    failed = [failed for entry, failed in verdicts.items() if failed and entry.startswith(f"{backend.name}, ")]
+    if failed:
+        return f"refused for some calls: it failed its self-check ({failed[0]})"
+    return "runs; each kind of call is checked when it first does"
 
 
 def _gpu() -> Iterator[tuple[str, str]]:

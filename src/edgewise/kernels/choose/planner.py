@@ -87,11 +87,13 @@ def cheapest(call: Call, isolating: bool = False) -> str:
 
 
 def _first(able: Sequence[tuple[float, str]], call: Call, isolating: bool) -> tuple[float, str]:
-    """The first backend that the planner may choose; parallel edges are looked for where it matters alone."""
+    """The first backend that the planner may choose; parallel edges and kernels are checked where it matters alone."""
     for seconds, name in able:
         backend = BACKENDS[name]
         yields = backend.yields is not None and backend.yields(call)
-        if not yields and not (isolating and _spreads(name, call)) and not backend.cannot_count(call.graph):
+        if yields or (isolating and _spreads(name, call)) or backend.cannot_count(call.graph):
+            continue
+        if backend.distrusted is None or backend.distrusted(call) is None:
             return seconds, name
     best = next(one for one in candidates(call) if not (isolating and _spreads(one.backend, call)))
     return best.seconds or 0.0, best.backend

@@ -7,9 +7,24 @@ from unittest import mock
 import pytest
 import torch
 
-from edgewise import BackendRefusal, Graph, attend, complete, plan, window
+from edgewise import (
+    Additive,
+    BackendRefusal,
+    Dot,
+    EdgeBias,
+    EdgeVectors,
+    GatedAdditive,
+    Graph,
+    SenderBias,
+    Uniform,
+    attend,
+    complete,
+    plan,
+    window,
+)
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backends.cuda import programs, selfcheck
+from edgewise.kernels.call import Attend
 from edgewise.kernels.choose import planner
 from pretend import Card
 
@@ -29,9 +44,42 @@ def few(monkeypatch):
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_kernels_pass_in_the_interpreter_and_run_at_all(name, monkeypatch):
     ran = []
-    backend = replace(BACKENDS[name], run=lambda call: ran.append(call.verb) or BACKENDS[name].run(call))
+    backend = replace(BACKENDS[name], run=lambda call: ran.append(selfcheck.kind_of(call)) or BACKENDS[name].run(call))
     assert selfcheck.check(backend, CPU) == ""
-    assert set(ran) == ({"attend", "aggregate", "collect"} if name == "triton" else {"attend"})
+    assert {what.partition(",")[0] for what, _ in ran} == (
+        {"attend", "aggregate", "collect"} if name == "triton" else {"attend"}
+    )
+    assert {dtype for _, dtype in ran} == {torch.float32, torch.bfloat16, torch.float16}
+
+
+@pytest.mark.parametrize(
+    ("score", "what"),
+    [
+        (Dot(), "Dot"),
+        (Uniform(), "Dot"),
+        (Dot() + EdgeBias(torch.zeros(4, 1)), "Dot + EdgeBias"),
+        (Dot() + SenderBias(torch.zeros(2, 1)), "Dot + SenderBias"),
+        (Dot() + EdgeVectors(torch.zeros(4, 1, 3)), "Dot + EdgeVectors"),
+        (Additive(), "Additive"),
+        (GatedAdditive(torch.zeros(1, 3)), "GatedAdditive"),
+    ],
+)
+def test_a_call_is_of_the_kind_whose_cases_have_its_score(score, what):
+    x = torch.zeros(2, 1, 3)
+    assert selfcheck.kind_of(Attend(complete(2), x, x, x, score)) == (f"attend, {what}", torch.float32)
+
+
+def test_every_kind_of_call_has_cases_and_they_are_of_that_kind_alone():
+    kinds = {what for what, *_ in selfcheck._cases()}
+    assert kinds == {
+        *(f"attend, Dot{beside}" for beside in ("", " + EdgeBias", " + SenderBias", " + EdgeVectors")),
+        *("attend, Additive", "attend, GatedAdditive", "collect, sum", "collect, max"),
+        *(f"aggregate, {reduce}" for reduce in ("sum", "mean", "max", "min")),
+    }
+    for kind in kinds:
+        for what, _, dtypes, graph, shapes, make in selfcheck._cases_of((kind, torch.float16)):
+            call = make(graph, [torch.zeros(shape, dtype=torch.float16) for shape in shapes])
+            assert (what, dtypes) == (kind, (torch.float16,)) and selfcheck.kind_of(call) == (kind, torch.float16)
 
 
 def test_a_wrong_result_a_wrong_gradient_nan_and_an_exception_are_named():
@@ -54,7 +102,8 @@ def card(monkeypatch, cache):
     """A pretended card with Triton, on which `bitmap` fails; which kernels were checked."""
     checked = []
 
-    def check(backend, device):
+    def check(backend, device, kind):
+        assert kind == ("attend, Dot", torch.float32)
         checked.append(backend.name)
         return "attend, Dot, a hub in float32: the result is off by 1.0e+00" if backend.name == "bitmap" else ""
 
@@ -72,7 +121,9 @@ def refusals(graph):
 
 def test_a_kernel_that_failed_is_refused_and_named_and_the_others_are_chosen(card, cache):
     graph = window(64, 2).to("cuda")
-    with pytest.warns(RuntimeWarning, match="the kernels of 'bitmap' are not used on this GPU: attend, Dot, a hub"):
+    with pytest.warns(
+        RuntimeWarning, match="'bitmap' is not used for such calls .attend, Dot, float32. .*: attend, Dot, a hub"
+    ):
         first = refusals(graph)
     assert "failed its self-check on this GPU (attend, Dot, a hub in float32" in first["bitmap"]
     assert first["triton"] is None and first["reference"] is None
@@ -83,7 +134,16 @@ def test_a_kernel_that_failed_is_refused_and_named_and_the_others_are_chosen(car
         attend(graph, q, q, q, backend="bitmap")
     files = list((cache / "selfcheck").iterdir())
     assert [path.name for path in files] == ["Card-9000.json"]
-    assert json.loads(files[0].read_text()).keys() == set(KERNELS)
+    assert json.loads(files[0].read_text()).keys() == {f"{name}, attend, Dot, float32" for name in KERNELS}
+
+
+def test_the_planner_checks_the_backend_that_it_would_choose_and_no_other(card):
+    graph = Graph.from_edge_index(torch.randint(4096, (2, 16384)), 4096).to("cuda")
+    call = Attend(graph, *(torch.zeros(4096, 2, 16).to("cuda") for _ in range(3)), Dot()).lowered()
+    able = [backend for backend in BACKENDS.values() if backend.refusal_at_sight(call) is None]
+    assert {"bitmap", "triton"} <= {backend.name for backend in able} and card == [], "a look checks nothing"
+    chosen = planner.cheapest(call)
+    assert card == [chosen] and chosen in KERNELS
 
 
 def test_a_later_process_goes_by_the_cache_unless_anything_else_runs_there(card, cache, monkeypatch):
@@ -99,7 +159,7 @@ def test_a_later_process_goes_by_the_cache_unless_anything_else_runs_there(card,
     assert sorted(card) == ["bitmap", "bitmap", "triton", "triton"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"bitmap": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"bitmap, attend, Dot, float32": 3}'])
 def test_a_file_that_is_not_ours_is_as_good_as_none(card, cache, text):
     (cache / "selfcheck").mkdir(parents=True)
     (cache / "selfcheck" / "Card-9000.json").write_text(text)

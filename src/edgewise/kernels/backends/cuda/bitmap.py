@@ -96,7 +96,7 @@ BACKEND = Backend(
     devices=("cuda",),
     by_name=gpu.INTERPRETED_ON,
     need=gpu.TRITON,
-    limits=partial(selfcheck.refusal, "bitmap"),
+    distrusted=partial(selfcheck.refusal, "bitmap"),
     cost=cost,
     run=run,
 )

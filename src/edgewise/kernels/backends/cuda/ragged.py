@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -47,7 +48,7 @@ def _refuses_blocks(call: Call) -> str | None:
     widest = max(call.ends()[0].shape[-1], call.v.shape[-1])
     if _tile(most) * _tile(widest) * call.v.element_size() > BYTES:
         return f"blocks of {most} nodes with {widest} channels do not fit on the chip in {call.v.dtype}"
-    return selfcheck.refusal("ragged", call)
+    return None
 
 
 def cost(call: Call) -> Cost:
@@ -86,6 +87,7 @@ BACKEND = Backend(
     by_name=gpu.INTERPRETED_ON,
     need=gpu.TRITON,
     limits=_refuses_blocks,
+    distrusted=partial(selfcheck.refusal, "ragged"),
     cost=cost,
     run=run,
     probes=(Probe("cuda", "tiles", lambda device: Graph.batch([complete(64)] * 2048).to(device)),),

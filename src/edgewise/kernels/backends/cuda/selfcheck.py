@@ -1,7 +1,8 @@
 """Kernels of a GPU are trusted on a card once they have computed there what `reference` does.
 
-The first call that a kernel could run on a card checks it on small graphs, forward and backward. What came out is
-cached for the card, its driver, PyTorch, Triton and the kernels' sources; a kernel that failed is refused from then on.
+The first call of each kind (a verb with its score or reduction, in a dtype) that a kernel is to run on a card checks it
+on small graphs, forward and backward. What came out is cached for the card, its driver, PyTorch, Triton and the
+kernels' sources; a kernel that failed is refused for that kind of call from then on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,47 +24,63 @@ from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.torch import reference
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.scores import Additive, Dot, EdgeBias, GatedAdditive, Score, SenderBias
+from edgewise.kernels.scores import Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, Score, SenderBias
 
 # The largest error beside the largest result, or beside 1: float32 products of tensor cores and sums over 600 edges
 # stay below 1e-5, those of 8 bits of mantissa below 3e-2, in the interpreter.
 TOLERANCES = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 CHECKED: dict[str, Backend] = {}  # what needs a check, by name; `edgewise.kernels.backends` fills it
-_verdicts: dict[tuple[int, str], str] = {}  # by card and kernel: "" where it passed, else what failed
+_verdicts: dict[tuple[int, str], str] = {}  # by card, kernel and kind: "" where it passed, else what failed
 _checking: set[tuple[int, str]] = set()
 
 Make = Callable[[Graph, Sequence[Tensor]], Call]
+Kind = tuple[str, torch.dtype]  # what is checked at once: a verb and its score or reduction, and a dtype
 
 
 def refusal(name: str, call: Call) -> str | None:
-    """Why a kernel is not to be trusted on the call's device, or None; the first time on a card this checks it."""
+    """Why a kernel is not to be trusted with a call on its device, or None; the first time on a card this checks it."""
     device = call.graph.device
     if device.type != "cuda" or not gpu.INSTALLED:
         return None
-    failed = verdict(name, device.index)
+    failed = verdict(name, device.index, *kind_of(call))
     return f"it failed its self-check on this GPU ({failed}); `edgewise doctor` says more" if failed else None
 
 
-def verdict(name: str, index: int | None) -> str:
+def kind_of(call: Call) -> Kind:
+    """Which of the cases tell of a call: those of its verb and its score or reduction, or what is most like it."""
+    if isinstance(call, Aggregate):
+        return f"aggregate, {call.reduce}", call.dtype
+    if not isinstance(call, Attend):
+        return f"collect, {'max' if call.reduce in ('max', 'min') else 'sum'}", call.dtype
+    score = call.score
+    if isinstance(score, Additive | GatedAdditive):
+        return f"attend, {type(score).__name__}", call.dtype
+    by_sender = any(isinstance(bias, SenderBias) for bias in score.biases)
+    beside = " + EdgeVectors" if score.vectors else " + SenderBias" if by_sender else " + EdgeBias"
+    return f"attend, Dot{beside if score.vectors or score.biases else ''}", call.dtype
+
+
+def verdict(name: str, index: int | None, what: str, dtype: torch.dtype) -> str:
     """What failed in the self-check of a kernel on a card, or "": measured now, or by an earlier process."""
     index = torch.cuda.current_device() if index is None else index
-    key = index, name
+    entry = f"{name}, {what}, {_word(dtype)}"
+    key = index, entry
     if key in _checking:  # the check itself plans nothing, but asks whether its calls are taken
         return ""
-    if key not in _verdicts and (cached := _cached(index).get(name)) is not None:
+    if key not in _verdicts and (cached := _cached(index).get(entry)) is not None:
         _verdicts[key] = cached
     if key not in _verdicts:
         if torch.cuda.is_current_stream_capturing():
             return "not run yet, and it cannot run while a CUDA graph is captured"
         _checking.add(key)
         try:
-            _verdicts[key] = check(CHECKED[name], torch.device("cuda", index))
+            _verdicts[key] = check(CHECKED[name], torch.device("cuda", index), (what, dtype))
         finally:
             _checking.discard(key)
-        _cache(index, name, _verdicts[key])
+        _cache(index, entry, _verdicts[key])
         if _verdicts[key]:
-            said = f"the kernels of {name!r} are not used on this GPU: {_verdicts[key]}"
+            said = f"{name!r} is not used for such calls ({what}, {_word(dtype)}) on this GPU: {_verdicts[key]}"
             warnings.warn(said, RuntimeWarning, stacklevel=2)
     return _verdicts[key]
 
@@ -71,18 +89,19 @@ verdict._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.com
 
 
 def known(index: int) -> dict[str, str]:
-    """The verdicts that there are for a card, without checking anything."""
-    here = {name: failed for (card, name), failed in _verdicts.items() if card == index}
+    """The verdicts that there are for a card, by kernel and kind of call, without checking anything."""
+    here = {entry: failed for (card, entry), failed in _verdicts.items() if card == index}
     return _cached(index) | here
 
 
-def check(backend: Backend, device: torch.device) -> str:
+def check(backend: Backend, device: torch.device, kind: Kind | None = None) -> str:
     """The first case in which a backend does not compute what `reference` does, and how; or "".
 
-    Cost        a second of computing; on a card, beside some seconds for kernels that were never compiled
+    Symbols     kind = the cases of these alone
+    Cost        a second of computing; on a card, beside half a second for each kernel that was never compiled
     """
     with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
-        for name, dtypes, graph, shapes, make in _cases():
+        for what, where, dtypes, graph, shapes, make in _cases_of(kind):
             generator = torch.Generator().manual_seed(0)
             drawn = [torch.randn(shape, dtype=torch.float64, generator=generator) for shape in shapes]
             for dtype in dtypes:
@@ -91,8 +110,12 @@ def check(backend: Backend, device: torch.device) -> str:
                 except Exception as error:  # of a compiler, a driver or a kernel: any of them is a failure
                     failed = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
                 if failed:
-                    return f"{name} in {str(dtype).removeprefix('torch.')}: {failed}"
+                    return f"{what}, {where} in {_word(dtype)}: {failed}"
     return ""
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _compared(backend: Backend, graph: Graph, make: Make, tensors: Sequence[Tensor], device: torch.device) -> str:
@@ -117,31 +140,52 @@ def _values(y: Tensor | tuple[Tensor, ...], leaves: Sequence[Tensor]) -> list[Te
     return [y.detach(), *torch.autograd.grad(y, leaves, dy.to(y.device, y.dtype))]
 
 
-def _cases() -> Iterator[tuple[str, tuple[torch.dtype, ...], Graph, list[tuple[int, ...]], Make]]:
-    """Name, dtypes, graph, the shapes of the tensors that are drawn, and the call on them."""
-    single, every = (torch.float32,), tuple(TOLERANCES)
+Case = tuple[str, str, tuple[torch.dtype, ...], Graph, list[tuple[int, ...]], Make]
+
+
+def _cases_of(kind: Kind | None) -> Iterator[Case]:
+    """The cases that tell of a kind of calls, in its dtype; or all of them."""
+    for what, where, dtypes, graph, shapes, make in _cases():
+        if kind is None or (what == kind[0] and kind[1] in dtypes):
+            yield what, where, dtypes if kind is None else (kind[1],), graph, shapes, make
+
+
+def _cases() -> Iterator[Case]:
+    """Kind, the graph's name, dtypes, graph, the shapes of the tensors that are drawn, and the call on them."""
+    every, single = tuple(TOLERANCES), (torch.float32,)
     for where, graph in _graphs().items():
         receivers, senders, edges = graph.num_receivers, graph.num_senders, graph.num_edges
         ends: list[tuple[int, ...]] = [(receivers, 2, 16), (senders, 2, 16), (senders, 2, 24)]
-        yield f"attend, Dot, {where}", every, graph, ends, _attends(Dot)
+        yield "attend, Dot", where, every, graph, ends, _attends(Dot)
         more = [*ends, (edges, 2)]
-        yield f"attend, Dot + EdgeBias, {where}", single, graph, more, _attends(lambda b: Dot() + EdgeBias(b))
+        yield "attend, Dot + EdgeBias", where, every, graph, more, _attends(lambda b: Dot() + EdgeBias(b))
         more = [*ends, (senders, 2)]
-        yield f"attend, Dot + SenderBias, {where}", single, graph, more, _attends(lambda b: Dot() + SenderBias(b))
-        yield f"attend, GatedAdditive, {where}", single, graph, [*ends, (2, 16)], _attends(GatedAdditive)
+        yield "attend, Dot + SenderBias", where, every, graph, more, _attends(lambda b: Dot() + SenderBias(b))
+        more = [*ends, (edges, 2, 16), (edges, 2, 24)]
+        vectors = _attends(lambda k, v: Dot() + EdgeVectors(k, v))
+        yield "attend, Dot + EdgeVectors", where, every, graph, more, vectors
+        yield "attend, GatedAdditive", where, every, graph, [*ends, (2, 16)], _attends(GatedAdditive)
         numbers = [(receivers, 2, 1), (senders, 2, 1), ends[2]]
-        yield f"attend, Additive, {where}", single, graph, numbers, _attends(Additive)
-        for reduce, dtypes in {"sum": every, "mean": single, "max": single}.items():
-            yield f"aggregate, {reduce}, {where}", dtypes, graph, [ends[2], (edges, 2)], _reduces(reduce)
-        yield f"collect, sum, {where}", single, graph, [(edges, 24)], lambda graph, t: Collect(graph, t[0], "sum")
+        yield "attend, Additive", where, every, graph, numbers, _attends(Additive)
+        for reduce in ("sum", "mean", "max", "min"):
+            # Rounded products may be equal where exact ones are not, and then share the gradient of an extreme.
+            dtypes = every if reduce in ("sum", "mean") else single
+            yield f"aggregate, {reduce}", where, dtypes, graph, [ends[2], (edges, 2)], partial(_aggregates, reduce)
+            yield f"aggregate, {reduce}", where, every, graph, [(senders, 48)], partial(_aggregates, reduce)
+        for reduce in ("sum", "max"):
+            yield f"collect, {reduce}", where, every, graph, [(edges, 24)], partial(_collects, reduce)
 
 
 def _attends(score: Callable[..., Score]) -> Make:
     return lambda graph, t: Attend(graph, t[0], t[1], t[2], score(*t[3:]))
 
 
-def _reduces(reduce: str) -> Make:
-    return lambda graph, t: Aggregate(graph, t[0], t[1], reduce)
+def _aggregates(reduce: str, graph: Graph, t: Sequence[Tensor]) -> Call:
+    return Aggregate(graph, t[0], t[1] if len(t) > 1 else None, reduce)
+
+
+def _collects(reduce: str, graph: Graph, t: Sequence[Tensor]) -> Call:
+    return Collect(graph, t[0], reduce)
 
 
 def _graphs() -> dict[str, Graph]:
@@ -169,10 +213,10 @@ def _cached(index: int) -> dict[str, str]:
         return {}
     if not isinstance(cached, dict):
         return {}
-    return {name: failed for name, failed in cached.items() if isinstance(name, str) and isinstance(failed, str)}
+    return {entry: failed for entry, failed in cached.items() if isinstance(entry, str) and isinstance(failed, str)}
 
 
-def _cache(index: int, name: str, failed: str) -> None:
+def _cache(index: int, entry: str, failed: str) -> None:
     path = _path(index)
     with suppress(OSError), whole(path) as part:  # what cannot be cached is checked again
-        part.write_text(json.dumps(_cached(index) | {name: failed}, indent=1) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(_cached(index) | {entry: failed}, indent=1) + "\n", encoding="utf-8")

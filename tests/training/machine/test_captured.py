@@ -1,0 +1,248 @@
+"""Steps captured in CUDA graphs. Here is no card: a graph is a function that is called again, on tensors of its own."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise import complete
+from edgewise.tasks import Batch
+from edgewise.training.distributed import World
+from edgewise.training.machine import captured as module
+from edgewise.training.machine.captured import CHANGES, Captured, captured, same
+from edgewise.training.seeds import seed
+from edgewise.training.settings import MachineSettings
+
+GRAPH, CPU = complete(4), torch.device("cpu")
+STATE = module.host_state
+
+
+class Model(nn.Module):
+    """Dropout, and a batch norm whose buffers each step moves."""
+
+    def __init__(self):
+        super().__init__()
+        self.map, self.norm, self.drop = nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Dropout(0.5)
+        self.unused = nn.Parameter(torch.zeros(2))
+
+    def forward(self, graph, x):
+        return self.drop(self.norm(self.map(x)))
+
+
+class Steps:
+    """A model's steps, as the training loop takes them."""
+
+    def __init__(self, batches, exact=True, work=lambda: None, capturing=True):
+        torch.manual_seed(0)
+        self.model, self.batches, self.work = Model(), batches, work
+        self.captured = Captured(self.gradient, self.model, CPU, exact) if capturing else None
+        self.computed = 0  # how often the model really ran
+
+    def gradient(self, parts):
+        total = torch.zeros(())
+        self.work()
+        for weight, part in parts:
+            self.computed += 1
+            loss = (self.model(*part.inputs) - part.target).square().mean()
+            (loss * weight).backward()
+            total = total + loss.detach() * weight
+        return total
+
+    def run(self, steps):
+        seen = []
+        for step in range(steps):
+            seed(step, CPU)
+            parts = self.batches(step)
+            loss = self.captured(parts, step) if self.captured else self.gradient(parts)
+            grads = [None if w.grad is None else w.grad.clone() for w in self.model.parameters()]
+            seen.append([loss.clone(), *grads, *(x.clone() for x in self.model.buffers())])
+            with torch.no_grad():
+                for w in self.model.parameters():
+                    if w.grad is not None:
+                        w -= 0.1 * w.grad
+                    w.grad = None
+        return seen
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """In place of a CUDA graph: the work runs once for nothing, and into the same tensors whenever it is replayed."""
+    made = []
+
+    def record(work, device):
+        with torch.random.fork_rng():
+            loss = work()
+        model = work.__closure__[0].cell_contents.gradient.__self__.model
+        static = [w.grad for w in model.parameters()]
+
+        def replay():
+            for w in model.parameters():
+                w.grad = None
+            loss.copy_(work())
+            for own, w in zip(static, model.parameters(), strict=True):
+                if own is not None:
+                    own.copy_(w.grad)
+
+        for x, old in zip(model.buffers(), made_before(model), strict=True):
+            x.copy_(old)  # nothing is computed while a graph is captured
+        made.append(replay)
+        return loss, replay
+
+    def made_before(model):
+        return before[id(model)]
+
+    before = {}
+    capture = Captured.capture
+
+    def remembered(self, parts, value):
+        before[id(self.gradient.__self__.model)] = [x.clone() for x in self.buffers]
+        capture(self, parts, value)
+
+    monkeypatch.setattr(Captured, "capture", remembered)
+    monkeypatch.setattr(module, "record", record)
+    monkeypatch.setattr(module, "waiting", lambda work: (work(), False))
+    monkeypatch.setattr(module, "memory_share", lambda device: 0.0)
+    monkeypatch.setattr(module, "host_state", lambda: STATE()[1:])  # here dropout is drawn by the host
+    return made
+
+
+def whole(step, batch=Batch(GRAPH, torch.ones(4, 3), torch.zeros(4, 2), rows=torch.arange(4))):  # noqa: B008
+    return [(1.0, batch)]
+
+
+def drawn(step, size=4):
+    generator = torch.Generator().manual_seed(step)
+    x, y = torch.randn(size, 3, generator=generator), torch.randn(size, 2, generator=generator)
+    return [(0.25, Batch(GRAPH, x, y)), (0.75, Batch(GRAPH, -x, y))]
+
+
+def agree(found, expected):
+    for step, (x, y) in enumerate(zip(found, expected, strict=True)):
+        assert all(same(a, b, exact=True) for a, b in zip(x, y, strict=True)), step
+
+
+@pytest.mark.parametrize("batches", [whole, drawn])
+def test_replayed_steps_are_those_that_were_never_captured_to_the_bit(graphs, batches):
+    steps, plain = Steps(batches), Steps(batches, capturing=False)
+    agree(steps.run(12), plain.run(12))
+    assert len(graphs) == 1 and steps.captured.reason == "" and steps.captured.replay is graphs[0]
+
+
+def test_the_batch_of_a_whole_graph_is_read_where_it_lies_and_others_are_copied(graphs):
+    steps = Steps(whole)
+    steps.run(9)
+    assert steps.captured.parts[0][1].x is whole(0)[0][1].x
+    steps = Steps(drawn)
+    steps.run(9)
+    given = drawn(8)[0][1]
+    own = steps.captured.parts[0][1]
+    assert own.x is not given.x and torch.equal(own.x, given.x) and own.graph is GRAPH
+
+
+def test_batches_that_are_not_always_new_are_never_written_over(graphs):
+    first = torch.ones(4, 3)
+    kept = Batch(GRAPH, first, torch.zeros(4, 2))
+    other = Batch(GRAPH, 2 * first, torch.zeros(4, 2))
+    batches = lambda step: [(1.0, kept if step < 9 else other)]  # noqa: E731
+    steps, plain = Steps(batches), Steps(batches, capturing=False)
+    agree(steps.run(20), plain.run(20))
+    assert torch.equal(first, torch.ones(4, 3)) and torch.equal(other.x, 2 * first) and len(graphs) == 2
+
+
+def test_batches_of_other_shapes_are_computed_as_they_come(graphs):
+    batches = lambda step: drawn(step, 4 if step < 8 else 6)  # noqa: E731
+    steps, plain = Steps(batches), Steps(batches, capturing=False)
+    agree(steps.run(20), plain.run(20))
+    assert len(graphs) == 2
+    batches = lambda step: drawn(step, 4 + step % 2)  # noqa: E731
+    steps = Steps(batches)
+    agree(steps.run(20), Steps(batches, capturing=False).run(20))
+    assert len(graphs) == 2 and "change" in steps.captured.reason and steps.captured.changes == CHANGES + 1
+
+
+def test_weights_that_move_elsewhere_or_are_frozen_are_captured_anew(graphs):
+    steps, plain = Steps(whole), Steps(whole, capturing=False)
+    agree(steps.run(9), plain.run(9))
+    for one in (steps, plain):
+        one.model.map.weight.requires_grad_(False)
+        one.model.map.bias.data = one.model.map.bias.data.clone()
+    agree(steps.run(9), plain.run(9))
+    assert len(graphs) == 2
+
+
+@pytest.mark.parametrize("draw", [lambda: torch.rand(1), random.random, lambda: __import__("numpy").random.rand()])
+def test_a_step_in_which_the_host_draws_is_not_captured(graphs, draw, monkeypatch):
+    monkeypatch.setattr(module, "host_state", STATE)
+    steps = Steps(whole, work=draw)
+    steps.model.drop.p = 0.0
+    steps.run(8)
+    assert graphs == [] and steps.captured.reason == "the host draws random numbers in a step"
+    steps = Steps(whole)
+    steps.model.drop.p = 0.0
+    steps.run(8)
+    assert len(graphs) == 1
+
+
+def test_a_step_in_which_the_host_waits_or_that_takes_much_memory_is_not_captured(graphs, monkeypatch):
+    monkeypatch.setattr(module, "waiting", lambda work: (work(), True))
+    steps = Steps(whole)
+    agree(steps.run(8), Steps(whole, capturing=False).run(8))
+    assert graphs == [] and "waits" in steps.captured.reason
+    monkeypatch.setattr(module, "waiting", lambda work: (work(), False))
+    monkeypatch.setattr(module, "memory_share", lambda device: 0.5)
+    steps = Steps(whole)
+    steps.run(8)
+    assert graphs == [] and "memory" in steps.captured.reason
+
+
+def test_a_step_that_cannot_be_captured_is_computed(graphs, monkeypatch):
+    def record(work, device):
+        work()
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(module, "record", record)
+    steps, plain = Steps(whole), Steps(whole, capturing=False)
+    steps.model.norm = plain.model.norm = nn.Identity()  # whose buffers this `record` would move
+    agree([x[:4] for x in steps.run(8)], [x[:4] for x in plain.run(8)])
+    assert steps.captured.reason == "RuntimeError: operation not permitted when stream is capturing"
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("wrong", [1, 2])
+def test_a_replay_that_computes_something_else_is_found_out_and_changes_nothing(graphs, exact, wrong, monkeypatch):
+    replayed = Captured.replayed
+    calls = []
+
+    def spoilt(self, parts):
+        loss = replayed(self, parts)
+        calls.append(1)
+        if len(calls) == wrong:
+            self.weights[1].grad += 1.0
+        return loss
+
+    monkeypatch.setattr(Captured, "replayed", spoilt)
+    steps, plain = Steps(drawn, exact), Steps(drawn, capturing=False)
+    agree(steps.run(12), plain.run(12))
+    assert len(calls) == wrong and steps.captured.reason == "replayed, a step did not compute the same"
+
+
+def test_results_are_the_same_to_the_bit_or_as_close_as_sums_in_any_order():
+    x, nan = torch.randn(9), float("nan")
+    assert same(x, x.clone(), True) and same(None, None, True) and not same(x, None, False)
+    assert not same(x, x * (1 + 1e-6), True) and same(x, x * (1 + 1e-6), False) and not same(x, x * 1.1, False)
+    assert same(torch.tensor([nan, 1.0]), torch.tensor([nan, 1.0]), True)
+    assert not same(torch.tensor([nan, 1.0]), torch.tensor([1.0, 1.0]), True)
+    assert not same(torch.tensor([3]), torch.tensor([4]), False)
+
+
+def test_steps_are_captured_on_a_gpu_alone_where_it_is_asked_for():
+    machine, gpu = MachineSettings(), World(torch.device("cuda", 0))
+    made = captured(sum, Model(), gpu, machine)
+    assert made is not None and made.exact and made.reason == ""
+    assert not captured(sum, Model(), gpu, replace(machine, deterministic=False)).exact
+    assert captured(sum, Model(), World(CPU), machine) is None
+    assert captured(sum, Model(), replace(gpu, size=2), machine) is None
+    for off in ({"capture": False}, {"precision": "float16"}):
+        assert captured(sum, Model(), gpu, replace(machine, **off)) is None
