@@ -100,7 +100,7 @@ class ExtremeShare(Arguments):
 
 @dataclass(slots=True)
 class ExtremeGradient(Arguments):
-    """The gradients of an extreme to x and, where there are any, to the weights."""
+    """The gradients of an extreme to x and to the weights, those of both that are needed."""
 
     share: Tensor
     x: Tensor
@@ -108,13 +108,16 @@ class ExtremeGradient(Arguments):
     structure: Sequence[Tensor]
     y: Tensor
     reverse: Sequence[Tensor]
+    needed: Sequence[bool]
 
     def empty(self) -> tuple[Tensor, Tensor]:
-        edges, weight = self.structure[1].shape[0], self.weight
-        shape = (0,) if weight is None else (self.x.shape[0], edges, weight.shape[2])
-        return empty_like(self.x), self.x.new_empty(shape)
+        x, edges, weight = self.x, self.structure[1].shape[0], self.weight
+        of_x, of_weight = self.needed
+        shape = (x.shape[0], edges, weight.shape[2]) if weight is not None and of_weight else (0,)
+        return empty_like(x) if of_x else x.new_empty(0), x.new_empty(shape)
 
     def check(self) -> None:
+        expect(len(self.needed) == 2, f"needed has {len(self.needed)} values, but must have 2")
         receivers, edges = _check(self.x, self.weight, self.structure, share=self.share, y=self.y)
         check_reverse(self.reverse, receivers, (self.x.shape[1], edges), (3, 4))
 
@@ -158,7 +161,7 @@ class Products:
                 return gradients(lambda x, w: extreme(x, w, structure, own.reduce == MAX), [x, weight], [dy])
             (y,) = results
             share = self.extreme_share(ExtremeShare(dy, x, weight, structure, y))
-            return self.extreme_gradient(ExtremeGradient(share, x, weight, structure, y, own.reverse))
+            return self.extreme_gradient(ExtremeGradient(share, x, weight, structure, y, own.reverse, needed))
         if own.reduce == MEAN:
             dy = dy / structure[0].diff().clamp(min=1).to(dy.dtype).reshape(-1, 1, 1)
         if needed[0]:

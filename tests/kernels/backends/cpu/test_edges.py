@@ -131,7 +131,13 @@ def test_the_product_operators_pass_pytorchs_own_check(reduce, weighted):
         inputs = (dy, x, weight, structure, y)
         torch.library.opcheck(torch.ops.edgewise.extreme_share.default, inputs)
         share = edges.PRODUCTS.extreme_share(products.ExtremeShare(*inputs))
-        torch.library.opcheck(torch.ops.edgewise.extreme_gradient.default, (share, *inputs[1:], reverse))
+        gradient = torch.ops.edgewise.extreme_gradient.default
+        of_both = gradient(share, *inputs[1:], reverse, [True, True])
+        for needed in ([True, True], [True, False], [False, True]):
+            torch.library.opcheck(gradient, (share, *inputs[1:], reverse, needed))
+            found = gradient(share, *inputs[1:], reverse, needed)
+            for dx, some, need in zip(of_both, found, needed, strict=True):
+                assert torch.equal(dx, some) if need else some.numel() == 0, "what is not needed is not computed"
     for weight_heads in (1, 2):
         torch.library.opcheck(torch.ops.edgewise.product_gradient.default, (dy, x, structure, weight_heads))
 

@@ -217,8 +217,12 @@ def test_the_operators_pass_pytorchs_own_check(reduce):
         torch.library.opcheck(operators.triton_product_gradient.default, inputs, test_utils=tests)
         return
     torch.library.opcheck(operators.triton_extreme_share.default, (dy, x, weight, structure, y), test_utils=tests)
-    inputs = (dy, x, weight, structure, y, reverse)
-    torch.library.opcheck(operators.triton_extreme_gradient.default, inputs, test_utils=tests)
+    inputs, gradient = (dy, x, weight, structure, y, reverse), operators.triton_extreme_gradient.default
+    both = gradient(*inputs, [True, True])
+    for needed in ([True, True], [True, False], [False, True]):
+        torch.library.opcheck(gradient, (*inputs, needed), test_utils=tests)
+        for whole, some, need in zip(both, gradient(*inputs, needed), needed, strict=True):
+            assert torch.equal(whole, some) if need else some.numel() == 0, "what is not needed is not computed"
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own

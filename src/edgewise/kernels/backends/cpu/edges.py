@@ -215,11 +215,13 @@ def _extreme_gradient(own: ExtremeGradient) -> tuple[Tensor, Tensor]:
     dx, dweight = own.empty()
     call = _product_call(own.x, own.weight, adjacency(*own.structure))
     call.y, call.g = matrix(own.y), matrix(own.share)
-    if own.weight is not None:
+    of_x, of_weight = own.needed
+    if own.weight is not None and of_weight:
         call.out = dweight.data_ptr()
         library.extreme_weight_gradient(DTYPES[dx.dtype], call)  # type: ignore[union-attr]
-    call.graph, call.out = adjacency(*own.reverse), dx.data_ptr()
-    library.extreme_gradient(DTYPES[dx.dtype], call)  # type: ignore[union-attr]
+    if of_x:
+        call.graph, call.out = adjacency(*own.reverse), dx.data_ptr()
+        library.extreme_gradient(DTYPES[dx.dtype], call)  # type: ignore[union-attr]
     return dx, dweight
 
 

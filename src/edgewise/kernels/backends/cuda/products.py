@@ -86,10 +86,13 @@ def _extreme_gradient(own: ExtremeGradient) -> tuple[Tensor, Tensor]:
     from edgewise.kernels.backends.cuda.programs import products as kernels
 
     x, weight, share = own.x, own.weight, own.share
-    dx = kernels.reduce("picked", own.y, weight, own.reverse, own=x, share=share)
-    if weight is None:
-        return dx, x.new_empty(0)
-    return dx, kernels.multiply(share, x, own.structure, weight.shape[2], weight, own.y)
+    dx, dweight = x.new_empty(0), x.new_empty(0)
+    of_x, of_weight = own.needed
+    if of_x:
+        dx = kernels.reduce("picked", own.y, weight, own.reverse, own=x, share=share)
+    if weight is not None and of_weight:
+        dweight = kernels.multiply(share, x, own.structure, weight.shape[2], weight, own.y)
+    return dx, dweight
 
 
 PRODUCTS = products.Products("triton_", _product, _product_gradient, _extreme_share, _extreme_gradient)

@@ -22,7 +22,6 @@ def card(monkeypatch, cache):
     (cache / "tiles").mkdir(parents=True)
     monkeypatch.setattr(tiles, "identity", lambda index: "Card-9000")
     monkeypatch.setattr(tiles, "_fastest", {})
-    monkeypatch.setattr(tiles, "_read", set())
     monkeypatch.setattr(tiles, "_milliseconds", milliseconds)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return timed
@@ -41,7 +40,6 @@ def test_the_fastest_is_measured_once_and_cached_for_later_processes(card, cache
     assert card == CANDIDATES, "timed once each"
     assert json.loads((cache / "tiles" / "Card-9000.json").read_text()) == {"attend": [4, 1]}
     tiles._fastest.clear()
-    tiles._read.clear()
     assert run() == Tile(4, 1) and len(card) == 3, "as in a process that starts afresh"
     run("by_sender")
     assert set(json.loads((cache / "tiles" / "Card-9000.json").read_text())) == {"attend", "by_sender"}
@@ -68,6 +66,7 @@ def test_a_fixed_tile_runs_under_deterministic_algorithms(card):
 def test_another_card_driver_triton_or_source_has_tiles_of_its_own(card, cache, monkeypatch):
     run()
     monkeypatch.setattr(tiles, "identity", lambda index: "Card-9000-of-another-Triton")
+    tiles._fastest.clear()
     run()
     assert len(card) == 6 and len(list((cache / "tiles").iterdir())) == 2
 
@@ -76,6 +75,12 @@ def test_another_card_driver_triton_or_source_has_tiles_of_its_own(card, cache, 
 def test_a_file_that_is_not_ours_is_as_good_as_none(card, cache, text):
     (cache / "tiles" / "Card-9000.json").write_text(text)
     assert run() == Tile(4, 1)
+
+
+def test_a_later_call_looks_for_no_file(card, monkeypatch):
+    run()
+    monkeypatch.setattr(tiles, "cache_path", None)
+    assert run() == Tile(4, 1) and run("by_sender", moved=0) == CANDIDATES[0] and len(card) == 3
 
 
 def test_a_tile_that_is_no_candidate_any_more_is_not_used(card, cache):

@@ -96,8 +96,7 @@ def attention_bytes(
     }
 
 
-_fastest: dict[str, Tile] = {}
-_read: set[Path] = set()
+_fastest: dict[int, dict[str, Tile]] = {}  # of each card, by kernel and kind of call
 
 
 def run(key: str, candidates: list[Tile], moved: int, device: torch.device, launch: Callable[[Tile], Result]) -> Result:
@@ -109,16 +108,16 @@ def run(key: str, candidates: list[Tile], moved: int, device: torch.device, laun
     if len(candidates) == 1 or device.type != "cuda" or torch.are_deterministic_algorithms_enabled():
         return launch(candidates[0])
     index = torch.cuda.current_device() if device.index is None else device.index
-    path = cache_path("tiles", f"{identity(index)}.json")
-    if path not in _read:
-        _read.add(path)
-        _fastest.update({f"{path.stem} {name}": tile for name, tile in _cached(path).items()})
-    name = f"{path.stem} {key}"
-    if name not in _fastest and moved >= WORTH and not torch.cuda.is_current_stream_capturing():
-        _fastest[name] = min(candidates, key=lambda tile: _milliseconds(lambda: launch(tile)))
-        _cache(path, _cached(path) | {key: _fastest[name]})
-    tile = _fastest.get(name)
+    if (measured := _fastest.get(index)) is None:
+        measured = _fastest[index] = _cached(_path(index))
+    if (tile := measured.get(key)) is None and moved >= WORTH and not torch.cuda.is_current_stream_capturing():
+        tile = measured[key] = min(candidates, key=lambda tile: _milliseconds(lambda: launch(tile)))
+        _cache(_path(index), _cached(_path(index)) | {key: tile})
     return launch(tile if tile in candidates else candidates[0])
+
+
+def _path(index: int) -> Path:
+    return cache_path("tiles", f"{identity(index)}.json")
 
 
 def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
