@@ -62,7 +62,9 @@ over more than the L2 holds. It covers
   the time that their masks take to build;
 - 512 molecules with a bias on their edges beside variable-length and padded attention;
 - a graph transformer's step on 2.4 million nodes and 120 million edges: its peak memory;
-- steps of `cora-gat` and `shakespeare-gpt`, the latter beside a plain GPT under `torch.compile`;
+- sums, means and maxima of neighbours beside cuSPARSE and PyTorch Geometric;
+- steps of `cora-gat` beside PyTorch Geometric's, and of `shakespeare-gpt` beside a plain GPT under `torch.compile`,
+  both in CUDA graphs, too;
 - the planner's constants and its regret.
 
 {measured}
@@ -78,10 +80,19 @@ def on_a_gpu(table: str | None = None) -> str:
     return ON_A_GPU.format(measured=NOT_MEASURED if table is None else table.strip())
 
 
-def section_on_gpus(text: str) -> str:
-    """The same section of a page that is there already, else one without figures."""
+def around_gpus(text: str) -> tuple[str, str, str]:
+    """What stands before the section on GPUs, that section (without figures where there is none yet), and what follows.
+
+    Example
+        >>> around_gpus("# Page\\n\\n## On a GPU\\n\\nfast\\n\\n## Next\\n")
+        ('# Page\\n\\n', '## On a GPU\\n\\nfast\\n', '\\n## Next\\n')
+    """
     start = text.find("## On a GPU\n")
-    return on_a_gpu() if start < 0 else text[start:]
+    if start < 0:
+        return text, on_a_gpu(), ""
+    end = text.find("\n## ", start)
+    end = len(text) if end < 0 else end
+    return text[:start], text[start:end], text[end:]
 
 
 def page(results: dict[str, Any]) -> str:

@@ -8,17 +8,16 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.page import on_a_gpu, page, section_on_gpus
+from benchmarks.page import around_gpus, on_a_gpu, page
 
 if __name__ == "__main__":
     path = Path(__file__).parent / "performance.md"
-    before = path.read_text(encoding="utf-8")
-    gpu = section_on_gpus(before)
+    before, gpu, after = around_gpus(path.read_text(encoding="utf-8"))
     match sys.argv[1:]:
         case ["--gpu", table]:
-            text = before.removesuffix(gpu).rstrip() + "\n\n" + on_a_gpu(Path(table).read_text(encoding="utf-8"))
+            text = before + on_a_gpu(Path(table).read_text(encoding="utf-8")) + after
         case [results]:
-            text = page(json.loads(Path(results).read_text(encoding="utf-8"))) + "\n" + gpu
+            text = page(json.loads(Path(results).read_text(encoding="utf-8"))) + "\n" + gpu + after
         case _:
             sys.exit(__doc__)
     path.write_text(text, encoding="utf-8")

@@ -69,7 +69,9 @@ class GPT(nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
-def training_step(sizes: Sizes, text: Tensor, device: str, compiler: str) -> Callable[[], Tensor]:
+def training_step(
+    sizes: Sizes, text: Tensor, device: str, compiler: str, mode: str | None = None
+) -> Callable[[], Tensor]:
     """Draw a batch, forward, backward, clip, AdamW; the loss stays on the device."""
     model = GPT(sizes).to(device)
     groups = [
@@ -77,7 +79,7 @@ def training_step(sizes: Sizes, text: Tensor, device: str, compiler: str) -> Cal
         {"params": [p for p in model.parameters() if p.ndim <= 1], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)
-    loss_of = torch.compile(model, backend=compiler)
+    loss_of = torch.compile(model, mode=mode) if mode else torch.compile(model, backend=compiler)
     windows = text.unfold(0, sizes.context + 1, 1)
 
     def step() -> Tensor:
@@ -90,6 +92,6 @@ def training_step(sizes: Sizes, text: Tensor, device: str, compiler: str) -> Cal
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
+        return loss.detach().clone()  # as CUDA graphs write over it
 
     return step

@@ -66,9 +66,11 @@ class Problem:
             if self.biased:
                 first, last = self.graph.offsets[torch.tensor([start, stop], device=graph.device)].tolist()
                 score = score + EdgeBias(exact["bias"][first:last])
-            exactly = "reference" if self.graph.rule is not None and not self.sizes else "segment"
             with torch.set_grad_enabled(rows is None):
-                y = attend(graph, q, exact["k"], exact["v"], score, backend=exactly)
+                if self.graph.rule is not None and not self.sizes:
+                    y = of_pairs(graph, q, exact["k"], exact["v"])
+                else:
+                    y = attend(graph, q, exact["k"], exact["v"], score, backend="segment")
             parts.append(y.detach())
             if rows is None:
                 grads = torch.autograd.grad(y, [exact[name] for name in wanted], dy)
@@ -85,6 +87,13 @@ class Problem:
             row = self.graph.num_edges * self.heads * self.channels // max(1, count)
         step = max(1, NUMBERS // max(1, row))
         return [(start, min(count, start + step)) for start in range(0, count, step)]
+
+
+def of_pairs(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Softmax over all pairs of a graph in which every receiver has a sender, by products of matrices."""
+    s = torch.einsum("...ihc,...jhc->...hij", q, k) / q.shape[-1] ** 0.5
+    p = s.masked_fill(~graph.dense_mask(), float("-inf")).softmax(-1)
+    return torch.einsum("...hij,...jhc->...ihc", p, v)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.harness import Measurement
-from benchmarks.page import best_peer, on_a_gpu, page, section_on_gpus
+from benchmarks.page import around_gpus, best_peer, on_a_gpu, page
 from benchmarks.statistic import Spread
 
 
@@ -49,13 +49,16 @@ def test_a_page_of_nothing_is_still_a_page() -> None:
     assert page(RESULTS | {"measurements": [], "roofline": {}}).startswith("# Performance")
 
 
-def test_the_section_on_gpus_stays_when_the_rest_is_written_again() -> None:
-    measured = on_a_gpu("one table\n")
+def test_the_section_on_gpus_and_what_follows_stay_when_the_rest_is_written_again() -> None:
+    measured, more = on_a_gpu("one table\n\n### csr\n\nanother\n"), "\n## By hand\n\ntext\n"
     assert "one table" in measured and "Nothing was measured" not in measured
-    assert section_on_gpus(page(RESULTS) + "\n" + measured) == measured
-    assert "Nothing was measured on a GPU yet" in section_on_gpus(page(RESULTS))
+    assert around_gpus(page(RESULTS) + "\n" + measured + more) == (page(RESULTS) + "\n", measured, more)
+    assert around_gpus(page(RESULTS) + "\n" + measured) == (page(RESULTS) + "\n", measured, "")
+    before, gpu, after = around_gpus(page(RESULTS))
+    assert before == page(RESULTS) and "Nothing was measured on a GPU yet" in gpu and after == ""
 
 
-def test_the_committed_page_has_that_section() -> None:
+def test_the_committed_page_has_that_section_and_those_written_by_hand() -> None:
     text = (Path(__file__).parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert section_on_gpus(text) in text
+    before, gpu, after = around_gpus(text)
+    assert before + gpu + after == text and "NVIDIA H100" in gpu and "## Whole training steps" in after

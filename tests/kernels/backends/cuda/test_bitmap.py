@@ -1,5 +1,7 @@
 """Attention by windows computes what `reference` does, with its gradients, and refuses what a bit cannot say."""
 
+from unittest import mock
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from edgewise.kernels.backends.cuda import bitmap
 from edgewise.kernels.backends.cuda.programs import building
 from edgewise.kernels.call import Attend
 from kernels.drawn import CHANNELS, attention, disjoint_graphs, number, pick, random_graph, results, same
+from pretend import Card
 from triton_device import DEVICE
 
 
@@ -158,6 +161,20 @@ def test_it_gathers_less_where_neighbours_share_neighbours():
     assert gathered(far) > 0.9
     sampled, bitmap_windows = bitmap.columns_of(far), len(bitmap.structure_of(far)[1])
     assert abs(sampled / bitmap_windows - 1) < 0.02
+
+
+@pytest.mark.parametrize("graph", [window(4096, 16), complete(70, 50)])
+def test_the_windows_of_a_rule_on_a_card_are_counted_on_the_host(graph):
+    places, counted = [], bitmap.columns_of(graph)
+    unique = torch.Tensor.unique
+
+    def count(x, **options):
+        places.append(x.device.type)
+        return unique(x, **options)
+
+    with Card(), mock.patch.object(torch.Tensor, "unique", count):
+        assert bitmap.columns_of(graph.to("cuda")) == counted
+    assert set(places) == {"cpu"}
 
 
 def test_on_the_cpu_it_runs_only_by_name():

@@ -185,6 +185,30 @@ def test_every_score_is_that_of_the_equation_with_its_first_and_second_derivativ
         assert distance(found[name].detach(), value.detach()) <= (1e-4 if name[0] == "second" else 1e-5), name
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_it_compiled_is_kept_for_a_second_backward_pass_only_where_that_is_asked_for(kept):
+    graph, q = window(40, 3).to(DEVICE), torch.randn(40, 2, 16, device=DEVICE, requires_grad=True)
+    seen, grad = [], torch.autograd.grad
+
+    def watched(*inputs, **options):
+        seen.append(options.get("retain_graph"))
+        return grad(*inputs, **options)
+
+    torch._dynamo.reset()
+    with mock.patch.object(pytorch, "_validate_device", return_value=None):
+        y = flex.run(Attend(graph, q, q, q, Dot()))
+        with mock.patch.object(torch.autograd, "grad", watched):
+            y.sum().backward(retain_graph=kept)
+    assert seen == [kept]
+    first, q.grad = q.grad, None
+    if kept:
+        y.sum().backward()
+        torch.testing.assert_close(q.grad, first)
+    else:
+        with pytest.raises(RuntimeError, match="second time"):
+            y.sum().backward()
+
+
 def test_graphs_of_other_sizes_share_what_was_compiled():
     torch._dynamo.reset()
     count = CompileCounter()

@@ -63,9 +63,9 @@ def columns_of(graph: Graph) -> int:
         distinct, listed = torch.unique(pairs).shape[0], pairs.shape[0]
     else:  # whose edges are many, and perhaps never listed
         step = max(1, count // max(1, min(SAMPLE, FEW * count // edges)))
-        some = [
-            graph.rows(WINDOW * w, min(WINDOW * (w + 1), graph.num_receivers)) for w in range(step // 2, count, step)
-        ]
+        starts = range(WINDOW * (step // 2), WINDOW * count, WINDOW * step)
+        # On the host, as a card would be asked for each of them, and waited for.
+        some = [graph.rows(start, min(start + WINDOW, graph.num_receivers)).to("cpu") for start in starts]
         distinct, listed = (sum(n) for n in zip(*((len(g.senders.unique()), g.num_edges) for g in some), strict=True))
     return edges * distinct // listed if listed else edges
 

@@ -144,7 +144,9 @@ class Differentiable(torch.autograd.Function):
         if creates_graph(dy, *inputs):
             return None, *gradients(lambda *inputs: segment.run(_with(ctx.call, inputs)), inputs, [dy])
         leaves = [x for x in ctx.leaves if x.requires_grad]
-        own = iter(torch.autograd.grad(ctx.y, leaves, dy, retain_graph=True, allow_unused=True))
+        # As whoever asks: what was compiled for graphs that are used once refuses to keep one.
+        kept = torch._C._autograd._get_current_graph_task_keep_graph()
+        own = iter(torch.autograd.grad(ctx.y, leaves, dy, retain_graph=kept, allow_unused=True))
         return None, *(next(own) if x.requires_grad else None for x in ctx.leaves)
 
 
