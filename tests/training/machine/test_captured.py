@@ -197,6 +197,33 @@ def test_a_step_in_which_the_host_waits_or_that_takes_much_memory_is_not_capture
     assert graphs == [] and "memory" in steps.captured.reason
 
 
+def test_a_model_that_counts_or_keeps_what_it_saw_is_not_captured(graphs):
+    for attribute, moves in (("steps", lambda model: setattr(model, "steps", model.steps + 1)),
+                             ("seen", lambda model: model.seen.append(1))):  # fmt: skip
+        steps = Steps(whole)
+        setattr(steps.model, attribute, {"steps": 0, "seen": []}[attribute])
+        steps.work = lambda steps=steps, moves=moves: moves(steps.model)
+        steps.run(8)
+        assert graphs == [] and steps.captured.reason == "a step changes attributes of the model"
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        lambda model, hook: model.map.register_forward_hook(hook),
+        lambda model, hook: model.register_forward_pre_hook(hook),
+        lambda model, hook: model.norm.register_full_backward_hook(hook),
+        lambda model, hook: model.map.weight.register_hook(hook),
+        lambda model, hook: model.map.weight.register_post_accumulate_grad_hook(hook),
+    ],
+)
+def test_hooks_are_called_in_every_step(graphs, hang):
+    calls, steps = [], Steps(whole)
+    hang(steps.model, lambda *inputs: calls.append(1))
+    steps.run(8)
+    assert len(calls) == 8 and graphs == [] and steps.captured.reason == "hooks are called in a step"
+
+
 def test_a_step_that_cannot_be_captured_is_computed(graphs, monkeypatch):
     def record(work, device):
         work()

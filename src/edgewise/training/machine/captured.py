@@ -50,7 +50,7 @@ class Captured:
     """
 
     def __init__(self, gradient: Gradient, model: nn.Module, device: torch.device, exact: bool) -> None:
-        self.gradient, self.device, self.exact = gradient, device, exact
+        self.gradient, self.model, self.device, self.exact = gradient, model, device, exact
         self.weights, self.buffers = list(model.parameters()), list(model.buffers())
         self.reason = ""
         self.seen = self.changes = 0  # steps of this signature, and signatures
@@ -96,13 +96,17 @@ class Captured:
         self.replay, self.parts, self.gradients = None, (), []
 
     def watched(self, parts: Parts) -> Tensor:
-        """A step, and whether the host takes part in it: waits for a number, or draws one."""
-        before = host_state()
+        """A step, and whether the host takes part in it: waits for a number, draws one, counts, or calls hooks."""
+        random_before, before = host_state(), plain_state(self.model)
         loss, waits = waiting(lambda: self.gradient(parts))
         if waits:
             self.reason = "the host waits for numbers of the card in a step"
-        elif before != host_state():
+        elif random_before != host_state():
             self.reason = "the host draws random numbers in a step"
+        elif before != plain_state(self.model):
+            self.reason = "a step changes attributes of the model"
+        elif has_hooks(self.model):
+            self.reason = "hooks are called in a step"
         elif memory_share(self.device) > SHARE:
             self.reason = "a step takes much of the card's memory"
         return loss
@@ -210,6 +214,27 @@ def host_state() -> tuple[Any, ...]:
     numpy = sys.modules.get("numpy")
     drawn = None if numpy is None else repr(numpy.random.get_state(legacy=False))
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), drawn
+
+
+def plain_state(model: nn.Module) -> list[Any]:
+    """Attributes of modules that are no tensors: numbers and words, and the lengths of lists."""
+    found: list[Any] = []
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if value is None or isinstance(value, int | float | str):
+                found.append((name, value))
+            elif isinstance(value, list | dict | set):
+                found.append((name, len(value)))
+    return found
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether a step calls functions that were hung into modules or weights."""
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    of_weights = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return any(getattr(module, name, None) for module in model.modules() for name in names) or any(
+        getattr(weight, name, None) for weight in model.parameters() for name in of_weights
+    )
 
 
 def waiting(work: Callable[[], Tensor]) -> tuple[Tensor, bool]:
