@@ -128,7 +128,7 @@ class Trainer:
         average = self.settings.average
         self.average = WeightAverage(self.optimizer, average.start, average.every) if average.start else None
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
-        self.captured = None if second else captured(self.gradient, self.model, world, config.machine)
+        self.captured = None if second else captured(self.gradient, self.model, self.task, world, config.machine)
         self.made: Callable[[int], Drawn] = self.make
         self.parts: tuple[list[Batch], list[tuple[float, Batch]]] = ([], [])
         self.step = 0

@@ -2,20 +2,24 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from edgewise import complete
+from edgewise import Graph, complete, window
 from edgewise.tasks import Batch
+from edgewise.training import loop
 from edgewise.training.distributed import World
 from edgewise.training.machine import captured as module
 from edgewise.training.machine.captured import CHANGES, Captured, captured, same
 from edgewise.training.seeds import seed
-from edgewise.training.settings import MachineSettings
+from edgewise.training.settings import AverageSettings, MachineSettings
+from training.tiny import configured, same_run, trained
 
 GRAPH, CPU = complete(4), torch.device("cpu")
+ONES, ZEROS = torch.ones(4, 3), torch.zeros(4, 2)
 STATE = module.host_state
 
 
@@ -36,16 +40,14 @@ class Steps:
 
     def __init__(self, batches, exact=True, work=lambda: None, capturing=True):
         torch.manual_seed(0)
-        self.model, self.batches, self.work = Model(), batches, work
-        self.captured = Captured(self.gradient, self.model, CPU, exact) if capturing else None
-        self.computed = 0  # how often the model really ran
+        self.model, self.batches, self.work, self.task = Model(), batches, work, SimpleNamespace(annealed=1.0)
+        self.captured = Captured(self.gradient, self.model, self.task, CPU, exact) if capturing else None
 
     def gradient(self, parts):
         total = torch.zeros(())
         self.work()
         for weight, part in parts:
-            self.computed += 1
-            loss = (self.model(*part.inputs) - part.target).square().mean()
+            loss = (self.model(*part.inputs) - part.target).square().mean() * self.task.annealed
             (loss * weight).backward()
             total = total + loss.detach() * weight
         return total
@@ -162,6 +164,19 @@ def test_batches_of_other_shapes_are_computed_as_they_come(graphs):
     assert len(graphs) == 2 and "change" in steps.captured.reason and steps.captured.changes == CHANGES + 1
 
 
+def test_graphs_by_equal_rules_are_alike_and_others_are_those_that_they_are(graphs):
+    def batches(make):
+        return lambda step: [(1.0, Batch(make(), *(t.clone() for t in (ONES, ZEROS))))]
+
+    for make in (lambda: complete(4), lambda: window(4, 1)):
+        Steps(batches(make)).run(8)
+    assert len(graphs) == 2
+    ends = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    steps = Steps(batches(lambda: Graph.from_edge_index(ends, 4)))
+    steps.run(12)
+    assert len(graphs) == 2 and "change" in steps.captured.reason
+
+
 def test_weights_that_move_elsewhere_or_are_frozen_are_captured_anew(graphs):
     steps, plain = Steps(whole), Steps(whole, capturing=False)
     agree(steps.run(9), plain.run(9))
@@ -197,14 +212,61 @@ def test_a_step_in_which_the_host_waits_or_that_takes_much_memory_is_not_capture
     assert graphs == [] and "memory" in steps.captured.reason
 
 
-def test_a_model_that_counts_or_keeps_what_it_saw_is_not_captured(graphs):
-    for attribute, moves in (("steps", lambda model: setattr(model, "steps", model.steps + 1)),
-                             ("seen", lambda model: model.seen.append(1))):  # fmt: skip
-        steps = Steps(whole)
-        setattr(steps.model, attribute, {"steps": 0, "seen": []}[attribute])
-        steps.work = lambda steps=steps, moves=moves: moves(steps.model)
-        steps.run(8)
-        assert graphs == [] and steps.captured.reason == "a step changes attributes of the model"
+class Clock:
+    """What a module may hold that is neither a tensor nor a number."""
+
+    def __init__(self):
+        self.ticks = [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "move"),
+    [
+        ("steps", 0, lambda model: setattr(model, "steps", model.steps + 1)),
+        ("seen", [], lambda model: model.seen.append(1)),
+        ("clock", Clock(), lambda model: model.clock.ticks.__setitem__(0, model.clock.ticks[0] + 1)),
+        ("schedule", {"rate": 1.0}, lambda model: model.schedule.update(rate=model.schedule["rate"] / 2)),
+    ],
+)
+def test_a_model_that_counts_or_keeps_what_it_saw_is_not_captured(graphs, name, value, move):
+    steps = Steps(whole)
+    setattr(steps.model.map, name, value)
+    steps.work = lambda: move(steps.model.map)
+    steps.run(8)
+    assert graphs == [] and steps.captured.reason.startswith("attributes of the model or the task change")
+
+
+def test_a_task_whose_loss_changes_with_the_step_is_not_captured(graphs):
+    def annealed(step):
+        steps.task.annealed = plain.task.annealed = 0.9**step
+        return whole(step)
+
+    steps, plain = Steps(annealed), Steps(annealed, capturing=False)
+    agree(steps.run(12), plain.run(12))
+    assert graphs == [] and steps.captured.reason.startswith("attributes of the model or the task change")
+
+
+def test_graphs_and_tensors_may_fill_up():
+    model, graph = Model(), complete(5)
+    model.graph, model.tensor, model.kind = graph, torch.zeros(3), Model
+    before = module.plain_state(model)
+    assert graph.senders.shape == (25,) and graph.transpose() and model.tensor.add_(1).sum() == 3
+    model.eval().train()
+    assert module.plain_state(model) == before
+    model.norm.eps = 1e-3
+    assert module.plain_state(model) != before
+
+
+def test_a_run_is_the_same_captured_or_not(graphs, tmp_path, monkeypatch):
+    def on_cpu(gradient, model, task, world, settings):
+        made.append(Captured(gradient, model, None, CPU, settings.deterministic))
+        return made[-1]
+
+    made, config = [], replace(configured(), train=replace(configured().train, average=AverageSettings(start=20)))
+    plain = trained(tmp_path / "plain", config)
+    monkeypatch.setattr(loop, "captured", on_cpu)
+    assert same_run(plain, trained(tmp_path / "captured", config))
+    assert len(graphs) == 1 and made[0].replay is graphs[0] and made[0].reason == ""
 
 
 @pytest.mark.parametrize(
@@ -266,10 +328,10 @@ def test_results_are_the_same_to_the_bit_or_as_close_as_sums_in_any_order():
 
 def test_steps_are_captured_on_a_gpu_alone_where_it_is_asked_for():
     machine, gpu = MachineSettings(), World(torch.device("cuda", 0))
-    made = captured(sum, Model(), gpu, machine)
+    made = captured(sum, Model(), None, gpu, machine)
     assert made is not None and made.exact and made.reason == ""
-    assert not captured(sum, Model(), gpu, replace(machine, deterministic=False)).exact
-    assert captured(sum, Model(), World(CPU), machine) is None
-    assert captured(sum, Model(), replace(gpu, size=2), machine) is None
+    assert not captured(sum, Model(), None, gpu, replace(machine, deterministic=False)).exact
+    assert captured(sum, Model(), None, World(CPU), machine) is None
+    assert captured(sum, Model(), None, replace(gpu, size=2), machine) is None
     for off in ({"capture": False}, {"precision": "float16"}):
-        assert captured(sum, Model(), gpu, replace(machine, **off)) is None
+        assert captured(sum, Model(), None, gpu, replace(machine, **off)) is None

@@ -13,11 +13,13 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.graphs import Graph
 from edgewise.tasks.core.batch import Batch
 from edgewise.training.distributed import World
 from edgewise.training.seeds import seed
@@ -31,15 +33,18 @@ WARM, CHECKS = 3, 2  # steps before the capture, which fill caches; and after it
 CHANGES = 8  # steps that are unlike the one before, after which no more are captured
 SHARE = 0.3  # of the card's memory: a step that takes more is long enough to ask for as it runs
 SYNC = "synchronizing CUDA operation"  # as PyTorch's sync_debug_mode names it
+DEPTH, FEW = 3, 64  # of what is looked into beside tensors, and how many parts of a container
 CLOSE = 1e-2  # ‖x − x*‖ / ‖x*‖ of losses and gradients, where kernels add up in any order
 
 
-def captured(gradient: Gradient, model: nn.Module, world: World, settings: MachineSettings) -> Captured | None:
+def captured(
+    gradient: Gradient, model: nn.Module, task: object, world: World, settings: MachineSettings
+) -> Captured | None:
     """What captures the steps of a process alone on a GPU, where that is asked for."""
     alone = world.device.type == "cuda" and world.size == 1
     if not settings.capture or not alone or settings.precision == "float16":  # whose scale the host decides
         return None
-    return Captured(gradient, model, world.device, settings.deterministic)
+    return Captured(gradient, model, task, world.device, settings.deterministic)
 
 
 class Captured:
@@ -49,8 +54,8 @@ class Captured:
                 captured any more, or ""
     """
 
-    def __init__(self, gradient: Gradient, model: nn.Module, device: torch.device, exact: bool) -> None:
-        self.gradient, self.model, self.device, self.exact = gradient, model, device, exact
+    def __init__(self, gradient: Gradient, model: nn.Module, task: object, device: torch.device, exact: bool) -> None:
+        self.gradient, self.model, self.task, self.device, self.exact = gradient, model, task, device, exact
         self.weights, self.buffers = list(model.parameters()), list(model.buffers())
         self.reason = ""
         self.seen = self.changes = 0  # steps of this signature, and signatures
@@ -58,6 +63,7 @@ class Captured:
         self.held: list[Any] = []  # what the signature names by its address
         self.parts: Parts = ()  # those that the graph reads
         self.last: Parts = ()
+        self.plain: list[Any] = []  # of model and task, at the end of the step before the last of those that warm up
         self.replay: Callable[[], None] | None = None
         self.loss, self.gradients = torch.zeros(()), list[Tensor | None]()
 
@@ -68,7 +74,9 @@ class Captured:
         self.look(parts)
         self.seen += 1
         if self.seen < WARM:
-            return self.gradient(parts)
+            loss = self.gradient(parts)
+            self.plain = plain_state(self.model, self.task) if self.seen == WARM - 1 else []
+            return loss
         if self.seen == WARM:
             return self.watched(parts)
         if self.replay is None:
@@ -97,14 +105,14 @@ class Captured:
 
     def watched(self, parts: Parts) -> Tensor:
         """A step, and whether the host takes part in it: waits for a number, draws one, counts, or calls hooks."""
-        random_before, before = host_state(), plain_state(self.model)
+        random_before, before = host_state(), self.plain
         loss, waits = waiting(lambda: self.gradient(parts))
         if waits:
             self.reason = "the host waits for numbers of the card in a step"
         elif random_before != host_state():
             self.reason = "the host draws random numbers in a step"
-        elif before != plain_state(self.model):
-            self.reason = "a step changes attributes of the model"
+        elif before != plain_state(self.model, self.task):
+            self.reason = "attributes of the model or the task change from step to step"
         elif has_hooks(self.model):
             self.reason = "hooks are called in a step"
         elif memory_share(self.device) > SHARE:
@@ -172,6 +180,8 @@ def _of(part: tuple[float, Batch], last: Batch | None, held: list[Any]) -> tuple
         value = getattr(batch, name)
         if value is None or isinstance(value, int | float | str):
             found.append(value)
+        elif isinstance(value, Graph) and value.rule is not None:  # as good as another that is equal
+            found.append((value.device, value.num_receivers, value.num_senders, value.offset, value.rule))
         elif isinstance(value, Tensor) and (last is None or getattr(last, name, None) is not value):
             found.append((value.shape, value.stride(), value.dtype, value.device))
         else:
@@ -216,15 +226,28 @@ def host_state() -> tuple[Any, ...]:
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), drawn
 
 
-def plain_state(model: nn.Module) -> list[Any]:
-    """Attributes of modules that are no tensors: numbers and words, and the lengths of lists."""
+def plain_state(*things: object) -> list[Any]:
+    """What objects hold beside tensors and graphs: numbers, words and the sizes of containers, in their parts too."""
     found: list[Any] = []
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if value is None or isinstance(value, int | float | str):
-                found.append((name, value))
-            elif isinstance(value, list | dict | set):
-                found.append((name, len(value)))
+    seen: set[int] = set()
+
+    def look(name: str, value: object, depth: int) -> None:
+        if value is None or isinstance(value, int | float | str):
+            found.append((name, value))
+        elif isinstance(value, list | tuple | dict | set):
+            found.append((name, len(value)))
+            if depth and len(value) <= FEW:
+                for n, part in value.items() if isinstance(value, dict) else enumerate(value):
+                    look(f"{name}.{n}", part, depth - 1)
+        elif depth and id(value) not in seen and not isinstance(value, Tensor | Graph | type | ModuleType):
+            seen.add(id(value))
+            for n, part in vars(value).items() if hasattr(value, "__dict__") else ():
+                look(f"{name}.{n}", part, depth - 1)
+
+    for number, thing in enumerate(things):
+        for n, part in thing.named_modules() if isinstance(thing, nn.Module) else [("", thing)]:
+            seen.discard(id(part))
+            look(f"{number}.{n}", part, DEPTH)
     return found
 
 
