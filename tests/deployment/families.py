@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from edgewise import layers
 from edgewise.configuration import Choice
-from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete, radius_graph, window
+from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete, disc, radius_graph, window
 from edgewise.models import (
     BART,
     BERT,
@@ -26,6 +26,8 @@ from edgewise.models import (
     GNNSettings,
     GraphTransformer,
     GraphTransformerSettings,
+    GroupCNN,
+    GroupCNNSettings,
     MinCutSettings,
     MovingParticles,
     Particles,
@@ -34,6 +36,8 @@ from edgewise.models import (
     PooledTransformerSettings,
     Potential,
     PotentialSettings,
+    ScaleCNN,
+    ScaleCNNSettings,
     Simulator,
     SimulatorSettings,
     Swin,
@@ -109,6 +113,11 @@ def images(number: int) -> Call:
     return complete(16), torch.randn(batch, 16, 5, generator=torch.Generator().manual_seed(number))
 
 
+def pixels(number: int) -> Call:
+    batch = [2, 1, 3, 7, 5, 4][number]
+    return disc(6, 6, 4), torch.randn(batch, 36, 2, generator=torch.Generator().manual_seed(number))
+
+
 def sequence(number: int, pattern: Callable[[int], Graph]) -> Call:
     batch, length = [(2, 9), (1, 1), (3, 16), (2, 2), (4, 13), (1, 7)][number]
     return pattern(length), torch.randn(batch, length, 8, generator=torch.Generator().manual_seed(number))
@@ -169,6 +178,7 @@ def transformer(signature: Any, **options: Any) -> nn.Module:
 
 TOKENS = Tokens(30, 30, length=16)
 IMAGES = Features(5, 10, length=16, whole_graph=True)
+PIXELS = Features(2, 10, length=36, whole_graph=True)
 FAMILIES: dict[str, Family] = {
     **{
         layer: Family(partial(gnn, layer), on_nodes)
@@ -259,6 +269,8 @@ FAMILIES: dict[str, Family] = {
         partial(transformer, IMAGES, readout="max", block=Choice("pre-norm", {"norm": "batch"})), images
     ),
     "swin": Family(lambda: Swin(SwinSettings(width=8, window=2), IMAGES), images),
+    "group-cnn": Family(lambda: GroupCNN(GroupCNNSettings(widths=(3, 4), halve=(1,)), PIXELS), pixels),
+    "scale-cnn": Family(lambda: ScaleCNN(ScaleCNNSettings(levels=2, widths=(3, 4)), PIXELS), pixels),
     "performer": Family(
         partial(transformer, TOKENS, attention="performer", positions="sinusoidal"), partial(text, pattern=causal)
     ),

@@ -284,7 +284,7 @@ def test_a_compiled_file_gives_the_models_numbers_for_other_sizes(name: str, tmp
 
 # Layers that no program can be, and those whose features have more axes than inputs have names for.
 REFUSED = {
-    "HadamardAttention", "I2GNN", "LSHAttention", "Marked", "PPGN", "RoutingAttention", "SAGELSTM", "ScaleSpace",
+    "HadamardAttention", "I2GNN", "LSHAttention", "Marked", "PPGN", "RoutingAttention", "SAGELSTM",
     "ShawAttention", "SinkhornAttention", "TransformerXLAttention",
     "GroupConvolution", "GroupPooling", "Rotary", "SE3Attention", "ScaleConvolution", "TFN",
 }  # fmt: skip

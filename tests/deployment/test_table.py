@@ -36,6 +36,7 @@ FACTS = {  # by the row's begin, the families whose files are compared
     "BART": ("bart",),
     "encoder–decoder": ("encoder-decoder",),
     "ViT, Swin": ("vit", "vit, batch norm", "swin"),
+    "convolutions equivariant to turns, and to scale, of images": ("group-cnn", "scale-cnn"),
     "Performer": ("performer", "performer, both sides"),
     "sparse (strided, fixed) and window attention": ("sparse", "sparse, blocks", "window"),
     "Hopfield pooling": ("hopfield",),
@@ -55,7 +56,7 @@ NOT = {  # the layers of rows that say why not; those without any are no layers 
     "Shaw's and Transformer-XL's relative positions": {"ShawAttention", "TransformerXLAttention"},
     "networks on pairs, triples and subgraphs": {"PPGN", "I2GNN", "Marked"},
 }
-WITHOUT_NAMES = {"GroupConvolution", "GroupPooling", "Rotary", "SE3Attention", "ScaleConvolution", "ScaleSpace", "TFN"}
+WITHOUT_NAMES = {"GroupConvolution", "GroupPooling", "Rotary", "SE3Attention", "ScaleConvolution", "TFN"}
 
 
 def rows() -> dict[str, list[str]]:

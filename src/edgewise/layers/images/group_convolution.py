@@ -1,6 +1,8 @@
 """Convolutions over groups of planar motions: when the image turns, so do the features, and nothing else changes."""
 
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from math import pi
 from typing import Literal
 
@@ -63,9 +65,14 @@ class PlaneGroup:
 
 def lattice_points(radius: float) -> Tensor:
     """The points (down, across) of the integer lattice within a distance of the origin: [K, 2]."""
-    side = torch.arange(-int(radius), int(radius) + 1)
-    points = torch.cartesian_prod(side, side)
-    return points[points.square().sum(-1) <= radius**2 + 1e-9]
+    return torch.tensor(lattice(radius))
+
+
+@cache
+def lattice(radius: float) -> list[tuple[int, int]]:
+    """The same as numbers, which a program that is exported reads as they are."""
+    side = range(-int(radius), int(radius) + 1)
+    return [(down, across) for down, across in product(side, side) if down**2 + across**2 <= radius**2 + 1e-9]
 
 
 def over_pixels(rule: Disc, x: Tensor, bank: Tensor, dilation: int = 1) -> Tensor:
@@ -102,7 +109,7 @@ def _weights_over_disc(graph: Graph, rule: Disc, group: PlaneGroup, radius: floa
     side = torch.arange(-rule.reach, rule.reach + 1, dtype=torch.float64, device=graph.device)
     square = torch.cartesian_prod(side, side).view(-1, 2)
     inside = square.square().sum(-1) <= rule.radius**2 + 1e-9
-    return (weights_at(square, group, radius) * inside[:, None, None]).transpose(0, 1).to(dtype)
+    return (weights_at(square, group, radius) * inside[:, None, None]).transpose(0, 1).to(dtype).contiguous()
 
 
 class _PlaneConvolution(nn.Module):

@@ -1,5 +1,7 @@
 """Convolutions over scales: an image of half the size gives the same features, one scale further down."""
 
+from math import hypot
+
 import torch
 from torch import Tensor, nn
 
@@ -8,7 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.kernels.call import check_graph
-from edgewise.layers.images.group_convolution import lattice_points, on_plane, over_pixels
+from edgewise.layers.images.group_convolution import lattice, lattice_points, on_plane, over_pixels
 from edgewise.layers.plain.examples import Example, example_graph
 from edgewise.layers.plain.linear import check_alike, check_dense, check_real
 from edgewise.layers.plain.sides import check_nodes
@@ -121,19 +123,19 @@ def spread(graph: Graph, x: Tensor, W: Tensor, radius: float, scale: int, p_ij: 
     Errors      GraphError for another graph without p_ij, or a disc that does not reach as far as the filter
     Edge cases  a node counts at a lattice point if it is within a hundredth of a pixel in both directions
     """
-    points = lattice_points(radius)
+    points = lattice(radius)
     if p_ij is not None:
-        there = (p_ij.unsqueeze(-2) - scale * points.to(p_ij)).abs().amax(-1) < 0.01  # [*, E, K]
+        there = (p_ij.unsqueeze(-2) - scale * lattice_points(radius).to(p_ij)).abs().amax(-1) < 0.01  # [*, E, K]
         copies = x.unsqueeze(-2).expand(*x.shape[:-1], len(points), -1)
         return torch.einsum("...ki,kio->...o", aggregate(graph, copies, there.to(x)), W.to(x))
-    rule, farthest = graph.rule, scale * float(points.double().norm(dim=-1).max())
+    rule, farthest = graph.rule, scale * max(hypot(*point) for point in points)
     if not isinstance(rule, Disc) or not graph.is_square:
         raise GraphError(f"{graph} does not say where its nodes are: give positions p, or take the pattern disc")
     if rule.radius < farthest - 1e-9:
         raise GraphError(f"a filter reaches {farthest:.2f} pixels at scale {scale}, and the disc only {rule.radius:g}")
     side = 2 * int(radius) + 1
-    bank = W.new_zeros(side * side, *W.shape[1:])
-    bank[(points + int(radius)) @ torch.tensor([side, 1])] = W
+    places = torch.tensor([(down + int(radius)) * side + across + int(radius) for down, across in points])
+    bank = W.new_zeros(side * side, *W.shape[1:]).index_copy(0, places.to(W.device), W)
     return over_pixels(rule, x, bank.permute(2, 1, 0).unflatten(-1, (side, side)), scale)
 
 
