@@ -284,6 +284,8 @@ FAMILIES: dict[str, Family] = {
         partial(transformer, TOKENS, attention=Choice("fixed-heads", {"block": 3})), partial(text, pattern=causal)
     ),
     "window": Family(partial(transformer, TOKENS), partial(text, pattern=partial(window, radius=2))),
+    "jumping": Family(partial(gnn, "gcn", depth=3, connection="jumping"), on_nodes),
+    "jumping, max": Family(partial(gnn, "gcn", depth=3, connection="jumping-max"), on_nodes),
     "hopfield": Family(partial(gnn, "gcn", readout="hopfield"), partial(on_nodes, make=several)),
     "egnn": Family(
         lambda: Particles(

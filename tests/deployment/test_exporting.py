@@ -244,6 +244,16 @@ class _Solving(nn.Module):
         return x * float(x.sum())
 
 
+class _Looping(nn.Module):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x[n] * n for n in range(x.shape[0])])
+
+
+class _Hashing(nn.Module):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return x * len({x.shape[0], 3})
+
+
 @pytest.mark.parametrize(
     ("model", "call", "to", "why"),
     [
@@ -258,6 +268,13 @@ class _Solving(nn.Module):
         (lambda: GCN(5, 3), (torch.ones(2, 5),), "onnx", "begins with a Tensor, not with the graph"),
         (_Wrong, on_nodes(0), "pt2", "y of the exported program differs from the model's by"),
         (_Solving, on_nodes(0), "pt2", "_Solving cannot be exported: what it computes next depends on the numbers"),
+        (
+            _Looping,
+            on_nodes(0),
+            "pt2",
+            "_Looping cannot be exported: a program of it has one size of axis 0 of 'x' alone",
+        ),
+        (_Hashing, on_nodes(0), "pt2", "_Hashing cannot be exported: how often it does something depends on a size"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_reason(model, call, to: str, why: str) -> None:

@@ -11,6 +11,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text("utf-8")
 FACTS = {  # by the row's begin, the families whose files are compared
     "GCN": ("gcn", "gcn, many graphs"),
     "adaptive channel mixing": ("acm",),
+    "jumping knowledge": ("jumping", "jumping, max"),
     "GraphSAGE (mean, max pooling)": ("sage-mean", "sage-pool"),
     "GAT, GATv2, with edge features or without": ("gat", "gatv2", "gat, edges", "gatv2, edges"),
     "GIN, GINE": ("gin", "gin, many graphs", "gine"),
@@ -55,6 +56,9 @@ NOT = {  # the layers of rows that say why not; those without any are no layers 
     "LSH, routing and Sinkhorn attention": {"LSHAttention", "RoutingAttention", "SinkhornAttention"},
     "Shaw's and Transformer-XL's relative positions": {"ShawAttention", "TransformerXLAttention"},
     "networks on pairs, triples and subgraphs": {"PPGN", "I2GNN", "Marked"},
+    "recurrent encoder–decoder": set(),
+    "recurrent language models": set(),
+    "associative memory": set(),
 }
 WITHOUT_NAMES = {"GroupConvolution", "GroupPooling", "Rotary", "SE3Attention", "ScaleConvolution", "TFN"}
 

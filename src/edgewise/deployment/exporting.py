@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -210,5 +211,10 @@ def _check(model: str, expected: Mapping[str, Tensor], found: Mapping[str, Tenso
 def _reason(error: Exception) -> str:
     if "data-dependent" in str(error):
         return "what it computes next depends on the numbers in a tensor, and a program has no such branch"
+    if fixed := re.search(r"Constraints violated \(L\['(\w+)'\]\.size\(\)\[(\d+)\]", str(error)):
+        where = f"axis {fixed[2]} of {fixed[1]!r}"
+        return f"a program of it has one size of {where} alone, as where a loop over it is written out"
+    if "unhashable type: non-nested SymInt" in str(error):
+        return "how often it does something depends on a size that a program leaves free"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"

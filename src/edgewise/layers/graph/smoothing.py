@@ -137,8 +137,11 @@ class JumpingKnowledge(nn.Module):
             check_dense(state)
             check_real(state)
         shared = None if self.how is JUMPS["max"] else -1
-        alike = len({(state.device, state.shape[:shared]) for state in states}) == 1
-        if not alike or min(state.ndim for state in states) < 2:
+        # Not by a set: of an exported model, sizes have no hash.
+        alike = [
+            state.device == states[0].device and state.shape[:shared] == states[0].shape[:shared] for state in states
+        ]
+        if not alike or not all(alike) or min(state.ndim for state in states) < 2:
             shapes = ", ".join(f"{list(state.shape)} on {state.device}" for state in states)
             raise ShapeError(
                 f"states of all layers are of the same nodes, [*, N, C], and for max as wide, not {shapes}"
