@@ -19,31 +19,17 @@ Sum = Callable[[Tensor], Tensor]
 CHUNK = 2**20  # edges that the oracle takes at a time
 
 
-class Product(torch.autograd.Function):
-    """A X by cuSPARSE, the matrix and its transpose made once, with numbers of 32 bits."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, transpose: Tensor, x: Tensor) -> Tensor:
-        ctx.transpose = transpose
-        return matrix @ x
-
-    @staticmethod
-    def backward(ctx: Any, *grad: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transpose @ grad[0]
-
-
 def cusparse(graph: Graph, weight: Tensor, reduce: str, device: Device) -> Sum:
-    """torch.sparse_csr_tensor @ x."""
+    """torch.sparse_csr_tensor @ x, the matrix and its transpose made once, with numbers of 32 bits."""
+    from benchmarks.contenders.sparse.sparse_csr import product
+
     if reduce == "max":
         raise NotImplementedError("cuSPARSE has no maximum")
     if reduce == "mean":
         weight = weight / graph.in_degrees().clamp(min=1).to(weight.dtype)[graph.receivers]
     dtype, weight = weight.dtype, weight.float()  # with numbers of bfloat16 this case did not end in 85 s on an H100
-    transpose, order = graph.transpose()
-    sizes = graph.num_receivers, graph.num_senders
-    matrix = torch.sparse_csr_tensor(graph.offsets.int(), graph.senders.int(), weight, sizes)
-    turned = torch.sparse_csr_tensor(transpose.offsets.int(), transpose.senders.int(), weight[order], sizes[::-1])
-    return lambda x: Product.apply(matrix, turned, x.float()).to(dtype)  # type: ignore[no-untyped-call]
+    run = product(graph, weight)
+    return lambda x: run(x.float()).to(dtype)
 
 
 def pyg(graph: Graph, weight: Tensor, reduce: str, device: Device, compile: bool = False) -> Sum:

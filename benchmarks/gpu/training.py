@@ -29,6 +29,7 @@ from edgewise.training import RunConfig
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 
+Makers = dict[str, Callable[[], Callable[[], Any]]]  # of each contender, what makes a function that takes a step
 SMALL = Sizes(depth=1, heads=2, width=16, context=16, batch=2)
 
 
@@ -52,8 +53,6 @@ def stepping(config: RunConfig, device: Device) -> Callable[[], float]:
 
 def cora_gat(device: Device) -> list[Row]:
     """Steps of `cora-gat` beside PyG's; on a generated graph of Cora's sizes where there are no data."""
-    rows: dict[str, Row] = {}
-    works: dict[str, list[Callable[[], Any]]] = {}
     config = configured("cora-gat", device)
     try:
         TASKS["citation"]()
@@ -63,26 +62,17 @@ def cora_gat(device: Device) -> list[Row]:
         config = replace(config, task=replace(config.task, name="generated", options={}))
         data = "generated, of Cora's sizes"
     eager = replace(config, machine=replace(config.machine, capture=False))
-    makers: dict[str, Callable[[], Callable[[], float]]] = {
+    makers: Makers = {
         "edgewise": partial(stepping, config, device),
         "edgewise, not captured": partial(stepping, eager, device),
         "pyg": partial(pyg_gat, config, device),
         "pyg compiled, CUDA graphs": partial(pyg_gat, config, device, "reduce-overhead"),
     }
-    for name, make in makers.items():
-        what = {"problem": "cora-gat, a training step", "dtype": "float32", "data": data}
-        rows[name] = what | {"contender": name, "milliseconds": {}}
-        try:
-            step = make()
-            rows[name]["first step, s"] = device.waited(step)
-            rows[name]["losses"] = _losses(step)
-            works[name] = [step]
-        except Exception as error:
-            rows[name]["refused"] = reason(error)
-    TASKS.pop("generated", None)
-    for name, seconds in _per_step(device, works).items():
-        rows[name]["milliseconds"] = {"step": 1e3 * seconds}
-    return list(rows.values())
+    what: Row = {"problem": "cora-gat, a training step", "dtype": "float32", "data": data}
+    try:
+        return _timed(makers, what, device)
+    finally:
+        TASKS.pop("generated", None)
 
 
 def pyg_gat(config: RunConfig, device: Device, mode: str | None = None) -> Callable[[], float]:
@@ -140,9 +130,7 @@ def shakespeare_gpt(device: Device) -> list[Row]:
     tokens = Text("text", "".join(map(chr, range(40, 105))) * 5000, sizes.context)  # 65 characters, easily guessed
     TASKS["generated-text"] = lambda: tokens
     problem = f"GPT, {sizes.depth} layers, {sizes.heads} heads, {sizes.width}, {sizes.batch} × {sizes.context}"
-    rows: dict[str, Row] = {}
-    works: dict[str, list[Callable[[], Any]]] = {}
-    makers: dict[str, Callable[[], Callable[[], Any]]] = {
+    makers: Makers = {
         "edgewise": lambda: _ours(sizes, device, compiled=False),
         "edgewise compiled": lambda: _ours(sizes, device, compiled=True),
         "plain compiled": lambda: training_step(sizes, tokens._parts["train"], device.kind, compiler),
@@ -150,21 +138,12 @@ def shakespeare_gpt(device: Device) -> list[Row]:
     if not device.toy:
         replayed = partial(training_step, sizes, tokens._parts["train"], device.kind, compiler, "reduce-overhead")
         makers["plain compiled, CUDA graphs"] = replayed
-    for name, make in makers.items():
-        rows[name] = {"problem": problem, "dtype": "bfloat16", "contender": name, "milliseconds": {}}
-        try:
-            if device.toy and name == "edgewise compiled":
-                raise RuntimeError("a dry run does not wait for a compiler")
-            step = make()
-            rows[name]["first step, s"] = device.waited(step)
-            rows[name]["losses"] = _losses(step)
-            works[name] = [step]
-        except Exception as error:
-            rows[name]["refused"] = reason(error)
-    TASKS.pop("generated-text")
-    for name, seconds in _per_step(device, works).items():
-        rows[name]["milliseconds"] = {"step": 1e3 * seconds}
-    return list(rows.values())
+    if device.toy:  # a dry run does not wait for a compiler
+        del makers["edgewise compiled"]
+    try:
+        return _timed(makers, {"problem": problem, "dtype": "bfloat16"}, device)
+    finally:
+        TASKS.pop("generated-text")
 
 
 def _ours(sizes: Sizes, device: Device, compiled: bool) -> Callable[[], Any]:
@@ -176,6 +155,24 @@ def _ours(sizes: Sizes, device: Device, compiled: bool) -> Callable[[], Any]:
         model=replace(config.model, options=config.model.options | model),
     )
     return stepping(config, device)
+
+
+def _timed(makers: Makers, what: Row, device: Device) -> list[Row]:
+    """A row for each contender: its steps' losses, which have to fall, and their time, all in turns."""
+    rows: dict[str, Row] = {}
+    works: dict[str, list[Callable[[], Any]]] = {}
+    for name, make in makers.items():
+        row = rows[name] = what | {"contender": name, "milliseconds": {}}
+        try:
+            step = make()
+            row["first step, s"] = device.waited(step)
+            row["losses"] = _losses(step)
+            works[name] = [step]
+        except Exception as error:
+            row["refused"] = reason(error)
+    for name, seconds in _per_step(device, works).items():
+        rows[name]["milliseconds"] = {"step": 1e3 * seconds}
+    return list(rows.values())
 
 
 def _losses(step: Callable[[], Any], steps: int = 40) -> list[float]:

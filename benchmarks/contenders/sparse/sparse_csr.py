@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.inputs import Inputs, Product
+from edgewise.graphs import Graph
 
 
 def refuses(inputs: Inputs) -> str | None:
@@ -20,7 +21,12 @@ def refuses(inputs: Inputs) -> str | None:
 def prepare(inputs: Inputs) -> Callable[[], Any]:
     """A X forward, Aᵀ G backward."""
     assert isinstance(inputs, Product)
-    graph, weight = inputs.graph, inputs.weight
+    run = product(inputs.graph, inputs.weight)
+    return lambda: run(inputs.x)
+
+
+def product(graph: Graph, weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """A X of a graph with a number on each edge, as a function of X that has a gradient."""
     transpose, order = graph.transpose()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the layout is in beta, says PyTorch
@@ -38,4 +44,4 @@ def prepare(inputs: Inputs) -> Callable[[], Any]:
         def backward(ctx: Any, *grad: Tensor) -> Tensor:
             return matrices[1] @ grad[0]
 
-    return lambda: Multiply.apply(inputs.x)  # type: ignore[no-untyped-call]
+    return lambda x: Multiply.apply(x)  # type: ignore[no-untyped-call]
