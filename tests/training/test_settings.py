@@ -36,7 +36,7 @@ FULL = RunConfig(
         7, 6, 5, 1.0, 9, AverageSettings(3, 2), CheckpointSettings(4, 3), LogSettings(8, True), "blocks", True
     ),
     EvaluationSettings(4, 3, 2, "loss"),
-    MachineSettings("cuda:1", 2, "bfloat16", False, True, True),
+    MachineSettings("cuda:1", 2, "bfloat16", False, True, True, False),
     StartSettings("runs/x", rank=2, alpha=4.0, names="blocks.*"),
     "mine",
 )
