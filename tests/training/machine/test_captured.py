@@ -110,8 +110,11 @@ def graphs(monkeypatch):
     return made
 
 
-def whole(step, batch=Batch(GRAPH, torch.ones(4, 3), torch.zeros(4, 2), rows=torch.arange(4))):  # noqa: B008
-    return [(1.0, batch)]
+WHOLE = Batch(GRAPH, ONES, ZEROS, rows=torch.arange(4))
+
+
+def whole(step):
+    return [(1.0, WHOLE)]
 
 
 def drawn(step, size=4):
@@ -147,20 +150,26 @@ def test_batches_that_are_not_always_new_are_never_written_over(graphs):
     first = torch.ones(4, 3)
     kept = Batch(GRAPH, first, torch.zeros(4, 2))
     other = Batch(GRAPH, 2 * first, torch.zeros(4, 2))
-    batches = lambda step: [(1.0, kept if step < 9 else other)]  # noqa: E731
+
+    def batches(step):
+        return [(1.0, kept if step < 9 else other)]
+
     steps, plain = Steps(batches), Steps(batches, capturing=False)
     agree(steps.run(20), plain.run(20))
     assert torch.equal(first, torch.ones(4, 3)) and torch.equal(other.x, 2 * first) and len(graphs) == 2
 
 
 def test_batches_of_other_shapes_are_computed_as_they_come(graphs):
-    batches = lambda step: drawn(step, 4 if step < 8 else 6)  # noqa: E731
-    steps, plain = Steps(batches), Steps(batches, capturing=False)
-    agree(steps.run(20), plain.run(20))
+    def once(step):
+        return drawn(step, 4 if step < 8 else 6)
+
+    def always(step):
+        return drawn(step, 4 + step % 2)
+
+    agree(Steps(once).run(20), Steps(once, capturing=False).run(20))
     assert len(graphs) == 2
-    batches = lambda step: drawn(step, 4 + step % 2)  # noqa: E731
-    steps = Steps(batches)
-    agree(steps.run(20), Steps(batches, capturing=False).run(20))
+    steps = Steps(always)
+    agree(steps.run(20), Steps(always, capturing=False).run(20))
     assert len(graphs) == 2 and "change" in steps.captured.reason and steps.captured.changes == CHANGES + 1
 
 
@@ -225,6 +234,8 @@ class Clock:
         ("steps", 0, lambda model: setattr(model, "steps", model.steps + 1)),
         ("seen", [], lambda model: model.seen.append(1)),
         ("clock", Clock(), lambda model: model.clock.ticks.__setitem__(0, model.clock.ticks[0] + 1)),
+        ("memory", ONES, lambda model: setattr(model, "memory", model.memory + 1)),
+        ("states", [ONES], lambda model: model.states.__setitem__(0, model.states[0] + 1)),
         ("schedule", {"rate": 1.0}, lambda model: model.schedule.update(rate=model.schedule["rate"] / 2)),
     ],
 )
@@ -236,6 +247,15 @@ def test_a_model_that_counts_or_keeps_what_it_saw_is_not_captured(graphs, name, 
     assert graphs == [] and steps.captured.reason.startswith("attributes of the model or the task change")
 
 
+def test_a_buffer_that_a_step_replaces_stays_what_it_was(graphs):
+    steps, plain = Steps(whole), Steps(whole, capturing=False)
+    for one in (steps, plain):
+        one.model.map.register_buffer("average", torch.zeros(2))
+        one.work = lambda m=one.model.map: setattr(m, "average", 0.9 * m.average + m.bias.detach())
+    agree([x[:5] for x in steps.run(12)], [x[:5] for x in plain.run(12)])
+    assert torch.equal(steps.model.map.average, plain.model.map.average) and graphs == []
+
+
 def test_a_task_whose_loss_changes_with_the_step_is_not_captured(graphs):
     def annealed(step):
         steps.task.annealed = plain.task.annealed = 0.9**step
@@ -244,6 +264,20 @@ def test_a_task_whose_loss_changes_with_the_step_is_not_captured(graphs):
     steps, plain = Steps(annealed), Steps(annealed, capturing=False)
     agree(steps.run(12), plain.run(12))
     assert graphs == [] and steps.captured.reason.startswith("attributes of the model or the task change")
+
+
+def test_a_task_may_keep_its_batches_but_no_tensor_of_a_step(graphs):
+    def kept(step):
+        steps.task.batch = drawn(step)
+        return steps.task.batch
+
+    steps = Steps(kept)
+    agree(steps.run(12), Steps(drawn, capturing=False).run(12))
+    assert len(graphs) == 1 and steps.captured.reason == ""
+    steps = Steps(whole)
+    steps.work = lambda: setattr(steps.task, "center", torch.rand(2, generator=torch.Generator()))
+    steps.run(8)
+    assert len(graphs) == 1 and steps.captured.reason.startswith("attributes of the model or the task change")
 
 
 def test_graphs_and_tensors_may_fill_up():

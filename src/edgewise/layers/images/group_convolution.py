@@ -69,10 +69,10 @@ def lattice_points(radius: float) -> Tensor:
 
 
 @cache
-def lattice(radius: float) -> list[tuple[int, int]]:
+def lattice(radius: float) -> tuple[tuple[int, int], ...]:
     """The same as numbers, which a program that is exported reads as they are."""
     side = range(-int(radius), int(radius) + 1)
-    return [(down, across) for down, across in product(side, side) if down**2 + across**2 <= radius**2 + 1e-9]
+    return tuple((down, across) for down, across in product(side, side) if down**2 + across**2 <= radius**2 + 1e-9)
 
 
 def over_pixels(rule: Disc, x: Tensor, bank: Tensor, dilation: int = 1) -> Tensor:

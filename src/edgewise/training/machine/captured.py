@@ -26,9 +26,8 @@ from edgewise.training.seeds import seed
 from edgewise.training.settings import MachineSettings
 
 Parts = Sequence[tuple[float, Batch]]  # micro-batches, each with its weight in the mean loss
-Gradient = Callable[
-    [Parts], Tensor
-]  # adds the gradients of a step's loss to those of the weights, and returns the loss
+# Adds the gradients of a step's loss to those of the weights, and returns the loss.
+Gradient = Callable[[Parts], Tensor]
 WARM, CHECKS = 3, 2  # steps before the capture, which fill caches; and after it, which are computed both ways
 CHANGES = 8  # steps that are unlike the one before, after which no more are captured
 SHARE = 0.3  # of the card's memory: a step that takes more is long enough to ask for as it runs
@@ -75,7 +74,7 @@ class Captured:
         self.seen += 1
         if self.seen < WARM:
             loss = self.gradient(parts)
-            self.plain = plain_state(self.model, self.task) if self.seen == WARM - 1 else []
+            self.plain = self.state() if self.seen == WARM - 1 else []
             return loss
         if self.seen == WARM:
             return self.watched(parts)
@@ -84,6 +83,10 @@ class Captured:
         if self.replay is None:
             return self.gradient(parts)
         return self.checked(parts, value) if self.seen <= WARM + CHECKS else self.replayed(parts)
+
+    def state(self) -> list[Any]:
+        """What has to stay from step to step. Of its tensors a task may keep a step's batch, which it makes outside."""
+        return plain_state(self.model) + plain_state(self.task, tensors=False)
 
     def look(self, parts: Parts) -> None:
         """Begin anew where a step is unlike the last one."""
@@ -104,14 +107,14 @@ class Captured:
         self.replay, self.parts, self.gradients = None, (), []
 
     def watched(self, parts: Parts) -> Tensor:
-        """A step, and whether the host takes part in it: waits for a number, draws one, counts, or calls hooks."""
-        random_before, before = host_state(), self.plain
+        """A step, and whether the host takes part in it: waits for numbers, draws or keeps some, or calls hooks."""
+        random_before, before, of_task = host_state(), self.plain, plain_state(self.task)
         loss, waits = waiting(lambda: self.gradient(parts))
         if waits:
             self.reason = "the host waits for numbers of the card in a step"
         elif random_before != host_state():
             self.reason = "the host draws random numbers in a step"
-        elif before != plain_state(self.model, self.task):
+        elif before != self.state() or of_task != plain_state(self.task):
             self.reason = "attributes of the model or the task change from step to step"
         elif has_hooks(self.model):
             self.reason = "hooks are called in a step"
@@ -226,28 +229,41 @@ def host_state() -> tuple[Any, ...]:
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), drawn
 
 
-def plain_state(*things: object) -> list[Any]:
-    """What objects hold beside tensors and graphs: numbers, words and the sizes of containers, in their parts too."""
+class Itself:
+    """A tensor that is equal to no other: one that a step puts in its place would not be read by a graph."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor  # held, so that no other can have its address
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and self.tensor is other.tensor
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def plain_state(thing: object, tensors: bool = True) -> list[Any]:
+    """What an object holds, in its parts too: numbers, words, the sizes of containers, and which tensors; no graphs."""
     found: list[Any] = []
     seen: set[int] = set()
 
     def look(name: str, value: object, depth: int) -> None:
         if value is None or isinstance(value, int | float | str):
             found.append((name, value))
+        elif isinstance(value, Tensor):
+            found.append((name, Itself(value) if tensors else None))
         elif isinstance(value, list | tuple | dict | set):
             found.append((name, len(value)))
             if depth and len(value) <= FEW:
                 for n, part in value.items() if isinstance(value, dict) else enumerate(value):
                     look(f"{name}.{n}", part, depth - 1)
-        elif depth and id(value) not in seen and not isinstance(value, Tensor | Graph | type | ModuleType):
+        elif depth and id(value) not in seen and not isinstance(value, Graph | type | ModuleType):
             seen.add(id(value))
             for n, part in vars(value).items() if hasattr(value, "__dict__") else ():
                 look(f"{name}.{n}", part, depth - 1)
 
-    for number, thing in enumerate(things):
-        for n, part in thing.named_modules() if isinstance(thing, nn.Module) else [("", thing)]:
-            seen.discard(id(part))
-            look(f"{number}.{n}", part, DEPTH)
+    for name, part in thing.named_modules() if isinstance(thing, nn.Module) else [("", thing)]:
+        seen.discard(id(part))
+        look(name, part, DEPTH)
     return found
 
 
