@@ -15,8 +15,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from edgewise import Dot, RelativeBias, aggregate, attend, layers
-from edgewise.graphs import Graph, Partition, causal, complete, strided, window
-from edgewise.graphs.partition.halo import Halo
+from edgewise.graphs import Graph, Partition, blocks, causal, complete, strided, window
+from edgewise.graphs.partition.halo import Halo, bounds_of
+from edgewise.graphs.partition.partition import partitioned
 from edgewise.kernels import ring
 from edgewise.models import MODELS, Features, Tokens
 from edgewise.training.ranks.norms import share_norms
@@ -135,6 +136,27 @@ CASES: dict[str, Case] = {
 }
 
 
+# Receivers and senders are other nodes.
+CROSS: dict[str, tuple[Graph, Dot]] = {
+    "pairs": (blocks([6, 2], senders=[3, 3]), Dot()),
+    "distances": (complete(8, 6), Dot() + RelativeBias(torch.linspace(-1, 1, 9).expand(12, -1))),
+    "a longer past": (causal(8, senders=10), Dot()),
+    "capped": (causal(8, senders=10), Dot(cap=2.0)),
+}
+
+
+def across(whole: Graph, score: Dot, group: dist.ProcessGroup) -> float:
+    """How far attention of one rank's receivers to senders that are other nodes is from the whole's."""
+    torch.manual_seed(0)
+    part, rank = Partition.of(whole, group), dist.get_rank(group)
+    q, k, v = (torch.randn(count, 12, 3) for count in (whole.num_receivers, *[whole.num_senders] * 2))
+    held = bounds_of(whole.num_senders, dist.get_world_size(group))
+    own, mine = slice(*part.bounds[rank : rank + 2]), slice(*held[rank : rank + 2])
+    with partitioned():
+        y = attend(part, q[own], k[mine], v[mine], score)
+    return float((y - attend(whole, q, k, v, score)[own]).abs().max())
+
+
 def compared(case: Case, group: dist.ProcessGroup, dtype: torch.dtype) -> dict[str, object]:
     """One rank's differences from the whole, and what it sent in the second of two steps: the first also exchanges
     what is cached with the graph."""
@@ -160,7 +182,8 @@ def compared(case: Case, group: dist.ProcessGroup, dtype: torch.dtype) -> dict[s
     for _ in range(2):
         layer.zero_grad()
         x_own.grad, Halo.sent = None, 0
-        y = layer(part, x_own)
+        with partitioned():  # as training reads it
+            y = layer(part, x_own)
         (y * weight[mine]).sum().backward()
     differences = {"outputs": (y, y_all[mine])}
     if not tokens:
@@ -183,6 +206,8 @@ def main(folder: Path) -> None:
         for name, case in CASES.items():
             for dtype in (torch.float32, torch.float64) if rank < size else ():
                 found[f"{name} {size} {str(dtype)[6:]}"] = compared(case, group, dtype)
+        for name, (whole, score) in CROSS.items() if rank < size else ():
+            found[f"{name} {size}"] = across(whole, score, group)
     (folder / f"rank-{rank}.json").write_text(json.dumps(found))
     dist.barrier()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels.ranks import CASES, NODES, WIDTH
+from kernels.ranks import CASES, CROSS, NODES, WIDTH
 
 ROOT = Path(__file__).parents[1]
 # What a row takes on its way, in numbers: forward and, as its gradient, backward.
@@ -40,6 +40,12 @@ def test_outputs_and_gradients_on_some_ranks_are_those_of_one_process(found, nam
     for rank in range(size):
         assert found[rank][f"{name} {size} float32"]["furthest"] < 1e-6
         assert found[rank][f"{name} {size} float64"]["furthest"] < 1e-12
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", CROSS)
+def test_receivers_and_senders_may_be_other_nodes(found, name, size):
+    assert all(found[rank][f"{name} {size}"] < 1e-6 for rank in range(size))
 
 
 @pytest.mark.parametrize(

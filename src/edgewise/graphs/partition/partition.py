@@ -67,14 +67,17 @@ class Partition(Graph):
         needed = _needed(rows)
         needed[first:last] = True
         numbers = needed.nonzero().flatten()
-        before = int(needed[:first].sum())
-        run = len(numbers) == 0 or int(numbers[-1] - numbers[0]) + 1 == len(numbers)
-        local = _local(rows, needed, before if whole.is_square else 0, run)
+        run, offset = len(numbers) == 0 or int(numbers[-1] - numbers[0]) + 1 == len(numbers), 0
+        if run and len(numbers):  # from the first of them on, as positions and distances are counted
+            run, offset = (start := bounds[rank] - int(numbers[0])) >= 0, max(0, start)
+        elif whole.is_square:
+            offset = int(needed[:first].sum())
+        local = _local(rows, needed, offset, run)
         halo = Halo.of(numbers, holders, group)
         part = cls._of(local.num_receivers, last - first, bounds[rank], whole.device, local=local, halo=halo)
         vars(part).update(bounds=bounds, members=whole.sizes, is_square=whole.is_square, is_contiguous=run)
         held = [tuple(stop - start for start, stop in pairwise(ends)) for ends in (bounds, holders)]
-        causal = isinstance(whole.rule, Causal)
+        causal = isinstance(whole.rule, Causal) and whole.is_square
         circle = (causal or (whole.rule is not None and whole.is_complete)) and size > 1 and all(map(all, held))
         unparted = Graph._of(whole.num_receivers, whole.num_senders, 0, whole.device, rule=whole.rule)
         vars(part).update(ring=Ring(group, held[1]) if circle else None, unparted=unparted if causal else None)

@@ -70,8 +70,12 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
     if backend is None and forced_backend() is None and isinstance(call, Attend) and goes_around(call):
-        return shared(call, run)
-    call = with_senders(call)
+        return shared(call, _run)
+    return _run(with_senders(call), backend)
+
+
+def _run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
+    """Run a call on edges that this rank has."""
     compiling = torch.compiler.is_compiling()
     traced = compiling or is_transformed()
     if not compiling:
