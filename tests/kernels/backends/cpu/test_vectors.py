@@ -305,3 +305,21 @@ def test_wrong_arguments_are_refused():
     for message, call in wrong:
         with pytest.raises(ShapeError, match=message):
             call.check()
+
+
+@pytest.mark.parametrize("lead", [(3,), (1, 3), (2, 1), (2, 3)])
+@pytest.mark.parametrize("vectors", ["maps", "tensors"])
+def test_a_bias_may_have_a_part_of_the_batch(vectors, lead):
+    """The kernel of maps read behind a bias that had fewer members than the values."""
+    q, k, v = (draw(2, 3, 8, HEADS, CHANNELS) for _ in range(3))
+    e, maps = draw(40, FEATURES), [draw(HEADS * CHANNELS, FEATURES) for _ in range(2)]
+    rows = [draw(40, HEADS, CHANNELS) for _ in range(2)]
+    pair = [EdgeInput((one, None), e) for one in maps] if vectors == "maps" else rows
+    bias = draw(*lead, 40, HEADS)
+    score, leaves = Dot() + EdgeVectors(*pair) + EdgeBias(bias), [q, k, v, e, *maps, *rows, bias]
+    found, expected = (
+        with_gradients(lambda one: attend(GRAPH, q, k, v, score, backend=one), leaves, name)
+        for name in ("native", "segment")
+    )
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -224,7 +224,7 @@ def run(call: Attend) -> Tensor:
     if s is None:
         s = v.new_zeros(v.shape[0], graph.num_edges, call.heads)
     if bias is not None:
-        s = s + flat(bias.to(dtype), 2)
+        s = s + cast(Tensor, batched(bias.to(dtype), call, 2))
     structure = edges.product_structure_of(graph)
     p = scoring.softmax(scoring.Softmax(s, structure[0]))
     if call.dropout > 0:
@@ -251,7 +251,7 @@ def _by_maps(
     (q, scale), k, v = score.scaled(ends[0]), *ends[1:]
     x = next(each.x for each in (keys, values) if each is not None).squeeze(2)
     if bias is not None:
-        bias = flat(bias.to(q.dtype), 2).expand(-1, -1, call.heads)
+        bias = cast(Tensor, batched(bias.to(q.dtype), call, 2)).expand(-1, -1, call.heads)
     K, V = (None if each is None else each.weight for each in (keys, values))
     own = Featured(q, k, v, x, K, V, bias, edges.structure_of(graph), (), scale, dropout, seed_for(graph, dropout))
     if _featured.differentiates(own):
