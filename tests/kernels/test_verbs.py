@@ -268,3 +268,36 @@ def test_ends_that_are_no_real_numbers_are_refused(dtype):
 def test_a_weight_that_is_no_tensor_is_named():
     with pytest.raises(ShapeError, match="not 'mean': how to combine is reduce='mean'"):
         aggregate(causal(3), torch.ones(3, 2), "mean")
+
+
+@pytest.mark.parametrize("size", [4, 512])  # the planner's choice differs
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool])
+def test_whole_numbers_take_the_dtype_of_real_weights(size, dtype):
+    """Weights of ½ were rounded to 0 on large dense graphs."""
+    graph, x = complete(size), torch.ones(size, 3).to(dtype)
+    halves = torch.full((graph.num_edges,), 0.5)
+    for reduce, expected in (("sum", size / 2), ("mean", 0.5), ("max", 0.5)):
+        y = aggregate(graph, x, halves, reduce)
+        assert y.dtype == torch.float32
+        assert y.unique().tolist() == [expected]
+
+
+@pytest.mark.parametrize("graph", [Graph.from_edge_index([[0, 1], [2, 2]], 3), complete(3)])
+def test_small_whole_numbers_are_added_up_as_large_ones(graph):
+    x = torch.tensor([[200], [100], [0]], dtype=torch.uint8)
+    for reduce, expected in (("sum", 300), ("mean", x.double()[graph.senders[graph.receivers == 2]].mean().item())):
+        for y in (aggregate(graph, x, reduce=reduce), collect(graph, x[graph.senders], reduce)):
+            assert y[2].item() == pytest.approx(expected)
+
+
+def test_uniform_attention_to_whole_numbers_is_their_average():
+    graph, v = Graph.from_edge_index([[0, 1], [2, 2]], 3), torch.tensor([1, 2, 0]).view(3, 1, 1)
+    for score in (Uniform(), Uniform() + EdgeBias(torch.zeros(2, 1))):
+        assert attend(graph, None, None, v, score).flatten().tolist() == [0, 0, 1.5]
+        y, p = attend(graph, None, None, v, score, return_weights=True)
+        assert (y.flatten().tolist(), p.flatten().tolist()) == ([0, 0, 1.5], [0.5, 0.5])
+
+
+def test_weights_whose_batch_does_not_fit_are_refused():
+    with pytest.raises(ShapeError, match=r"leading batch of weight, \[3\], does not broadcast to that of x, \[2\]"):
+        aggregate(GRAPH, torch.zeros(2, 4, 2, 5), torch.zeros(3, 12, 2))

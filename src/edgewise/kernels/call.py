@@ -281,6 +281,9 @@ def check_aggregate(call: Aggregate) -> None:
     same_device("weight", weight, call.graph.device)
     if weight.ndim > 1 and weight.shape[-1] not in (1, call.x.shape[-2]):
         raise ShapeError(f"weight has {weight.shape[-1]} heads and x {call.x.shape[-2]}: they must agree")
+    own, lead = list(weight.shape[:-2]), list(call.x.shape[:-3])
+    if any(n != m and 1 not in (n, m) for n, m in zip(own[::-1], lead[::-1], strict=False)):
+        raise ShapeError(f"the leading batch of weight, {own}, does not broadcast to that of x, {lead}")
 
 
 def check_collect(call: Collect) -> None:

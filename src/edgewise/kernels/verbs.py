@@ -75,6 +75,8 @@ def attend(
     check_score(score)
     if torch.is_autocast_enabled(graph.device.type):
         q, k, v = _lowered(q), _lowered(k), _lowered(v)
+    if not score.needs_ends and isinstance(v, Tensor) and _is_whole(v):
+        v = v.to(torch.get_default_dtype())  # its average is real
     call = Attend(graph, q, k, v, score, dropout, return_weights)
     check_attend(call)
     if (given := gates()) is not None and (weighed := gated_call(call, given)) is not None:
@@ -103,8 +105,9 @@ def aggregate(
                 x [*, J, H, C], weight [*, E, H] (one set of weights for each head) -> [*, I, H, C];
                 weights in the graph's edge order (`graph.sort_edges`)
     Errors      ShapeError where a tensor does not fit; BackendRefusal where the named backend cannot
-    Edge cases  a receiver without senders gives 0; sums and means count bools; the mean divides by the number of
-                senders, not by Σ_j w_ij
+    Edge cases  a receiver without senders gives 0; sums and means count bools, and add up whole numbers as int64;
+                whole numbers with real weights take their dtype; the mean divides by the number of senders, not by
+                Σ_j w_ij
     Cost        O(E·C) time; O((I + J)·C + E) memory for sums and means of float32 and float64
     Reference   Gilmer et al. 2017, eqs. 1–2
     Example
@@ -116,6 +119,8 @@ def aggregate(
     """
     check_graph(graph, x, weight)
     x = _counted(x, reduce)
+    if isinstance(weight, Tensor) and weight.is_floating_point() and isinstance(x, Tensor) and _is_whole(x):
+        x = x.to(weight.dtype)
     call = Aggregate(graph, x, weight, reduce)
     check_aggregate(call)
     if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
@@ -262,10 +267,14 @@ def _lowered(x: X) -> X:
 
 
 def _counted(x: M, reduce: str | None) -> M:
-    """Truth as numbers where it is added up, as Tensor.sum counts it."""
-    if isinstance(x, Tensor) and x.dtype == torch.bool and reduce in ("sum", "mean"):
+    """Truth and whole numbers as int64 where they are added up, as Tensor.sum counts them."""
+    if isinstance(x, Tensor) and _is_whole(x) and x.dtype != torch.int64 and reduce in ("sum", "mean"):
         return cast(M, x.long())
     return x
+
+
+def _is_whole(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
 
 
 def _tensor(result: Tensor | tuple[Tensor, ...]) -> Tensor:
