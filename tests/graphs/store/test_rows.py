@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from edgewise import native
-from edgewise.errors import DataError
+from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Store
 from edgewise.graphs.store import rows as module
 from edgewise.graphs.store.rows import StoredRows
@@ -105,3 +105,17 @@ def test_a_row_that_is_out_of_range(tmp_path: Path) -> None:
     assert stored is not None
     with pytest.raises(DataError, match="there is no row 500 of 500"):
         StoredRows(stored)[torch.tensor([3, 500])]
+
+
+@pytest.mark.parametrize("library", [pytest.param(True, marks=compiled), False])
+def test_numbers_may_be_integers_of_any_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: bool) -> None:
+    """Those of 32 bits were read as half as many of 64."""
+    if not library:
+        monkeypatch.setattr(native, "library", None)
+    stored = Store.open(labelled(tmp_path / "store")).x
+    assert stored is not None
+    rows, expected = StoredRows(stored), stored.rows(0, NODES)
+    for wanted in (torch.tensor([3, 7, 1], dtype=torch.int32), torch.tensor([3, 7, 1], dtype=torch.uint8)):
+        assert rows[wanted].equal(expected[[3, 7, 1]])
+    with pytest.raises(GraphError, match="numbers must hold integers"):
+        rows[torch.tensor([1.0])]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from edgewise import native
 from edgewise.errors import DataError
+from edgewise.graphs.checks import index_tensor
 from edgewise.graphs.store.layout import Stored
 
 READERS = 16  # threads that wait for pages at once: the queue that a disk works on
@@ -59,7 +60,7 @@ class StoredRows:
 
     def read(self, numbers: Tensor) -> Tensor:
         """The rows in the type that is stored."""
-        numbers = numbers.contiguous()
+        numbers = index_tensor(numbers, "numbers", axes=1).cpu().contiguous()
         if self.rows is None:
             hits, found = 0, self.mapped[numbers]
         else:
