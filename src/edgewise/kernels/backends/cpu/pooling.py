@@ -19,14 +19,14 @@ MAX = KINDS["max"]
 
 def pool(x: Tensor, sizes: Tensor, reduce: str) -> Tensor:
     """One row for each graph [G, C] of rows x [N, C] and the sizes [G] of the graphs; 0 for a graph without nodes."""
-    y: Tensor = _Pool.apply(x, sizes, KINDS[reduce])  # type: ignore[no-untyped-call]
+    y: Tensor = _Pool.apply(x.contiguous(), sizes, KINDS[reduce])  # type: ignore[no-untyped-call]
     return y
 
 
 class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: Tensor, kind: int) -> Tensor:
-        x, offsets = x.contiguous(), sizes.new_zeros(len(sizes) + 1)
+        offsets = sizes.new_zeros(len(sizes) + 1)
         torch.cumsum(sizes, 0, out=offsets[1:])
         y = x.new_empty(len(sizes), x.shape[1])
         place = x.data_ptr(), y.data_ptr()
