@@ -147,3 +147,10 @@ def test_labels_that_do_not_fit_are_refused(shape):
         alike(causal(5), labels, labels, chunk=0)
     with pytest.raises(GraphError, match="size"):
         clusters(causal(5), labels.double(), labels.double(), size=0)
+
+
+def test_a_chunk_keeps_to_its_group_where_there_are_fewer_senders():
+    """Positions behind the last sender were counted into the next group, whose chunk then hid all senders."""
+    graph = causal(8, senders=3)
+    found = alike(graph, torch.zeros(1, 1, 8).long(), torch.tensor([0, 1, 1]).view(1, 1, 3), chunk=1)
+    assert found.among_nodes(8, 3).dense_mask().tolist() == [[True, False, False]] * 8

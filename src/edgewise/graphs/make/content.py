@@ -88,7 +88,7 @@ def alike(graph: Graph, of_receivers: Tensor, of_senders: Tensor, chunk: int, lo
     place = _Places(graph, group_j, j.flatten())
     node = i.flatten()
     first = place.of(group_i, torch.zeros_like(node))
-    rank = place.of(group_i, node + graph.offset) - first
+    rank = place.of(group_i, (node + graph.offset).clamp(max=graph.num_senders)) - first
     this = rank // chunk
     bounds = first + (this - 1).clamp(min=0) * chunk, first + (this + 1) * chunk
     rows = (torch.arange(sequences * rounds, device=i.device)[:, None] * count + i).flatten()
