@@ -69,6 +69,10 @@ def test_graphs_are_lowered_and_built_where_they_are():
                 parts = (made.offsets, made.receivers, made.senders, made.dense_mask(), made.block_counts(2))
                 assert {x.device for x in parts} == {CARD}
                 assert made.in_degrees().device == CARD
+                assert {
+                    Graph.from_mask(made.dense_mask()).device,
+                    Graph.from_mask(made.dense_mask()).senders.device,
+                } == {CARD}
             q = torch.randn(n, 2, 4, device="cuda")
             for backend in ("segment", "dense", "reference"):
                 assert attend(graph, q, q, q, backend=backend).device == CARD

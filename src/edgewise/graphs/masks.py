@@ -73,10 +73,10 @@ class Masks(Adjacency):
         rows, columns = -(-receivers // block), -(-senders // block)
         with untransformed(mask):
             if isinstance(mask, Tensor):
-                runs = _runs(_of_tensor(mask, rows, columns))
+                device, runs = mask.device, _runs(_of_tensor(mask.cpu(), rows, columns))
             else:
-                runs = _runs(_of_function(mask, rows, columns, batch, head))
-            return cls._of(receivers, senders, **_forms(runs, receivers, senders, block))
+                device, runs = torch.device("cpu"), _runs(_of_function(mask, rows, columns, batch, head))
+            return cls._of(receivers, senders, **_forms(runs, receivers, senders, block)).to(device)
 
     @classmethod
     def from_cu_seqlens(cls, cu_seqlens: Any, cu_seqlens_k: Any = None, *, causal: bool = False) -> Self:

@@ -31,7 +31,7 @@ def _allowed(mask: Tensor) -> Tensor | None:
 @per_tensor
 def _graph_of_mask(mask: Tensor) -> Graph | None:
     allowed = _allowed(mask)
-    return None if allowed is None else Graph.from_mask(allowed.cpu()).to(mask.device)
+    return None if allowed is None else Graph.from_mask(allowed)
 
 
 @per_tensor
