@@ -11,6 +11,8 @@ from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs.rule import Intervals, ascending
 from edgewise.graphs.tracing import plain
 
+MOST = (1 << 63) - 1  # of the numbers that a tensor of int64 holds
+
 
 def whole_number(value: Any, name: str, least: int = 0) -> int:
     """`value` as an int of at least `least`; a symbol of a size that an exporter traces stays one."""
@@ -24,6 +26,8 @@ def whole_number(value: Any, name: str, least: int = 0) -> int:
         raise GraphError(f"{name} must be a whole number, not {value!r}")
     if number < least:
         raise GraphError(f"{name} must be at least {least}, not {number}")
+    if number > MOST:
+        raise GraphError(f"{name} must be at most 2⁶³ - 1, not {number}")
     return number
 
 
@@ -37,6 +41,8 @@ def index_tensor(value: Any, name: str, axes: int) -> Tensor:
         raise GraphError(f"{name} must be a tensor or nested list of integers, not {what}") from None
     if tensor.layout != torch.strided:
         raise GraphError(f"{name} must be a dense tensor, not {tensor.layout}")
+    if tensor.device.type == "meta":
+        raise GraphError(f"{name} is on meta, where no tensor holds numbers: give one on a real device")
     listed_nothing = not given and tensor.numel() == 0  # PyTorch reads an empty list as float
     if not listed_nothing and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
         raise GraphError(f"{name} must hold integers (int64), not {str(tensor.dtype).removeprefix('torch.')}")
@@ -216,6 +222,3 @@ def _one_device(**tensors: Tensor) -> None:
     if len(set(devices.values())) > 1:
         places = " and ".join(f"{name} on {device}" for name, device in devices.items())
         raise GraphError(f"all tensors of a graph must be on one device: {places}")
-    for name, device in devices.items():
-        if device.type == "meta":
-            raise GraphError(f"{name} is on meta, where no tensor holds numbers: give one on a real device")

@@ -49,6 +49,8 @@ class Sample:
     def without(self, missing: Tensor) -> Self:
         """The same nodes without some edges of the large graph, whose numbers ascend."""
         graphs, edges = list[Graph](), list[Tensor]()
+        if not len(missing):
+            return self
         for graph, numbers in zip(self.graphs, self.edges, strict=True):
             kept = missing[torch.searchsorted(missing, numbers).clamp(max=len(missing) - 1)] != numbers
             if not bool(kept.all()):
