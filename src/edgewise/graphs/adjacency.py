@@ -395,6 +395,6 @@ class Adjacency:
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor | Adjacency):
+    if hasattr(value, "to"):  # a tensor, a graph, or what a partition fetches rows by
         return value.to(device)
     return tuple(_moved(part, device) for part in value) if isinstance(value, tuple) else value

@@ -346,3 +346,9 @@ def test_a_damaged_store_is_not_followed_out_of_memory(tmp_path: Path) -> None:
             sample_neighbors(Graph.open(folder), torch.arange(51), [-1, 2])
         path.write_bytes(before)
         assert sample_neighbors(Graph.open(folder), torch.arange(51), [-1]).graphs[0].num_edges == 200
+
+
+def test_a_sample_without_no_edges_is_itself():
+    sample = sample_neighbors(Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], 3), torch.tensor([0]), [2])
+    assert sample.without(torch.empty(0, dtype=torch.int64)) is sample
+    assert sample.without(sample.edges[0]).graphs[0].num_edges == 0

@@ -9,6 +9,7 @@ from edgewise.errors import GraphError
 from edgewise.graphs import Graph, Partition, causal, complete, window
 from edgewise.graphs.partition.halo import Halo
 from edgewise.graphs.partition.partition import _local, _needed, partition, partitioned
+from pretend import CARD, Card
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,6 +37,12 @@ def test_on_one_rank_a_part_is_the_whole():
     assert all(torch.equal(mine, whole) for mine, whole in zip(ends(part, x), ends(graph, x), strict=True))
     assert repr(part) == "Partition(3 of 3 receivers, from 0 on: Graph(3 receivers, 3 senders, 3 edges))"
     assert Halo.sent == 0
+
+
+def test_what_a_part_fetches_rows_by_moves_with_it():
+    with Card():
+        part = Partition.of(pair()).to("cuda")
+        assert part.halo.read.device == part.local.senders.device == part.device == CARD
 
 
 def test_a_part_is_made_once_for_a_graph():
