@@ -73,6 +73,32 @@ def test_processes_share_the_trials(tmp_path):
     assert len(list((tmp_path / "t" / "best").iterdir())) == 1
 
 
+def test_two_processes_that_follow_two_killed_ones_go_on_with_a_trial_each(tmp_path):
+    killed = [opened(tmp_path / "t") for _ in range(2)]
+    assert [studies.folder_of(one.take(8)) for one in killed] == [0, 1]
+    for one in killed:
+        one.release()  # as a kill does: two open files of one process lock each other out as two processes do
+    first, second = opened(tmp_path / "t"), opened(tmp_path / "t")
+    trials = [one.take(8) for one in (first, second)]
+    assert [studies.folder_of(trial) for trial in trials] == [0, 1]
+    assert [list(one.locks) for one in (first, second)] == [[0], [1]]
+    first.release()
+    assert first.elsewhere() == [1]
+    first.optuna.tell(trials[0], 0.5)
+    assert studies.folder_of(first.take(8)) == 4  # as each of the two has a number of its own once more
+    second.optuna.tell(trials[1], 0.7)
+    for one in (first, second):
+        one.release()
+
+
+def test_a_folder_that_another_process_works_in_is_not_entered(tmp_path):
+    first, second = opened(tmp_path / "t"), opened(tmp_path / "t")
+    first.claim(0)
+    with pytest.raises(ConfigError, match=f"another process works in .*{os.sep}0"):
+        second.take(8)
+    first.release()
+
+
 def test_a_trial_is_stopped_early_where_it_is_worse_than_the_median(tmp_path, monkeypatch):
     study = opened(tmp_path / "t")
     values = iter([0.9] * 5 + [0.1])

@@ -147,12 +147,14 @@ class Study:
                 values = trial.params if begun else self.search.own() if trial.number == 0 else {}
                 if values:
                     self.optuna.enqueue_trial(values, user_attrs={"folder": folder_of(trial)})
+            self.release()  # they wait, and any process may be given them
             if len(self.done()) + len(running) - len(left) >= most:
                 return None
             trial = self.optuna.ask()
             for dimension in self.search.dimensions:
                 dimension.suggest(trial)
-            self.claim(folder_of(trial))
+            if not self.claim(folder_of(trial)):
+                raise ConfigError(f"another process works in {self.folder / 'trials' / str(folder_of(trial))}")
             return trial
 
     def elsewhere(self) -> list[int]:
@@ -160,9 +162,13 @@ class Study:
         with held(self.folder / "study.lock"):
             numbers = [folder_of(trial) for trial in self.trials(self.states.RUNNING)]
             found = [number for number in numbers if not self.claim(number)]
-            while self.locks:
-                self.locks.popitem()[1].close()
+            self.release()
         return found
+
+    def release(self) -> None:
+        """Let other processes work in the folders that this one has claimed."""
+        while self.locks:
+            self.locks.popitem()[1].close()
 
     def claim(self, number: int) -> bool:
         """Whether no other process works in a trial's folder; if so, this one does from now on."""
