@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from edgewise import Dot, ExplanationError, Graph, attend, causal, complete, explain, record
 from edgewise.explanations import Explained, scores
 from edgewise.graphs import EncoderDecoderGraph
-from edgewise.layers import GCN
+from edgewise.layers import GCN, RGAT
 from edgewise.models import MODELS, Features, TokenPairs, Tokens
 from explanations.families import EVERY, baseline_of, family
 
@@ -28,6 +28,19 @@ class Attentive(nn.Module):
             q, k, v = layer(x).unflatten(-1, (3, 2, 2)).unbind(-3)
             x = x + attend(graph, q, k, v, Dot()).flatten(-2)
         return self.head(x)
+
+
+def test_the_attention_of_a_relational_layer_is_that_along_its_edges() -> None:
+    graph = Graph.from_edge_index([[0, 1, 1, 2], [2, 2, 2, 0]], num_nodes=3)
+    layer, x, e = RGAT(2, 2, relations=2).eval(), torch.randn(3, 2), torch.tensor([0, 0, 1, 1])
+    W, q, k = (weight.detach()[e] for weight in (layer.maps, layer.a_receiver[:, 0], layer.a_sender[:, 0]))
+    g_i, g_j = torch.einsum("ecd,ed->ec", W, x[graph.receivers]), torch.einsum("ecd,ed->ec", W, x[graph.senders])
+    s = nn.functional.leaky_relu((q * g_i + k * g_j).sum(-1), layer.slope)
+    for method in ("attention", "rollout"):
+        why = explain(layer, graph, x, (2, 0), method, features=(e,))
+        share = 1.0 if method == "attention" else 0.5 * (graph.receivers == 2)
+        right = torch.cat([s[graph.receivers == i].softmax(0) for i in range(3)]) * share
+        torch.testing.assert_close(why.edges, right)
 
 
 def dense(graph: Graph, values: Tensor) -> Tensor:

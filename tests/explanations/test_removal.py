@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from edgewise import Dot, Graph, aggregate, attend, explain
 from edgewise.explanations import Explained
 from edgewise.explanations.removal import within_reach
+from edgewise.layers import HGT, RGAT, RGCN
 from explanations.families import RING, family
 
 PATH = Graph.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 4]], num_nodes=5)
@@ -27,6 +28,37 @@ def test_leaving_an_edge_out_is_the_model_on_the_graph_without_it() -> None:
         kept = torch.arange(RING.num_edges) != edge
         expected = full - Averages()(RING.keep_edges(kept), x)[2, 1]
         assert why.edges is not None and float(why.edges[edge]) == pytest.approx(float(expected), abs=1e-6)
+
+
+RELATIONAL = {
+    "RGAT": lambda: RGAT(3, 2, relations=2, heads=2),
+    "HGT": lambda: HGT(3, 4, relations=2, heads=2),
+    "RGCN": lambda: RGCN(3, 2, relations=2),
+    "RGCN with bases": lambda: RGCN(3, 2, relations=2, bases=1),
+}
+
+
+@pytest.mark.parametrize("size", [6, 80], ids=["whole", "what is near"])
+@pytest.mark.parametrize("name", RELATIONAL)
+def test_a_relational_layer_has_scores_of_its_edges(name: str, size: int) -> None:
+    steps = torch.tensor([1, 2, 3, 3])  # of the last two edges, which are parallel, one is of each relation
+    senders = torch.arange(size).repeat(4)
+    receivers = (senders + steps.repeat_interleave(size)) % size
+    graph = Graph.from_edge_index(torch.stack([senders, receivers]), size)
+    e, x = graph.sort_edges(torch.tensor([0, 0, 0, 1]).repeat_interleave(size)), torch.randn(size, 3)
+    layer = RELATIONAL[name]().eval()
+    why = explain(layer, graph, x, (4, 1), "leave-one-out", features=(e,))
+    full = layer(graph, x, e)[4, 1].item()
+    assert why.edges is not None and int(why.edges.count_nonzero()) == 4 and int(why.nodes.count_nonzero()) >= 3
+    for edge in (graph.receivers == 4).nonzero()[:, 0].tolist():
+        kept = torch.arange(graph.num_edges) != edge
+        expected = full - layer(graph.keep_edges(kept), x, e[kept])[4, 1].item()
+        assert float(why.edges[edge]) == pytest.approx(expected, abs=1e-6)
+    for node in (1, 2, 3):
+        expected = full - layer(graph, x.index_fill(0, torch.tensor(node), 0.0), e)[4, 1].item()
+        assert float(why.nodes[node]) == pytest.approx(expected, abs=1e-6)
+    parts = explain(layer, graph, x, (4, 1), features=(e,))
+    assert parts.missed is not None and parts.missed < 1e-3
 
 
 def test_only_what_is_within_reach_is_left_out() -> None:

@@ -136,7 +136,7 @@ def relevance(explained: Explained) -> Scores:
 def recorded(explained: Explained) -> list[Recorded]:
     """The model's calls of attention."""
     with record() as calls:
-        explained.outputs()
+        explained.under(Gates(lambda call: None))  # on edges, which have places
     return [Recorded(explained.among(call.graph), call.weights) for call in calls]
 
 

@@ -55,7 +55,7 @@ def around(explained: Explained) -> Near | None:
     edges = (near[graph.receivers] & near[graph.senders]).nonzero()[:, 0]
     place = int((nodes == node).nonzero())
     small = graph.subgraph(nodes)
-    more = tuple(None if e is None else e.index_select(-2, edges) for e in explained.inputs[2:])
+    more = tuple(None if e is None else e.index_select(0 if e.ndim == 1 else -2, edges) for e in explained.inputs[2:])
     whole = explained.target
 
     def target(outputs: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,6 +65,13 @@ def gated(gates: Gates | None) -> Iterator[None]:
 def gates() -> Gates | None:
     """Those of an enclosing `gated`, or None."""
     return None if torch.compiler.is_compiling() else _gates.get()
+
+
+def unscaled() -> AbstractContextManager[None]:
+    """Inside, an edge of an enclosing `gated` is removed or whole: for what messages are divided by, as a mean is by
+    the number of its senders."""
+    given = gates()
+    return nullcontext() if given is None or given.removing else gated(None)
 
 
 def gated_call(call: Call, given: Gates) -> Any:

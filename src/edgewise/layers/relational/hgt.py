@@ -16,6 +16,7 @@ from edgewise.layers.relational.types import (
     attend_edges,
     check_relations,
     check_types,
+    edges_alone,
     grouped,
     pairs,
     reads,
@@ -80,7 +81,7 @@ class HGT(nn.Module):
             q = self.projection(x_i, of_i).unflatten(-1, heads).select(-3, 1)
         q = q.narrow(-3, first, graph.num_receivers)
         e = torch.zeros_like(graph.senders) if e is None else e
-        attended = self._of_edges if torch.compiler.is_compiling() else self._of_pairs
+        attended = self._of_edges if edges_alone() else self._of_pairs
         y = self.output(functional.gelu(attended(graph, q, k, v, e).flatten(-2)), of_i)
         if self.skip is None or not isinstance(x_i, Tensor):
             return y

@@ -16,6 +16,7 @@ from edgewise.layers.relational.types import (
     Pairs,
     attend_edges,
     check_relations,
+    edges_alone,
     of_edges,
     of_pairs,
     pairs,
@@ -76,7 +77,7 @@ class RGAT(nn.Module):
         W = self.maps if self.mix is None else torch.tensordot(self.mix, self.maps, 1)  # [R, H C, D]
         W_h = W.unflatten(1, self.a_sender.shape[1:])
         q, k = ((a.unsqueeze(-1) * W_h).sum(2) for a in (self.a_receiver, self.a_sender))  # qᵀW, kᵀW [R, H, D]
-        if torch.compiler.is_compiling():
+        if edges_alone():
             s_i = of_edges(x_i, q, e, graph.receivers + offset)
             s_j, g = of_edges(x_j, k, e, graph.senders), of_edges(x_j, W, e, graph.senders)
             s = functional.leaky_relu(s_i + s_j, self.slope)

@@ -10,10 +10,11 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, Partition
 from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
+from edgewise.kernels.gates import unscaled
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
-from edgewise.layers.relational.types import Pairs, check_types, of_pairs, pairs, reads, shares
+from edgewise.layers.relational.types import Pairs, check_types, edges_alone, of_pairs, pairs, reads, shares
 
 
 class RGCN(nn.Module):
@@ -85,7 +86,8 @@ class RGCN(nn.Module):
             c = shares(e, graph.receivers, self.relations, self.mix.dtype)
             return (self.mix.index_select(0, e) * c[:, None]).to(dtype)
         e = e.to(dtype) if e.is_floating_point() else functional.one_hot(e, self.relations).to(dtype)
-        c = collect(graph, e).index_select(-2, graph.receivers)
+        with unscaled():
+            c = collect(graph, e).index_select(-2, graph.receivers)
         share = torch.where(c == 0, torch.zeros_like(e), e / torch.where(c == 0, torch.ones_like(c), c))
         return share if self.mix is None else share @ self.mix.to(dtype)
 
@@ -101,5 +103,5 @@ class RGCN(nn.Module):
 
 
 def _are_known(e: Tensor) -> bool:
-    """Whether e are numbers of relations whose values may be asked for, as a program for other edges may not."""
-    return not e.is_floating_point() and not torch.compiler.is_compiling()
+    """Whether e are numbers of relations whose values may be asked for."""
+    return not e.is_floating_point() and not edges_alone()

@@ -16,6 +16,7 @@ from edgewise.graphs.derived import per_tensor
 from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
 from edgewise.kernels.call import check_graph
+from edgewise.kernels.gates import gates
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_sides
 
@@ -114,6 +115,12 @@ def shares(relation: Tensor, receivers: Tensor, relations: int, dtype: torch.dty
     """For each edge one over the number of edges of its relation that its receiver has, 1 / c_ir [E]."""
     pair = receivers * relations + relation
     return torch.bincount(pair, minlength=1).to(dtype).reciprocal()[pair]
+
+
+def edges_alone() -> bool:
+    """Whether a call is on edges, not on pairs: these follow from values, which a program for other edges lacks, and
+    have no gates."""
+    return torch.compiler.is_compiling() or gates() is not None
 
 
 def grouped(x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
