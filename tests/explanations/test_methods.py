@@ -1,9 +1,11 @@
 """Every method on every family: scores of the right shapes, the model unchanged; and what is refused."""
 
+from typing import Any
+
 import pytest
 import torch
 
-from edgewise import EXPLANATIONS, ExplanationError, explain
+from edgewise import EXPLANATIONS, ExplanationError, Graph, explain
 from explanations.families import FAMILIES, family
 
 METHODS = ("gradient", "learned-mask", "leave-one-out")
@@ -23,6 +25,19 @@ def test_a_method_scores_edges_and_nodes_of_every_family(name: str, method: str)
     assert why.signed == EXPLANATIONS[method].signed
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("method", EXPLANATIONS)
+def test_a_context_without_gradients_changes_nothing(method: str, context: Any) -> None:
+    model, (graph, x), index = family("gnn gat")
+    right = explain(model, graph, x, index, method)
+    with context():
+        why = explain(
+            model, Graph.from_edge_index(torch.stack([graph.senders, graph.receivers]), 5), x + 0, index, method
+        )
+        assert why.edges is not None and right.edges is not None
+        torch.testing.assert_close((why.edges, why.nodes), (right.edges, right.nodes))
 
 
 def test_an_unknown_method_names_the_nearest() -> None:

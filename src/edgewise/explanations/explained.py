@@ -39,6 +39,7 @@ class Explained:
     Differs     dropout is off: the model is put in evaluation mode
     """
 
+    @torch.inference_mode(False)  # what is made here is read with gradients
     def __init__(
         self,
         model: nn.Module,
@@ -50,7 +51,8 @@ class Explained:
     ) -> None:
         check_explained(model, inputs, target)
         _check_options(edges, baseline, node)
-        self.model, self.inputs, self.baseline = model.eval(), inputs, baseline
+        inputs = tuple(_tracked(given) for given in inputs)
+        self.model, self.inputs, self.baseline = model.eval(), inputs, _tracked(baseline)
         graph = inputs[0]
         self.alone = isinstance(graph, EncoderDecoderGraph)  # several graphs, of which two may have the same size
         own = graph.cross if isinstance(graph, EncoderDecoderGraph) else graph
@@ -166,6 +168,13 @@ class Explained:
         edges = self.edges
         own = graph.num_senders == graph.num_edges == edges.num_edges and graph.num_senders != edges.num_senders
         return edges if own and torch.equal(graph.offsets, edges.offsets) else graph
+
+
+def _tracked(given: Any) -> Any:
+    """A copy of a tensor of inference mode, which no gradient can read."""
+    if isinstance(given, SparseFeatures):
+        return SparseFeatures(given.graph, _tracked(given.weight))
+    return given.clone() if isinstance(given, Tensor) and given.is_inference() else given
 
 
 def check_explained(model: Any, inputs: tuple[Any, ...], target: Any) -> None:

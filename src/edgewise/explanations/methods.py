@@ -91,7 +91,8 @@ def explain(
     Errors      ExplanationError for an unknown method, a method that has nothing to say of the model (rollout without
                 attention), a target that is no number of the outputs, or a layer or head that is not there
     Edge cases  of a large graph only the nodes that can have an influence on the explained node are evaluated, where
-                that leaves the output as it is; a model in training mode is put in evaluation mode
+                that leaves the output as it is; a model in training mode is put in evaluation mode; `torch.no_grad` and
+                `torch.inference_mode` around it change nothing
     Cost        that of the method, in forward and backward passes
     Differs     an edge is explained as what it carries through all layers together, as PyG does
 
@@ -110,6 +111,8 @@ def explain(
     return scores(Explained(model, (graph, x, *features), target, edges, baseline, node), method, layer, head)
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def scores(explained: Explained, method: str, layer: int | None = None, head: int | None = None) -> Explanation:
     """What `explain` returns, for a number that is known already."""
     if not isinstance(method, str) or method not in EXPLANATIONS:
