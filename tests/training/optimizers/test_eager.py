@@ -77,3 +77,20 @@ def test_an_empty_group_and_a_weight_put_in_anothers_place_are_stepped_as_they_w
         return weights
 
     assert all(torch.equal(a, b) for a, b in zip(walk(eager(kind)), walk(kind), strict=True))
+
+
+@pytest.mark.parametrize("unscaled", [True, False])
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+def test_a_step_whose_scaled_gradient_overflows_is_skipped(kind: type[Optimizer], unscaled: bool) -> None:
+    def walk(make: type[Optimizer]) -> Tensor:
+        w = torch.nn.Parameter(torch.ones(2))
+        optimizer, scaler = make([w], lr=0.1, fused=True), torch.amp.GradScaler("cpu")
+        for step in range(5):
+            w.grad = torch.full((2,), torch.inf) if step == 3 else scaler.scale(torch.full((2,), 1.0 + step))
+            if unscaled:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        return w.detach()
+
+    assert torch.equal(walk(eager(kind)), walk(kind)) and walk(kind).isfinite().all()

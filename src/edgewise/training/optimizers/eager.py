@@ -60,7 +60,8 @@ def _short(step: Callable[..., Any]) -> Callable[..., Any]:
             known = [one for group in groups if (one := _known(self.state, group)) is not None]
             self._known = self.state, known
         gradients = [[weight.grad for weight in one.weights] for one in known]
-        unusual = closure is not None or any(map(_is_unusual, groups)) or not all(map(_plain, gradients))
+        scaled = getattr(self, "grad_scale", None) is not None or getattr(self, "found_inf", None) is not None
+        unusual = closure is not None or scaled or any(map(_is_unusual, groups)) or not all(map(_plain, gradients))
         if unusual or len(known) < len(groups):
             self._known = None, []
             return step(self, closure)
