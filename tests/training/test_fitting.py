@@ -206,3 +206,23 @@ def test_mistakes_are_named(tmp_path, capsys) -> None:
     with pytest.raises(NonFiniteError):
         fit(Line(), spoilt, steps=1)
     assert list(Path(tmp_path).glob("edgewise-fit-*")) == []
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_model_is_trained_in_training_mode_and_comes_back_in_evaluation_mode(tmp_path, threads: int) -> None:
+    class Modes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.modes = GCN(34, 2), set[bool]()
+
+        def forward(self, graph: Graph, x: Tensor) -> Tensor:
+            if torch.is_grad_enabled():
+                self.modes.add(self.training)
+            return self.layer(graph, x)
+
+    model, machine = Modes().eval(), {"device": "cpu", "threads": threads}
+    fit(karate(), model, tmp_path / "run", steps=2, machine=machine)
+    assert model.modes == {True} and not model.training
+    loaded = Modes()
+    fit(karate(), loaded, tmp_path / "run", steps=2, machine=machine, resume=True)
+    assert loaded.modes == set() and not loaded.training

@@ -48,7 +48,7 @@ def fit(
     progress: bool = False,
     **settings: Any,
 ) -> Result:
-    """Train a model on a task, both of one's own; afterwards it has the weights of its best evaluation.
+    """Train a model on a task, both of one's own; afterwards it has the weights of its best evaluation, in eval mode.
 
     The loop is that of `edgewise train`: the validation split chooses the weights and the test split is read once, with
     them; it stops by name at the first number that is not finite.
@@ -63,7 +63,7 @@ def fit(
                 of other settings (with it), for what is no task or no module, a model that is called in another way or
                 whose outputs have no gradient; ShapeError for outputs that the task cannot read; NonFiniteError as
                 `train`
-    Edge cases  the weights that training starts from are the model's own
+    Edge cases  the weights that training starts from are the model's own; a model in eval mode is trained in train mode
 
     Example
         >>> import torch
@@ -114,6 +114,7 @@ def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: boo
         if result := finished(run):
             checkpoint = newest_of(run)
             load_weights(model, checkpoint.tensors("best"), checkpoint.path)
+            model.eval()
             return result
     else:
         world.once(lambda: refuse_used(run))

@@ -144,6 +144,7 @@ class Trainer:
         """Train to the last step or the end of patience, then read the test split."""
         settings, evaluation = self.settings, self.config.evaluation
         shown = progress and self.world.first
+        self.model.train()
         with ExitStack() as opened:
             opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
             if self.gradients:
